@@ -1,0 +1,165 @@
+//! One thing of a tree, as the source found it: what the sink needs to make the same.
+
+use crate::units::EntryId;
+
+/// A moment of the world's clock, as file systems record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Whole seconds since 1970; negative before.
+    pub seconds: i64,
+    /// Nanoseconds after that, below one thousand million.
+    pub nanos: u32,
+}
+
+/// What must stay the same while a file moves; if any of it differs, the file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Identity {
+    /// Length in bytes.
+    pub size: u64,
+    /// When the data last changed.
+    pub mtime: Timestamp,
+    /// When the data or the metadata last changed; unlike `mtime`, no program can set it back.
+    pub ctime: Timestamp,
+    /// Number of the file in its file system.
+    pub inode: u64,
+}
+
+/// A name and value that a file system keeps beside a file. ACLs travel as these, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xattr {
+    /// Name with its namespace, such as `user.origin`.
+    pub name: Vec<u8>,
+    /// Any bytes.
+    pub value: Vec<u8>,
+}
+
+/// What an entry carries besides its name and data.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Metadata {
+    /// Permission bits with set-user-id, set-group-id and sticky: at most `0o7777`.
+    pub mode: u32,
+    /// Owner, by number.
+    pub uid: u32,
+    /// Group, by number.
+    pub gid: u32,
+    /// When the data last changed.
+    pub mtime: Timestamp,
+    /// Extended attributes, ACLs among them.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// What sort of thing an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File {
+        /// What it must still be when its last block has been read.
+        identity: Identity,
+        /// How many of its bytes are data, not holes: what the sink must have before it is whole.
+        data_bytes: u64,
+    },
+    /// A directory. The name `.` directly below the root means the root itself.
+    Directory,
+    /// A symbolic link.
+    Symlink {
+        /// Where it points, as written in the link.
+        target: Vec<u8>,
+    },
+    /// A further name of a file that the sink already has.
+    HardLink {
+        /// The path of that file below the root.
+        target: Vec<u8>,
+    },
+    /// A device, FIFO or socket; only moved when asked for.
+    Special {
+        /// The file type bits of `st_mode`.
+        file_type: u32,
+        /// The device's number; zero for FIFOs and sockets.
+        device: u64,
+    },
+}
+
+/// One thing of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number in this transfer.
+    pub id: EntryId,
+    /// The directory that it lies in.
+    pub parent: EntryId,
+    /// Its name in that directory: any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// What sort of thing it is.
+    pub kind: Kind,
+    /// Mode, owner, times and attributes.
+    pub metadata: Metadata,
+}
+
+impl Entry {
+    /// Length in bytes for a regular file, zero for anything else.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        match &self.kind {
+            Kind::File { identity, .. } => identity.size,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        matches!(self.kind, Kind::File { .. })
+    }
+
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory)
+    }
+}
+
+/// The longest name of one path component, in bytes (Linux's `NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Whether a peer may name an entry so: one component, not empty, no `/`, no NUL, not `..`.
+///
+/// `.` passes only directly below the root, where it stands for the root itself.
+#[must_use]
+pub fn is_safe_name(name: &[u8], parent: EntryId) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+        && name != b".."
+        && (name != b"." || parent == EntryId::ROOT)
+}
+
+/// Whether a peer may name a path below the root so: safe components, parted by single slashes.
+#[must_use]
+pub fn is_safe_path(path: &[u8]) -> bool {
+    path.len() <= 4096
+        && path.split(|&byte| byte == b'/').all(|name| name != b"." && is_safe_name(name, EntryId(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_names_that_lead_elsewhere() {
+        let inner = EntryId(3);
+        for name in [&b""[..], b"..", b"a/b", b"a\0b", b".", &[b'x'; 256]] {
+            assert!(!is_safe_name(name, inner), "{name:?}");
+        }
+        for name in [&b"a"[..], b"...", b" ", b"\xff\n", b"-rf"] {
+            assert!(is_safe_name(name, inner), "{name:?}");
+        }
+        assert!(is_safe_name(b".", EntryId::ROOT));
+    }
+
+    #[test]
+    fn refuses_paths_that_lead_elsewhere() {
+        for path in [&b"/etc/passwd"[..], b"a//b", b"a/../b", b"", b"a/", b"./a"] {
+            assert!(!is_safe_path(path), "{path:?}");
+        }
+        assert!(is_safe_path(b"a/b/c"));
+    }
+}

@@ -1,0 +1,245 @@
+//! A data frame: blocks and their bytes, on a data stream from source to sink (NEW_BLOCK).
+//!
+//! ```text
+//!  0        4     6     8            12           16                 24           28      32
+//!  +--------+-----+-----+------------+------------+------------------+------------+-------+
+//!  | magic  |count|flags| payload    | table      | frame number     | header     | zero  |
+//!  |        |     |     | bytes      | crc32c     |                  | crc32c     |       |
+//!  +--------+-----+-----+------------+------------+------------------+------------+-------+
+//!  then `count` rows of 32 bytes, then the payload: the blocks' bytes, one after the other
+//!  +------------------+------------------+------------+------------+------------------+
+//!  | entry            | offset           | length     | flags      | xxh3             |
+//!  +------------------+------------------+------------+------------+------------------+
+//! ```
+//!
+//! All numbers are little endian. The header's checksum covers its first 24 bytes; a header that
+//! does not match ends the stream, since nothing after it can be trusted. A block that does not
+//! match its own checksum costs only that block.
+
+use crate::units::{Block, EntryId};
+use thiserror::Error;
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 32;
+/// Bytes of a row of the table.
+pub const ROW_BYTES: usize = 32;
+/// The most blocks in a frame: what a buffer of 1 MiB holds of the smallest files, each of which
+/// begins on a page of its own.
+pub const ROWS_MAX: usize = 256;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"LDS1");
+const CHECKED_BYTES: usize = 24;
+/// Row flag: the block is the whole file, and the file was the same after it was read.
+const FLAG_WHOLE: u32 = 1;
+
+/// What stands before the table of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// How many blocks; 1 to [`ROWS_MAX`].
+    pub count: u16,
+    /// Bytes of all blocks together.
+    pub payload_bytes: u32,
+    /// crc32c of the rows.
+    pub table_crc: u32,
+    /// Frames sent before on this stream.
+    pub number: u64,
+}
+
+/// One block of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which bytes of which file.
+    pub block: Block,
+    /// Whether it is the whole file, unchanged after it was read: the sink need not wait for
+    /// FILE_DONE.
+    pub is_whole: bool,
+    /// xxh3 (64 bits) of the bytes.
+    pub checksum: u64,
+}
+
+/// Why bytes are not a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// Not the beginning of a frame: the stream is out of step.
+    #[error("data stream out of step (bad magic)")]
+    Magic,
+    /// The header or the table was damaged on the way.
+    #[error("frame header damaged on the way")]
+    Damaged,
+    /// A number in it is not possible.
+    #[error("frame header out of range")]
+    OutOfRange,
+}
+
+/// Writes the header and the table of a frame, the `number`-th of its stream, in place of `to`.
+///
+/// # Panics
+/// If there is no row, more than [`ROWS_MAX`], or 4 GiB of payload.
+pub fn put_head(rows: &[Row], number: u64, to: &mut Vec<u8>) {
+    assert!((1..=ROWS_MAX).contains(&rows.len()), "{} rows in a frame", rows.len());
+    to.clear();
+    to.resize(HEADER_BYTES + rows.len() * ROW_BYTES, 0);
+    let (head, table) = to.split_at_mut(HEADER_BYTES);
+    for (row, place) in rows.iter().zip(table.chunks_exact_mut(ROW_BYTES)) {
+        row.put(place);
+    }
+    let header = Header {
+        count: u16::try_from(rows.len()).expect("at most ROWS_MAX"),
+        payload_bytes: rows.iter().map(|row| row.block.length).sum(),
+        table_crc: crc32c::crc32c(table),
+        number,
+    };
+    header.put(head);
+}
+
+impl Header {
+    fn put(&self, to: &mut [u8]) {
+        to[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        to[4..6].copy_from_slice(&self.count.to_le_bytes());
+        to[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        to[12..16].copy_from_slice(&self.table_crc.to_le_bytes());
+        to[16..24].copy_from_slice(&self.number.to_le_bytes());
+        let crc = crc32c::crc32c(&to[..CHECKED_BYTES]);
+        to[24..28].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads a header from [`HEADER_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// If it is not one, or was damaged.
+    pub fn take(from: &[u8]) -> Result<Self, FrameError> {
+        if u32_at(from, 0) != MAGIC {
+            return Err(FrameError::Magic);
+        }
+        if u32_at(from, 24) != crc32c::crc32c(&from[..CHECKED_BYTES]) {
+            return Err(FrameError::Damaged);
+        }
+        let count = u16::from_le_bytes([from[4], from[5]]);
+        if count == 0 || usize::from(count) > ROWS_MAX {
+            return Err(FrameError::OutOfRange);
+        }
+        Ok(Self {
+            count,
+            payload_bytes: u32_at(from, 8),
+            table_crc: u32_at(from, 12),
+            number: u64_at(from, 16),
+        })
+    }
+}
+
+impl Row {
+    fn put(&self, to: &mut [u8]) {
+        to[0..8].copy_from_slice(&self.block.entry.0.to_le_bytes());
+        to[8..16].copy_from_slice(&self.block.offset.to_le_bytes());
+        to[16..20].copy_from_slice(&self.block.length.to_le_bytes());
+        let flags = if self.is_whole { FLAG_WHOLE } else { 0 };
+        to[20..24].copy_from_slice(&flags.to_le_bytes());
+        to[24..32].copy_from_slice(&self.checksum.to_le_bytes());
+    }
+
+    fn take(from: &[u8]) -> Result<Self, FrameError> {
+        let block = Block {
+            entry: EntryId(u64_at(from, 0)),
+            offset: u64_at(from, 8),
+            length: u32_at(from, 16),
+        };
+        let flags = u32_at(from, 20);
+        let is_sound = block.length > 0
+            && block.offset.checked_add(u64::from(block.length)).is_some()
+            && flags & !FLAG_WHOLE == 0;
+        if !is_sound {
+            return Err(FrameError::OutOfRange);
+        }
+        Ok(Self { block, is_whole: flags & FLAG_WHOLE != 0, checksum: u64_at(from, 24) })
+    }
+}
+
+/// Reads the rows that belong to a header, into `rows`.
+///
+/// # Errors
+/// If they do not match the header, were damaged, or name impossible blocks.
+pub fn take_rows(header: &Header, table: &[u8], rows: &mut Vec<Row>) -> Result<(), FrameError> {
+    if crc32c::crc32c(table) != header.table_crc {
+        return Err(FrameError::Damaged);
+    }
+    rows.clear();
+    let mut payload_bytes = 0u64;
+    for row in table.chunks_exact(ROW_BYTES) {
+        let row = Row::take(row)?;
+        payload_bytes += u64::from(row.block.length);
+        rows.push(row);
+    }
+    let is_whole = rows.len() == usize::from(header.count);
+    if !is_whole || payload_bytes != u64::from(header.payload_bytes) {
+        return Err(FrameError::OutOfRange);
+    }
+    Ok(())
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn row(entry: u64, length: u32) -> Row {
+        let block = Block { entry: EntryId(entry), offset: 1 << 20, length };
+        Row { block, is_whole: entry.is_multiple_of(2), checksum: 0x1234_5678_9abc_def0 }
+    }
+
+    fn bytes_of(rows: &[Row]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_head(rows, 9, &mut bytes);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Row>, FrameError> {
+        let header = Header::take(&bytes[..HEADER_BYTES])?;
+        let mut rows = Vec::new();
+        take_rows(&header, &bytes[HEADER_BYTES..], &mut rows)?;
+        Ok(rows)
+    }
+
+    #[test]
+    fn what_is_put_can_be_taken() {
+        let rows = [row(1, 5), row(2, 4096), row(3, 1)];
+        assert_eq!(read(&bytes_of(&rows)), Ok(rows.to_vec()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let bytes = bytes_of(&[row(1, 5), row(2, 4096)]);
+        let checked = (0..bytes.len()).filter(|at| !(28..32).contains(at));
+        for at in checked {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                assert!(read(&damaged).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_blocks_are_refused() {
+        let overflow = Row {
+            block: Block { entry: EntryId(1), offset: u64::MAX, length: 1 },
+            is_whole: false,
+            checksum: 0,
+        };
+        assert_eq!(read(&bytes_of(&[overflow])), Err(FrameError::OutOfRange));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 32..400)) {
+            let _ = read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What went wrong with one entry: side, operation, place and reason.
+//!
+//! A failed file is data, not an error of the transfer: it is listed, and the rest goes on.
+
+use crate::units::OstId;
+
+/// One of the two ends of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The end that reads.
+    Source,
+    /// The end that writes.
+    Sink,
+}
+
+impl Side {
+    /// The word for it in messages, `source` or `sink`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// What was being done when something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// Looking at an entry, or at what the sink has under its name.
+    Examine = 0,
+    /// Listing a directory.
+    List = 1,
+    /// Opening a file for reading.
+    Open = 2,
+    /// Reading a block.
+    Read = 3,
+    /// Creating a file, directory or link.
+    Create = 4,
+    /// Writing a block.
+    Write = 5,
+    /// Making data or a name durable.
+    Sync = 6,
+    /// Setting mode, owner, times or attributes.
+    SetMetadata = 7,
+    /// Giving a finished file its real name.
+    Rename = 8,
+    /// Reading a finished file back from storage.
+    Verify = 9,
+    /// Writing the journal.
+    Journal = 10,
+    /// Reserving space for a file.
+    Preallocate = 11,
+}
+
+impl Operation {
+    /// All of them, in the order of their wire numbers.
+    pub const ALL: [Self; 12] = [
+        Self::Examine,
+        Self::List,
+        Self::Open,
+        Self::Read,
+        Self::Create,
+        Self::Write,
+        Self::Sync,
+        Self::SetMetadata,
+        Self::Rename,
+        Self::Verify,
+        Self::Journal,
+        Self::Preallocate,
+    ];
+
+    /// The verb for a message that begins with `cannot`.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Examine => "examine",
+            Self::List => "list",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Sync => "make durable",
+            Self::SetMetadata => "set the metadata of",
+            Self::Rename => "rename into place",
+            Self::Verify => "verify",
+            Self::Journal => "write the journal for",
+            Self::Preallocate => "reserve space for",
+        }
+    }
+}
+
+/// Why something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The operating system said so; the number is Linux's `errno`.
+    Os(i32),
+    /// The source file changed while it moved, each time it was tried.
+    Changed,
+    /// The source file was there when its directory was listed, and is gone.
+    Vanished,
+    /// A block did not match its checksum, however often it was sent.
+    Checksum,
+    /// What was read back from storage is not what was written.
+    Media,
+    /// A device, FIFO or socket, which are only moved when asked for.
+    Special,
+    /// Something else that must not be replaced is under that name at the sink.
+    InTheWay,
+    /// The directory that it lies in could not be made.
+    ParentFailed,
+    /// The name is not one that the sink may create.
+    UnsafeName,
+}
+
+/// What went wrong with one entry, without its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The end where it happened.
+    pub side: Side,
+    /// What was being done.
+    pub operation: Operation,
+    /// Why it failed.
+    pub reason: Reason,
+    /// The block concerned, as offset and length in bytes.
+    pub block: Option<(u64, u32)>,
+    /// The OST concerned.
+    pub ost: Option<OstId>,
+}
+
+impl Failure {
+    /// A failure that concerns the whole entry.
+    #[must_use]
+    pub fn new(side: Side, operation: Operation, reason: Reason) -> Self {
+        Self { side, operation, reason, block: None, ost: None }
+    }
+
+    /// The same failure, of this block on this OST.
+    #[must_use]
+    pub fn of_block(mut self, offset: u64, length: u32, ost: OstId) -> Self {
+        self.block = Some((offset, length));
+        self.ost = Some(ost);
+        self
+    }
+
+    /// Whether the sink has no space left (`ENOSPC`) or no quota left (`EDQUOT`): every further
+    /// file would fail, too, so the transfer stops in a state that can be resumed.
+    #[must_use]
+    pub fn is_sink_full(&self) -> bool {
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        self.side == Side::Sink && matches!(self.reason, Reason::Os(ENOSPC | EDQUOT))
+    }
+}
+
+/// What went wrong with one entry, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// The path below the source that was named on the command line, with that source's name.
+    pub path: Vec<u8>,
+    /// What went wrong.
+    pub failure: Failure,
+}

@@ -1,0 +1,27 @@
+//! What LADS decides, and nothing that it does.
+//!
+//! A source session ([`source`]) and a sink session ([`sink`]) talk to each other in messages
+//! ([`message`]) and data frames ([`frame`]). The source cuts files into blocks ([`plan`]) and
+//! keeps them in one queue per OST ([`schedule`]) until an I/O thread asks for work.
+//!
+//! Nothing here does I/O, reads a clock, or starts a thread: the owner of a session tells it what
+//! happened (`handle`), asks what to do next (`next_message`, `next_task`, `next_note`), and when
+//! to look again (`next_timeout`). The engine, the simulator and the fuzzers all drive the same
+//! methods. The bytes of the files never enter this crate.
+#![forbid(unsafe_code)]
+
+pub mod entry;
+pub mod filter;
+pub mod frame;
+pub mod issue;
+pub mod journal;
+pub mod layout;
+pub mod message;
+pub mod pace;
+pub mod plan;
+pub mod range;
+pub mod room;
+pub mod schedule;
+pub mod sink;
+pub mod source;
+pub mod units;

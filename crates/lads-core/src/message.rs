@@ -1,0 +1,435 @@
+//! What source and sink say to each other on the control channel.
+//!
+//! A message is its length (four bytes, little endian, of what follows), its type (one byte) and
+//! its fields ([`wire`]). Names follow the paper: NEW_FILE, FILE_ID, NEW_BLOCK, BLOCK_DONE and
+//! FILE_DONE (LADS, FAST '15, section 3.3); NEW_BLOCK is the data frame ([`crate::frame`]). All
+//! that concerns single files travels in batches. The bytes are drawn in `docs/protocol.md`.
+
+pub mod wire;
+
+use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
+use crate::issue::{Failure, Issue, Operation, Reason, Side};
+use crate::layout::Layout;
+use crate::range::RangeSet;
+use crate::units::{EntryId, OstId};
+use wire::{Reader, Wire, WireError, Writer, wire_enum, wire_list, wire_struct};
+
+/// The first bytes of every HELLO, so that a chatty login shell is told from LADS.
+pub const MAGIC: [u8; 8] = *b"\x00LADS\r\n\x01";
+
+/// The protocol that this build speaks.
+pub const VERSION: u16 = 1;
+
+/// The oldest protocol that this build still speaks.
+pub const VERSION_MIN: u16 = 1;
+
+/// The longest message, in bytes: far above a full batch, far below what memory could not take.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of the length before each message.
+pub const LENGTH_BYTES: usize = 4;
+
+/// Who speaks, and which protocols they know: the first message, both ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// Oldest protocol spoken.
+    pub version_min: u16,
+    /// Newest protocol spoken.
+    pub version: u16,
+    /// One bit per optional feature; bits unknown are ignored, both ends use what both have.
+    pub features: u64,
+    /// Name and version of the program, for messages.
+    pub software: String,
+    /// The machine's own name, for messages.
+    pub host: String,
+}
+
+/// What the sink says of an entry that was announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Send it, but for what is already done; this is where it will lie.
+    Want {
+        /// Bytes that the sink has from an earlier attempt, durable and journalled.
+        done: RangeSet,
+        /// Which sink OST will hold which byte.
+        layout: Layout,
+    },
+    /// The sink has it already, the same in size and time of change; metadata has been seen to.
+    Have,
+    /// Made on the spot: a directory, a link, a device.
+    Made,
+    /// A dry run: it would be moved.
+    Would,
+    /// The sink cannot take it.
+    Failed(Failure),
+}
+
+/// How an entry ended, at the end that says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// From the source: every block was read from one and the same file; give it its name.
+    /// From the sink: it has its name, and is durable and verified.
+    Complete,
+    /// From the source: drop what you have of it, it changed or cannot be read.
+    /// From the sink: dropped.
+    Dropped,
+    /// From the sink: it could not be finished.
+    Failed(Failure),
+}
+
+/// A range of bytes of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// The file.
+    pub entry: EntryId,
+    /// Where the range begins.
+    pub offset: u64,
+    /// How long it is.
+    pub length: u64,
+}
+
+/// What a source was told to move, as the sink needs to know it to find the target's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Last component of the path.
+    pub name: Vec<u8>,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// Whether only what is in it is meant (`source/`, with a slash), not the directory itself.
+    pub is_contents_only: bool,
+}
+
+/// How far one end has come; sums since the transfer began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Files, links and specials found so far; directories count apart.
+    pub files_found: u64,
+    /// Directories found so far.
+    pub directories_found: u64,
+    /// Bytes of data found so far.
+    pub bytes_found: u64,
+    /// Whether the whole tree has been walked, so that the sums found are final.
+    pub is_walk_ended: bool,
+    /// Files moved, or links made.
+    pub files_moved: u64,
+    /// Files that the sink had already.
+    pub files_skipped: u64,
+    /// Entries that failed.
+    pub files_failed: u64,
+    /// Bytes of data that arrived and were done, or were there already from an earlier attempt.
+    pub bytes_done: u64,
+    /// Of these, bytes of files that the sink had already, or blocks done in an earlier attempt.
+    pub bytes_skipped: u64,
+    /// Bytes sent, every copy counted.
+    pub bytes_sent: u64,
+    /// Blocks sent, every copy counted.
+    pub blocks_sent: u64,
+    /// Blocks sent again, after a bad checksum, a lost stream or a file that changed.
+    pub blocks_resent: u64,
+    /// Processor time used, user and system, in microseconds.
+    pub cpu_micros: u64,
+    /// Largest memory held, in bytes.
+    pub memory_bytes_peak: u64,
+    /// The OST that was busy longest, as `name` and milliseconds of service.
+    pub busiest_ost: Option<BusyOst>,
+    /// Worker-microseconds spent in storage calls at this end.
+    pub storage_micros: u64,
+    /// Worker-microseconds spent waiting for the network at this end.
+    pub network_micros: u64,
+}
+
+/// How long one OST served us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BusyOst {
+    /// Name of the OST, as its provider says it.
+    pub name: String,
+    /// Sum of its service times, in microseconds.
+    pub busy_micros: u64,
+    /// Bytes that it served.
+    pub bytes: u64,
+}
+
+/// One message on the control channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Who speaks.
+    Hello(Hello),
+    /// From the end that was started by a person to the other: what to do, as the engine encodes it.
+    Job(Vec<u8>),
+    /// The data port is open: address as the remote end sees itself, port, one token per stream.
+    Listen {
+        /// Address, empty where unknown.
+        address: String,
+        /// TCP port.
+        port: u16,
+        /// What each stream must show, once.
+        tokens: Vec<[u8; 32]>,
+    },
+    /// From the source: what is going to be moved.
+    Roots(Vec<Root>),
+    /// From the sink: its place is ready.
+    Ready {
+        /// How many OSTs it knows.
+        ost_count: u32,
+        /// How many files it can keep open.
+        open_files_max: u32,
+    },
+    /// From the source: entries, parents before what lies in them.
+    NewFile(Vec<Entry>),
+    /// From the sink: what becomes of each.
+    FileId(Vec<(EntryId, Answer)>),
+    /// From the sink: room for so many further blocks bound for this OST.
+    Grant(Vec<(OstId, u32)>),
+    /// From the sink: these are durable, and on record.
+    BlockDone(Vec<BlockRange>),
+    /// From the sink: these did not match their checksum; send them again.
+    BlockBad(Vec<BlockRange>),
+    /// From both: entries that end.
+    FileDone(Vec<(EntryId, Ending)>),
+    /// From the sink: a data stream ended after so many whole frames.
+    StreamEnd {
+        /// Which stream.
+        stream: u16,
+        /// Frames that arrived whole.
+        frames: u64,
+    },
+    /// I am alive.
+    Heartbeat,
+    /// How far I have come.
+    Progress(Counters),
+    /// Something for the person to see: an entry that failed.
+    Issues(Vec<Issue>),
+    /// Something for the person to see: what is, or would be, done with a path.
+    Lines(Vec<Line>),
+    /// Something for the person to see, in words.
+    Notice(String),
+    /// From the source: everything has ended.
+    Finish,
+    /// From the sink: everything is durable. From both: final counters.
+    Finished(Counters),
+    /// Stop now, in a state that can be resumed; the text says why.
+    Stop(String),
+    /// I cannot go on: exit code and what to tell the person.
+    Fatal {
+        /// Exit code, as documented.
+        code: u8,
+        /// What to tell the person.
+        text: String,
+    },
+}
+
+/// What is, or would be, done with a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What.
+    pub verb: Verb,
+    /// The path below the target directory.
+    pub path: Vec<u8>,
+    /// Bytes of data concerned.
+    pub bytes: u64,
+}
+
+/// What is, or would be, done with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Its data is moved.
+    Send,
+    /// It is there already.
+    Skip,
+    /// A directory is made, or is there already.
+    Directory,
+    /// A symbolic link is made.
+    Symlink,
+    /// A hard link is made.
+    HardLink,
+    /// A device, FIFO or socket is made.
+    Special,
+}
+
+wire_enum!(Verb { 0 => Send, 1 => Skip, 2 => Directory, 3 => Symlink, 4 => HardLink, 5 => Special });
+wire_struct!(Line { verb, path, bytes });
+wire_struct!(Hello { magic, version_min, version, features, software, host });
+wire_struct!(Root { name, is_directory, is_contents_only });
+wire_struct!(BlockRange { entry, offset, length });
+wire_struct!(BusyOst { name, busy_micros, bytes });
+wire_struct!(Counters {
+    files_found,
+    directories_found,
+    bytes_found,
+    is_walk_ended,
+    files_moved,
+    files_skipped,
+    files_failed,
+    bytes_done,
+    bytes_skipped,
+    bytes_sent,
+    blocks_sent,
+    blocks_resent,
+    cpu_micros,
+    memory_bytes_peak,
+    busiest_ost,
+    storage_micros,
+    network_micros,
+});
+wire_struct!(EntryId { 0 });
+wire_struct!(OstId { 0 });
+wire_struct!(Timestamp { seconds, nanos });
+wire_struct!(Identity { size, mtime, ctime, inode });
+wire_struct!(Xattr { name, value });
+wire_struct!(Metadata { mode, uid, gid, mtime, xattrs });
+wire_struct!(Entry { id, parent, name, kind, metadata });
+wire_struct!(Failure { side, operation, reason, block, ost });
+wire_struct!(Issue { path, failure });
+wire_enum!(Side { 0 => Source, 1 => Sink });
+wire_enum!(Reason {
+    0 => Os(errno),
+    1 => Changed,
+    2 => Vanished,
+    3 => Checksum,
+    4 => Media,
+    5 => Special,
+    6 => InTheWay,
+    7 => ParentFailed,
+    8 => UnsafeName,
+});
+wire_enum!(Kind {
+    0 => File { identity, data_bytes },
+    1 => Directory,
+    2 => Symlink { target },
+    3 => HardLink { target },
+    4 => Special { file_type, device },
+});
+wire_enum!(Answer {
+    0 => Want { done, layout },
+    1 => Have,
+    2 => Made,
+    3 => Would,
+    4 => Failed(failure),
+});
+wire_enum!(Ending { 0 => Complete, 1 => Dropped, 2 => Failed(failure) });
+wire_enum!(Message {
+    1 => Hello(hello),
+    2 => Job(job),
+    3 => Listen { address, port, tokens },
+    4 => Roots(roots),
+    5 => Ready { ost_count, open_files_max },
+    6 => NewFile(entries),
+    7 => FileId(answers),
+    8 => Grant(grants),
+    9 => BlockDone(ranges),
+    10 => BlockBad(ranges),
+    11 => FileDone(endings),
+    12 => StreamEnd { stream, frames },
+    13 => Heartbeat,
+    14 => Progress(counters),
+    15 => Issues(issues),
+    16 => Lines(lines),
+    17 => Notice(text),
+    18 => Finish,
+    19 => Finished(counters),
+    20 => Stop(reason),
+    21 => Fatal { code, text },
+});
+wire_list!(
+    Root,
+    Entry,
+    Xattr,
+    Issue,
+    Line,
+    BlockRange,
+    OstId,
+    (EntryId, Answer),
+    (EntryId, Ending),
+    (OstId, u32),
+);
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, to: &mut Writer) {
+        self.0.put(to);
+        self.1.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok((A::take(from)?, B::take(from)?))
+    }
+}
+
+impl Wire for Operation {
+    fn put(&self, to: &mut Writer) {
+        to.push(*self as u8);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let number = usize::from(u8::take(from)?);
+        Self::ALL.get(number).copied().ok_or(WireError::OutOfRange("operation"))
+    }
+}
+
+impl Wire for Layout {
+    fn put(&self, to: &mut Writer) {
+        self.stripe_size().put(to);
+        wire::put_list(self.osts(), to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let stripe_size = u64::take(from)?;
+        let osts = wire::take_list(from)?;
+        Self::striped(stripe_size, osts).ok_or(WireError::OutOfRange("layout"))
+    }
+}
+
+/// Ranges travel as distances: gap to the last range's end, then length.
+impl Wire for RangeSet {
+    fn put(&self, to: &mut Writer) {
+        (self.range_count() as u64).put(to);
+        let mut end_before = 0;
+        for range in self.iter() {
+            (range.start - end_before).put(to);
+            (range.end - range.start).put(to);
+            end_before = range.end;
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let count = u64::take(from)?;
+        let mut set = Self::new();
+        let mut end_before = 0u64;
+        for _ in 0..count {
+            let gap = u64::take(from)?;
+            let length = u64::take(from)?;
+            let start = end_before.checked_add(gap).ok_or(WireError::OutOfRange("range"))?;
+            end_before = start.checked_add(length).ok_or(WireError::OutOfRange("range"))?;
+            set.insert(start..end_before);
+        }
+        Ok(set)
+    }
+}
+
+/// Appends a message with its length before it.
+///
+/// # Panics
+/// If the message is longer than [`MESSAGE_BYTES_MAX`]: batches are far smaller.
+pub fn encode(message: &Message, to: &mut Writer) {
+    let start = to.len();
+    to.extend_from_slice(&[0; LENGTH_BYTES]);
+    message.put(to);
+    let length = to.len() - start - LENGTH_BYTES;
+    assert!(length <= MESSAGE_BYTES_MAX, "a message of {length} bytes");
+    let length = u32::try_from(length).expect("checked above");
+    to[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Reads a message from the bytes after its length.
+///
+/// Bytes after the fields known are ignored, so that later versions may append fields.
+///
+/// # Errors
+/// If the bytes are not a message of this protocol.
+pub fn decode(body: &[u8]) -> Result<Message, WireError> {
+    Message::take(&mut Reader::new(body))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use super::*;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+fn hex(message: &Message) -> String {
+    let mut bytes = Writer::new();
+    encode(message, &mut bytes);
+    assert_eq!(decode(&bytes[LENGTH_BYTES..]).as_ref(), Ok(message), "what is put can be taken");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+fn check(message: &Message, expected: &Expect) {
+    expected.assert_eq(&hex(message));
+}
+
+/// The golden transcript of `docs/protocol.md`, section 7: a change here is a new protocol version.
+#[test]
+fn bytes_on_the_wire_stay_as_documented() {
+    check(
+        &Message::Hello(Hello {
+            magic: MAGIC,
+            version_min: 1,
+            version: 1,
+            features: 0,
+            software: "lads 0.1.0".into(),
+            host: "dtn1".into(),
+        }),
+        &expect!["1c 00 00 00 01 00 4c 41 44 53 0d 0a 01 01 01 00 0a 6c 61 64 73 20 30 2e 31 2e 30 04 64 74 6e 31"],
+    );
+    let identity = Identity {
+        size: 300,
+        mtime: Timestamp { seconds: 1_700_000_000, nanos: 5 },
+        ctime: Timestamp { seconds: 1_700_000_001, nanos: 6 },
+        inode: 12,
+    };
+    check(
+        &Message::NewFile(vec![Entry {
+            id: EntryId(2),
+            parent: EntryId(1),
+            name: b"data".to_vec(),
+            kind: Kind::File { identity, data_bytes: 300 },
+            metadata: Metadata {
+                mode: 0o644,
+                uid: 1000,
+                gid: 100,
+                mtime: identity.mtime,
+                xattrs: vec![],
+            },
+        }]),
+        &expect!["27 00 00 00 06 01 02 01 04 64 61 74 61 00 ac 02 80 c4 9f d5 0c 05 82 c4 9f d5 0c 06 0c ac 02 a4 03 e8 07 64 80 c4 9f d5 0c 05 00"],
+    );
+    let done: RangeSet = [0..100, 200..250].into_iter().collect();
+    let layout = Layout::striped(1 << 20, vec![OstId(0), OstId(3)]).unwrap();
+    check(
+        &Message::FileId(vec![(EntryId(2), Answer::Want { done, layout })]),
+        &expect!["0f 00 00 00 07 01 02 00 02 00 64 64 32 80 80 40 02 00 03"],
+    );
+    check(&Message::Grant(vec![(OstId(3), 2)]), &expect!["04 00 00 00 08 01 03 02"]);
+    let range = BlockRange { entry: EntryId(2), offset: 0, length: 300 };
+    check(&Message::BlockDone(vec![range]), &expect!["06 00 00 00 09 01 02 00 ac 02"]);
+    let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(28))
+        .of_block(1 << 20, 1 << 20, OstId(3));
+    check(
+        &Message::FileDone(vec![
+            (EntryId(2), Ending::Complete),
+            (EntryId(4), Ending::Failed(failure)),
+        ]),
+        &expect!["13 00 00 00 0b 02 02 00 04 02 01 05 00 38 01 80 80 40 80 80 40 01 03"],
+    );
+    check(&Message::Finish, &expect!["01 00 00 00 12"]);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_read(bytes: Vec<u8>) {
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_behind_a_type_are_refused_or_read(kind in 1u8..22, mut bytes: Vec<u8>) {
+        bytes.insert(0, kind);
+        let _ = decode(&bytes);
+    }
+}
+
+#[test]
+fn fields_of_a_later_version_are_ignored() {
+    let mut bytes = Writer::new();
+    Message::Heartbeat.put(&mut bytes);
+    bytes.extend_from_slice(b"more");
+    assert_eq!(decode(&bytes), Ok(Message::Heartbeat));
+}

@@ -1,0 +1,321 @@
+//! How values become bytes: little pieces, all of them bounded.
+//!
+//! Numbers are unsigned LEB128 (seven bits a byte, least significant first), byte strings and
+//! lists are a count and then their pieces. A reader never trusts a count: it can take no more
+//! pieces than there are bytes left. See `docs/protocol.md`, section 3.
+
+use thiserror::Error;
+
+/// Why bytes from the peer are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// The bytes end before the value does.
+    #[error("the message ends too early")]
+    Truncated,
+    /// A number does not fit where it belongs, or a choice is none of those known.
+    #[error("the message holds a value out of range: {0}")]
+    OutOfRange(&'static str),
+}
+
+/// Collects the bytes of a message.
+pub type Writer = Vec<u8>;
+
+/// Hands out the bytes of a message.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from the beginning of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if there are fewer.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], WireError> {
+        let (head, tail) = self.rest.split_at_checked(count).ok_or(WireError::Truncated)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+/// A value with one form on the wire.
+pub trait Wire: Sized {
+    /// Appends the value.
+    fn put(&self, to: &mut Writer);
+
+    /// Takes the value.
+    ///
+    /// # Errors
+    /// If the bytes are not such a value.
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError>;
+}
+
+impl Wire for u64 {
+    fn put(&self, to: &mut Writer) {
+        let mut rest = *self;
+        loop {
+            let low = (rest & 0x7f) as u8;
+            rest >>= 7;
+            if rest == 0 {
+                to.push(low);
+                return;
+            }
+            to.push(low | 0x80);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = from.bytes(1)?[0];
+            let bits = Self::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(WireError::OutOfRange("number"));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(WireError::OutOfRange("number"))
+    }
+}
+
+macro_rules! wire_number {
+    ($($number:ty),*) => {$(
+        impl Wire for $number {
+            fn put(&self, to: &mut Writer) {
+                u64::from(*self).put(to);
+            }
+
+            fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+                Self::try_from(u64::take(from)?).map_err(|_| WireError::OutOfRange("number"))
+            }
+        }
+    )*};
+}
+wire_number!(u8, u16, u32);
+
+/// Signed numbers travel zigzag: 0, -1, 1, -2 … become 0, 1, 2, 3 …
+impl Wire for i64 {
+    fn put(&self, to: &mut Writer) {
+        ((self << 1) ^ (self >> 63)).cast_unsigned().put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let zigzag = u64::take(from)?;
+        Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    }
+}
+
+impl Wire for i32 {
+    fn put(&self, to: &mut Writer) {
+        i64::from(*self).put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Self::try_from(i64::take(from)?).map_err(|_| WireError::OutOfRange("number"))
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, to: &mut Writer) {
+        to.push(u8::from(*self));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        match from.bytes(1)?[0] {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(WireError::OutOfRange("yes or no")),
+        }
+    }
+}
+
+impl<const N: usize> Wire for [u8; N] {
+    fn put(&self, to: &mut Writer) {
+        to.extend_from_slice(self);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(from.bytes(N)?.try_into().expect("as many bytes as asked for"))
+    }
+}
+
+impl Wire for Vec<u8> {
+    fn put(&self, to: &mut Writer) {
+        (self.len() as u64).put(to);
+        to.extend_from_slice(self);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let count = usize::try_from(u64::take(from)?).map_err(|_| WireError::Truncated)?;
+        Ok(from.bytes(count)?.to_vec())
+    }
+}
+
+impl Wire for String {
+    fn put(&self, to: &mut Writer) {
+        (self.len() as u64).put(to);
+        to.extend_from_slice(self.as_bytes());
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Self::from_utf8(Vec::<u8>::take(from)?).map_err(|_| WireError::OutOfRange("text"))
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, to: &mut Writer) {
+        self.is_some().put(to);
+        if let Some(value) = self {
+            value.put(to);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        if bool::take(from)? { T::take(from).map(Some) } else { Ok(None) }
+    }
+}
+
+/// A list: how many, then each. `Vec<u8>` has its own, shorter form.
+pub fn put_list<T: Wire>(list: &[T], to: &mut Writer) {
+    (list.len() as u64).put(to);
+    for value in list {
+        value.put(to);
+    }
+}
+
+/// Takes what [`put_list`] put.
+///
+/// # Errors
+/// If the bytes are not such a list.
+pub fn take_list<T: Wire>(from: &mut Reader<'_>) -> Result<Vec<T>, WireError> {
+    let count = u64::take(from)?;
+    // Every value takes at least one byte, so a count beyond that is a lie: reserve no memory.
+    if count > from.remaining() as u64 {
+        return Err(WireError::Truncated);
+    }
+    (0..count).map(|_| T::take(from)).collect()
+}
+
+macro_rules! wire_list {
+    ($($item:ty),* $(,)?) => {$(
+        impl $crate::message::wire::Wire for Vec<$item> {
+            fn put(&self, to: &mut $crate::message::wire::Writer) {
+                $crate::message::wire::put_list(self, to);
+            }
+
+            fn take(
+                from: &mut $crate::message::wire::Reader<'_>,
+            ) -> Result<Self, $crate::message::wire::WireError> {
+                $crate::message::wire::take_list(from)
+            }
+        }
+    )*};
+}
+
+/// Gives a struct its form on the wire: its fields, in the order named.
+macro_rules! wire_struct {
+    ($name:ty { $($field:tt),* $(,)? }) => {
+        impl $crate::message::wire::Wire for $name {
+            fn put(&self, to: &mut $crate::message::wire::Writer) {
+                $(self.$field.put(to);)*
+            }
+
+            fn take(
+                from: &mut $crate::message::wire::Reader<'_>,
+            ) -> Result<Self, $crate::message::wire::WireError> {
+                Ok(Self { $($field: $crate::message::wire::Wire::take(from)?),* })
+            }
+        }
+    };
+}
+
+/// Gives an enum its form on the wire: a number that says which, then the fields of that one.
+macro_rules! wire_enum {
+    ($name:ident { $($number:literal => $variant:ident $(($($field:ident),*))? $({$($named:ident),*})?),* $(,)? }) => {
+        impl $crate::message::wire::Wire for $name {
+            fn put(&self, to: &mut $crate::message::wire::Writer) {
+                match self {
+                    $(Self::$variant $(($($field),*))? $({$($named),*})? => {
+                        to.push($number);
+                        $($($field.put(to);)*)?
+                        $($($named.put(to);)*)?
+                    })*
+                }
+            }
+
+            fn take(
+                from: &mut $crate::message::wire::Reader<'_>,
+            ) -> Result<Self, $crate::message::wire::WireError> {
+                match from.bytes(1)?[0] {
+                    $($number => Ok(Self::$variant
+                        $(($({ let $field = $crate::message::wire::Wire::take(from)?; $field }),*))?
+                        $({$($named: $crate::message::wire::Wire::take(from)?),*})?),)*
+                    _ => Err($crate::message::wire::WireError::OutOfRange(stringify!($name))),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {wire_enum, wire_list, wire_struct};
+
+wire_list!(String, u64, Vec<u8>, [u8; 32]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn round_trip<T: Wire + PartialEq + std::fmt::Debug>(value: &T) {
+        let mut bytes = Writer::new();
+        value.put(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(T::take(&mut reader).as_ref(), Ok(value));
+        assert_eq!(reader.remaining(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_and_strings_come_back(a: u64, b: i64, c: u32, d: Vec<u8>, e: Option<u16>) {
+            round_trip(&a);
+            round_trip(&b);
+            round_trip(&c);
+            round_trip(&d);
+            round_trip(&e);
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes: Vec<u8>) {
+            let _ = Vec::<u64>::take(&mut Reader::new(&bytes));
+            let _ = <Option<String> as Wire>::take(&mut Reader::new(&bytes));
+        }
+    }
+
+    #[test]
+    fn a_hostile_count_reserves_nothing() {
+        let bytes = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert_eq!(Vec::<u8>::take(&mut Reader::new(&bytes)), Err(WireError::Truncated));
+        assert_eq!(Vec::<u64>::take(&mut Reader::new(&bytes)), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn a_number_of_more_than_64_bits_is_refused() {
+        let bytes = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
+        assert!(u64::take(&mut Reader::new(&bytes)).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! How a file is cut into blocks.
+//!
+//! A block ends where its stripe ends at the source, where its stripe ends at the sink, where the
+//! transfer's block size ends, and where a hole begins, whichever comes first: so it lies on one
+//! OST at each end. Files are never cut all at once. A [`Lane`] walks over the part of a file that
+//! lies on one of its OSTs, block by block, so that a file of any size takes as much memory as it
+//! has OSTs.
+
+use crate::layout::Layout;
+use crate::range::RangeSet;
+use crate::units::{EntryId, OstId};
+
+/// Direct I/O wants reads to begin on a multiple of this; holes are rounded to it.
+const ALIGNMENT_BYTES: u64 = 4096;
+
+/// All that decides how one file is cut.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Length of the file in bytes.
+    pub size: u64,
+    /// Where it lies at the source.
+    pub source: Layout,
+    /// Where it will lie at the sink.
+    pub sink: Layout,
+    /// No block is longer than this, in bytes; a multiple of 4096.
+    pub block_size: u32,
+    /// Where it has data, if it has holes.
+    pub data: Option<RangeSet>,
+    /// What the sink has from an earlier attempt.
+    pub done: RangeSet,
+    /// Whether any of its blocks has been handed out.
+    pub is_begun: bool,
+}
+
+/// A block as planned: where it lies at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes; never zero.
+    pub length: u32,
+    /// The OST that holds it at the source.
+    pub source_ost: OstId,
+    /// The OST that will hold it at the sink.
+    pub sink_ost: OstId,
+}
+
+/// The part of a file that lies on one of its OSTs (or all of it), and how far it has been taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The file.
+    pub entry: EntryId,
+    /// Which of the layout's OSTs, counted from zero; `None` for the whole file in order.
+    pub position: Option<u32>,
+    /// Everything before this has been taken.
+    pub offset: u64,
+}
+
+impl Plan {
+    /// A lane for each of the file's OSTs that holds any of it.
+    pub fn lanes(&self, entry: EntryId) -> impl Iterator<Item = (OstId, Lane)> + '_ {
+        self.source.osts().iter().enumerate().filter_map(move |(position, &ost)| {
+            let offset = self.source.next_at(position, 0);
+            let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
+            (offset < self.size).then_some((ost, Lane { entry, position, offset }))
+        })
+    }
+
+    /// The next block of a lane that the sink does not have; `None` when the lane is at its end.
+    #[must_use]
+    pub fn next_piece(&self, lane: &Lane) -> Option<Piece> {
+        let mut offset = lane.offset;
+        loop {
+            if let Some(position) = lane.position {
+                offset = self.source.next_at(position as usize, offset);
+            }
+            if offset >= self.size {
+                return None;
+            }
+            let start = self.skip_hole(offset)?;
+            if start > offset {
+                offset = start;
+                continue;
+            }
+            let end = self.piece_end(offset);
+            if self.done.contains(offset..end) {
+                offset = end;
+                continue;
+            }
+            return Some(Piece {
+                offset,
+                length: u32::try_from(end - offset).expect("at most the block size"),
+                source_ost: self.source.ost_at(offset),
+                sink_ost: self.sink.ost_at(offset),
+            });
+        }
+    }
+
+    /// How many bytes of data the file has, holes left out, done or not.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.data.as_ref().map_or(self.size, RangeSet::byte_count)
+    }
+
+    /// `offset` if there is data, otherwise where data begins after it; `None` if nowhere.
+    fn skip_hole(&self, offset: u64) -> Option<u64> {
+        let Some(data) = &self.data else { return Some(offset) };
+        let start = data.next_from(offset)?.start;
+        Some((start / ALIGNMENT_BYTES * ALIGNMENT_BYTES).max(offset))
+    }
+
+    fn piece_end(&self, offset: u64) -> u64 {
+        let block_size = u64::from(self.block_size);
+        let block_end = (offset / block_size + 1).saturating_mul(block_size);
+        let mut end = self
+            .size
+            .min(block_end)
+            .min(self.source.stripe_end(offset))
+            .min(self.sink.stripe_end(offset));
+        if let Some(data) = &self.data
+            && let Some(range) = data.next_from(offset)
+        {
+            let data_end = range.end.div_ceil(ALIGNMENT_BYTES) * ALIGNMENT_BYTES;
+            end = end.min(data_end);
+        }
+        end
+    }
+}
+
+/// Rounds what holds data outwards to whole pages, so that blocks begin where direct I/O can.
+#[must_use]
+pub fn align_data(data: &RangeSet, size: u64) -> RangeSet {
+    data.iter()
+        .map(|range| {
+            let start = range.start / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+            let end = range.end.div_ceil(ALIGNMENT_BYTES).saturating_mul(ALIGNMENT_BYTES);
+            start..end.min(size)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(size: u64, source: Layout, sink: Layout) -> Plan {
+        Plan { size, source, sink, block_size: 1 << 16, data: None, done: RangeSet::new(), is_begun: false }
+    }
+
+    fn pieces(plan: &Plan) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for (_, mut lane) in plan.lanes(EntryId(1)) {
+            while let Some(piece) = plan.next_piece(&lane) {
+                lane.offset = piece.offset + u64::from(piece.length);
+                pieces.push(piece);
+            }
+        }
+        pieces
+    }
+
+    fn layout_strategy() -> impl Strategy<Value = Layout> {
+        (1u64..20, prop::collection::vec(0u32..9, 1..5)).prop_map(|(size, osts)| {
+            let osts = osts.into_iter().map(OstId).collect();
+            Layout::striped(size * 4096, osts).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_in_exactly_one_block_on_the_osts_of_its_layouts(
+            size in 1u64..2_000_000, source in layout_strategy(), sink in layout_strategy()) {
+            let plan = plan(size, source, sink);
+            let mut seen = RangeSet::new();
+            for piece in pieces(&plan) {
+                let end = piece.offset + u64::from(piece.length);
+                prop_assert_eq!(seen.insert(piece.offset..end), u64::from(piece.length));
+                for at in [piece.offset, end - 1] {
+                    prop_assert_eq!(plan.source.ost_at(at), piece.source_ost);
+                    prop_assert_eq!(plan.sink.ost_at(at), piece.sink_ost);
+                }
+                prop_assert!(piece.length <= plan.block_size);
+            }
+            prop_assert_eq!(seen.byte_count(), size);
+        }
+
+        #[test]
+        fn holes_and_what_is_done_are_left_out_and_nothing_else(
+            size in 1u64..2_000_000,
+            source in layout_strategy(),
+            sink in layout_strategy(),
+            data in prop::collection::vec((0u64..2_000_000, 1u64..100_000), 0..6),
+            done in prop::collection::vec((0u64..30, 1u64..4), 0..6)) {
+            let mut plan = plan(size, source, sink);
+            let data: RangeSet = data.into_iter().map(|(s, l)| s.min(size)..(s + l).min(size)).collect();
+            let data = align_data(&data, size);
+            plan.done = done.into_iter().map(|(s, l)| s << 16..(s + l) << 16).collect();
+            plan.data = Some(data.clone());
+            let mut rest = data;
+            for range in plan.done.clone().iter() { rest.remove(range); }
+            for piece in pieces(&plan) {
+                rest.remove(piece.offset..piece.offset + u64::from(piece.length));
+            }
+            prop_assert!(rest.is_empty(), "left behind: {:?}", rest);
+        }
+    }
+
+    #[test]
+    fn a_lane_holds_one_ost_of_the_file() {
+        let source = Layout::striped(1 << 16, vec![OstId(4), OstId(6)]).unwrap();
+        let plan = plan(5 << 16, source, Layout::on(OstId(0)));
+        let lanes: Vec<_> = plan.lanes(EntryId(1)).collect();
+        assert_eq!(lanes.iter().map(|(ost, _)| ost.0).collect::<Vec<_>>(), [4, 6]);
+        let offsets: Vec<_> = pieces(&plan).iter().map(|piece| piece.offset >> 16).collect();
+        assert_eq!(offsets, [0, 2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn an_empty_file_has_no_block() {
+        let plan = plan(0, Layout::on(OstId(0)), Layout::on(OstId(0)));
+        assert_eq!(plan.lanes(EntryId(1)).count(), 0);
+    }
+}

@@ -1,0 +1,446 @@
+//! Which block an I/O thread takes next.
+//!
+//! Each OST has its own queue. An idle I/O thread takes from the next queue in turn whose OST is
+//! free (fewer requests of ours in flight than it should have), so that threads never wait behind
+//! one busy target while others sit idle (LADS, FAST '15, section 3.4). [`OstQueues`] is that
+//! rule, and serves both ends: at the source the queues hold lanes of files that are read, at the
+//! sink frames to be written. [`Schedule`] is the source's: it also sees that the sink has room.
+
+use crate::plan::{Lane, Piece, Plan};
+use crate::room::Room;
+use crate::units::{Block, EntryId, Instant, OstId};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// A target as its provider describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OstSpec {
+    /// What people call it: `OST0003`, `/dev/nvme0n1`, a mount.
+    pub name: String,
+    /// How many of our requests it should have at a time; at least one.
+    pub in_flight_max: u32,
+}
+
+/// What one OST did for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OstStats {
+    /// Requests served.
+    pub requests: u64,
+    /// Bytes served.
+    pub bytes: u64,
+    /// Sum of the service times.
+    pub busy: Duration,
+}
+
+#[derive(Debug)]
+struct OstQueue<T> {
+    waiting: VecDeque<T>,
+    in_flight: u32,
+    in_flight_max: u32,
+    /// Smoothed service time of one request: an eighth of the new, seven eighths of the old.
+    service: Option<Duration>,
+    stats: OstStats,
+}
+
+/// One queue for each OST, taken from in turn.
+#[derive(Debug)]
+pub struct OstQueues<T> {
+    queues: Vec<OstQueue<T>>,
+    /// The queue to ask first next time.
+    turn: usize,
+}
+
+impl<T> OstQueues<T> {
+    /// Empty queues for these OSTs, numbered from zero.
+    #[must_use]
+    pub fn new(osts: &[OstSpec]) -> Self {
+        let queues = osts
+            .iter()
+            .map(|ost| OstQueue {
+                waiting: VecDeque::new(),
+                in_flight: 0,
+                in_flight_max: ost.in_flight_max.max(1),
+                service: None,
+                stats: OstStats::default(),
+            })
+            .collect();
+        Self { queues, turn: 0 }
+    }
+
+    /// How many OSTs there are.
+    #[must_use]
+    pub fn ost_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Puts an item at the end of an OST's queue.
+    ///
+    /// # Panics
+    /// If there is no such OST.
+    pub fn push(&mut self, ost: OstId, item: T) {
+        self.queues[ost.index()].waiting.push_back(item);
+    }
+
+    /// Takes work from the next queue in turn whose OST is free and for which `take` finds some.
+    /// The OST counts it as in flight until [`Self::finish`].
+    pub fn next<W>(
+        &mut self,
+        mut take: impl FnMut(OstId, &mut VecDeque<T>) -> Option<W>,
+    ) -> Option<(OstId, W)> {
+        let count = self.queues.len();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            let queue = &mut self.queues[index];
+            if queue.waiting.is_empty() || queue.in_flight >= queue.in_flight_max {
+                continue;
+            }
+            let ost = OstId(u32::try_from(index).expect("OST numbers are 32 bits"));
+            if let Some(work) = take(ost, &mut queue.waiting) {
+                queue.in_flight += 1;
+                self.turn = (index + 1) % count;
+                return Some((ost, work));
+            }
+        }
+        None
+    }
+
+    /// Counts a request as in flight that did not wait, if its OST is free, nothing waits for it,
+    /// and it usually answers faster than `service_max`: then handing it over costs more than
+    /// doing it.
+    pub fn start_at_once(&mut self, ost: OstId, service_max: Duration) -> bool {
+        let queue = &mut self.queues[ost.index()];
+        let is_quick = queue.service.is_some_and(|service| service < service_max);
+        let is_free = queue.waiting.is_empty() && queue.in_flight < queue.in_flight_max;
+        if is_quick && is_free {
+            queue.in_flight += 1;
+        }
+        is_quick && is_free
+    }
+
+    /// A request is complete, after `service` of work on so many bytes.
+    ///
+    /// # Panics
+    /// If this OST had none in flight.
+    pub fn finish(&mut self, ost: OstId, bytes: u64, service: Duration) {
+        let queue = &mut self.queues[ost.index()];
+        assert!(queue.in_flight > 0, "{ost} had nothing in flight");
+        queue.in_flight -= 1;
+        queue.service = Some(queue.service.map_or(service, |old| (old * 7 + service) / 8));
+        queue.stats.requests += 1;
+        queue.stats.bytes += bytes;
+        queue.stats.busy += service;
+    }
+
+    /// Requests in flight and the most that there should be.
+    #[must_use]
+    pub fn in_flight(&self, ost: OstId) -> (u32, u32) {
+        let queue = &self.queues[ost.index()];
+        (queue.in_flight, queue.in_flight_max)
+    }
+
+    /// What each OST did, in the order of their numbers.
+    pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
+        self.queues.iter().map(|queue| &queue.stats)
+    }
+}
+
+/// By which rule blocks are handed to I/O threads (`--schedule`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// A thread takes a whole file and goes through it from beginning to end, whatever OST it lies
+    /// on: what bbcp and most others do. The baseline.
+    File,
+    /// A thread takes a block of any file from the next OST that is free.
+    #[default]
+    Layout,
+}
+
+/// Files no longer than this travel many to a frame, in bytes.
+pub const PACKED_BYTES_MAX: u64 = 128 << 10;
+
+/// Most files in one frame: few enough that a slow open does not hold many files back.
+const PACK_COUNT_MAX: usize = 64;
+
+/// How far down a queue to look for a lane whose sink OST has room.
+const LOOKAHEAD_LANES: usize = 64;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Blocks for one I/O thread to read, all on one OST at each end: one frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The OST that is read.
+    pub source_ost: OstId,
+    /// The OST that will be written.
+    pub sink_ost: OstId,
+    /// The blocks; several only if each is a whole small file.
+    pub blocks: Vec<Block>,
+}
+
+/// The source's queues.
+#[derive(Debug)]
+pub struct Schedule {
+    policy: Policy,
+    queues: OstQueues<Lane>,
+    /// Plans of the files that have lanes in the queues.
+    plans: HashMap<EntryId, Plan>,
+    /// Blocks to be sent again: they go first.
+    again: VecDeque<Block>,
+    /// For [`Policy::File`]: files that no thread has taken.
+    files: VecDeque<Lane>,
+    /// For [`Policy::File`]: the file that each thread is going through.
+    taken: Vec<Option<Lane>>,
+    /// A frame's payload is at most this long, every block rounded up to whole pages.
+    frame_bytes_max: u64,
+    room: Room,
+    begun: Begun,
+}
+
+/// How many files have been begun and not ended: both ends keep them open.
+#[derive(Debug)]
+struct Begun {
+    count: u32,
+    count_max: u32,
+}
+
+impl Begun {
+    /// Whether blocks of this file may be handed out; if so, it has been begun.
+    fn admit(&mut self, plan: &mut Plan) -> bool {
+        if !plan.is_begun {
+            if self.count >= self.count_max {
+                return false;
+            }
+            plan.is_begun = true;
+            self.count += 1;
+        }
+        true
+    }
+}
+
+impl Schedule {
+    /// Empty queues for these source OSTs, for frames of at most `frame_bytes_max` bytes.
+    #[must_use]
+    pub fn new(policy: Policy, osts: &[OstSpec], frame_bytes_max: u32) -> Self {
+        Self {
+            policy,
+            queues: OstQueues::new(osts),
+            plans: HashMap::new(),
+            again: VecDeque::new(),
+            files: VecDeque::new(),
+            taken: Vec::new(),
+            frame_bytes_max: u64::from(frame_bytes_max),
+            room: Room::default(),
+            begun: Begun { count: 0, count_max: u32::MAX },
+        }
+    }
+
+    /// No more files than this are begun at a time; at least one.
+    pub fn set_begun_max(&mut self, count_max: u32) {
+        self.begun.count_max = count_max.max(1);
+    }
+
+    /// Queues a file's blocks.
+    pub fn add(&mut self, entry: EntryId, plan: Plan) {
+        match self.policy {
+            Policy::File => self.files.push_back(Lane { entry, position: None, offset: 0 }),
+            Policy::Layout => {
+                for (ost, lane) in plan.lanes(entry) {
+                    self.queues.push(ost, lane);
+                }
+            }
+        }
+        self.plans.insert(entry, plan);
+    }
+
+    /// Forgets a file; blocks of it that wait are not handed out any more.
+    pub fn remove(&mut self, entry: EntryId) {
+        if self.plans.remove(&entry).is_some_and(|plan| plan.is_begun) {
+            self.begun.count -= 1;
+        }
+    }
+
+    /// How a file is cut, while it is queued.
+    #[must_use]
+    pub fn plan(&self, entry: EntryId) -> Option<&Plan> {
+        self.plans.get(&entry)
+    }
+
+    /// Queues a block to be sent again, before all others.
+    pub fn push_again(&mut self, block: Block) {
+        self.again.push_back(block);
+    }
+
+    /// The sink granted room.
+    pub fn on_grant(&mut self, ost: OstId, count: u32) {
+        self.room.on_grant(ost, count);
+    }
+
+    /// What the thread numbered `worker` should read now; room at the sink is taken for it.
+    pub fn next(&mut self, worker: usize) -> Option<Work> {
+        if let Some(work) = self.next_again() {
+            return Some(work);
+        }
+        match self.policy {
+            Policy::Layout => self.next_by_layout(),
+            Policy::File => self.next_by_file(worker),
+        }
+    }
+
+    /// A read is complete; its OST is free for another.
+    pub fn on_read(&mut self, work: &Work, service: Duration) {
+        let bytes = work.blocks.iter().map(|block| u64::from(block.length)).sum();
+        self.queues.finish(work.source_ost, bytes, service);
+    }
+
+    /// Nothing was sent after all: the room at the sink is free again.
+    pub fn on_not_sent(&mut self, sink_ost: OstId) {
+        self.room.give_back(sink_ost);
+    }
+
+    /// What each source OST did.
+    pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
+        self.queues.stats()
+    }
+
+    fn next_again(&mut self) -> Option<Work> {
+        for _ in 0..self.again.len() {
+            let block = self.again.pop_front()?;
+            let Some(plan) = self.plans.get(&block.entry) else { continue };
+            let source_ost = plan.source.ost_at(block.offset);
+            let sink_ost = plan.sink.ost_at(block.offset);
+            let (in_flight, in_flight_max) = self.queues.in_flight(source_ost);
+            if in_flight < in_flight_max && self.room.has(sink_ost) {
+                self.room.take(sink_ost);
+                self.queues.queues[source_ost.index()].in_flight += 1;
+                return Some(Work { source_ost, sink_ost, blocks: vec![block] });
+            }
+            self.again.push_back(block);
+        }
+        None
+    }
+
+    fn next_by_layout(&mut self) -> Option<Work> {
+        let Self { queues, plans, room, begun, frame_bytes_max, .. } = self;
+        let mut shelf = Shelf { plans, room, begun, frame_bytes_max: *frame_bytes_max };
+        let (_, work) = queues.next(|_, lanes| shelf.take_frame(lanes))?;
+        self.room.take(work.sink_ost);
+        Some(work)
+    }
+
+    /// A thread goes on with its file; at its end it takes the next.
+    fn next_by_file(&mut self, worker: usize) -> Option<Work> {
+        if self.taken.len() <= worker {
+            self.taken.resize(worker + 1, None);
+        }
+        loop {
+            let mut lane = self.taken[worker].take().or_else(|| self.files.pop_front())?;
+            let Some(plan) = self.plans.get_mut(&lane.entry) else { continue };
+            let Some(piece) = plan.next_piece(&lane) else { continue };
+            if !self.room.has(piece.sink_ost) || !self.begun.admit(plan) {
+                self.taken[worker] = Some(lane);
+                return None;
+            }
+            self.room.take(piece.sink_ost);
+            self.queues.queues[piece.source_ost.index()].in_flight += 1;
+            lane.offset = piece.offset + u64::from(piece.length);
+            self.taken[worker] = Some(lane);
+            return Some(work_of(lane.entry, &piece));
+        }
+    }
+}
+
+fn work_of(entry: EntryId, piece: &Piece) -> Work {
+    let block = Block { entry, offset: piece.offset, length: piece.length };
+    Work { source_ost: piece.source_ost, sink_ost: piece.sink_ost, blocks: vec![block] }
+}
+
+/// What is looked at to fill a frame from one OST's queue.
+struct Shelf<'a> {
+    plans: &'a mut HashMap<EntryId, Plan>,
+    room: &'a Room,
+    begun: &'a mut Begun,
+    frame_bytes_max: u64,
+}
+
+impl Shelf<'_> {
+    /// Takes a block from the first lane whose sink OST has room; if it is a whole small file, the
+    /// small files behind it go along.
+    fn take_frame(&mut self, lanes: &mut VecDeque<Lane>) -> Option<Work> {
+        let mut at = 0;
+        while at < lanes.len().min(LOOKAHEAD_LANES) {
+            let lane = lanes[at];
+            let Some((plan, piece)) = self.next_piece(&lane) else {
+                lanes.remove(at);
+                continue;
+            };
+            let is_small = is_packed(plan, &piece);
+            if !self.room.has(piece.sink_ost) || !self.admit(lane.entry) {
+                at += 1;
+                continue;
+            }
+            let mut work = work_of(lane.entry, &piece);
+            if is_small {
+                lanes.remove(at);
+                self.pack(lanes, at, &mut work);
+            } else {
+                lanes[at].offset = piece.offset + u64::from(piece.length);
+            }
+            return Some(work);
+        }
+        None
+    }
+
+    /// Adds the small files that follow in the queue, as long as the frame has place.
+    fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work) {
+        let pages = |length: u32| u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES;
+        let mut bytes = pages(work.blocks[0].length);
+        while work.blocks.len() < PACK_COUNT_MAX {
+            let Some(&lane) = lanes.get(at) else { return };
+            let Some((plan, piece)) = self.next_piece(&lane) else {
+                lanes.remove(at);
+                continue;
+            };
+            let fits = is_packed(plan, &piece)
+                && piece.sink_ost == work.sink_ost
+                && bytes + pages(piece.length) <= self.frame_bytes_max;
+            if !fits || !self.admit(lane.entry) {
+                return;
+            }
+            bytes += pages(piece.length);
+            let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
+            work.blocks.push(block);
+            lanes.remove(at);
+        }
+    }
+
+    fn next_piece(&self, lane: &Lane) -> Option<(&Plan, Piece)> {
+        let plan = self.plans.get(&lane.entry)?;
+        Some((plan, plan.next_piece(lane)?))
+    }
+
+    fn admit(&mut self, entry: EntryId) -> bool {
+        self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan))
+    }
+}
+
+fn is_packed(plan: &Plan, piece: &Piece) -> bool {
+    plan.size <= PACKED_BYTES_MAX && u64::from(piece.length) == plan.size
+}
+
+/// Whether the file is one block, so that the sink can finish it as soon as that arrives.
+#[must_use]
+pub fn is_whole(plan: &Plan, block: &Block) -> bool {
+    block.offset == 0 && u64::from(block.length) == plan.size && plan.done.is_empty()
+}
+
+/// When something that waits for time should be looked at again: the earlier of two moments.
+#[must_use]
+pub fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (moment, None) | (None, moment) => moment,
+    }
+}
+
+#[cfg(test)]
+mod tests;

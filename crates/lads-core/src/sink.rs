@@ -1,0 +1,832 @@
+//! The sink's session: from entries announced to files durable under their own names.
+//!
+//! ```text
+//!                     want it            a block arrived, its OST is free
+//!   NEW_FILE ─► examine ─────► receiving ──────────────────────────────► write
+//!                  │               ▲                                       │
+//!      have it,    │               └───────────────────────────────────────┤ batch full, or late,
+//!      made it     ▼               BLOCK_DONE                              │ or the file is whole
+//!               FILE_ID            ▲                                       ▼
+//!                                  └──── journal record ◄──── data durable (sync)
+//!
+//!   all bytes durable and FILE_DONE from the source ─► commit (metadata, fsync, rename, fsync of
+//!   the directory) ─► FILE_DONE to the source
+//! ```
+//!
+//! A file of a single block goes from its write straight to commit, without journal. A frame's
+//! buffer is free again, and granted anew, as soon as it is written.
+
+use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
+use crate::frame::Row;
+use crate::issue::{Failure, Operation, Reason, Side};
+use crate::journal::BlockRecord;
+use crate::layout::Layout;
+use crate::message::{Answer, BlockRange, Counters, Ending, Message};
+use crate::range::RangeSet;
+use crate::room::Grants;
+use crate::schedule::{OstQueues, OstSpec, OstStats};
+pub use crate::source::ProtocolError;
+use crate::units::{EntryId, Instant, OstId};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// How a sink behaves.
+#[derive(Clone, Debug)]
+pub struct SinkConfig {
+    /// Its OSTs.
+    pub osts: Vec<OstSpec>,
+    /// Buffers in its arena, each for one frame; at least one for each OST.
+    pub buffer_count: u32,
+    /// Bytes in each buffer.
+    pub buffer_bytes: u32,
+    /// Whether blocks are recorded in a journal, and count as done only then.
+    pub has_journal: bool,
+    /// When so many bytes are written and not on record, they are put on record.
+    pub batch_bytes: u64,
+    /// When bytes have been written and not on record for so long, they are put on record.
+    pub batch_interval: Duration,
+    /// Whether files are read back from storage before they count as done.
+    pub verifies_media: bool,
+    /// Commits that may run side by side; the rest gathers, to be made durable together.
+    pub commits_max: u32,
+    /// A write that usually takes less than this is done by whoever received it.
+    pub at_once_max: Duration,
+    /// How often a block that arrived damaged is asked for again.
+    pub resends_max: u32,
+}
+
+/// Which buffer of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u32);
+
+/// A frame that waits to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Where its bytes are.
+    pub buffer: BufferId,
+    /// The OST that they go to.
+    pub ost: OstId,
+    /// Blocks, and where in the buffer each begins.
+    pub rows: Vec<(Row, u32)>,
+}
+
+/// A file whose new blocks are to be put on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncFile {
+    /// The file.
+    pub entry: EntryId,
+    /// Blocks written since the last time.
+    pub blocks: Vec<BlockRecord>,
+}
+
+/// A file that is to get its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The file.
+    pub entry: EntryId,
+    /// What to read it back against, if it is to be read back.
+    pub verify: Option<Vec<BlockRecord>>,
+}
+
+/// What an I/O thread of the sink is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// See what is there under these names; make directories and links.
+    Examine(Vec<Entry>),
+    /// Write a frame.
+    Write(Write),
+    /// Make the data of these files durable, then append records of their blocks, durable too.
+    Sync(Vec<SyncFile>),
+    /// Give these files metadata and their names, durable.
+    Commit(Vec<Commit>),
+    /// Set the metadata of these directories, in which everything has ended.
+    Close(Vec<EntryId>),
+    /// Drop what there is of these files; `true` keeps what the journal has for another attempt.
+    Discard(Vec<(EntryId, bool)>),
+    /// Everything has ended: make the root durable, remove the journal.
+    Finish,
+}
+
+/// What was found under an entry's name, and done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Examined {
+    /// The file is to be sent.
+    Want {
+        /// What an earlier attempt left, from the journal.
+        done: Vec<BlockRecord>,
+        /// Where it will lie.
+        layout: Layout,
+    },
+    /// Anything else, as it goes to the source.
+    Answer(Answer),
+}
+
+/// How the commit of a file ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// It has its name, durable.
+    Complete,
+    /// It could not get it.
+    Failed(Failure),
+    /// Read back, these blocks are not what was written.
+    Bad(Vec<BlockRecord>),
+}
+
+/// What the owner tells the session.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The source said something.
+    Message(Message),
+    /// [`Task::Examine`] is done.
+    Examined(Vec<(EntryId, Examined)>),
+    /// [`Task::Write`] is done.
+    Written {
+        /// What was asked for.
+        write: Write,
+        /// How long it took.
+        service: Duration,
+        /// For each block, what went wrong.
+        failures: Vec<Option<Failure>>,
+    },
+    /// [`Task::Sync`] is done: for each file, what went wrong.
+    Synced(Vec<(SyncFile, Option<Failure>)>),
+    /// [`Task::Commit`] is done.
+    Committed(Vec<(EntryId, Committed)>),
+    /// [`Task::Close`] is done: for each directory, what went wrong.
+    Closed(Vec<(EntryId, Option<Failure>)>),
+    /// [`Task::Finish`] is done.
+    Finished,
+    /// A data stream ended after so many whole frames.
+    StreamEnded {
+        /// Which.
+        stream: u16,
+        /// Whole frames that arrived.
+        frames: u64,
+    },
+    /// Stop in a state that can be resumed.
+    Stop,
+}
+
+#[derive(Debug)]
+struct File {
+    size: u64,
+    data_bytes: u64,
+    layout: Layout,
+    /// Bytes written, or there from an earlier attempt.
+    written: RangeSet,
+    /// Of these, bytes on record.
+    on_record: RangeSet,
+    /// Blocks written and not on record.
+    unsynced: Vec<BlockRecord>,
+    /// All blocks, if the file will be read back.
+    records: Vec<BlockRecord>,
+    /// Blocks of it with an I/O thread, or waiting for one.
+    in_flight: u32,
+    /// Whether it arrived as one block that vouches for the whole.
+    is_whole: bool,
+    /// Whether the source said that all blocks were of one and the same file.
+    is_vouched: bool,
+    /// Whether a sync of it runs.
+    is_syncing: bool,
+    resends: u32,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Receiving,
+    Committing,
+    /// To be dropped when nothing of it is in flight; whether the source awaits an answer.
+    Dropping {
+        is_kept: bool,
+    },
+}
+
+/// The sink's session.
+#[derive(Debug)]
+pub struct Sink {
+    config: SinkConfig,
+    grants: Grants,
+    queues: OstQueues<Write>,
+    files: HashMap<EntryId, File>,
+    announced_last: EntryId,
+    to_examine: VecDeque<Vec<Entry>>,
+    to_commit: VecDeque<Commit>,
+    to_close: Vec<EntryId>,
+    to_discard: Vec<(EntryId, bool)>,
+    commits_running: u32,
+    /// Files with blocks that are not on record.
+    unsynced: Vec<EntryId>,
+    unsynced_bytes: u64,
+    unsynced_since: Option<Instant>,
+    /// A file is whole, or the source is going: do not wait for the batch to fill.
+    is_sync_urgent: bool,
+    is_syncing: bool,
+    finish: Finish,
+    stop: Stop,
+    answers: VecDeque<(EntryId, Answer)>,
+    block_dones: VecDeque<BlockRange>,
+    endings: VecDeque<(EntryId, Ending)>,
+    messages: VecDeque<Message>,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    No,
+    Asked,
+    Running,
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    Asked,
+    Done,
+}
+
+/// Entries looked at in one go by one thread.
+const EXAMINE_COUNT: usize = 64;
+/// Files committed in one go by one thread.
+const COMMIT_COUNT: usize = 64;
+/// Rows in one message.
+const ROWS_PER_MESSAGE: usize = 1000;
+
+impl Sink {
+    /// A session that writes to these OSTs.
+    ///
+    /// # Panics
+    /// If there are fewer buffers than OSTs.
+    #[must_use]
+    pub fn new(config: SinkConfig) -> Self {
+        let ost_count = u32::try_from(config.osts.len()).expect("OST numbers are 32 bits");
+        Self {
+            grants: Grants::new(config.buffer_count, ost_count),
+            queues: OstQueues::new(&config.osts),
+            config,
+            files: HashMap::new(),
+            announced_last: EntryId::ROOT,
+            to_examine: VecDeque::new(),
+            to_commit: VecDeque::new(),
+            to_close: Vec::new(),
+            to_discard: Vec::new(),
+            commits_running: 0,
+            unsynced: Vec::new(),
+            unsynced_bytes: 0,
+            unsynced_since: None,
+            is_sync_urgent: false,
+            is_syncing: false,
+            finish: Finish::No,
+            stop: Stop::No,
+            answers: VecDeque::new(),
+            block_dones: VecDeque::new(),
+            endings: VecDeque::new(),
+            messages: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes in what happened.
+    ///
+    /// # Errors
+    /// If the source broke the protocol; the session cannot go on.
+    pub fn handle(&mut self, now: Instant, event: Event) -> Result<(), ProtocolError> {
+        match event {
+            Event::Message(message) => return self.on_message(message),
+            Event::Examined(results) => {
+                for (entry, examined) in results {
+                    self.on_examined(entry, examined);
+                }
+            }
+            Event::Written { write, service, failures } => {
+                self.on_written(now, &write, service, &failures);
+            }
+            Event::Synced(results) => self.on_synced(results),
+            Event::Committed(results) => {
+                self.commits_running -= 1;
+                for (entry, committed) in results {
+                    self.on_committed(entry, committed);
+                }
+            }
+            Event::Closed(results) => {
+                for (entry, failure) in results {
+                    let ending = failure.map_or(Ending::Complete, Ending::Failed);
+                    self.endings.push_back((entry, ending));
+                }
+            }
+            Event::Finished => {
+                self.finish = Finish::Done;
+                self.messages.push_back(Message::Finished(self.counters.clone()));
+            }
+            Event::StreamEnded { stream, frames } => {
+                self.messages.push_back(Message::StreamEnd { stream, frames });
+            }
+            Event::Stop => self.on_stop(),
+        }
+        Ok(())
+    }
+
+    /// A frame begins to arrive: may it, and for which OST is it?
+    ///
+    /// # Errors
+    /// If the source broke the protocol: a block that cannot be, or no room was granted.
+    pub fn admit(&mut self, rows: &[Row]) -> Result<OstId, ProtocolError> {
+        let mut ost = None;
+        for row in rows {
+            let block = row.block;
+            let Some(file) = self.files.get(&block.entry) else {
+                self.check_was_announced(block.entry)?;
+                continue;
+            };
+            let here = file.layout.ost_at(block.offset);
+            let is_possible = block.end() <= file.size
+                && block.length <= self.config.buffer_bytes
+                && *ost.get_or_insert(here) == here
+                && block.end() <= file.layout.stripe_end(block.offset)
+                && (!row.is_whole || u64::from(block.length) == file.size);
+            if !is_possible {
+                return Err(ProtocolError::ImpossibleBlock {
+                    entry: block.entry,
+                    offset: block.offset,
+                    length: u64::from(block.length),
+                });
+            }
+        }
+        // Blocks of files that have ended are dropped; their frame used the grant of some OST.
+        let ost = ost.or_else(|| self.grants.any_outstanding()).ok_or(ProtocolError::OverGrant)?;
+        if self.grants.on_arrival(ost) { Ok(ost) } else { Err(ProtocolError::OverGrant) }
+    }
+
+    /// A frame has arrived that [`Self::admit`] let in; for each block, whether it matches its
+    /// checksum. Returns what the caller should write itself, at once; otherwise it is queued.
+    pub fn on_frame(
+        &mut self,
+        buffer: BufferId,
+        ost: OstId,
+        rows: &[(Row, bool)],
+    ) -> Option<Write> {
+        let mut good = Vec::with_capacity(rows.len());
+        let mut place = 0;
+        for (row, is_good) in rows {
+            if let Some(file) = self.files.get_mut(&row.block.entry)
+                && file.phase == Phase::Receiving
+            {
+                if *is_good {
+                    file.in_flight += 1;
+                    good.push((*row, place));
+                } else {
+                    self.on_damaged(row);
+                }
+            }
+            place += row.block.length;
+        }
+        let write = Write { buffer, ost, rows: good };
+        if write.rows.is_empty() || self.queues.start_at_once(ost, self.config.at_once_max) {
+            return Some(write);
+        }
+        self.queues.push(ost, write);
+        None
+    }
+
+    /// A frame that [`Self::admit`] let in did not arrive whole.
+    pub fn on_frame_lost(&mut self, ost: OstId) {
+        self.grants.on_release(ost);
+    }
+
+    /// A frame of which nothing was left to write; its buffer is free.
+    pub fn on_empty_frame(&mut self, ost: OstId) {
+        self.grants.on_release(ost);
+    }
+
+    /// What an I/O thread should do now, if anything.
+    pub fn next_task(&mut self, now: Instant) -> Option<Task> {
+        if let Some(task) = self.next_sync(now) {
+            return Some(task);
+        }
+        if self.stop == Stop::No
+            && let Some(task) = self.next_commit_or_examine()
+        {
+            return Some(task);
+        }
+        if let Some((_, write)) = self.queues.next(|_, waiting| waiting.pop_front()) {
+            return Some(Task::Write(write));
+        }
+        if !self.to_discard.is_empty() {
+            return Some(Task::Discard(std::mem::take(&mut self.to_discard)));
+        }
+        if !self.to_close.is_empty() && self.stop == Stop::No {
+            return Some(Task::Close(std::mem::take(&mut self.to_close)));
+        }
+        if self.finish == Finish::Asked {
+            self.finish = Finish::Running;
+            return Some(Task::Finish);
+        }
+        None
+    }
+
+    /// When [`Self::next_task`] may have something to do although nothing happens till then.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if self.is_syncing {
+            return None;
+        }
+        self.unsynced_since.map(|since| since + self.config.batch_interval)
+    }
+
+    /// The next message for the source, if any.
+    pub fn next_message(&mut self) -> Option<Message> {
+        let grants = self.grants.take_new();
+        if !grants.is_empty() {
+            return Some(Message::Grant(grants));
+        }
+        if !self.answers.is_empty() {
+            return Some(Message::FileId(take_rows(&mut self.answers)));
+        }
+        if !self.block_dones.is_empty() {
+            return Some(Message::BlockDone(take_rows(&mut self.block_dones)));
+        }
+        if !self.endings.is_empty() {
+            return Some(Message::FileDone(take_rows(&mut self.endings)));
+        }
+        self.messages.pop_front()
+    }
+
+    /// Whether everything that was asked is done, and the last word is out or waiting to go.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.finish == Finish::Done || self.stop == Stop::Done
+    }
+
+    /// Whether everything was ended, not stopped.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.finish == Finish::Done
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What each sink OST did.
+    pub fn ost_stats(&self) -> impl Iterator<Item = &OstStats> {
+        self.queues.stats()
+    }
+
+    fn next_sync(&mut self, now: Instant) -> Option<Task> {
+        let is_late =
+            self.unsynced_since.is_some_and(|t| now.since(t) >= self.config.batch_interval);
+        let is_full = self.unsynced_bytes >= self.config.batch_bytes;
+        let is_due = is_late || is_full || self.is_sync_urgent;
+        if self.is_syncing || self.unsynced.is_empty() || !is_due {
+            return None;
+        }
+        let mut batch = Vec::new();
+        for entry in std::mem::take(&mut self.unsynced) {
+            if let Some(file) = self.files.get_mut(&entry)
+                && !file.unsynced.is_empty()
+            {
+                file.is_syncing = true;
+                batch.push(SyncFile { entry, blocks: std::mem::take(&mut file.unsynced) });
+            }
+        }
+        self.unsynced_bytes = 0;
+        self.unsynced_since = None;
+        self.is_sync_urgent = false;
+        if batch.is_empty() {
+            return None;
+        }
+        self.is_syncing = true;
+        Some(Task::Sync(batch))
+    }
+
+    fn next_commit_or_examine(&mut self) -> Option<Task> {
+        if !self.to_commit.is_empty() && self.commits_running < self.config.commits_max {
+            self.commits_running += 1;
+            let count = self.to_commit.len().min(COMMIT_COUNT);
+            return Some(Task::Commit(self.to_commit.drain(..count).collect()));
+        }
+        self.to_examine.pop_front().map(Task::Examine)
+    }
+
+    fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
+        match message {
+            Message::NewFile(entries) => self.on_new_files(entries)?,
+            Message::FileDone(endings) => {
+                for (entry, ending) in endings {
+                    self.on_source_ending(entry, &ending)?;
+                }
+            }
+            Message::Finish if self.files.is_empty() && self.finish == Finish::No => {
+                self.finish = Finish::Asked;
+            }
+            Message::Finish => return Err(ProtocolError::OutOfPlace("FINISH before the end")),
+            Message::Stop(_) => self.on_stop(),
+            _ => return Err(ProtocolError::OutOfPlace("a message that a source does not send")),
+        }
+        Ok(())
+    }
+
+    fn on_new_files(&mut self, entries: Vec<Entry>) -> Result<(), ProtocolError> {
+        for entry in &entries {
+            let is_safe = is_safe_name(&entry.name, entry.parent)
+                && match &entry.kind {
+                    Kind::HardLink { target } => is_safe_path(target),
+                    _ => true,
+                };
+            if !is_safe {
+                return Err(ProtocolError::UnsafeName);
+            }
+            if entry.id == EntryId::ROOT || self.files.contains_key(&entry.id) {
+                return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
+            }
+            self.announced_last = self.announced_last.max(entry.id);
+            if let Kind::File { identity, data_bytes } = entry.kind {
+                self.files.insert(entry.id, File::new(identity.size, data_bytes));
+            }
+        }
+        let mut rest = entries;
+        while rest.len() > EXAMINE_COUNT {
+            let tail = rest.split_off(EXAMINE_COUNT);
+            self.to_examine.push_back(rest);
+            rest = tail;
+        }
+        self.to_examine.push_back(rest);
+        Ok(())
+    }
+
+    fn on_examined(&mut self, entry: EntryId, examined: Examined) {
+        let (done, layout) = match examined {
+            Examined::Want { done, layout } => (done, layout),
+            Examined::Answer(answer) => {
+                self.files.remove(&entry);
+                self.answers.push_back((entry, answer));
+                return;
+            }
+        };
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        file.layout = layout.clone();
+        let ranges: RangeSet =
+            done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
+        if self.config.verifies_media {
+            file.records = done;
+        }
+        file.written = ranges.clone();
+        file.on_record = ranges.clone();
+        if file.size == 0 {
+            // There is nothing to send: the file is whole as announced.
+            file.is_whole = true;
+            self.commit_if_complete(entry);
+            return;
+        }
+        self.answers.push_back((entry, Answer::Want { done: ranges, layout }));
+    }
+
+    fn on_source_ending(&mut self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
+        let Some(file) = self.files.get_mut(&entry) else {
+            self.check_was_announced(entry)?;
+            if *ending == Ending::Complete {
+                self.to_close.push(entry);
+            } else {
+                // It failed here while the source gave it up there: both know.
+                self.endings.push_back((entry, Ending::Dropped));
+            }
+            return Ok(());
+        };
+        match ending {
+            Ending::Complete => {
+                file.is_vouched = true;
+                self.commit_if_complete(entry);
+            }
+            Ending::Dropped => {
+                file.phase = Phase::Dropping { is_kept: false };
+                self.endings.push_back((entry, Ending::Dropped));
+                self.discard_if_idle(entry);
+            }
+            Ending::Failed(_) => return Err(ProtocolError::OutOfPlace("FILE_DONE of a failure")),
+        }
+        Ok(())
+    }
+
+    fn on_damaged(&mut self, row: &Row) {
+        let file = self.files.get_mut(&row.block.entry).expect("looked up by the caller");
+        file.resends += 1;
+        if file.resends > self.config.resends_max {
+            let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Checksum)
+                .of_block(row.block.offset, row.block.length, file.layout.ost_at(row.block.offset));
+            self.fail(row.block.entry, failure);
+            return;
+        }
+        self.counters.blocks_resent += 1;
+        self.messages.push_back(Message::BlockBad(vec![BlockRange {
+            entry: row.block.entry,
+            offset: row.block.offset,
+            length: u64::from(row.block.length),
+        }]));
+    }
+
+    fn on_written(
+        &mut self,
+        now: Instant,
+        write: &Write,
+        service: Duration,
+        failures: &[Option<Failure>],
+    ) {
+        let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
+        self.queues.finish(write.ost, bytes, service);
+        self.grants.on_release(write.ost);
+        for ((row, _), failure) in write.rows.iter().zip(failures) {
+            match failure {
+                Some(failure) => {
+                    self.release_block(row.block.entry);
+                    self.fail(row.block.entry, *failure);
+                }
+                None => self.on_block_written(now, row),
+            }
+        }
+    }
+
+    fn on_block_written(&mut self, now: Instant, row: &Row) {
+        let entry = row.block.entry;
+        self.release_block(entry);
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        if file.phase != Phase::Receiving {
+            self.discard_if_idle(entry);
+            return;
+        }
+        let record = BlockRecord {
+            offset: row.block.offset,
+            length: row.block.length,
+            checksum: row.checksum,
+        };
+        self.counters.bytes_done += file.written.insert(row.block.offset..row.block.end());
+        if self.config.verifies_media {
+            file.records.push(record);
+        }
+        file.is_whole |= row.is_whole;
+        if file.is_whole {
+            self.commit_if_complete(entry);
+        } else if self.config.has_journal {
+            if file.unsynced.is_empty() {
+                self.unsynced.push(entry);
+            }
+            file.unsynced.push(record);
+            self.unsynced_bytes += u64::from(row.block.length);
+            self.unsynced_since.get_or_insert(now);
+            self.is_sync_urgent |= file.written.byte_count() >= file.data_bytes;
+        } else {
+            file.on_record.insert(row.block.offset..row.block.end());
+            self.block_dones.push_back(range_of(entry, &record));
+        }
+    }
+
+    fn release_block(&mut self, entry: EntryId) {
+        if let Some(file) = self.files.get_mut(&entry) {
+            file.in_flight -= 1;
+        }
+    }
+
+    fn on_synced(&mut self, results: Vec<(SyncFile, Option<Failure>)>) {
+        self.is_syncing = false;
+        for (SyncFile { entry, blocks }, failure) in results {
+            let Some(file) = self.files.get_mut(&entry) else { continue };
+            file.is_syncing = false;
+            if let Some(failure) = failure {
+                self.fail(entry, failure);
+                continue;
+            }
+            if file.phase != Phase::Receiving {
+                self.discard_if_idle(entry);
+                continue;
+            }
+            for block in &blocks {
+                file.on_record.insert(block.offset..block.offset + u64::from(block.length));
+            }
+            self.block_dones.extend(blocks.iter().map(|block| range_of(entry, block)));
+            self.commit_if_complete(entry);
+        }
+        self.finish_stop_if_idle();
+    }
+
+    fn commit_if_complete(&mut self, entry: EntryId) {
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        let bytes =
+            if file.is_whole { file.written.byte_count() } else { file.on_record.byte_count() };
+        let is_complete = bytes >= file.data_bytes
+            && (file.is_whole || file.is_vouched)
+            && file.phase == Phase::Receiving;
+        if is_complete {
+            file.phase = Phase::Committing;
+            let verify = self.config.verifies_media.then(|| file.records.clone());
+            self.to_commit.push_back(Commit { entry, verify });
+        }
+    }
+
+    fn on_committed(&mut self, entry: EntryId, committed: Committed) {
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        match committed {
+            Committed::Complete => {
+                self.counters.files_moved += 1;
+                self.files.remove(&entry);
+                self.endings.push_back((entry, Ending::Complete));
+            }
+            Committed::Failed(failure) => self.fail(entry, failure),
+            Committed::Bad(blocks) => {
+                file.resends += u32::try_from(blocks.len()).unwrap_or(u32::MAX);
+                if file.resends > self.config.resends_max {
+                    let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Media);
+                    self.fail(entry, failure);
+                    return;
+                }
+                file.phase = Phase::Receiving;
+                (file.is_whole, file.is_vouched) = (false, false);
+                for block in &blocks {
+                    let range = block.offset..block.offset + u64::from(block.length);
+                    file.written.remove(range.clone());
+                    file.on_record.remove(range);
+                    file.records.retain(|record| record.offset != block.offset);
+                }
+                self.counters.blocks_resent += blocks.len() as u64;
+                let ranges = blocks.iter().map(|block| range_of(entry, block)).collect();
+                self.messages.push_back(Message::BlockBad(ranges));
+            }
+        }
+    }
+
+    fn fail(&mut self, entry: EntryId, failure: Failure) {
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        if !matches!(file.phase, Phase::Dropping { .. }) {
+            let is_kept = self.config.has_journal && !file.on_record.is_empty();
+            file.phase = Phase::Dropping { is_kept };
+            self.endings.push_back((entry, Ending::Failed(failure)));
+        }
+        self.discard_if_idle(entry);
+    }
+
+    fn discard_if_idle(&mut self, entry: EntryId) {
+        if let Some(file) = self.files.get(&entry)
+            && let Phase::Dropping { is_kept } = file.phase
+            && file.in_flight == 0
+            && !file.is_syncing
+        {
+            self.files.remove(&entry);
+            self.to_discard.push((entry, is_kept));
+        }
+    }
+
+    fn on_stop(&mut self) {
+        if self.stop == Stop::No {
+            self.stop = Stop::Asked;
+            self.to_examine.clear();
+            self.is_sync_urgent = true;
+            self.finish_stop_if_idle();
+        }
+    }
+
+    fn finish_stop_if_idle(&mut self) {
+        let is_idle = self.grants.held_count() == 0
+            && !self.is_syncing
+            && self.unsynced.is_empty()
+            && self.commits_running == 0;
+        if self.stop == Stop::Asked && is_idle {
+            self.stop = Stop::Done;
+            self.messages.push_back(Message::Finished(self.counters.clone()));
+        }
+        self.is_sync_urgent |= self.stop == Stop::Asked;
+    }
+
+    fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
+        if entry <= self.announced_last { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
+    }
+}
+
+impl File {
+    fn new(size: u64, data_bytes: u64) -> Self {
+        Self {
+            size,
+            data_bytes,
+            layout: Layout::on(OstId(0)),
+            written: RangeSet::new(),
+            on_record: RangeSet::new(),
+            unsynced: Vec::new(),
+            records: Vec::new(),
+            in_flight: 0,
+            is_whole: false,
+            is_vouched: false,
+            is_syncing: false,
+            resends: 0,
+            phase: Phase::Receiving,
+        }
+    }
+}
+
+fn take_rows<T>(rows: &mut VecDeque<T>) -> Vec<T> {
+    let count = rows.len().min(ROWS_PER_MESSAGE);
+    rows.drain(..count).collect()
+}
+
+fn range_of(entry: EntryId, block: &BlockRecord) -> BlockRange {
+    BlockRange { entry, offset: block.offset, length: u64::from(block.length) }
+}

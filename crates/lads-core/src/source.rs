@@ -1,0 +1,915 @@
+//! The source's session: from entries found to blocks sent and files ended.
+//!
+//! ```text
+//!              NEW_FILE                FILE_ID                       all blocks done
+//!   found ───────────────► announced ───────────► moving ─────────────────────────────► checking
+//!                             │  │                  │  ▲                                    │
+//!          FILE_ID: have it   │  │ FILE_ID: failed  │  └─── BLOCK_BAD ──┐    same file, FILE_DONE
+//!                 ┌───────────┘  └───────┐          │ read error, file  │                  ▼
+//!                 ▼                      ▼          ▼ changed           └───────────── finishing
+//!               ended ◄─────────────── ended ◄── dropping                   FILE_DONE       │
+//!                 ▲                                                                         │
+//!                 └─────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A file of a single block skips the checking: its block carries the word that the file was the
+//! same after it was read. A directory is ended when the walk is through with it and everything
+//! in it has ended, so that its time of change is set last.
+
+mod directories;
+mod links;
+
+use crate::entry::{Entry, Kind};
+use crate::issue::{Failure, Operation, Reason, Side};
+use crate::layout::Layout;
+use crate::message::{Answer, BlockRange, Counters, Ending, Message, Verb};
+use crate::pace::Pace;
+use crate::plan::Plan;
+use crate::range::RangeSet;
+use crate::schedule::{OstSpec, OstStats, Policy, Schedule, Work};
+use crate::units::{Block, EntryId, Instant, StreamId};
+use directories::Directories;
+use links::{LinkKey, LinkRole, Links};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What the sink may not do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProtocolError {
+    /// A message that has no meaning now, or not from this side.
+    #[error("the other end sent {0} out of place")]
+    OutOfPlace(&'static str),
+    /// An entry that was never announced.
+    #[error("the other end speaks of entry {0}, which was never announced")]
+    UnknownEntry(EntryId),
+    /// A block beyond the file, or across what was agreed.
+    #[error("the other end speaks of bytes {offset}+{length} of entry {entry}, which cannot be")]
+    ImpossibleBlock {
+        /// The file.
+        entry: EntryId,
+        /// Where the block would begin.
+        offset: u64,
+        /// How long it would be.
+        length: u64,
+    },
+    /// More frames than were granted.
+    #[error("the other end sent more than was granted")]
+    OverGrant,
+    /// A name that leads elsewhere.
+    #[error("the other end sent a name that leads out of the target directory")]
+    UnsafeName,
+}
+
+/// How a source behaves.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// By which rule blocks are handed to I/O threads.
+    pub policy: Policy,
+    /// No block is longer, in bytes; a multiple of 4096.
+    pub block_size: u32,
+    /// Entries announced and not ended; memory grows with this, not with the tree.
+    pub window_entries: u64,
+    /// Files open at a time.
+    pub open_files_max: u32,
+    /// How often a file that changed while it moved is tried again.
+    pub retries_max: u32,
+    /// The most to send in a second, if there is a limit.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// One thing that the walk met.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What it is.
+    pub entry: Entry,
+    /// Where it lies; only looked at for files.
+    pub layout: Layout,
+    /// Where it has data, if it has holes; rounded by [`crate::plan::align_data`].
+    pub data: Option<RangeSet>,
+    /// Set for a file with several names.
+    pub link: Option<LinkName>,
+    /// The entry that this one takes the place of, after that one changed while it moved.
+    pub replaces: Option<EntryId>,
+}
+
+/// One of several names of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkName {
+    /// Number of the file system.
+    pub device: u64,
+    /// Number of the file in it.
+    pub inode: u64,
+    /// How many names it has, here or elsewhere.
+    pub name_count: u64,
+    /// This name, as path below the root.
+    pub path: Vec<u8>,
+}
+
+/// What became of reading one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// It is in a buffer, and will be sent.
+    Good,
+    /// It could not be read.
+    Failed(Failure),
+    /// The file is not what was announced.
+    Changed,
+}
+
+/// What the owner tells the session.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The walk met something.
+    Found(Box<Found>),
+    /// The walk has met all that is in a directory; so many directories in it follow.
+    Listed {
+        /// The directory.
+        directory: EntryId,
+        /// How many directories in it will still be found.
+        subdirectory_count: u64,
+    },
+    /// The walk could not list a directory that it met.
+    NotListed {
+        /// The directory.
+        directory: EntryId,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// The walk could not look at something.
+    Unreadable {
+        /// Its number.
+        entry: EntryId,
+        /// The directory that it lies in.
+        parent: EntryId,
+        /// Whether [`Event::Listed`] counted it.
+        is_counted: bool,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// A file that had changed cannot be tried again.
+    Gone {
+        /// The entry that changed.
+        entry: EntryId,
+        /// What went wrong.
+        failure: Failure,
+    },
+    /// The walk is at its end.
+    WalkEnded,
+    /// The sink said something.
+    Message(Message),
+    /// Blocks were read, or not.
+    Read {
+        /// What [`Task::Read`] asked for.
+        work: Work,
+        /// How long the reading took.
+        service: Duration,
+        /// One for each block.
+        outcomes: Vec<ReadOutcome>,
+    },
+    /// A frame went out.
+    Sent {
+        /// On this stream.
+        stream: StreamId,
+        /// Frames sent before on this stream.
+        number: u64,
+        /// The blocks in it.
+        blocks: Vec<Block>,
+    },
+    /// A frame could not be sent, its stream is lost.
+    NotSent {
+        /// What was read for it.
+        work: Work,
+    },
+    /// Whether a file is still what was announced.
+    Checked {
+        /// The file.
+        entry: EntryId,
+        /// [`ReadOutcome::Good`] if it is.
+        outcome: ReadOutcome,
+    },
+    /// Stop in a state that can be resumed.
+    Stop(String),
+}
+
+/// What an I/O thread is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Read these blocks, tell of it, and send them.
+    Read(Work),
+    /// See whether a file is still what was announced.
+    Check(EntryId),
+    /// Look at a file anew, and announce it as another entry.
+    Examine(EntryId),
+}
+
+/// What the owner should pass on, and how each entry ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The entry; nothing more will be said of it.
+    pub entry: EntryId,
+    /// What happened.
+    pub outcome: Outcome,
+}
+
+/// How an entry ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, or would be done: what, and how many bytes of data.
+    Done(Verb, u64),
+    /// Failed; listed, and the rest goes on.
+    Failed(Failure),
+    /// Its place is taken by another entry, after it changed.
+    Replaced,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Announced,
+    Moving,
+    Checking,
+    Finishing,
+    Dropping(Failure),
+    Replacing,
+}
+
+#[derive(Debug)]
+struct Open {
+    parent: EntryId,
+    verb: Verb,
+    phase: Phase,
+    data_bytes: u64,
+    attempt: u32,
+    /// Kept until the sink says where the file will lie.
+    place: Option<(Layout, Option<RangeSet>)>,
+    link: Option<LinkKey>,
+    /// What the sink has, durable.
+    confirmed: RangeSet,
+    size: u64,
+}
+
+/// The blocks of a frame and how many frames went before it.
+type FrameLog = VecDeque<(u64, Vec<Block>)>;
+
+#[derive(Debug, Default)]
+struct Stream {
+    sent: FrameLog,
+    /// Frames that the sink had when it saw the stream end.
+    ended_at: Option<u64>,
+}
+
+/// The source's session.
+#[derive(Debug)]
+pub struct Source {
+    config: SourceConfig,
+    schedule: Schedule,
+    pace: Option<Pace>,
+    open: HashMap<EntryId, Open>,
+    directories: Directories,
+    links: Links<Box<Found>>,
+    streams: Vec<Stream>,
+    /// Entries announced (or held back) and not ended.
+    outstanding: u64,
+    announced_last: EntryId,
+    is_ready: bool,
+    stop: Stop,
+    is_finished: bool,
+    checks: VecDeque<Task>,
+    new_files: VecDeque<Entry>,
+    endings: VecDeque<(EntryId, Ending)>,
+    messages: VecDeque<Message>,
+    notes: VecDeque<Note>,
+    counters: Counters,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    /// Said to the sink, which has not yet said that all is on record.
+    Asked,
+    Done,
+}
+
+/// Bytes of entries in one NEW_FILE, about.
+const NEW_FILE_BYTES: usize = 64 << 10;
+
+/// Entries in one FILE_DONE.
+const FILE_DONE_COUNT: usize = 1000;
+
+impl Source {
+    /// A session that reads from these OSTs.
+    #[must_use]
+    pub fn new(config: SourceConfig, osts: &[OstSpec]) -> Self {
+        let mut schedule = Schedule::new(config.policy, osts, config.block_size);
+        schedule.set_begun_max(config.open_files_max);
+        Self {
+            schedule,
+            pace: Pace::new(config.bytes_per_second),
+            config,
+            open: HashMap::new(),
+            directories: Directories::new(),
+            links: Links::default(),
+            streams: Vec::new(),
+            outstanding: 0,
+            announced_last: EntryId::ROOT,
+            is_ready: false,
+            stop: Stop::No,
+            is_finished: false,
+            checks: VecDeque::new(),
+            new_files: VecDeque::new(),
+            endings: VecDeque::new(),
+            messages: VecDeque::new(),
+            notes: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes in what happened.
+    ///
+    /// # Errors
+    /// If the sink broke the protocol; the session cannot go on.
+    pub fn handle(&mut self, event: Event) -> Result<(), ProtocolError> {
+        match event {
+            Event::Found(found) => self.on_found(found),
+            Event::Listed { directory, subdirectory_count } => {
+                self.directories.on_listed(directory, subdirectory_count);
+                self.close_directory_if_done(directory);
+            }
+            Event::NotListed { directory, failure } => {
+                self.directories.on_failed(directory, failure);
+                self.directories.on_listed(directory, 0);
+                self.close_directory_if_done(directory);
+            }
+            Event::Unreadable { entry, parent, is_counted, failure } => {
+                if !is_counted {
+                    self.directories.on_child(parent);
+                }
+                self.outstanding += 1;
+                self.end(entry, parent, Outcome::Failed(failure));
+            }
+            Event::Gone { entry, failure } => {
+                if let Some(open) = self.open.remove(&entry) {
+                    self.end_file(entry, &open, Outcome::Failed(failure));
+                }
+            }
+            Event::WalkEnded => {
+                self.counters.is_walk_ended = true;
+                self.directories.on_listed(EntryId::ROOT, 0);
+                self.close_directory_if_done(EntryId::ROOT);
+            }
+            Event::Message(message) => return self.on_message(message),
+            Event::Read { work, service, outcomes } => self.on_read(&work, service, &outcomes),
+            Event::Sent { stream, number, blocks } => self.on_sent(stream, number, blocks),
+            Event::NotSent { work } => {
+                for block in work.blocks {
+                    self.send_again(block);
+                }
+            }
+            Event::Checked { entry, outcome } => self.on_checked(entry, outcome),
+            Event::Stop(reason) => self.stop(reason),
+        }
+        Ok(())
+    }
+
+    /// Whether the walk should go on now; otherwise enough is under way.
+    #[must_use]
+    pub fn wants_entries(&self) -> bool {
+        self.is_ready && self.stop == Stop::No && self.outstanding < self.config.window_entries
+    }
+
+    /// What the I/O thread numbered `worker` should do now, if anything.
+    pub fn next_task(&mut self, now: Instant, worker: usize) -> Option<Task> {
+        if self.stop != Stop::No {
+            return None;
+        }
+        if let Some(task) = self.checks.pop_front() {
+            return Some(task);
+        }
+        if self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now) {
+            return None;
+        }
+        let work = self.schedule.next(worker)?;
+        if let Some(pace) = &mut self.pace {
+            pace.on_sent(now, work.blocks.iter().map(|block| u64::from(block.length)).sum());
+        }
+        Some(Task::Read(work))
+    }
+
+    /// When [`Self::next_task`] may have something to do although nothing happens till then.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.pace.as_ref().map(Pace::ready_at)
+    }
+
+    /// The next message for the sink, if any.
+    pub fn next_message(&mut self) -> Option<Message> {
+        if !self.new_files.is_empty() {
+            let mut bytes = 0;
+            let mut entries = Vec::new();
+            while bytes < NEW_FILE_BYTES
+                && let Some(entry) = self.new_files.pop_front()
+            {
+                bytes += 100 + entry.name.len();
+                bytes += entry.metadata.xattrs.iter().map(|x| x.value.len()).sum::<usize>();
+                entries.push(entry);
+            }
+            return Some(Message::NewFile(entries));
+        }
+        if !self.endings.is_empty() {
+            let count = self.endings.len().min(FILE_DONE_COUNT);
+            return Some(Message::FileDone(self.endings.drain(..count).collect()));
+        }
+        self.messages.pop_front()
+    }
+
+    /// The next entry that ended, if any.
+    pub fn next_note(&mut self) -> Option<Note> {
+        self.notes.pop_front()
+    }
+
+    /// Whether the sink has said that all is durable and on record: the session is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_finished || self.stop == Stop::Done
+    }
+
+    /// Whether everything was ended, not stopped.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What each source OST did.
+    pub fn ost_stats(&self) -> impl Iterator<Item = &OstStats> {
+        self.schedule.stats()
+    }
+
+    fn on_found(&mut self, mut found: Box<Found>) {
+        let parent = found.entry.parent;
+        self.count_found(&found);
+        if found.entry.is_directory() {
+            self.directories.on_found(found.entry.id, parent);
+            self.announce(found.entry);
+            return;
+        }
+        if let Some(old) = found.replaces {
+            let (attempt, key) =
+                self.open.remove(&old).map_or((0, None), |open| (open.attempt + 1, open.link));
+            self.notes.push_back(Note { entry: old, outcome: Outcome::Replaced });
+            self.open_file(*found, attempt, key);
+            return;
+        }
+        self.outstanding += 1;
+        self.directories.on_child(parent);
+        let mut key = None;
+        if let Some(name) = found.link.take() {
+            key = Some(LinkKey { device: name.device, inode: name.inode });
+            match self.links.on_found(&name) {
+                LinkRole::First => {}
+                LinkRole::Waits => {
+                    found.link = Some(name);
+                    self.links.hold(found);
+                    return;
+                }
+                LinkRole::Further { target } => {
+                    found.entry.kind = Kind::HardLink { target };
+                    key = None;
+                }
+            }
+        }
+        self.open_file(*found, 0, key);
+    }
+
+    fn open_file(&mut self, found: Found, attempt: u32, link: Option<LinkKey>) {
+        let Found { entry, layout, data, .. } = found;
+        let (verb, data_bytes) = match &entry.kind {
+            Kind::File { data_bytes, .. } => (Verb::Send, *data_bytes),
+            Kind::HardLink { .. } => (Verb::HardLink, 0),
+            Kind::Symlink { .. } => (Verb::Symlink, 0),
+            Kind::Special { .. } | Kind::Directory => (Verb::Special, 0),
+        };
+        let open = Open {
+            parent: entry.parent,
+            verb,
+            phase: Phase::Announced,
+            data_bytes,
+            attempt,
+            place: entry.is_file().then_some((layout, data)),
+            link,
+            confirmed: RangeSet::new(),
+            size: entry.size(),
+        };
+        self.open.insert(entry.id, open);
+        self.announce(entry);
+    }
+
+    fn announce(&mut self, entry: Entry) {
+        self.announced_last = self.announced_last.max(entry.id);
+        self.new_files.push_back(entry);
+    }
+
+    fn count_found(&mut self, found: &Found) {
+        if found.entry.is_directory() {
+            self.counters.directories_found += 1;
+        } else if found.replaces.is_none() {
+            self.counters.files_found += 1;
+            if let Kind::File { data_bytes, .. } = found.entry.kind
+                && found.link.is_none()
+            {
+                self.counters.bytes_found += data_bytes;
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
+        match message {
+            Message::Ready { open_files_max, .. } => {
+                self.is_ready = true;
+                self.schedule.set_begun_max(self.config.open_files_max.min(open_files_max));
+            }
+            Message::FileId(answers) => {
+                for (entry, answer) in answers {
+                    self.on_answer(entry, answer)?;
+                }
+            }
+            Message::Grant(grants) => {
+                for (ost, count) in grants {
+                    if ost.index() >= crate::layout::STRIPE_COUNT_MAX * 8 {
+                        return Err(ProtocolError::OutOfPlace("GRANT for an OST out of range"));
+                    }
+                    self.schedule.on_grant(ost, count);
+                }
+            }
+            Message::BlockDone(ranges) => {
+                for range in ranges {
+                    self.on_block_done(range)?;
+                }
+            }
+            Message::BlockBad(ranges) => {
+                for range in ranges {
+                    self.on_block_bad(range)?;
+                }
+            }
+            Message::FileDone(endings) => {
+                for (entry, ending) in endings {
+                    self.on_file_done(entry, ending)?;
+                }
+            }
+            Message::StreamEnd { stream, frames } => self.on_stream_end(stream, frames),
+            Message::Finished(_) if self.stop == Stop::Asked => self.stop = Stop::Done,
+            Message::Finished(_) if self.directories.is_root_closed() => self.is_finished = true,
+            _ => return Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
+        }
+        Ok(())
+    }
+
+    fn on_answer(&mut self, entry: EntryId, answer: Answer) -> Result<(), ProtocolError> {
+        if self.directories.is_open(entry) {
+            match answer {
+                Answer::Made | Answer::Have | Answer::Would => {}
+                Answer::Failed(failure) => self.directories.on_failed(entry, failure),
+                Answer::Want { .. } => {
+                    return Err(ProtocolError::OutOfPlace("FILE_ID for a directory"));
+                }
+            }
+            return Ok(());
+        }
+        let Some(open) = self.open.get_mut(&entry) else {
+            return self.check_was_announced(entry);
+        };
+        if open.phase != Phase::Announced {
+            return Err(ProtocolError::OutOfPlace("a second FILE_ID"));
+        }
+        let outcome = match answer {
+            Answer::Want { done, layout } => return self.on_wanted(entry, done, layout),
+            Answer::Have => {
+                self.counters.files_skipped += 1;
+                self.counters.bytes_skipped += open.data_bytes;
+                self.counters.bytes_done += open.data_bytes;
+                Outcome::Done(Verb::Skip, open.data_bytes)
+            }
+            Answer::Made => {
+                self.counters.files_moved += 1;
+                Outcome::Done(open.verb, 0)
+            }
+            Answer::Would => Outcome::Done(open.verb, open.data_bytes),
+            Answer::Failed(failure) => Outcome::Failed(failure),
+        };
+        self.end_open(entry, outcome);
+        Ok(())
+    }
+
+    fn on_wanted(
+        &mut self,
+        entry: EntryId,
+        done: RangeSet,
+        sink: Layout,
+    ) -> Result<(), ProtocolError> {
+        let open = self.open.get_mut(&entry).expect("looked up by the caller");
+        let Some((source, data)) = open.place.take() else {
+            return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
+        };
+        open.phase = Phase::Moving;
+        let plan = Plan {
+            size: open.size,
+            source,
+            sink,
+            block_size: self.config.block_size,
+            data,
+            done: done.clone(),
+            is_begun: false,
+        };
+        // Count as done only what the file still has: what is data here, and was done there.
+        let mut left = 0;
+        for (_, mut lane) in plan.lanes(entry) {
+            while let Some(piece) = plan.next_piece(&lane) {
+                if done.is_empty() {
+                    left = open.data_bytes;
+                    break;
+                }
+                left += u64::from(piece.length);
+                lane.offset = piece.offset + u64::from(piece.length);
+            }
+        }
+        let skipped = open.data_bytes.saturating_sub(left);
+        open.confirmed = done;
+        self.counters.bytes_done += skipped;
+        self.counters.bytes_skipped += skipped;
+        self.schedule.add(entry, plan);
+        self.check_if_complete(entry);
+        Ok(())
+    }
+
+    fn check_if_complete(&mut self, entry: EntryId) {
+        let Some(open) = self.open.get_mut(&entry) else { return };
+        if open.phase != Phase::Moving {
+            return;
+        }
+        let is_complete = self.schedule.plan(entry).is_some_and(|plan| match &plan.data {
+            Some(data) => data.iter().all(|range| open.confirmed.contains(range)),
+            None => open.confirmed.contains(0..plan.size),
+        });
+        if is_complete {
+            open.phase = Phase::Checking;
+            self.checks.push_back(Task::Check(entry));
+        }
+    }
+
+    fn on_block_done(&mut self, range: BlockRange) -> Result<(), ProtocolError> {
+        let end = range.offset.checked_add(range.length);
+        let Some(open) = self.open.get_mut(&range.entry) else {
+            return self.check_was_announced(range.entry);
+        };
+        let Some(end) = end.filter(|&end| end <= open.size && open.phase != Phase::Announced)
+        else {
+            return Err(impossible(&range));
+        };
+        self.counters.bytes_done += open.confirmed.insert(range.offset..end);
+        self.check_if_complete(range.entry);
+        Ok(())
+    }
+
+    fn on_block_bad(&mut self, range: BlockRange) -> Result<(), ProtocolError> {
+        let Some(open) = self.open.get_mut(&range.entry) else {
+            return self.check_was_announced(range.entry);
+        };
+        let end = range.offset.checked_add(range.length).filter(|&end| end <= open.size);
+        let length = u32::try_from(range.length).ok().filter(|&l| l > 0);
+        let (Some(end), Some(length)) = (end, length.filter(|&l| l <= self.config.block_size))
+        else {
+            return Err(impossible(&range));
+        };
+        match open.phase {
+            Phase::Moving | Phase::Finishing | Phase::Checking => open.phase = Phase::Moving,
+            Phase::Dropping(_) | Phase::Replacing => return Ok(()),
+            Phase::Announced => return Err(impossible(&range)),
+        }
+        open.confirmed.remove(range.offset..end);
+        let block = Block { entry: range.entry, offset: range.offset, length };
+        self.send_again(block);
+        Ok(())
+    }
+
+    fn send_again(&mut self, block: Block) {
+        self.counters.blocks_resent += 1;
+        self.schedule.push_again(block);
+    }
+
+    fn on_file_done(&mut self, entry: EntryId, ending: Ending) -> Result<(), ProtocolError> {
+        if self.directories.is_open(entry) {
+            let outcome = match ending {
+                Ending::Complete | Ending::Dropped => Outcome::Done(Verb::Directory, 0),
+                Ending::Failed(failure) => Outcome::Failed(failure),
+            };
+            self.end_directory(entry, outcome);
+            return Ok(());
+        }
+        let Some(open) = self.open.get(&entry) else {
+            return self.check_was_announced(entry);
+        };
+        let outcome = match (ending, open.phase) {
+            (Ending::Failed(failure), _) => Outcome::Failed(failure),
+            (Ending::Complete, Phase::Dropping(_)) => return Ok(()),
+            (Ending::Complete, _) => {
+                self.counters.files_moved += 1;
+                self.counters.bytes_done +=
+                    open.data_bytes.saturating_sub(open.confirmed.byte_count());
+                Outcome::Done(open.verb, open.data_bytes)
+            }
+            (Ending::Dropped, Phase::Dropping(failure)) => {
+                let is_tried_again =
+                    failure.reason == Reason::Changed && open.attempt < self.config.retries_max;
+                if is_tried_again && self.stop == Stop::No {
+                    self.retry(entry);
+                    return Ok(());
+                }
+                Outcome::Failed(failure)
+            }
+            (Ending::Dropped, _) => {
+                return Err(ProtocolError::OutOfPlace("FILE_DONE for a file not dropped"));
+            }
+        };
+        self.end_open(entry, outcome);
+        Ok(())
+    }
+
+    fn retry(&mut self, entry: EntryId) {
+        let open = self.open.get_mut(&entry).expect("looked up by the caller");
+        open.phase = Phase::Replacing;
+        self.counters.bytes_done -= open.confirmed.byte_count().min(self.counters.bytes_done);
+        self.checks.push_back(Task::Examine(entry));
+    }
+
+    fn on_read(&mut self, work: &Work, service: Duration, outcomes: &[ReadOutcome]) {
+        self.schedule.on_read(work, service);
+        let mut good_count = 0;
+        for (block, outcome) in work.blocks.iter().zip(outcomes) {
+            match outcome {
+                ReadOutcome::Good => good_count += 1,
+                ReadOutcome::Failed(failure) => self.drop_file(block.entry, *failure),
+                ReadOutcome::Changed => self.drop_file(block.entry, changed()),
+            }
+        }
+        if good_count == 0 {
+            self.schedule.on_not_sent(work.sink_ost);
+        }
+    }
+
+    /// The sink is to drop what it has of a file.
+    fn drop_file(&mut self, entry: EntryId, failure: Failure) {
+        let Some(open) = self.open.get_mut(&entry) else { return };
+        if matches!(open.phase, Phase::Dropping(_) | Phase::Replacing) {
+            return;
+        }
+        open.phase = Phase::Dropping(failure);
+        self.schedule.remove(entry);
+        self.endings.push_back((entry, Ending::Dropped));
+    }
+
+    fn on_checked(&mut self, entry: EntryId, outcome: ReadOutcome) {
+        let Some(open) = self.open.get_mut(&entry) else { return };
+        match outcome {
+            ReadOutcome::Good if open.phase == Phase::Checking => {
+                open.phase = Phase::Finishing;
+                self.endings.push_back((entry, Ending::Complete));
+            }
+            ReadOutcome::Good => {}
+            ReadOutcome::Failed(failure) => self.drop_file(entry, failure),
+            ReadOutcome::Changed => self.drop_file(entry, changed()),
+        }
+    }
+
+    fn on_sent(&mut self, stream: StreamId, number: u64, blocks: Vec<Block>) {
+        self.counters.blocks_sent += blocks.len() as u64;
+        self.counters.bytes_sent += blocks.iter().map(|b| u64::from(b.length)).sum::<u64>();
+        self.grow_streams(stream);
+        if self.streams[stream.index()].ended_at.is_some_and(|frames| number >= frames) {
+            for block in blocks {
+                self.send_again(block);
+            }
+            return;
+        }
+        let Self { streams, open, .. } = self;
+        let log = &mut streams[stream.index()].sent;
+        while log.front().is_some_and(|(_, blocks)| blocks.iter().all(|b| is_settled(open, b))) {
+            log.pop_front();
+        }
+        log.push_back((number, blocks));
+    }
+
+    fn on_stream_end(&mut self, stream: u16, frames: u64) {
+        let stream = StreamId(stream);
+        self.grow_streams(stream);
+        let Self { streams, open, .. } = self;
+        let row = &mut streams[stream.index()];
+        row.ended_at = Some(frames);
+        let lost: Vec<Block> = std::mem::take(&mut row.sent)
+            .into_iter()
+            .filter(|(number, _)| *number >= frames)
+            .flat_map(|(_, blocks)| blocks)
+            .filter(|block| !is_settled(open, block))
+            .collect();
+        for block in lost {
+            self.send_again(block);
+        }
+    }
+
+    fn grow_streams(&mut self, stream: StreamId) {
+        if self.streams.len() <= stream.index() {
+            self.streams.resize_with(stream.index() + 1, Stream::default);
+        }
+    }
+
+    fn stop(&mut self, reason: String) {
+        if self.stop == Stop::No {
+            self.stop = Stop::Asked;
+            self.messages.push_back(Message::Stop(reason));
+        }
+    }
+
+    fn end_open(&mut self, entry: EntryId, outcome: Outcome) {
+        let open = self.open.remove(&entry).expect("looked up by the caller");
+        self.end_file(entry, &open, outcome);
+    }
+
+    fn end_file(&mut self, entry: EntryId, open: &Open, outcome: Outcome) {
+        self.schedule.remove(entry);
+        if let Some(key) = open.link {
+            let is_there = matches!(outcome, Outcome::Done(..));
+            for (found, role) in self.links.on_first_ended(key, is_there) {
+                self.release_link(found, role, key);
+            }
+        }
+        self.end(entry, open.parent, outcome);
+    }
+
+    fn release_link(&mut self, mut found: Box<Found>, role: LinkRole, key: LinkKey) {
+        found.link = None;
+        let mut link = Some(key);
+        if let LinkRole::Further { target } = role {
+            found.entry.kind = Kind::HardLink { target };
+            link = None;
+        }
+        self.open_file(*found, 0, link);
+    }
+
+    fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {
+        if let Outcome::Failed(failure) = outcome {
+            if failure.reason != Reason::Special {
+                self.counters.files_failed += 1;
+            }
+            if failure.is_sink_full() {
+                self.stop("the sink is full".to_owned());
+            }
+        }
+        self.outstanding -= 1;
+        self.notes.push_back(Note { entry, outcome });
+        self.directories.on_child_ended(parent);
+        self.close_directory_if_done(parent);
+    }
+
+    fn close_directory_if_done(&mut self, directory: EntryId) {
+        if !self.directories.start_closing_if_done(directory) {
+            return;
+        }
+        if directory == EntryId::ROOT {
+            self.messages.push_back(Message::Finish);
+        } else {
+            self.outstanding += 1;
+            self.endings.push_back((directory, Ending::Complete));
+        }
+    }
+
+    fn end_directory(&mut self, directory: EntryId, outcome: Outcome) {
+        let Some((parent, failure_before)) = self.directories.on_closed(directory) else { return };
+        let outcome = failure_before.map_or(outcome, Outcome::Failed);
+        self.end(directory, parent, outcome);
+    }
+
+    fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
+        if entry <= self.announced_last { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
+    }
+}
+
+/// Whether nothing more has to happen for a block that was sent.
+fn is_settled(open: &HashMap<EntryId, Open>, block: &Block) -> bool {
+    open.get(&block.entry).is_none_or(|open| open.confirmed.contains(block.offset..block.end()))
+}
+
+fn changed() -> Failure {
+    Failure::new(Side::Source, Operation::Read, Reason::Changed)
+}
+
+fn impossible(range: &BlockRange) -> ProtocolError {
+    ProtocolError::ImpossibleBlock {
+        entry: range.entry,
+        offset: range.offset,
+        length: range.length,
+    }
+}

@@ -1,0 +1,101 @@
+//! When a directory is done: the walk is through with it, and everything in it has ended.
+//!
+//! Only directories with something outstanding are kept, so memory follows the window, not the
+//! tree.
+
+use crate::issue::Failure;
+use crate::units::EntryId;
+use std::collections::HashMap;
+
+#[derive(Debug)]
+struct Directory {
+    parent: EntryId,
+    /// Entries in it that have not ended, directories that the walk still has to come to included.
+    pending: u64,
+    is_listed: bool,
+    is_closing: bool,
+    failure: Option<Failure>,
+}
+
+/// The directories that have not ended.
+#[derive(Debug)]
+pub(super) struct Directories {
+    open: HashMap<EntryId, Directory>,
+}
+
+impl Directories {
+    /// With the root open.
+    pub(super) fn new() -> Self {
+        let mut directories = Self { open: HashMap::new() };
+        directories.on_found(EntryId::ROOT, EntryId::ROOT);
+        directories
+    }
+
+    /// The walk met a directory, which its parent has counted already.
+    pub(super) fn on_found(&mut self, directory: EntryId, parent: EntryId) {
+        let row = Directory {
+            parent,
+            pending: 0,
+            is_listed: false,
+            is_closing: false,
+            failure: None,
+        };
+        self.open.insert(directory, row);
+    }
+
+    /// All that is in it has been met but for so many directories.
+    pub(super) fn on_listed(&mut self, directory: EntryId, subdirectory_count: u64) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.pending += subdirectory_count;
+            row.is_listed = true;
+        }
+    }
+
+    /// Something in it was met.
+    pub(super) fn on_child(&mut self, directory: EntryId) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.pending += 1;
+        }
+    }
+
+    /// Something in it has ended.
+    pub(super) fn on_child_ended(&mut self, directory: EntryId) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.pending -= 1;
+        }
+    }
+
+    /// The sink could not make it.
+    pub(super) fn on_failed(&mut self, directory: EntryId, failure: Failure) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.failure = Some(failure);
+        }
+    }
+
+    /// Whether it is done and was not before.
+    pub(super) fn start_closing_if_done(&mut self, directory: EntryId) -> bool {
+        let Some(row) = self.open.get_mut(&directory) else { return false };
+        let is_done = row.is_listed && row.pending == 0 && !row.is_closing;
+        row.is_closing |= is_done;
+        is_done
+    }
+
+    /// The sink is through with it; its parent and what went wrong with it earlier.
+    pub(super) fn on_closed(&mut self, directory: EntryId) -> Option<(EntryId, Option<Failure>)> {
+        if !self.open.get(&directory)?.is_closing {
+            return None;
+        }
+        let row = self.open.remove(&directory)?;
+        Some((row.parent, row.failure))
+    }
+
+    /// Whether it has been met and has not ended.
+    pub(super) fn is_open(&self, directory: EntryId) -> bool {
+        directory != EntryId::ROOT && self.open.contains_key(&directory)
+    }
+
+    /// Whether everything has ended.
+    pub(super) fn is_root_closed(&self) -> bool {
+        self.open.get(&EntryId::ROOT).is_none_or(|root| root.is_closing)
+    }
+}

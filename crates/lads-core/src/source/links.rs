@@ -1,0 +1,112 @@
+//! Files with several names: the first name met is moved, the others are linked to it.
+//!
+//! A further name can be linked only when the first has its real name at the sink, so it is held
+//! back until then. If the first fails, the next one held back takes its place.
+
+use super::LinkName;
+use std::collections::HashMap;
+
+/// Which file, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LinkKey {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+/// What to do with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LinkRole {
+    /// Move the file under this name.
+    First,
+    /// Hold it back.
+    Waits,
+    /// Link it to the name that the sink has.
+    Further { target: Vec<u8> },
+}
+
+/// Something that can be held back: it knows which name it is.
+pub(super) trait Named {
+    /// Its name among several.
+    fn link_name(&self) -> &LinkName;
+}
+
+impl Named for Box<super::Found> {
+    fn link_name(&self) -> &LinkName {
+        self.link.as_ref().expect("held back with its name")
+    }
+}
+
+#[derive(Debug)]
+struct Group<T> {
+    path: Vec<u8>,
+    is_there: bool,
+    names_left: u64,
+    waiting: Vec<T>,
+}
+
+/// The files with several names, some of which have not been met.
+#[derive(Debug)]
+pub(super) struct Links<T> {
+    groups: HashMap<LinkKey, Group<T>>,
+}
+
+impl<T> Default for Links<T> {
+    fn default() -> Self {
+        Self { groups: HashMap::new() }
+    }
+}
+
+impl<T: Named> Links<T> {
+    /// A name was met.
+    pub(super) fn on_found(&mut self, name: &LinkName) -> LinkRole {
+        let key = LinkKey { device: name.device, inode: name.inode };
+        let Some(group) = self.groups.get_mut(&key) else {
+            let group = Group {
+                path: name.path.clone(),
+                is_there: false,
+                names_left: name.name_count.saturating_sub(1),
+                waiting: Vec::new(),
+            };
+            self.groups.insert(key, group);
+            return LinkRole::First;
+        };
+        group.names_left = group.names_left.saturating_sub(1);
+        if !group.is_there {
+            return LinkRole::Waits;
+        }
+        let target = group.path.clone();
+        if group.names_left == 0 {
+            self.groups.remove(&key);
+        }
+        LinkRole::Further { target }
+    }
+
+    /// Holds a name back that was told to wait.
+    pub(super) fn hold(&mut self, item: T) {
+        let name = item.link_name();
+        let key = LinkKey { device: name.device, inode: name.inode };
+        self.groups.get_mut(&key).expect("it was told to wait").waiting.push(item);
+    }
+
+    /// The first name has ended; what becomes of those held back.
+    pub(super) fn on_first_ended(&mut self, key: LinkKey, is_there: bool) -> Vec<(T, LinkRole)> {
+        let Some(group) = self.groups.get_mut(&key) else { return Vec::new() };
+        if is_there {
+            group.is_there = true;
+            let target = group.path.clone();
+            let released = std::mem::take(&mut group.waiting);
+            if group.names_left == 0 {
+                self.groups.remove(&key);
+            }
+            let further = LinkRole::Further { target };
+            return released.into_iter().map(|item| (item, further.clone())).collect();
+        }
+        if group.waiting.is_empty() {
+            self.groups.remove(&key);
+            return Vec::new();
+        }
+        let next = group.waiting.remove(0);
+        group.path.clone_from(&next.link_name().path);
+        vec![(next, LinkRole::First)]
+    }
+}

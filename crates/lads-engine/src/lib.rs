@@ -1,0 +1,28 @@
+//! What LADS does: threads, files and sockets that carry out what [`lads_core`] decides.
+//!
+//! A program that wants to move data makes a [`Job`] and calls [`run`], which blocks until the data
+//! is durable at the sink, and tells an [`Observer`] what happens meanwhile. The other end of the
+//! transfer is a second process, started here or through ssh, that calls [`serve`].
+//!
+//! The path of a block, one module a step: [`layout`] finds where a file lies, the core cuts and
+//! queues it, `source` reads it into a buffer of the [`arena`] and sends it over [`stream`], `sink`
+//! receives it and writes it.
+
+mod arena;
+mod clock;
+mod control;
+mod event;
+mod job;
+mod journal;
+mod launch;
+pub mod layout;
+mod paths;
+mod session;
+mod sink;
+mod source;
+mod stream;
+mod usage;
+
+pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
+pub use job::{IoMode, Job, Location, Options, RemoteShell, Verify};
+pub use session::{StopFlag, run, serve};
