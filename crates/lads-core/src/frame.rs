@@ -3,8 +3,8 @@
 //! ```text
 //!  0        4     6     8            12           16                 24           28      32
 //!  +--------+-----+-----+------------+------------+------------------+------------+-------+
-//!  | magic  |count|flags| payload    | table      | frame number     | header     | zero  |
-//!  |        |     |     | bytes      | crc32c     |                  | crc32c     |       |
+//!  | magic  |count|zero | payload    | table      | frame number     | sink OST   | header|
+//!  |        |     |     | bytes      | crc32c     |                  |            | crc32c|
 //!  +--------+-----+-----+------------+------------+------------------+------------+-------+
 //!  then `count` rows of 32 bytes, then the payload: the blocks' bytes, one after the other
 //!  +------------------+------------------+------------+------------+------------------+
@@ -12,11 +12,11 @@
 //!  +------------------+------------------+------------+------------+------------------+
 //! ```
 //!
-//! All numbers are little endian. The header's checksum covers its first 24 bytes; a header that
+//! All numbers are little endian. The header's checksum covers its first 28 bytes; a header that
 //! does not match ends the stream, since nothing after it can be trusted. A block that does not
 //! match its own checksum costs only that block.
 
-use crate::units::{Block, EntryId};
+use crate::units::{Block, EntryId, OstId};
 use thiserror::Error;
 
 /// Bytes of the header.
@@ -28,7 +28,7 @@ pub const ROW_BYTES: usize = 32;
 pub const ROWS_MAX: usize = 256;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LDS1");
-const CHECKED_BYTES: usize = 24;
+const CHECKED_BYTES: usize = 28;
 /// Row flag: the block is the whole file, and the file was the same after it was read.
 const FLAG_WHOLE: u32 = 1;
 
@@ -43,6 +43,8 @@ pub struct Header {
     pub table_crc: u32,
     /// Frames sent before on this stream.
     pub number: u64,
+    /// The sink OST that all blocks are for, whose grant the frame uses up.
+    pub sink_ost: OstId,
 }
 
 /// One block of a frame.
@@ -71,11 +73,12 @@ pub enum FrameError {
     OutOfRange,
 }
 
-/// Writes the header and the table of a frame, the `number`-th of its stream, in place of `to`.
+/// Writes the header and the table of a frame, the `number`-th of its stream, bound for this OST
+/// of the sink, in place of `to`.
 ///
 /// # Panics
 /// If there is no row, more than [`ROWS_MAX`], or 4 GiB of payload.
-pub fn put_head(rows: &[Row], number: u64, to: &mut Vec<u8>) {
+pub fn put_head(rows: &[Row], number: u64, sink_ost: OstId, to: &mut Vec<u8>) {
     assert!((1..=ROWS_MAX).contains(&rows.len()), "{} rows in a frame", rows.len());
     to.clear();
     to.resize(HEADER_BYTES + rows.len() * ROW_BYTES, 0);
@@ -88,6 +91,7 @@ pub fn put_head(rows: &[Row], number: u64, to: &mut Vec<u8>) {
         payload_bytes: rows.iter().map(|row| row.block.length).sum(),
         table_crc: crc32c::crc32c(table),
         number,
+        sink_ost,
     };
     header.put(head);
 }
@@ -99,8 +103,9 @@ impl Header {
         to[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
         to[12..16].copy_from_slice(&self.table_crc.to_le_bytes());
         to[16..24].copy_from_slice(&self.number.to_le_bytes());
+        to[24..28].copy_from_slice(&self.sink_ost.0.to_le_bytes());
         let crc = crc32c::crc32c(&to[..CHECKED_BYTES]);
-        to[24..28].copy_from_slice(&crc.to_le_bytes());
+        to[28..32].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Reads a header from [`HEADER_BYTES`] bytes.
@@ -111,7 +116,7 @@ impl Header {
         if u32_at(from, 0) != MAGIC {
             return Err(FrameError::Magic);
         }
-        if u32_at(from, 24) != crc32c::crc32c(&from[..CHECKED_BYTES]) {
+        if u32_at(from, 28) != crc32c::crc32c(&from[..CHECKED_BYTES]) {
             return Err(FrameError::Damaged);
         }
         let count = u16::from_le_bytes([from[4], from[5]]);
@@ -123,6 +128,7 @@ impl Header {
             payload_bytes: u32_at(from, 8),
             table_crc: u32_at(from, 12),
             number: u64_at(from, 16),
+            sink_ost: OstId(u32_at(from, 24)),
         })
     }
 }
@@ -196,7 +202,7 @@ mod tests {
 
     fn bytes_of(rows: &[Row]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put_head(rows, 9, &mut bytes);
+        put_head(rows, 9, OstId(2), &mut bytes);
         bytes
     }
 
@@ -216,8 +222,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_noticed() {
         let bytes = bytes_of(&[row(1, 5), row(2, 4096)]);
-        let checked = (0..bytes.len()).filter(|at| !(28..32).contains(at));
-        for at in checked {
+        for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;

@@ -61,11 +61,10 @@ impl Grants {
         }
     }
 
-    /// Some OST for which a grant has not been used.
-    #[must_use]
-    pub fn any_outstanding(&self) -> Option<OstId> {
-        let index = self.outstanding.iter().position(|&count| count > 0)?;
-        Some(OstId(u32::try_from(index).expect("as many as ost_count")))
+    /// The frame did not arrive whole: the source may use its grant again.
+    pub fn on_lost(&mut self, ost: OstId) {
+        self.held[ost.index()] -= 1;
+        self.outstanding[ost.index()] += 1;
     }
 
     /// The frame's buffer is free again.

@@ -327,22 +327,21 @@ impl Sink {
         Ok(())
     }
 
-    /// A frame begins to arrive: may it, and for which OST is it?
+    /// A frame for this OST begins to arrive: may it?
     ///
     /// # Errors
     /// If the source broke the protocol: a block that cannot be, or no room was granted.
-    pub fn admit(&mut self, rows: &[Row]) -> Result<OstId, ProtocolError> {
-        let mut ost = None;
+    pub fn admit(&mut self, ost: OstId, rows: &[Row]) -> Result<(), ProtocolError> {
         for row in rows {
             let block = row.block;
             let Some(file) = self.files.get(&block.entry) else {
+                // Blocks of a file that has ended meanwhile are let in, and dropped.
                 self.check_was_announced(block.entry)?;
                 continue;
             };
-            let here = file.layout.ost_at(block.offset);
             let is_possible = block.end() <= file.size
                 && block.length <= self.config.buffer_bytes
-                && *ost.get_or_insert(here) == here
+                && file.layout.ost_at(block.offset) == ost
                 && block.end() <= file.layout.stripe_end(block.offset)
                 && (!row.is_whole || u64::from(block.length) == file.size);
             if !is_possible {
@@ -353,9 +352,7 @@ impl Sink {
                 });
             }
         }
-        // Blocks of files that have ended are dropped; their frame used the grant of some OST.
-        let ost = ost.or_else(|| self.grants.any_outstanding()).ok_or(ProtocolError::OverGrant)?;
-        if self.grants.on_arrival(ost) { Ok(ost) } else { Err(ProtocolError::OverGrant) }
+        if self.grants.on_arrival(ost) { Ok(()) } else { Err(ProtocolError::OverGrant) }
     }
 
     /// A frame has arrived that [`Self::admit`] let in; for each block, whether it matches its
@@ -391,7 +388,7 @@ impl Sink {
 
     /// A frame that [`Self::admit`] let in did not arrive whole.
     pub fn on_frame_lost(&mut self, ost: OstId) {
-        self.grants.on_release(ost);
+        self.grants.on_lost(ost);
     }
 
     /// A frame of which nothing was left to write; its buffer is free.

@@ -173,12 +173,12 @@ pub enum Event {
         stream: StreamId,
         /// Frames sent before on this stream.
         number: u64,
-        /// The blocks in it.
-        blocks: Vec<Block>,
+        /// What was read for it; only the blocks that are in it.
+        work: Work,
     },
     /// A frame could not be sent, its stream is lost.
     NotSent {
-        /// What was read for it.
+        /// What was read for it; only the blocks that would have been in it.
         work: Work,
     },
     /// Whether a file is still what was announced.
@@ -248,12 +248,10 @@ struct Open {
     size: u64,
 }
 
-/// The blocks of a frame and how many frames went before it.
-type FrameLog = VecDeque<(u64, Vec<Block>)>;
-
 #[derive(Debug, Default)]
 struct Stream {
-    sent: FrameLog,
+    /// Frames that may still be lost, each with how many went before it.
+    sent: VecDeque<(u64, Work)>,
     /// Frames that the sink had when it saw the stream end.
     ended_at: Option<u64>,
 }
@@ -359,12 +357,8 @@ impl Source {
             }
             Event::Message(message) => return self.on_message(message),
             Event::Read { work, service, outcomes } => self.on_read(&work, service, &outcomes),
-            Event::Sent { stream, number, blocks } => self.on_sent(stream, number, blocks),
-            Event::NotSent { work } => {
-                for block in work.blocks {
-                    self.send_again(block);
-                }
-            }
+            Event::Sent { stream, number, work } => self.on_sent(stream, number, work),
+            Event::NotSent { work } => self.on_lost(work),
             Event::Checked { entry, outcome } => self.on_checked(entry, outcome),
             Event::Stop(reason) => self.stop(reason),
         }
@@ -562,8 +556,14 @@ impl Source {
                 }
             }
             Message::StreamEnd { stream, frames } => self.on_stream_end(stream, frames),
-            Message::Finished(_) if self.stop == Stop::Asked => self.stop = Stop::Done,
-            Message::Finished(_) if self.directories.is_root_closed() => self.is_finished = true,
+            Message::Finished(_) => {
+                // Before everything has ended, it is the sink that stops.
+                if self.stop == Stop::No && self.directories.is_root_closed() {
+                    self.is_finished = true;
+                } else {
+                    self.stop = Stop::Done;
+                }
+            }
             _ => return Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
         }
         Ok(())
@@ -785,38 +785,41 @@ impl Source {
         }
     }
 
-    fn on_sent(&mut self, stream: StreamId, number: u64, blocks: Vec<Block>) {
-        self.counters.blocks_sent += blocks.len() as u64;
-        self.counters.bytes_sent += blocks.iter().map(|b| u64::from(b.length)).sum::<u64>();
+    fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
+        self.counters.blocks_sent += work.blocks.len() as u64;
+        self.counters.bytes_sent += work.blocks.iter().map(|b| u64::from(b.length)).sum::<u64>();
         self.grow_streams(stream);
         if self.streams[stream.index()].ended_at.is_some_and(|frames| number >= frames) {
-            for block in blocks {
-                self.send_again(block);
-            }
+            self.on_lost(work);
             return;
         }
         let Self { streams, open, .. } = self;
         let log = &mut streams[stream.index()].sent;
-        while log.front().is_some_and(|(_, blocks)| blocks.iter().all(|b| is_settled(open, b))) {
+        while log.front().is_some_and(|(_, work)| work.blocks.iter().all(|b| is_settled(open, b))) {
             log.pop_front();
         }
-        log.push_back((number, blocks));
+        log.push_back((number, work));
     }
 
     fn on_stream_end(&mut self, stream: u16, frames: u64) {
         let stream = StreamId(stream);
         self.grow_streams(stream);
-        let Self { streams, open, .. } = self;
-        let row = &mut streams[stream.index()];
+        let row = &mut self.streams[stream.index()];
         row.ended_at = Some(frames);
-        let lost: Vec<Block> = std::mem::take(&mut row.sent)
-            .into_iter()
-            .filter(|(number, _)| *number >= frames)
-            .flat_map(|(_, blocks)| blocks)
-            .filter(|block| !is_settled(open, block))
-            .collect();
-        for block in lost {
-            self.send_again(block);
+        for (number, work) in std::mem::take(&mut row.sent) {
+            if number >= frames {
+                self.on_lost(work);
+            }
+        }
+    }
+
+    /// A frame did not arrive whole: its grant was not used, and its blocks must go again.
+    fn on_lost(&mut self, work: Work) {
+        self.schedule.on_not_sent(work.sink_ost);
+        for block in work.blocks {
+            if !is_settled(&self.open, &block) {
+                self.send_again(block);
+            }
         }
     }
 

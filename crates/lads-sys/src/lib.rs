@@ -1,1 +1,11 @@
-//! x
+//! The only `unsafe` code of LADS: memory that many threads read and write through buffers handed
+//! out one by one ([`Arena`]), and system calls that no safe crate wraps.
+#![allow(unsafe_code)]
+
+mod arena;
+mod residency;
+mod usage;
+
+pub use arena::{Arena, Buffer};
+pub use residency::resident_bytes;
+pub use usage::{Usage, usage};
