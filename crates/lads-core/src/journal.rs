@@ -13,8 +13,9 @@
 //! ```
 
 use crate::entry::Identity;
-use crate::message::wire::{Reader, Wire, Writer, wire_enum, wire_list, wire_struct};
+use crate::message::wire::{Reader, Wire, Writer};
 use crate::range::RangeSet;
+use crate::{wire_enum, wire_list, wire_struct};
 use std::collections::HashMap;
 
 /// The journal's own format; a journal of another format is not used, and said so.

@@ -12,7 +12,10 @@ use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::Layout;
 use crate::range::RangeSet;
 use crate::units::{EntryId, OstId};
-use wire::{Reader, Wire, WireError, Writer, wire_enum, wire_list, wire_struct};
+use crate::filter::{Rule, Verdict};
+use crate::schedule::Policy;
+use crate::{wire_enum, wire_list, wire_struct};
+use wire::{Reader, Wire, WireError, Writer};
 
 /// The first bytes of every HELLO, so that a chatty login shell is told from LADS.
 pub const MAGIC: [u8; 8] = *b"\x00LADS\r\n\x01";
@@ -273,6 +276,9 @@ wire_struct!(Counters {
     storage_micros,
     network_micros,
 });
+wire_struct!(Rule { verdict, pattern });
+wire_enum!(Verdict { 0 => Include, 1 => Exclude });
+wire_enum!(Policy { 0 => File, 1 => Layout });
 wire_struct!(EntryId { 0 });
 wire_struct!(OstId { 0 });
 wire_struct!(Timestamp { seconds, nanos });
@@ -333,6 +339,7 @@ wire_enum!(Message {
     21 => Fatal { code, text },
 });
 wire_list!(
+    Rule,
     Root,
     Entry,
     Xattr,

@@ -324,6 +324,7 @@ impl Sink {
             }
             Event::Stop => self.on_stop(),
         }
+        self.finish_stop_if_idle();
         Ok(())
     }
 
@@ -704,7 +705,6 @@ impl Sink {
             self.block_dones.extend(blocks.iter().map(|block| range_of(entry, block)));
             self.commit_if_complete(entry);
         }
-        self.finish_stop_if_idle();
     }
 
     fn commit_if_complete(&mut self, entry: EntryId) {
@@ -777,21 +777,22 @@ impl Sink {
         if self.stop == Stop::No {
             self.stop = Stop::Asked;
             self.to_examine.clear();
-            self.is_sync_urgent = true;
-            self.finish_stop_if_idle();
         }
     }
 
     fn finish_stop_if_idle(&mut self) {
+        if self.stop != Stop::Asked {
+            return;
+        }
+        self.is_sync_urgent = true;
         let is_idle = self.grants.held_count() == 0
             && !self.is_syncing
             && self.unsynced.is_empty()
             && self.commits_running == 0;
-        if self.stop == Stop::Asked && is_idle {
+        if is_idle {
             self.stop = Stop::Done;
             self.messages.push_back(Message::Finished(self.counters.clone()));
         }
-        self.is_sync_urgent |= self.stop == Stop::Asked;
     }
 
     fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {

@@ -1,8 +1,9 @@
 //! What a transfer is asked to do.
 
-use lads_core::filter::{Rule, Verdict};
-use lads_core::message::wire::{Reader, Wire, WireError, Writer};
+use lads_core::filter::Rule;
+use lads_core::issue::Side;
 use lads_core::schedule::Policy;
+use lads_core::{wire_enum, wire_struct};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -194,4 +195,90 @@ pub struct Job {
     pub options: Options,
     /// How the other end is started, if one is on another host.
     pub remote: RemoteShell,
+}
+
+/// What the end that a person started tells the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// Which end the other is.
+    pub(crate) side: Side,
+    /// What to read, or the one place to write to.
+    pub(crate) paths: Vec<Vec<u8>>,
+    pub(crate) options: Options,
+    /// Stands for this command, so that the same command finds what it left.
+    pub(crate) job_key: u64,
+    /// Whether data connections come from the same host.
+    pub(crate) is_local: bool,
+    /// First and last port to listen on; zero for any.
+    pub(crate) port_first: u16,
+    pub(crate) port_last: u16,
+}
+
+wire_struct!(Assignment { side, paths, options, job_key, is_local, port_first, port_last });
+wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered });
+wire_enum!(Verify { 0 => Wire, 1 => Media });
+wire_struct!(Options {
+    block_size,
+    buffers_bytes,
+    streams,
+    source_threads,
+    sink_threads,
+    schedule,
+    source_layout,
+    sink_layout,
+    source_io,
+    sink_io,
+    preallocate,
+    journal,
+    verify,
+    dry_run,
+    lists_paths,
+    devices,
+    specials,
+    permissions,
+    times,
+    owners,
+    xattrs,
+    hard_links,
+    ignores_times,
+    timeout_seconds,
+    bytes_per_second,
+    filters,
+    files_from,
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::message::wire::{Reader, Wire};
+
+    fn parse(text: &str) -> (Option<String>, Vec<u8>) {
+        let location = Location::parse(OsStr::new(text)).unwrap();
+        (location.host, location.path)
+    }
+
+    #[test]
+    fn a_colon_before_the_first_slash_parts_host_from_path() {
+        assert_eq!(parse("dtn:/a"), (Some("dtn".into()), b"/a".to_vec()));
+        assert_eq!(parse("me@dtn:a b"), (Some("me@dtn".into()), b"a b".to_vec()));
+        assert_eq!(parse("dtn:"), (Some("dtn".into()), b".".to_vec()));
+        assert_eq!(parse("./a:b"), (None, b"./a:b".to_vec()));
+        assert_eq!(parse("/a:b"), (None, b"/a:b".to_vec()));
+    }
+
+    #[test]
+    fn an_assignment_comes_back_from_the_wire() {
+        let assignment = Assignment {
+            side: Side::Sink,
+            paths: vec![b"/x".to_vec()],
+            options: Options { files_from: Some(vec![b"a".to_vec()]), ..Options::default() },
+            job_key: 7,
+            is_local: true,
+            port_first: 0,
+            port_last: 0,
+        };
+        let mut bytes = Vec::new();
+        assignment.put(&mut bytes);
+        assert_eq!(Assignment::take(&mut Reader::new(&bytes)), Ok(assignment));
+    }
 }

@@ -5,17 +5,18 @@
 //! transfer is a second process, started here or through ssh, that calls [`serve`].
 //!
 //! The path of a block, one module a step: [`layout`] finds where a file lies, the core cuts and
-//! queues it, `source` reads it into a buffer of the [`arena`] and sends it over [`stream`], `sink`
+//! queues it, `source` reads it into a buffer of the arena and sends it over `stream`, `sink`
 //! receives it and writes it.
 
-mod arena;
 mod clock;
 mod control;
 mod event;
+mod hub;
 mod job;
 mod journal;
 mod launch;
 pub mod layout;
+mod metadata;
 mod paths;
 mod session;
 mod sink;

@@ -211,6 +211,8 @@ pub fn take_list<T: Wire>(from: &mut Reader<'_>) -> Result<Vec<T>, WireError> {
     (0..count).map(|_| T::take(from)).collect()
 }
 
+/// Gives lists of these types their form on the wire.
+#[macro_export]
 macro_rules! wire_list {
     ($($item:ty),* $(,)?) => {$(
         impl $crate::message::wire::Wire for Vec<$item> {
@@ -228,6 +230,7 @@ macro_rules! wire_list {
 }
 
 /// Gives a struct its form on the wire: its fields, in the order named.
+#[macro_export]
 macro_rules! wire_struct {
     ($name:ty { $($field:tt),* $(,)? }) => {
         impl $crate::message::wire::Wire for $name {
@@ -245,6 +248,7 @@ macro_rules! wire_struct {
 }
 
 /// Gives an enum its form on the wire: a number that says which, then the fields of that one.
+#[macro_export]
 macro_rules! wire_enum {
     ($name:ident { $($number:literal => $variant:ident $(($($field:ident),*))? $({$($named:ident),*})?),* $(,)? }) => {
         impl $crate::message::wire::Wire for $name {
@@ -271,8 +275,6 @@ macro_rules! wire_enum {
         }
     };
 }
-
-pub(crate) use {wire_enum, wire_list, wire_struct};
 
 wire_list!(String, u64, Vec<u8>, [u8; 32]);
 

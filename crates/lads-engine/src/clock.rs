@@ -1,0 +1,19 @@
+//! The transfer's own clock.
+
+use lads_core::units::Instant;
+
+/// Counts from when it was started; never goes back, whatever the wall clock does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::after_start(self.start.elapsed())
+    }
+}

@@ -1,0 +1,203 @@
+//! Where the threads of one end meet: the session behind one lock, and who waits for it.
+//!
+//! Every thread does the same: lock, tell the session what happened, ask it what to do, unlock, do
+//! it. A thread that finds nothing to do waits; whoever changes the session wakes those waiting.
+//! Nobody is woken when nobody waits: waking costs a system call each time.
+
+use crate::event::ExitCode;
+use crate::stream::Streams;
+use lads_core::message::Message;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Why a transfer cannot go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Fatal {
+    pub(crate) code: ExitCode,
+    /// What failed, where, what to do.
+    pub(crate) text: String,
+    /// Whether the other end said so, and so need not be told.
+    pub(crate) is_from_peer: bool,
+}
+
+impl Fatal {
+    pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), is_from_peer: false }
+    }
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(crate) struct Inner<S> {
+    pub(crate) session: S,
+    /// Messages of the engine's own, sent before the session's.
+    pub(crate) messages: VecDeque<Message>,
+    /// Set when every thread should come to its end.
+    pub(crate) is_over: bool,
+    pub(crate) fatal: Option<Fatal>,
+    workers_waiting: usize,
+    comm_waiting: usize,
+    others_waiting: usize,
+}
+
+/// The session and those waiting for it.
+#[derive(Debug)]
+pub(crate) struct Hub<S> {
+    inner: Mutex<Inner<S>>,
+    workers: Condvar,
+    comm: Condvar,
+    others: Condvar,
+    watch: Condvar,
+    streams: Arc<Streams>,
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// An I/O thread, for a task.
+    Worker,
+    /// The thread that writes messages.
+    Comm,
+    /// The walk, for room.
+    Other,
+}
+
+impl<S> Hub<S> {
+    pub(crate) fn new(session: S, streams: Arc<Streams>) -> Self {
+        let inner = Inner {
+            session,
+            messages: VecDeque::new(),
+            is_over: false,
+            fatal: None,
+            workers_waiting: 0,
+            comm_waiting: 0,
+            others_waiting: 0,
+        };
+        Self {
+            inner: Mutex::new(inner),
+            workers: Condvar::new(),
+            comm: Condvar::new(),
+            others: Condvar::new(),
+            watch: Condvar::new(),
+            streams,
+        }
+    }
+
+    /// Runs `act` with the session, then wakes those for whom that may have changed something.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
+        let mut inner = self.lock();
+        let result = act(&mut inner);
+        self.wake(&inner);
+        result
+    }
+
+    /// Asks `ask` until it has something or the transfer is over (`None`); waits in between, at
+    /// most so long as `ask` says.
+    pub(crate) fn wait_for<R>(
+        &self,
+        waiter: Waiter,
+        mut ask: impl FnMut(&mut Inner<S>) -> Result<R, Option<Duration>>,
+    ) -> Option<R> {
+        let mut inner = self.lock();
+        loop {
+            if inner.is_over {
+                return None;
+            }
+            match ask(&mut inner) {
+                Ok(found) => {
+                    self.wake(&inner);
+                    return Some(found);
+                }
+                Err(timeout) => inner = self.wait(inner, waiter, timeout),
+            }
+        }
+    }
+
+    /// Ends the transfer for every thread of this end, now.
+    pub(crate) fn fail(&self, fatal: Fatal) {
+        let mut inner = self.lock();
+        if !inner.is_over {
+            inner.fatal.get_or_insert(fatal);
+            inner.is_over = true;
+        }
+        self.wake_all(inner);
+        self.streams.shut_down();
+    }
+
+    /// Everything is done: every thread may come to its end.
+    pub(crate) fn finish(&self) {
+        let mut inner = self.lock();
+        inner.is_over = true;
+        self.wake_all(inner);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<S>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(&self, inner: MutexGuard<'_, Inner<S>>) {
+        drop(inner);
+        self.workers.notify_all();
+        self.comm.notify_all();
+        self.others.notify_all();
+        self.watch.notify_all();
+    }
+
+    /// Lets the watching thread look now, not at its next tick.
+    pub(crate) fn nudge(&self) {
+        self.watch.notify_all();
+    }
+
+    /// Waits until nudged, or so long.
+    pub(crate) fn watch_for(&self, tick: Duration) {
+        let inner = self.lock();
+        if !inner.is_over {
+            drop(self.watch.wait_timeout(inner, tick).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn wake(&self, inner: &Inner<S>) {
+        if inner.workers_waiting > 0 {
+            self.workers.notify_one();
+        }
+        if inner.comm_waiting > 0 {
+            self.comm.notify_all();
+        }
+        if inner.others_waiting > 0 {
+            self.others.notify_all();
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        mut inner: MutexGuard<'a, Inner<S>>,
+        waiter: Waiter,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'a, Inner<S>> {
+        *inner.waiting(waiter) += 1;
+        let condvar = match waiter {
+            Waiter::Worker => &self.workers,
+            Waiter::Comm => &self.comm,
+            Waiter::Other => &self.others,
+        };
+        let mut inner = match timeout {
+            Some(timeout) => {
+                condvar.wait_timeout(inner, timeout).unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => condvar.wait(inner).unwrap_or_else(PoisonError::into_inner),
+        };
+        *inner.waiting(waiter) -= 1;
+        inner
+    }
+}
+
+impl<S> Inner<S> {
+    fn waiting(&mut self, waiter: Waiter) -> &mut usize {
+        match waiter {
+            Waiter::Worker => &mut self.workers_waiting,
+            Waiter::Comm => &mut self.comm_waiting,
+            Waiter::Other => &mut self.others_waiting,
+        }
+    }
+}

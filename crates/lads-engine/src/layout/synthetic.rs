@@ -1,0 +1,113 @@
+//! Pretended OSTs: files are spread over them by number, wherever they really lie.
+//!
+//! For trying schedules out, and for tests, on a machine without a parallel file system:
+//! `synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5`. Each OST serves one request at a
+//! time, like the paper's, and takes `latency_ms` longer for it.
+
+use super::Layouts;
+use lads_core::layout::{Layout, STRIPE_COUNT_MAX};
+use lads_core::schedule::OstSpec;
+use lads_core::units::OstId;
+use std::time::Duration;
+
+/// Pretended OSTs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Synthetic {
+    ost_count: u32,
+    stripe_size: u64,
+    stripe_count: u32,
+    latency: Duration,
+}
+
+impl Synthetic {
+    /// Reads `osts=8,stripe_size=1M,stripe_count=1,latency_ms=5`; each has a default.
+    pub(super) fn parse(parameters: &str) -> Result<Self, String> {
+        let mut it =
+            Self { ost_count: 8, stripe_size: 1 << 20, stripe_count: 1, latency: Duration::ZERO };
+        for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter
+                .split_once('=')
+                .ok_or_else(|| format!("synthetic layout: {parameter:?} is not name=value"))?;
+            let number = parse_size(value)
+                .ok_or_else(|| format!("synthetic layout: {value:?} is not a number"))?;
+            let small = u32::try_from(number).ok().filter(|&n| n as usize <= STRIPE_COUNT_MAX);
+            match (name, small) {
+                ("osts", Some(count @ 1..)) => it.ost_count = count,
+                ("stripe_count", Some(count @ 1..)) => it.stripe_count = count,
+                ("latency_ms", Some(ms)) => it.latency = Duration::from_millis(ms.into()),
+                ("stripe_size", _) if number >= 4096 && number.is_multiple_of(4096) => {
+                    it.stripe_size = number;
+                }
+                _ => {
+                    return Err(format!(
+                        "synthetic layout: {parameter:?} makes no sense; there are osts and \
+                         stripe_count (1 to {STRIPE_COUNT_MAX}), stripe_size (a multiple of \
+                         4096), latency_ms (0 to {STRIPE_COUNT_MAX})"
+                    ));
+                }
+            }
+        }
+        it.stripe_count = it.stripe_count.min(it.ost_count);
+        Ok(it)
+    }
+
+    fn spread(&self, number: u64) -> Layout {
+        let count = u64::from(self.ost_count);
+        let first = number % count;
+        let osts = (0..u64::from(self.stripe_count))
+            .map(|step| OstId(u32::try_from((first + step) % count).expect("below ost_count")))
+            .collect();
+        Layout::striped(self.stripe_size, osts).expect("sizes were checked when parsed")
+    }
+}
+
+impl Layouts for Synthetic {
+    fn osts(&self) -> Vec<OstSpec> {
+        let name = |index| format!("OST{index:04x}");
+        (0..self.ost_count).map(|index| OstSpec { name: name(index), in_flight_max: 1 }).collect()
+    }
+
+    fn of_file(&self, _device: u64, inode: u64) -> Layout {
+        self.spread(inode)
+    }
+
+    fn of_new_file(&self, number: u64) -> Layout {
+        self.spread(number)
+    }
+
+    fn pretended_latency(&self) -> Option<Duration> {
+        (!self.latency.is_zero()).then_some(self.latency)
+    }
+}
+
+/// A number with an optional K, M, G or T, in steps of 1024.
+fn parse_size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        b'T' | b't' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_and_have_defaults() {
+        let it = Synthetic::parse("osts=4,stripe_size=64K,stripe_count=2,latency_ms=5").unwrap();
+        assert_eq!(it.of_file(0, 3).osts(), [OstId(3), OstId(0)]);
+        assert_eq!(it.of_file(0, 3).stripe_size(), 64 << 10);
+        assert_eq!(Synthetic::parse("").unwrap().osts().len(), 8);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in ["osts=0", "stripe_size=1000", "stripes=3", "osts", "osts=x", "osts=9999999"] {
+            assert!(Synthetic::parse(text).is_err(), "{text}");
+        }
+    }
+}

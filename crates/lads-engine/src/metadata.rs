@@ -1,0 +1,250 @@
+//! Reads and sets what an entry carries besides its name and data.
+
+use crate::job::Options;
+use crate::paths::{NOT_THROUGH_LINKS, proc_path};
+use lads_core::entry::{Identity, Metadata, Timestamp, Xattr};
+use rustix::fs::{
+    Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
+    fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lsetxattr,
+    utimensat,
+};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+
+/// The attribute that holds a POSIX ACL.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+/// The attribute of a directory that gives files in it an ACL.
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u32 = 0o6000;
+const PERMISSION_BITS: u32 = 0o7777;
+
+/// What must stay the same while a file moves.
+pub(crate) fn identity_of(stat: &Stat) -> Identity {
+    Identity {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mtime: mtime_of(stat),
+        ctime: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+        inode: stat.st_ino,
+    }
+}
+
+/// When the data last changed.
+pub(crate) fn mtime_of(stat: &Stat) -> Timestamp {
+    timestamp(stat.st_mtime, stat.st_mtime_nsec)
+}
+
+fn timestamp(seconds: i64, nanos: u64) -> Timestamp {
+    Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }
+}
+
+/// Mode, owner and times; attributes are read apart.
+pub(crate) fn metadata_of(stat: &Stat) -> Metadata {
+    Metadata {
+        mode: stat.st_mode & PERMISSION_BITS,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        mtime: mtime_of(stat),
+        xattrs: Vec::new(),
+    }
+}
+
+/// Whether an attribute is moved. Those that say how *this* file system keeps the file (layouts of
+/// Lustre, Ceph and the like) or how this host labels it are not.
+fn is_moved(name: &[u8]) -> bool {
+    name.starts_with(b"user.")
+        || (name.starts_with(b"trusted.")
+            && !name.starts_with(b"trusted.lov")
+            && !name.starts_with(b"trusted.lma")
+            && !name.starts_with(b"trusted.overlay"))
+        || name == b"security.capability"
+        || name == ACCESS_ACL
+        || name == DEFAULT_ACL
+}
+
+fn split_names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == 0).filter(|name| is_moved(name))
+}
+
+/// Calls `fill` with a buffer that grows until what it fills in fits.
+fn read_all(mut fill: impl FnMut(&mut Vec<u8>) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; 256];
+    loop {
+        match fill(&mut bytes) {
+            Ok(count) => {
+                bytes.truncate(count);
+                return Ok(bytes);
+            }
+            Err(Errno::RANGE) if bytes.len() < 1 << 20 => {
+                let size = bytes.len() * 8;
+                bytes.resize(size, 0);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// The attributes of a name in an open directory, the link itself if it is one. A file system
+/// without attributes has none.
+pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, Errno> {
+    let path = proc_path(directory, name);
+    let path = path.as_slice();
+    let list = match read_all(|to| llistxattr(path, to.as_mut_slice())) {
+        Ok(list) => list,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno),
+    };
+    let mut xattrs = Vec::new();
+    for name in split_names(&list) {
+        match read_all(|to| lgetxattr(path, name, to.as_mut_slice())) {
+            Ok(value) => xattrs.push(Xattr { name: name.to_vec(), value }),
+            // Gone since it was listed, or not for us to see.
+            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(xattrs)
+}
+
+fn xattrs_of(file: &OwnedFd) -> Vec<Xattr> {
+    let list = read_all(|to| flistxattr(file, to.as_mut_slice())).unwrap_or_default();
+    let value = |name: &[u8]| read_all(|to| fgetxattr(file, name, to.as_mut_slice())).ok();
+    split_names(&list)
+        .filter_map(|name| Some(Xattr { name: name.to_vec(), value: value(name)? }))
+        .collect()
+}
+
+/// Whether files made in this directory get an ACL from it.
+pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
+    fgetxattr(directory, DEFAULT_ACL, &mut [0u8; 0]).is_ok()
+}
+
+/// Gives an open file or directory its owner, mode, attributes and times, as far as the options
+/// say and the system permits; `inherits_acl` if it may have got an ACL that it should not have.
+pub(crate) fn apply(
+    file: &OwnedFd,
+    stat: &Stat,
+    wanted: &Metadata,
+    options: &Options,
+    inherits_acl: bool,
+) -> Result<(), Errno> {
+    let mut mode = wanted.mode;
+    let is_owner_right = !options.owners || set_owner(file, stat, wanted)?;
+    if !is_owner_right {
+        // The rights of an owner who is not the right one must not be lent to everybody.
+        mode &= !SET_ID_BITS;
+    }
+    let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
+    if options.permissions && (stat.st_mode & PERMISSION_BITS != mode || is_chowned) {
+        fchmod(file, Mode::from_raw_mode(mode))?;
+    }
+    if options.xattrs {
+        set_xattrs(file, wanted, inherits_acl)?;
+    }
+    if options.times {
+        futimens(file, &times(wanted.mtime))?;
+    }
+    Ok(())
+}
+
+/// `false` if the owner could not be set because that takes privilege.
+fn set_owner(file: &OwnedFd, stat: &Stat, wanted: &Metadata) -> Result<bool, Errno> {
+    let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
+    if (stat.st_uid, stat.st_gid) == (wanted.uid, wanted.gid) {
+        return Ok(true);
+    }
+    match fchown(file, Some(uid), Some(gid)) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::INVAL) => {
+            // A group that we are in can be set without privilege.
+            let _ = fchown(file, None, Some(gid));
+            Ok(false)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn set_xattrs(file: &OwnedFd, wanted: &Metadata, inherits_acl: bool) -> Result<(), Errno> {
+    if inherits_acl && !wanted.xattrs.iter().any(|xattr| xattr.name == ACCESS_ACL) {
+        let _ = fremovexattr(file, ACCESS_ACL);
+    }
+    for xattr in &wanted.xattrs {
+        let result =
+            fsetxattr(file, xattr.name.as_slice(), &xattr.value, XattrFlags::empty());
+        tolerate(result, &xattr.name)?;
+    }
+    Ok(())
+}
+
+/// What takes privilege is set as far as permitted; what the file system does not know is left.
+fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
+    match result {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(Errno::PERM) if !name.starts_with(b"user.") => Ok(()),
+        result => result,
+    }
+}
+
+fn times(mtime: Timestamp) -> Timestamps {
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT.into() };
+    let mtime = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
+    Timestamps { last_access: omit, last_modification: mtime }
+}
+
+/// Whether what is there differs in mode, owner or attributes from what is wanted.
+pub(crate) fn differs(
+    file: &OwnedFd,
+    stat: &Stat,
+    wanted: &Metadata,
+    options: &Options,
+) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    let owner_differs = options.owners
+        && (stat.st_gid != wanted.gid || (is_root && stat.st_uid != wanted.uid));
+    let mode_differs = options.permissions && stat.st_mode & PERMISSION_BITS != wanted.mode;
+    let times_differ = options.times && mtime_of(stat) != wanted.mtime;
+    if owner_differs || mode_differs || times_differ {
+        return true;
+    }
+    options.xattrs && {
+        let mut there = xattrs_of(file);
+        let mut here = wanted.xattrs.clone();
+        there.sort_by(|a, b| a.name.cmp(&b.name));
+        here.sort_by(|a, b| a.name.cmp(&b.name));
+        there != here
+    }
+}
+
+/// Gives a name that cannot be opened (a link, a device) its owner, mode and times.
+pub(crate) fn apply_at(
+    directory: &OwnedFd,
+    name: &[u8],
+    is_link: bool,
+    wanted: &Metadata,
+    options: &Options,
+) -> Result<(), Errno> {
+    if options.owners {
+        let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
+        match chownat(directory, name, Some(uid), Some(gid), NOT_THROUGH_LINKS) {
+            Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    if options.permissions && !is_link {
+        let mode = Mode::from_raw_mode(wanted.mode);
+        chmodat(directory, name, mode, rustix::fs::AtFlags::empty())?;
+    }
+    if options.xattrs {
+        let path = proc_path(directory, name);
+        for xattr in &wanted.xattrs {
+            let attribute = xattr.name.as_slice();
+            let result =
+                lsetxattr(path.as_slice(), attribute, &xattr.value, XattrFlags::empty());
+            tolerate(result, &xattr.name)?;
+        }
+    }
+    if options.times {
+        utimensat(directory, name, &times(wanted.mtime), NOT_THROUGH_LINKS)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! The end that writes: receives blocks, writes them, gives files their names.
+
+mod commit;
+mod examine;
+mod receive;
+mod table;
+mod write;
+
+use crate::clock::Clock;
+use crate::event::ExitCode;
+use crate::hub::{Fatal, Hub, Waiter};
+use crate::job::{Options, Verify};
+use crate::journal::Journal;
+use crate::layout::{self, Layouts};
+use crate::paths::Directory;
+use crate::session::{Board, Setup};
+use crate::stream::Streams;
+use lads_core::entry::{Entry, Kind, Metadata};
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::message::{Message, Root};
+use lads_core::schedule::OstSpec;
+use lads_core::sink::{Event, Sink, SinkConfig, Task};
+use lads_core::units::EntryId;
+use lads_sys::{Arena, Buffer};
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use table::Table;
+
+/// When so many bytes are written and not on record, they are put on record: what a crash can cost.
+const BATCH_BYTES: u64 = 64 << 20;
+/// When bytes were written and not on record for so long, they are put on record.
+const BATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// A write that usually takes less than this is done by the thread that received it: handing it
+/// over would cost about as much. Measured: ARCHITECTURE.md, decisions.
+const AT_ONCE_MAX: Duration = Duration::from_millis(3);
+/// How often a damaged block is asked for again.
+const RESENDS_MAX: u32 = 100;
+/// More I/O threads than this help no one on one host.
+const THREADS_MAX: u32 = 128;
+
+/// The sink end of a transfer.
+pub(crate) struct SinkEnd {
+    pub(crate) hub: Hub<Sink>,
+    pub(crate) osts: Vec<OstSpec>,
+    options: Options,
+    /// Where to, as given.
+    target: Vec<u8>,
+    job_key: u64,
+    place: OnceLock<Place>,
+    table: Table,
+    arena: Arena,
+    /// Buffers with frames that wait to be written, by their number.
+    buffers: Vec<Mutex<Option<Buffer>>>,
+    layouts: Box<dyn Layouts>,
+    new_file_count: AtomicU64,
+    pub(crate) streams: Arc<Streams>,
+    board: Arc<Board>,
+    clock: Clock,
+    has_noticed_fallback: AtomicBool,
+}
+
+/// The directory into which everything goes, once it is known.
+struct Place {
+    root: Arc<Directory>,
+    journal: Journal,
+    /// The name under which a single file is put, if not its own.
+    renamed: Option<Vec<u8>>,
+    /// Metadata of the root, if the contents of a directory are moved into it.
+    root_metadata: Mutex<Option<Metadata>>,
+    /// In a dry run, whether the root is not there yet.
+    is_missing: bool,
+}
+
+impl SinkEnd {
+    /// Makes everything ready; the target directory is opened when the source has said what comes.
+    pub(crate) fn open(target: Vec<u8>, job_key: u64, setup: Setup) -> Result<Arc<Self>, Fatal> {
+        let Setup { options, streams, board, clock, .. } = setup;
+        let path = {
+            use std::os::unix::ffi::OsStrExt;
+            PathBuf::from(std::ffi::OsStr::from_bytes(&target))
+        };
+        let layouts = layout::open(&options.sink_layout, &path)
+            .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
+        let osts = layouts.osts();
+        let arena = crate::session::arena(&options)?;
+        let buffer_count = arena.buffer_count();
+        if buffer_count < u32::try_from(osts.len()).unwrap_or(u32::MAX) {
+            let text = format!(
+                "--buffers is too small: the sink has {} OSTs and needs a block of memory for each",
+                osts.len()
+            );
+            return Err(Fatal::new(ExitCode::Usage, text));
+        }
+        let threads = thread_count(&options, &osts);
+        let config = SinkConfig {
+            osts: osts.clone(),
+            buffer_count,
+            buffer_bytes: options.block_size,
+            has_journal: options.journal,
+            batch_bytes: BATCH_BYTES,
+            batch_interval: BATCH_INTERVAL,
+            verifies_media: options.verify == Verify::Media,
+            commits_max: u32::try_from(threads).unwrap_or(1).div_ceil(2),
+            at_once_max: AT_ONCE_MAX,
+            resends_max: RESENDS_MAX,
+        };
+        Ok(Arc::new(Self {
+            hub: Hub::new(Sink::new(config), Arc::clone(&streams)),
+            osts,
+            options,
+            target,
+            job_key,
+            place: OnceLock::new(),
+            table: Table::default(),
+            buffers: (0..buffer_count).map(|_| Mutex::default()).collect(),
+            arena,
+            layouts,
+            new_file_count: AtomicU64::new(0),
+            streams,
+            board,
+            clock,
+            has_noticed_fallback: AtomicBool::new(false),
+        }))
+    }
+
+    /// Starts a thread for each stream, and the I/O threads.
+    pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        let mut threads = Vec::new();
+        for stream in 0..self.streams.count() {
+            threads.push(self.spawn("receive", move |end| end.receive(stream)));
+        }
+        for _ in 0..thread_count(&self.options, &self.osts) {
+            threads.push(self.spawn("io", |end| end.work()));
+        }
+        threads
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        run: impl FnOnce(Arc<Self>) + Send + 'static,
+    ) -> JoinHandle<()> {
+        let end = Arc::clone(self);
+        crate::session::spawn(&format!("lads-{name}"), move || run(end))
+    }
+
+    /// Takes in what the engine needs of a message before the session sees it.
+    pub(crate) fn before(&self, message: &Message) -> Result<(), Fatal> {
+        match message {
+            Message::Roots(roots) => self.make_ready(roots),
+            Message::NewFile(entries) => {
+                self.register(entries);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Knows the directories before anything in them is looked at.
+    fn register(&self, entries: &[Entry]) {
+        let place = self.place();
+        for entry in entries {
+            let mut name = entry.name.clone();
+            if let Some(renamed) = &place.renamed
+                && entry.parent == EntryId::ROOT
+                && !entry.is_directory()
+            {
+                name.clone_from(renamed);
+            }
+            let is_made = !self.options.dry_run;
+            self.table.insert(entry, name, &place.root, is_made);
+        }
+    }
+
+    fn make_ready(&self, roots: &[Root]) -> Result<(), Fatal> {
+        let place = self.open_place(roots)?;
+        if self.place.set(place).is_err() {
+            return Err(Fatal::new(ExitCode::Network, "the source said twice what it will send"));
+        }
+        let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
+        let open_files_max = crate::session::open_files_max();
+        self.hub.with(|inner| {
+            inner.messages.push_back(Message::Ready { ost_count, open_files_max });
+        });
+        Ok(())
+    }
+
+    fn place(&self) -> &Place {
+        self.place.get().expect("NEW_FILE comes after ROOTS, which is checked when received")
+    }
+
+    /// Whether the source has said what comes.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.place.get().is_some()
+    }
+
+    /// What an I/O thread does until the transfer is over.
+    fn work(&self) {
+        loop {
+            let task = self.hub.wait_for(Waiter::Worker, |inner| {
+                let now = self.clock.now();
+                let session = &mut inner.session;
+                session.next_task(now).ok_or_else(|| {
+                    let until = session.next_timeout()?;
+                    Some(until.since(now).max(Duration::from_millis(1)))
+                })
+            });
+            match task {
+                Some(Task::Write(write)) => self.write_queued(write),
+                Some(Task::Examine(entries)) => self.examine_all(entries),
+                Some(Task::Sync(files)) => self.sync_files(files),
+                Some(Task::Commit(commits)) => self.commit_all(&commits),
+                Some(Task::Close(entries)) => self.close_all(&entries),
+                Some(Task::Discard(entries)) => self.discard_all(&entries),
+                Some(Task::Finish) => self.finish(),
+                None => return,
+            }
+        }
+    }
+
+    /// Tells the session what happened; a breach of protocol ends the transfer.
+    fn tell(&self, event: Event) {
+        let now = self.clock.now();
+        if let Err(error) = self.hub.with(|inner| inner.session.handle(now, event)) {
+            self.hub.fail(crate::session::breach(&error));
+        }
+    }
+}
+
+fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
+    let by_osts: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
+    match options.sink_threads {
+        0 => by_osts.clamp(2, THREADS_MAX) as usize,
+        count => usize::from(count),
+    }
+}
+
+/// A failure at the sink.
+fn failed(operation: Operation, errno: Errno) -> Failure {
+    let reason = match errno {
+        Errno::LOOP | Errno::NOTDIR | Errno::ISDIR => Reason::InTheWay,
+        errno => Reason::Os(errno.raw_os_error()),
+    };
+    Failure::new(Side::Sink, operation, reason)
+}
+
+/// Whether an entry is of the kind that has data.
+fn is_file(kind: &Kind) -> bool {
+    matches!(kind, Kind::File { .. })
+}

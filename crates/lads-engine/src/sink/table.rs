@@ -1,0 +1,97 @@
+//! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
+
+use crate::paths::Directory;
+use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::units::EntryId;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An entry that has not ended.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// The directory that it lies in; `None` if that is not known, because it failed.
+    pub(super) directory: Option<Arc<Directory>>,
+    pub(super) name: Vec<u8>,
+    pub(super) metadata: Metadata,
+    pub(super) identity: Option<Identity>,
+    /// Whether all its bytes are data, none a hole.
+    pub(super) is_dense: bool,
+    /// If it is a directory, itself.
+    pub(super) own: Option<Arc<Directory>>,
+    /// The file that its blocks are written to, under a temporary name.
+    pub(super) temporary: Mutex<Option<Arc<Temporary>>>,
+}
+
+/// A file under its temporary name.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    pub(super) directory: Arc<OwnedFd>,
+    pub(super) name: String,
+    pub(super) file: OwnedFd,
+    /// The same file, to be written past the page cache.
+    pub(super) direct: Option<OwnedFd>,
+}
+
+impl Item {
+    /// Its path below the root.
+    pub(super) fn path(&self) -> Vec<u8> {
+        self.directory.as_ref().map_or_else(Vec::new, |directory| directory.path_of(&self.name))
+    }
+}
+
+/// The entries that have not ended, by number.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    items: Mutex<HashMap<EntryId, Arc<Item>>>,
+}
+
+impl Table {
+    /// Knows an entry under this name from now on.
+    pub(super) fn insert(
+        &self,
+        entry: &Entry,
+        name: Vec<u8>,
+        root: &Arc<Directory>,
+        is_made: bool,
+    ) {
+        let mut items = self.lock();
+        let directory = if entry.parent == EntryId::ROOT {
+            Some(Arc::clone(root))
+        } else {
+            items.get(&entry.parent).and_then(|parent| parent.own.clone())
+        };
+        let is_root_itself = entry.parent == EntryId::ROOT && name == b".";
+        let own = match &directory {
+            Some(directory) if entry.is_directory() && is_root_itself => Some(Arc::clone(directory)),
+            Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
+            _ => None,
+        };
+        let (identity, is_dense) = match entry.kind {
+            Kind::File { identity, data_bytes } => (Some(identity), data_bytes == identity.size),
+            _ => (None, false),
+        };
+        let item = Item {
+            directory,
+            name,
+            metadata: entry.metadata.clone(),
+            identity,
+            is_dense,
+            own,
+            temporary: Mutex::default(),
+        };
+        items.insert(entry.id, Arc::new(item));
+    }
+
+    pub(super) fn get(&self, entry: EntryId) -> Option<Arc<Item>> {
+        self.lock().get(&entry).cloned()
+    }
+
+    pub(super) fn remove(&self, entry: EntryId) -> Option<Arc<Item>> {
+        self.lock().remove(&entry)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<EntryId, Arc<Item>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,206 @@
+//! From a buffer to the temporary file, and from there onto record.
+
+use super::table::{Item, Temporary};
+use super::{SinkEnd, failed};
+use crate::job::IoMode;
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::sink::{Event, SyncFile, Write};
+use lads_core::units::EntryId;
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate, openat,
+    unlinkat,
+};
+use rustix::io::{Errno, pwrite};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// Direct I/O wants places in memory and in the file to be multiples of this.
+const PAGE_BYTES: usize = 4096;
+/// Files below this are not reserved space for: they are written in one go anyway.
+const PREALLOCATE_BYTES_MIN: u64 = 1 << 20;
+
+impl SinkEnd {
+    /// Writes a frame and frees its buffer.
+    pub(super) fn write_queued(&self, write: Write) {
+        let Some(buffer) = self.take_buffer(write.buffer) else { return };
+        let started = Instant::now();
+        if let Some(latency) = self.layouts.pretended_latency() {
+            std::thread::sleep(latency);
+        }
+        let failures = write
+            .rows
+            .iter()
+            .map(|(row, place)| {
+                let block = row.block;
+                let bytes = &buffer[*place as usize..][..block.length as usize];
+                self.write_block(block.entry, block.offset, bytes)
+                    .err()
+                    .map(|failure| failure.of_block(block.offset, block.length, write.ost))
+            })
+            .collect();
+        let service = started.elapsed();
+        drop(buffer);
+        self.tell(Event::Written { write, service, failures });
+    }
+
+    fn write_block(&self, entry: EntryId, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        // An entry that ended meanwhile: the session ignores what comes of it.
+        let Some(item) = self.table.get(entry) else { return Ok(()) };
+        let temporary = self.temporary(&item)?;
+        let written = match &temporary.direct {
+            Some(direct) if offset.is_multiple_of(PAGE_BYTES as u64) => {
+                let (pages, tail) = bytes.split_at(bytes.len() / PAGE_BYTES * PAGE_BYTES);
+                write_all(direct, pages, offset)
+                    .and_then(|()| write_all(&temporary.file, tail, offset + pages.len() as u64))
+            }
+            _ => write_all(&temporary.file, bytes, offset),
+        };
+        written.map_err(|errno| failed(Operation::Write, errno))
+    }
+
+    /// The item's temporary file, made when first needed.
+    pub(super) fn temporary(&self, item: &Item) -> Result<Arc<Temporary>, Failure> {
+        let mut place = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(temporary) = &*place {
+            return Ok(Arc::clone(temporary));
+        }
+        let parent = item
+            .directory
+            .as_ref()
+            .ok_or_else(|| Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed))?;
+        let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
+        let name = self.place().journal.temporary_name(&item.path());
+        let size = item.identity.map_or(0, |identity| identity.size);
+        let file = open_temporary(&directory, &name, size)
+            .map_err(|errno| failed(Operation::Create, errno))?;
+        self.reserve(item, &file, size).map_err(|errno| failed(Operation::Preallocate, errno))?;
+        let direct = self.open_direct(&directory, &name);
+        let temporary = Arc::new(Temporary { directory, name, file, direct });
+        *place = Some(Arc::clone(&temporary));
+        Ok(temporary)
+    }
+
+    /// Gives a large file its length, and its space if it has no holes.
+    fn reserve(&self, item: &Item, file: &OwnedFd, size: u64) -> Result<(), Errno> {
+        if size == 0 {
+            return Ok(());
+        }
+        if self.options.preallocate && item.is_dense && size >= PREALLOCATE_BYTES_MIN {
+            match fallocate(file, FallocateFlags::empty(), 0, size) {
+                // A file system that cannot reserve is none the worse for it.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+                result => return result,
+            }
+        }
+        if size > u64::from(self.options.block_size) || !item.is_dense {
+            ftruncate(file, size)?;
+        }
+        Ok(())
+    }
+
+    fn open_direct(&self, directory: &OwnedFd, name: &str) -> Option<OwnedFd> {
+        if self.options.sink_io != IoMode::Direct {
+            return None;
+        }
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECT;
+        let direct = openat(directory, name, flags, Mode::empty()).ok();
+        if direct.is_none() && !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
+            self.board.notice(
+                "the sink file system does not take direct I/O: writing through the page cache"
+                    .to_owned(),
+            );
+        }
+        direct
+    }
+
+    /// Makes data durable, then puts it on record, durable too.
+    pub(super) fn sync_files(&self, files: Vec<SyncFile>) {
+        let mut results: Vec<(SyncFile, Option<Failure>)> = files
+            .into_iter()
+            .map(|file| {
+                let failure = self.sync_data(file.entry).err();
+                (file, failure)
+            })
+            .collect();
+        let mut records = Vec::with_capacity(results.len());
+        for (file, failure) in &results {
+            if let Some(item) = self.table.get(file.entry)
+                && let Some(identity) = item.identity
+                && failure.is_none()
+            {
+                records.push((item.path(), identity, file.blocks.as_slice()));
+            }
+        }
+        let recorded = self.place().journal.record(&records);
+        drop(records);
+        if let Err(error) = recorded {
+            let errno = error.raw_os_error().unwrap_or(0);
+            let failure = Failure::new(Side::Sink, Operation::Journal, Reason::Os(errno));
+            for (_, result) in &mut results {
+                result.get_or_insert(failure);
+            }
+        }
+        self.tell(Event::Synced(results));
+    }
+
+    fn sync_data(&self, entry: EntryId) -> Result<(), Failure> {
+        let Some(item) = self.table.get(entry) else { return Ok(()) };
+        let temporary = self.temporary(&item)?;
+        fdatasync(&temporary.file).map_err(|errno| failed(Operation::Sync, errno))
+    }
+
+    /// Drops what there is of files; what the journal has for another attempt may be kept.
+    pub(super) fn discard_all(&self, entries: &[(EntryId, bool)]) {
+        for (entry, is_kept) in entries {
+            let Some(item) = self.table.remove(*entry) else { continue };
+            let temporary = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if *is_kept {
+                continue;
+            }
+            self.place().journal.forget(&item.path());
+            if let Some(temporary) = temporary {
+                // If it cannot be removed it lies there under a name of ours; the next run uses it.
+                let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
+            }
+        }
+    }
+}
+
+/// Opens what an earlier attempt left under the temporary name if it has the right size, or makes
+/// a new file that only we can read until it has its own mode.
+fn open_temporary(directory: &OwnedFd, name: &str, size: u64) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let new = flags | OFlags::CREATE | OFlags::EXCL;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match openat(directory, name, new, mode) {
+        Err(Errno::EXIST) => {}
+        result => return result,
+    }
+    if let Ok(file) = openat(directory, name, flags | OFlags::NONBLOCK, Mode::empty()) {
+        let stat = fstat(&file)?;
+        let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && stat.st_uid == rustix::process::geteuid().as_raw()
+            && stat.st_nlink == 1
+            && u64::try_from(stat.st_size) == Ok(size);
+        if is_ours {
+            return Ok(file);
+        }
+    }
+    unlinkat(directory, name, AtFlags::empty())?;
+    openat(directory, name, new, mode)
+}
+
+fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match pwrite(file, &bytes[written..], offset + written as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! From a block that the session hands out to a frame on a stream.
+//!
+//! The thread that reads also sends: the bytes are warm in its core's cache, and no other thread
+//! need be woken. (Measured against a thread for sending: ARCHITECTURE.md, decisions.)
+
+use super::table::{Item, OpenFile};
+use super::{SourceEnd, failed};
+use crate::event::ExitCode;
+use crate::hub::Fatal;
+use crate::job::IoMode;
+use crate::metadata::identity_of;
+use lads_core::frame::{Row, put_head};
+use lads_core::issue::Operation;
+use lads_core::schedule::Work;
+use lads_core::source::{Event, ReadOutcome};
+use lads_core::units::{Block, EntryId};
+use rustix::fs::{Mode, OFlags, fstat, openat, statat};
+use rustix::io::{Errno, pread};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+use twox_hash::XxHash3_64;
+
+/// Direct I/O wants places in memory and in the file to be multiples of this.
+const PAGE_BYTES: usize = 4096;
+/// Below this, going past the page cache gains nothing and costs a wait for the device.
+const DIRECT_BYTES_MIN: u64 = 1 << 20;
+
+impl SourceEnd {
+    /// Reads the blocks into one buffer, each on pages of its own, and sends what was read well.
+    pub(super) fn read_and_send(&self, mut work: Work, worker: usize) {
+        let mut buffer = self.arena.take();
+        let started = Instant::now();
+        let mut outcomes = Vec::with_capacity(work.blocks.len());
+        let mut rows = Vec::with_capacity(work.blocks.len());
+        let mut places: Vec<Range<usize>> = Vec::with_capacity(work.blocks.len());
+        let mut at = 0;
+        for block in &work.blocks {
+            let length = block.length as usize;
+            let room = length.next_multiple_of(PAGE_BYTES);
+            match self.read_block(block, &work, &mut buffer[at..at + room]) {
+                Ok(is_whole) => {
+                    let checksum = XxHash3_64::oneshot(&buffer[at..at + length]);
+                    rows.push(Row { block: *block, is_whole, checksum });
+                    places.push(at..at + length);
+                    outcomes.push(ReadOutcome::Good);
+                }
+                Err(outcome) => outcomes.push(outcome),
+            }
+            at += room;
+        }
+        let service = started.elapsed();
+        self.tell(Event::Read { work: work.clone(), service, outcomes });
+        if rows.is_empty() {
+            return;
+        }
+        work.blocks = rows.iter().map(|row| row.block).collect();
+        let payload: Vec<&[u8]> = places.into_iter().map(|place| &buffer[place]).collect();
+        let head = |number| {
+            let mut head = Vec::new();
+            put_head(&rows, number, work.sink_ost, &mut head);
+            head
+        };
+        match self.streams.send(worker, head, &payload) {
+            Ok((stream, number)) => self.tell(Event::Sent { stream, number, work }),
+            Err(error) => {
+                self.tell(Event::NotSent { work });
+                if self.streams.are_all_lost() {
+                    let text = format!("lost all data streams: {error}; the same command resumes");
+                    self.hub.fail(Fatal::new(ExitCode::Network, text));
+                }
+            }
+        }
+    }
+
+    /// Reads one block; says whether it is the whole file, which was the same afterwards.
+    fn read_block(
+        &self,
+        block: &Block,
+        work: &Work,
+        to: &mut [u8],
+    ) -> Result<bool, ReadOutcome> {
+        if let Some(latency) = self.layouts.pretended_latency() {
+            std::thread::sleep(latency);
+        }
+        let item = self.table.get(block.entry).ok_or(ReadOutcome::Changed)?;
+        let size = item.identity.map_or(0, |identity| identity.size);
+        let is_whole = block.offset == 0 && u64::from(block.length) == size;
+        let of_block = |errno| {
+            let failure = failed(Operation::Read, errno);
+            ReadOutcome::Failed(failure.of_block(block.offset, block.length, work.source_ost))
+        };
+        let file = self.open_item(&item, !is_whole)?;
+        let length = block.length as usize;
+        match read_at(&file, block.offset, length, to) {
+            Ok(()) => {}
+            Err(Errno::INVAL) if file.is_direct => {
+                let buffered = self.open_new(&item, false)?;
+                read_at(&buffered, block.offset, length, to).map_err(|errno| match errno {
+                    Errno::PIPE => ReadOutcome::Changed,
+                    errno => of_block(errno),
+                })?;
+            }
+            Err(Errno::PIPE) => return Err(ReadOutcome::Changed),
+            Err(errno) => return Err(of_block(errno)),
+        }
+        if is_whole {
+            is_unchanged(&item, &file)?;
+        }
+        Ok(is_whole)
+    }
+
+    /// The item's file, checked to be what was announced; kept open if more is to be read of it.
+    fn open_item(&self, item: &Item, is_kept: bool) -> Result<Arc<OpenFile>, ReadOutcome> {
+        if !is_kept {
+            return self.open_new(item, true).map(Arc::new);
+        }
+        let mut place = item.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*place {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(self.open_new(item, true)?);
+        *place = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn open_new(&self, item: &Item, may_be_direct: bool) -> Result<OpenFile, ReadOutcome> {
+        let of_open = |errno| ReadOutcome::Failed(failed(Operation::Open, errno));
+        let directory = item.directory.open().map_err(of_open)?;
+        let size = item.identity.map_or(0, |identity| identity.size);
+        let wants_direct = may_be_direct
+            && match self.options.source_io {
+                IoMode::Direct => true,
+                IoMode::Auto => size >= DIRECT_BYTES_MIN,
+                IoMode::Buffered => false,
+            };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let name = item.name.as_slice();
+        let open = |flags| openat(&directory, name, flags, Mode::empty());
+        let file = if wants_direct {
+            match open(flags | OFlags::DIRECT) {
+                Ok(handle) => OpenFile { handle, is_direct: true },
+                Err(Errno::INVAL) => {
+                    self.notice_fallback();
+                    OpenFile { handle: open(flags).map_err(of_open)?, is_direct: false }
+                }
+                Err(errno) => return Err(of_open(errno)),
+            }
+        } else {
+            OpenFile { handle: open(flags).map_err(of_open)?, is_direct: false }
+        };
+        is_unchanged(item, &file)?;
+        Ok(file)
+    }
+
+    fn notice_fallback(&self) {
+        if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
+            self.board.notice(
+                "the source file system does not take direct I/O: reading through the page cache"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Sees whether a file is still what was announced, now that all of it has been read.
+    pub(super) fn check(&self, entry: EntryId) {
+        let outcome = match self.table.get(entry) {
+            Some(item) => {
+                let kept = item.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+                match kept {
+                    Some(file) => is_unchanged(&item, &file).err(),
+                    None => is_still_there(&item).err(),
+                }
+            }
+            None => Some(ReadOutcome::Changed),
+        };
+        self.tell(Event::Checked { entry, outcome: outcome.unwrap_or(ReadOutcome::Good) });
+    }
+}
+
+/// Compares an open file with what was announced.
+fn is_unchanged(item: &Item, file: &OpenFile) -> Result<(), ReadOutcome> {
+    let stat = fstat(&file.handle)
+        .map_err(|errno| ReadOutcome::Failed(failed(Operation::Examine, errno)))?;
+    if Some(identity_of(&stat)) == item.identity { Ok(()) } else { Err(ReadOutcome::Changed) }
+}
+
+/// The same for a file that is not open.
+fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
+    let failed = |errno| ReadOutcome::Failed(failed(Operation::Examine, errno));
+    let directory = item.directory.open().map_err(failed)?;
+    let stat = statat(&directory, item.name.as_slice(), crate::paths::NOT_THROUGH_LINKS)
+        .map_err(failed)?;
+    if Some(identity_of(&stat)) == item.identity { Ok(()) } else { Err(ReadOutcome::Changed) }
+}
+
+/// Reads exactly `length` bytes; `Errno::PIPE` if the file ends before.
+fn read_at(file: &OpenFile, offset: u64, length: usize, to: &mut [u8]) -> Result<(), Errno> {
+    let mut filled = 0;
+    while filled < length {
+        // Past the page cache, whole pages must be asked for, beyond the end of the file if need be.
+        let end = if file.is_direct { to.len() } else { length };
+        match pread(&file.handle, &mut to[filled..end], offset + filled as u64) {
+            Ok(0) => return Err(Errno::PIPE),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
