@@ -136,7 +136,9 @@ pub fn is_safe_name(name: &[u8], parent: EntryId) -> bool {
 #[must_use]
 pub fn is_safe_path(path: &[u8]) -> bool {
     path.len() <= 4096
-        && path.split(|&byte| byte == b'/').all(|name| name != b"." && is_safe_name(name, EntryId(1)))
+        && path
+            .split(|&byte| byte == b'/')
+            .all(|name| name != b"." && is_safe_name(name, EntryId(1)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //!  0        4     6     8            12           16                 24           28      32
 //!  +--------+-----+-----+------------+------------+------------------+------------+-------+
-//!  | magic  |count|zero | payload    | table      | frame number     | sink OST   | header|
+//!  | magic  |count|flags| payload    | table      | frame number     | sink OST   | header|
 //!  |        |     |     | bytes      | crc32c     |                  |            | crc32c|
 //!  +--------+-----+-----+------------+------------+------------------+------------+-------+
 //!  then `count` rows of 32 bytes, then the payload: the blocks' bytes, one after the other
@@ -29,6 +29,8 @@ pub const ROWS_MAX: usize = 256;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LDS1");
 const CHECKED_BYTES: usize = 28;
+/// Header flag: the source had no further grant for the sink OST.
+const FLAG_LAST_GRANT: u16 = 1;
 /// Row flag: the block is the whole file, and the file was the same after it was read.
 const FLAG_WHOLE: u32 = 1;
 
@@ -45,6 +47,8 @@ pub struct Header {
     pub number: u64,
     /// The sink OST that all blocks are for, whose grant the frame uses up.
     pub sink_ost: OstId,
+    /// Whether that was the last grant that the source had for it.
+    pub is_last_grant: bool,
 }
 
 /// One block of a frame.
@@ -73,12 +77,20 @@ pub enum FrameError {
     OutOfRange,
 }
 
-/// Writes the header and the table of a frame, the `number`-th of its stream, bound for this OST
-/// of the sink, in place of `to`.
+/// Where a frame goes, and what it says of the grant that it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The sink OST that all blocks are for.
+    pub sink_ost: OstId,
+    /// Whether the source has no further grant for it.
+    pub is_last_grant: bool,
+}
+
+/// Writes the header and the table of a frame, the `number`-th of its stream, in place of `to`.
 ///
 /// # Panics
 /// If there is no row, more than [`ROWS_MAX`], or 4 GiB of payload.
-pub fn put_head(rows: &[Row], number: u64, sink_ost: OstId, to: &mut Vec<u8>) {
+pub fn put_head(rows: &[Row], number: u64, bound: Bound, to: &mut Vec<u8>) {
     assert!((1..=ROWS_MAX).contains(&rows.len()), "{} rows in a frame", rows.len());
     to.clear();
     to.resize(HEADER_BYTES + rows.len() * ROW_BYTES, 0);
@@ -91,7 +103,8 @@ pub fn put_head(rows: &[Row], number: u64, sink_ost: OstId, to: &mut Vec<u8>) {
         payload_bytes: rows.iter().map(|row| row.block.length).sum(),
         table_crc: crc32c::crc32c(table),
         number,
-        sink_ost,
+        sink_ost: bound.sink_ost,
+        is_last_grant: bound.is_last_grant,
     };
     header.put(head);
 }
@@ -100,6 +113,8 @@ impl Header {
     fn put(&self, to: &mut [u8]) {
         to[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         to[4..6].copy_from_slice(&self.count.to_le_bytes());
+        let flags = if self.is_last_grant { FLAG_LAST_GRANT } else { 0 };
+        to[6..8].copy_from_slice(&flags.to_le_bytes());
         to[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
         to[12..16].copy_from_slice(&self.table_crc.to_le_bytes());
         to[16..24].copy_from_slice(&self.number.to_le_bytes());
@@ -120,7 +135,8 @@ impl Header {
             return Err(FrameError::Damaged);
         }
         let count = u16::from_le_bytes([from[4], from[5]]);
-        if count == 0 || usize::from(count) > ROWS_MAX {
+        let flags = u16::from_le_bytes([from[6], from[7]]);
+        if count == 0 || usize::from(count) > ROWS_MAX || flags & !FLAG_LAST_GRANT != 0 {
             return Err(FrameError::OutOfRange);
         }
         Ok(Self {
@@ -129,6 +145,7 @@ impl Header {
             table_crc: u32_at(from, 12),
             number: u64_at(from, 16),
             sink_ost: OstId(u32_at(from, 24)),
+            is_last_grant: flags & FLAG_LAST_GRANT != 0,
         })
     }
 }
@@ -202,7 +219,8 @@ mod tests {
 
     fn bytes_of(rows: &[Row]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put_head(rows, 9, OstId(2), &mut bytes);
+        let bound = Bound { sink_ost: OstId(2), is_last_grant: true };
+        put_head(rows, 9, bound, &mut bytes);
         bytes
     }
 

@@ -8,12 +8,12 @@
 pub mod wire;
 
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
+use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::Layout;
 use crate::range::RangeSet;
-use crate::units::{EntryId, OstId};
-use crate::filter::{Rule, Verdict};
 use crate::schedule::Policy;
+use crate::units::{EntryId, OstId};
 use crate::{wire_enum, wire_list, wire_struct};
 use wire::{Reader, Wire, WireError, Writer};
 

@@ -145,7 +145,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn plan(size: u64, source: Layout, sink: Layout) -> Plan {
-        Plan { size, source, sink, block_size: 1 << 16, data: None, done: RangeSet::new(), is_begun: false }
+        Plan {
+            size,
+            source,
+            sink,
+            block_size: 1 << 16,
+            data: None,
+            done: RangeSet::new(),
+            is_begun: false,
+        }
     }
 
     fn pieces(plan: &Plan) -> Vec<Piece> {

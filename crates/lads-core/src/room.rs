@@ -9,73 +9,108 @@
 use crate::units::OstId;
 
 /// The sink's books: how many buffers may be under way for each OST.
+///
+/// Not all of an OST's share is granted at once. What is under way beyond what its writers and the
+/// network need would only lie in memory, and make it cold. So each OST has a window that begins
+/// small, doubles while the source runs out of grants although the OST has nothing to write (the
+/// network holds them), and shrinks by one for each frame that finds a long queue.
 #[derive(Debug)]
 pub struct Grants {
-    /// Granted and not yet used, by OST.
-    outstanding: Vec<u32>,
-    /// Frames arrived and not yet written, by OST.
-    held: Vec<u32>,
-    /// Most of both together, by OST.
+    osts: Vec<Book>,
+    /// Most that an OST may have: the arena, shared among all.
     share: u32,
 }
 
+#[derive(Clone, Debug)]
+struct Book {
+    /// Granted and not yet used.
+    outstanding: u32,
+    /// Frames arrived and not yet written.
+    held: u32,
+    /// Most of both together, now.
+    window: u32,
+    /// The window never falls below this.
+    window_min: u32,
+    /// A frame that finds so many others waits in a long queue.
+    queue_long: u32,
+}
+
+/// A window begins with and keeps at least so many frames besides those being written.
+const WINDOW_SPARE: u32 = 6;
+
 impl Grants {
-    /// Shares `buffer_count` buffers among `ost_count` OSTs.
+    /// Shares `buffer_count` buffers among OSTs that should have so many requests each at a time.
     ///
     /// # Panics
     /// If there are fewer buffers than OSTs, or no OST.
     #[must_use]
-    pub fn new(buffer_count: u32, ost_count: u32) -> Self {
+    pub fn new(buffer_count: u32, in_flight_max: impl ExactSizeIterator<Item = u32>) -> Self {
+        let ost_count = u32::try_from(in_flight_max.len()).expect("OST numbers are 32 bits");
         assert!(ost_count > 0 && buffer_count >= ost_count, "{buffer_count} for {ost_count} OSTs");
-        let rows = vec![0; ost_count as usize];
-        Self { outstanding: rows.clone(), held: rows, share: buffer_count / ost_count }
+        let share = buffer_count / ost_count;
+        let book = |in_flight_max: u32| {
+            let window = in_flight_max.saturating_mul(2).saturating_add(WINDOW_SPARE).min(share);
+            let queue_long = in_flight_max.saturating_add(WINDOW_SPARE / 2);
+            Book { outstanding: 0, held: 0, window, window_min: window, queue_long }
+        };
+        Self { osts: in_flight_max.map(book).collect(), share }
     }
 
     /// What can be granted now; it is on the books as granted when this returns.
     pub fn take_new(&mut self) -> Vec<(OstId, u32)> {
         let mut new = Vec::new();
-        for (index, outstanding) in self.outstanding.iter_mut().enumerate() {
-            let count = self.share - *outstanding - self.held[index];
-            // Wait until a quarter of the share is free, so that grants travel in handfuls.
-            let is_worth_a_message = count > 0 && count >= self.share.div_ceil(4);
+        for (index, book) in self.osts.iter_mut().enumerate() {
+            let count = book.window.saturating_sub(book.outstanding + book.held);
+            // Wait until a quarter of the window is free, so that grants travel in handfuls.
+            let is_worth_a_message = count > 0 && count >= book.window.div_ceil(4);
             if is_worth_a_message {
-                *outstanding += count;
-                let ost = OstId(u32::try_from(index).expect("as many as ost_count"));
+                book.outstanding += count;
+                let ost = OstId(u32::try_from(index).expect("OST numbers are 32 bits"));
                 new.push((ost, count));
             }
         }
         new
     }
 
-    /// A frame for this OST begins to arrive: a grant is used up.
-    /// `false` if the source had none, which is a breach of protocol.
+    /// A frame for this OST begins to arrive: a grant is used up; `is_last` if the source says that
+    /// it had no other. `false` if the source had none at all, which is a breach of protocol.
     #[must_use]
-    pub fn on_arrival(&mut self, ost: OstId) -> bool {
-        match self.outstanding.get_mut(ost.index()) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                self.held[ost.index()] += 1;
-                true
-            }
-            _ => false,
+    pub fn on_arrival(&mut self, ost: OstId, is_last: bool) -> bool {
+        let Some(book) = self.osts.get_mut(ost.index()).filter(|book| book.outstanding > 0) else {
+            return false;
+        };
+        if book.held >= book.queue_long {
+            book.window = (book.window - 1).max(book.window_min);
+        } else if is_last && book.held == 0 {
+            book.window = book.window.saturating_mul(2).min(self.share);
         }
+        book.outstanding -= 1;
+        book.held += 1;
+        true
     }
 
     /// The frame did not arrive whole: the source may use its grant again.
     pub fn on_lost(&mut self, ost: OstId) {
-        self.held[ost.index()] -= 1;
-        self.outstanding[ost.index()] += 1;
+        let book = &mut self.osts[ost.index()];
+        book.held -= 1;
+        book.outstanding += 1;
     }
 
     /// The frame's buffer is free again.
     pub fn on_release(&mut self, ost: OstId) {
-        self.held[ost.index()] -= 1;
+        self.osts[ost.index()].held -= 1;
     }
 
     /// Frames that arrived and are not yet written.
     #[must_use]
     pub fn held_count(&self) -> u32 {
-        self.held.iter().sum()
+        self.osts.iter().map(|book| book.held).sum()
+    }
+
+    /// Buffers that are granted or hold a frame: never more than there are.
+    #[must_use]
+    pub fn committed_count(&self) -> u32 {
+        self.osts.iter().map(|book| book.outstanding + book.held).sum()
     }
 }
 
@@ -102,13 +137,14 @@ impl Room {
         self.granted.get(ost.index()).is_some_and(|&count| count > 0)
     }
 
-    /// Uses a grant up.
+    /// Uses a grant up; says whether it was the last.
     ///
     /// # Panics
     /// If there is none.
-    pub fn take(&mut self, ost: OstId) {
+    pub fn take(&mut self, ost: OstId) -> bool {
         assert!(self.has(ost), "no room for {ost}");
         self.granted[ost.index()] -= 1;
+        self.granted[ost.index()] == 0
     }
 
     /// Puts a grant back that was not needed after all.
@@ -121,23 +157,48 @@ impl Room {
 mod tests {
     use super::*;
 
+    fn grants(buffer_count: u32, osts: usize) -> Grants {
+        Grants::new(buffer_count, vec![1; osts].into_iter())
+    }
+
     #[test]
     fn a_slow_ost_holds_no_more_than_its_share() {
-        let mut grants = Grants::new(8, 2);
+        let mut grants = grants(8, 2);
         assert_eq!(grants.take_new(), [(OstId(0), 4), (OstId(1), 4)]);
         for _ in 0..4 {
-            assert!(grants.on_arrival(OstId(1)));
+            assert!(grants.on_arrival(OstId(1), true));
         }
-        assert!(!grants.on_arrival(OstId(1)), "a fifth frame was not granted");
+        assert!(!grants.on_arrival(OstId(1), true), "a fifth frame was not granted");
         assert_eq!(grants.take_new(), []);
-        assert!(grants.on_arrival(OstId(0)));
+        assert!(grants.on_arrival(OstId(0), false));
         grants.on_release(OstId(0));
         assert_eq!(grants.take_new(), [(OstId(0), 1)]);
     }
 
     #[test]
+    fn the_window_grows_while_the_network_holds_all_that_is_granted() {
+        let mut grants = grants(256, 1);
+        let mut granted: u32 = grants.take_new().iter().map(|(_, count)| count).sum();
+        let first = granted;
+        for _ in 0..200 {
+            granted -= 1;
+            assert!(grants.on_arrival(OstId(0), granted == 0));
+            grants.on_release(OstId(0));
+            granted += grants.take_new().iter().map(|(_, count)| count).sum::<u32>();
+        }
+        assert_eq!(granted, first, "a source that never runs out needs no more");
+        for _ in 0..20 {
+            assert!(grants.on_arrival(OstId(0), true));
+            grants.on_release(OstId(0));
+            grants.take_new();
+        }
+        assert!(grants.committed_count() > 200, "{}", grants.committed_count());
+        assert!(grants.committed_count() <= 256);
+    }
+
+    #[test]
     fn an_unknown_ost_has_no_room() {
-        assert!(!Grants::new(8, 2).on_arrival(OstId(2)));
+        assert!(!grants(8, 2).on_arrival(OstId(2), false));
         assert!(!Room::default().has(OstId(9)));
     }
 }

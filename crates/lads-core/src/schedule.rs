@@ -173,6 +173,8 @@ pub struct Work {
     pub source_ost: OstId,
     /// The OST that will be written.
     pub sink_ost: OstId,
+    /// Whether no further room is left for that OST.
+    pub is_last_grant: bool,
     /// The blocks; several only if each is a whole small file.
     pub blocks: Vec<Block>,
 }
@@ -310,9 +312,9 @@ impl Schedule {
             let sink_ost = plan.sink.ost_at(block.offset);
             let (in_flight, in_flight_max) = self.queues.in_flight(source_ost);
             if in_flight < in_flight_max && self.room.has(sink_ost) {
-                self.room.take(sink_ost);
+                let is_last_grant = self.room.take(sink_ost);
                 self.queues.queues[source_ost.index()].in_flight += 1;
-                return Some(Work { source_ost, sink_ost, blocks: vec![block] });
+                return Some(Work { source_ost, sink_ost, is_last_grant, blocks: vec![block] });
             }
             self.again.push_back(block);
         }
@@ -322,8 +324,8 @@ impl Schedule {
     fn next_by_layout(&mut self) -> Option<Work> {
         let Self { queues, plans, room, begun, frame_bytes_max, .. } = self;
         let mut shelf = Shelf { plans, room, begun, frame_bytes_max: *frame_bytes_max };
-        let (_, work) = queues.next(|_, lanes| shelf.take_frame(lanes))?;
-        self.room.take(work.sink_ost);
+        let (_, mut work) = queues.next(|_, lanes| shelf.take_frame(lanes))?;
+        work.is_last_grant = self.room.take(work.sink_ost);
         Some(work)
     }
 
@@ -340,18 +342,23 @@ impl Schedule {
                 self.taken[worker] = Some(lane);
                 return None;
             }
-            self.room.take(piece.sink_ost);
+            let is_last_grant = self.room.take(piece.sink_ost);
             self.queues.queues[piece.source_ost.index()].in_flight += 1;
             lane.offset = piece.offset + u64::from(piece.length);
             self.taken[worker] = Some(lane);
-            return Some(work_of(lane.entry, &piece));
+            return Some(Work { is_last_grant, ..work_of(lane.entry, &piece) });
         }
     }
 }
 
 fn work_of(entry: EntryId, piece: &Piece) -> Work {
     let block = Block { entry, offset: piece.offset, length: piece.length };
-    Work { source_ost: piece.source_ost, sink_ost: piece.sink_ost, blocks: vec![block] }
+    Work {
+        source_ost: piece.source_ost,
+        sink_ost: piece.sink_ost,
+        is_last_grant: false,
+        blocks: vec![block],
+    }
 }
 
 /// What is looked at to fill a frame from one OST's queue.

@@ -17,7 +17,7 @@
 //! buffer is free again, and granted anew, as soon as it is written.
 
 use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
-use crate::frame::Row;
+use crate::frame::{Header, Row};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::journal::BlockRecord;
 use crate::layout::Layout;
@@ -260,9 +260,9 @@ impl Sink {
     /// If there are fewer buffers than OSTs.
     #[must_use]
     pub fn new(config: SinkConfig) -> Self {
-        let ost_count = u32::try_from(config.osts.len()).expect("OST numbers are 32 bits");
+        let in_flight_max = config.osts.iter().map(|ost| ost.in_flight_max);
         Self {
-            grants: Grants::new(config.buffer_count, ost_count),
+            grants: Grants::new(config.buffer_count, in_flight_max),
             queues: OstQueues::new(&config.osts),
             config,
             files: HashMap::new(),
@@ -328,11 +328,12 @@ impl Sink {
         Ok(())
     }
 
-    /// A frame for this OST begins to arrive: may it?
+    /// A frame begins to arrive: may it?
     ///
     /// # Errors
     /// If the source broke the protocol: a block that cannot be, or no room was granted.
-    pub fn admit(&mut self, ost: OstId, rows: &[Row]) -> Result<(), ProtocolError> {
+    pub fn admit(&mut self, header: &Header, rows: &[Row]) -> Result<(), ProtocolError> {
+        let ost = header.sink_ost;
         for row in rows {
             let block = row.block;
             let Some(file) = self.files.get(&block.entry) else {
@@ -353,7 +354,8 @@ impl Sink {
                 });
             }
         }
-        if self.grants.on_arrival(ost) { Ok(()) } else { Err(ProtocolError::OverGrant) }
+        let is_granted = self.grants.on_arrival(ost, header.is_last_grant);
+        if is_granted { Ok(()) } else { Err(ProtocolError::OverGrant) }
     }
 
     /// A frame has arrived that [`Self::admit`] let in; for each block, whether it matches its
@@ -612,8 +614,11 @@ impl Sink {
         let file = self.files.get_mut(&row.block.entry).expect("looked up by the caller");
         file.resends += 1;
         if file.resends > self.config.resends_max {
-            let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Checksum)
-                .of_block(row.block.offset, row.block.length, file.layout.ost_at(row.block.offset));
+            let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Checksum).of_block(
+                row.block.offset,
+                row.block.length,
+                file.layout.ost_at(row.block.offset),
+            );
             self.fail(row.block.entry, failure);
             return;
         }

@@ -132,6 +132,11 @@ impl<S> Hub<S> {
         self.wake_all(inner);
     }
 
+    /// Nothing more goes over the data streams.
+    pub(crate) fn end_streams(&self) {
+        self.streams.shut_down();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,7 +26,8 @@ impl Location {
         match colon.filter(|&at| at > 0 && bytes[at] == b':') {
             Some(at) => {
                 let host = String::from_utf8(bytes[..at].to_vec()).ok()?;
-                let path = if at + 1 == bytes.len() { b".".to_vec() } else { bytes[at + 1..].to_vec() };
+                let path =
+                    if at + 1 == bytes.len() { b".".to_vec() } else { bytes[at + 1..].to_vec() };
                 Some(Self { host: Some(host), path })
             }
             None => Some(Self { host: None, path: bytes.to_vec() }),
@@ -166,7 +167,8 @@ pub struct RemoteShell {
     pub lads: String,
     /// Whether data goes through the remote shell, too, instead of connections of its own.
     pub tunnel: bool,
-    /// Address to connect the data streams to, instead of the one that ssh reached.
+    /// Address to connect the data streams to, instead of the one that ssh reached; `host:port` if
+    /// the port is forwarded from another.
     pub data_address: Option<String>,
     /// TCP ports that the other end may listen on, first and last; any by default.
     pub ports: Option<(u16, u16)>,

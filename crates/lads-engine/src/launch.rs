@@ -96,7 +96,12 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     let (address, port, tokens) = match other.hear()? {
         Message::Listen { address, port, tokens } => (address, port, tokens),
         Message::Fatal { code: _, text } => return Err(Fatal::new(ExitCode::Network, text)),
-        _ => return Err(Fatal::new(ExitCode::Network, "the other end does not say where it listens")),
+        _ => {
+            return Err(Fatal::new(
+                ExitCode::Network,
+                "the other end does not say where it listens",
+            ));
+        }
     };
     let route = Route { job, host: host.as_deref(), address, port };
     let (streams, mut children) = route.connect_all(&tokens)?;
@@ -276,9 +281,9 @@ impl Other {
     }
 
     fn say(&mut self, message: &Message) -> Result<(), Fatal> {
-        write_message(&mut self.writer, message).and_then(|()| self.writer.flush()).map_err(
-            |error| Fatal::new(ExitCode::Network, format!("lost {}: {error}", self.name)),
-        )
+        write_message(&mut self.writer, message)
+            .and_then(|()| self.writer.flush())
+            .map_err(|error| Fatal::new(ExitCode::Network, format!("lost {}: {error}", self.name)))
     }
 
     fn hear(&mut self) -> Result<Message, Fatal> {
@@ -406,7 +411,8 @@ fn remote_command(job: &Job, host: &str, words: &[String]) -> Command {
 
 /// A word as a remote shell takes it; a plain one is left as it is, so that `~` works.
 fn quoted(word: &str) -> String {
-    let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+".contains(&byte));
+    let is_plain =
+        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+".contains(&byte));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
@@ -437,9 +443,8 @@ impl Route<'_> {
     }
 
     fn connect_one(&self, index: u16, token: &[u8; 32]) -> Result<OwnedFd, Fatal> {
-        let address = self.data_address();
+        let (address, port) = self.data_address();
         let failed = |error: io::Error| {
-            let port = self.port;
             Fatal::new(
                 ExitCode::Network,
                 format!(
@@ -450,7 +455,7 @@ impl Route<'_> {
             )
         };
         let addresses: Vec<SocketAddr> =
-            (address.as_str(), self.port).to_socket_addrs().map_err(failed)?.collect();
+            (address.as_str(), port).to_socket_addrs().map_err(failed)?.collect();
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses {
             match connect(address, index, token, CONNECT_DEADLINE) {
@@ -461,13 +466,23 @@ impl Route<'_> {
         Err(failed(last))
     }
 
-    fn data_address(&self) -> String {
-        match (&self.job.remote.data_address, self.host) {
-            (Some(address), _) => address.clone(),
-            (None, None) => "127.0.0.1".to_owned(),
-            (None, Some(_)) if !self.address.is_empty() => self.address.clone(),
-            (None, Some(host)) => host.rsplit('@').next().unwrap_or(host).to_owned(),
+    /// Where data streams go: what the person says, with a port of its own if there is one in it
+    /// (a forwarded port), or the address that ssh reached.
+    fn data_address(&self) -> (String, u16) {
+        if let Some(address) = &self.job.remote.data_address {
+            return match address.rsplit_once(':') {
+                Some((host, port)) if !host.contains(':') => {
+                    (host.to_owned(), port.parse().unwrap_or(self.port))
+                }
+                _ => (address.clone(), self.port),
+            };
         }
+        let address = match self.host {
+            None => "127.0.0.1".to_owned(),
+            Some(_) if !self.address.is_empty() => self.address.clone(),
+            Some(host) => host.rsplit('@').next().unwrap_or(host).to_owned(),
+        };
+        (address, self.port)
     }
 
     /// A stream through the remote shell: LADS there passes it on to the port.
@@ -483,8 +498,7 @@ impl Route<'_> {
         command.stdin(Stdio::from(input)).stdout(Stdio::from(OwnedFd::from(theirs)));
         let child = command.spawn().map_err(failed)?;
         drop(command);
-        let stream =
-            show_token_on(ours.into(), index, token, ACCEPT_DEADLINE).map_err(failed)?;
+        let stream = show_token_on(ours.into(), index, token, ACCEPT_DEADLINE).map_err(failed)?;
         Ok((stream, child))
     }
 }
@@ -505,8 +519,8 @@ pub(crate) fn answer(
     let assignment = Assignment::take(&mut Reader::new(&bytes))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
     let options = assignment.options;
-    let ports = (assignment.port_first > 0)
-        .then_some((assignment.port_first, assignment.port_last));
+    let ports =
+        (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
     let count = options.streams.clamp(1, 256);
     let listener = match Listener::open(count, ports, assignment.is_local) {
         Ok(listener) => listener,

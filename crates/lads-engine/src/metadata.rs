@@ -169,8 +169,7 @@ fn set_xattrs(file: &OwnedFd, wanted: &Metadata, inherits_acl: bool) -> Result<(
         let _ = fremovexattr(file, ACCESS_ACL);
     }
     for xattr in &wanted.xattrs {
-        let result =
-            fsetxattr(file, xattr.name.as_slice(), &xattr.value, XattrFlags::empty());
+        let result = fsetxattr(file, xattr.name.as_slice(), &xattr.value, XattrFlags::empty());
         tolerate(result, &xattr.name)?;
     }
     Ok(())
@@ -192,15 +191,10 @@ fn times(mtime: Timestamp) -> Timestamps {
 }
 
 /// Whether what is there differs in mode, owner or attributes from what is wanted.
-pub(crate) fn differs(
-    file: &OwnedFd,
-    stat: &Stat,
-    wanted: &Metadata,
-    options: &Options,
-) -> bool {
+pub(crate) fn differs(file: &OwnedFd, stat: &Stat, wanted: &Metadata, options: &Options) -> bool {
     let is_root = rustix::process::geteuid().is_root();
-    let owner_differs = options.owners
-        && (stat.st_gid != wanted.gid || (is_root && stat.st_uid != wanted.uid));
+    let owner_differs =
+        options.owners && (stat.st_gid != wanted.gid || (is_root && stat.st_uid != wanted.uid));
     let mode_differs = options.permissions && stat.st_mode & PERMISSION_BITS != wanted.mode;
     let times_differ = options.times && mtime_of(stat) != wanted.mtime;
     if owner_differs || mode_differs || times_differ {
@@ -238,8 +232,7 @@ pub(crate) fn apply_at(
         let path = proc_path(directory, name);
         for xattr in &wanted.xattrs {
             let attribute = xattr.name.as_slice();
-            let result =
-                lsetxattr(path.as_slice(), attribute, &xattr.value, XattrFlags::empty());
+            let result = lsetxattr(path.as_slice(), attribute, &xattr.value, XattrFlags::empty());
             tolerate(result, &xattr.name)?;
         }
     }

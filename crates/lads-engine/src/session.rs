@@ -391,9 +391,8 @@ impl Watch<'_, '_> {
             self.check_silence(end, timeout, &connected);
             end.hub().watch_for(TICK);
         }
-        let (fatal, is_finished) = end
-            .hub()
-            .with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
+        let (fatal, is_finished) =
+            end.hub().with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
         let fatal = fatal.or_else(|| lock(&lost).take());
         if self.observer.is_none() {
             self.show(Some(end));
@@ -402,6 +401,7 @@ impl Watch<'_, '_> {
         }
         end.hub().finish();
         let _ = speaker.join();
+        end.hub().end_streams();
         connected.close();
         if fatal.is_none() {
             for thread in threads {
@@ -619,9 +619,8 @@ fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std:
     let mut next = first;
     loop {
         let Some(message) = next.take().or_else(|| {
-            end.hub().with(|inner| {
-                inner.messages.pop_front().or_else(|| inner.session.next_message())
-            })
+            end.hub()
+                .with(|inner| inner.messages.pop_front().or_else(|| inner.session.next_message()))
         }) else {
             break;
         };
@@ -686,12 +685,7 @@ fn listen<E: End>(
     Err(Fatal::new(ExitCode::Network, text))
 }
 
-fn take_in<E: End>(
-    end: &E,
-    board: &Board,
-    clock: Clock,
-    message: Message,
-) -> Result<(), Fatal> {
+fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Result<(), Fatal> {
     if let Err(fatal) = end.before(&message) {
         end.hub().fail(fatal);
         return Ok(());
@@ -759,9 +753,8 @@ pub(crate) fn arena(options: &Options) -> Result<Arena, Fatal> {
         let text = "--block-size must be a multiple of 4096 from 64 KiB to 64 MiB, and --buffers at                     least two blocks";
         return Err(Fatal::new(ExitCode::Usage, text));
     };
-    Arena::new(count, block_size).map_err(|error| {
-        Fatal::new(ExitCode::Other, format!("no memory for --buffers: {error}"))
-    })
+    Arena::new(count, block_size)
+        .map_err(|error| Fatal::new(ExitCode::Other, format!("no memory for --buffers: {error}")))
 }
 
 /// How many files this process can keep open for the transfer: most of what it may have open at

@@ -136,9 +136,9 @@ impl SourceEnd {
     }
 
     fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
-        let result = self.hub.with(|inner| {
-            events.into_iter().try_for_each(|event| inner.session.handle(event))
-        });
+        let result = self
+            .hub
+            .with(|inner| events.into_iter().try_for_each(|event| inner.session.handle(event)));
         if let Err(error) = result {
             self.hub.fail(crate::session::breach(&error));
         }

@@ -234,10 +234,7 @@ impl Listener {
 fn wait_readable(socket: impl AsFd, timeout: Duration) {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut polled = [PollFd::new(&socket, PollFlags::IN)];
-    let timeout = rustix::time::Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    };
+    let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
     let _ = poll(&mut polled, Some(&timeout));
 }
 
@@ -398,7 +395,6 @@ pub(crate) fn set_send_timeout(socket: &OwnedFd, timeout: Duration) {
     let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     let _ = sockopt::set_tcp_user_timeout(socket, millis);
 }
-
 
 /// Fills with random bytes of the system's.
 pub(crate) fn fill_random(to: &mut [u8]) -> io::Result<()> {

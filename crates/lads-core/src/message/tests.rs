@@ -25,7 +25,9 @@ fn bytes_on_the_wire_stay_as_documented() {
             software: "lads 0.1.0".into(),
             host: "dtn1".into(),
         }),
-        &expect!["1c 00 00 00 01 00 4c 41 44 53 0d 0a 01 01 01 00 0a 6c 61 64 73 20 30 2e 31 2e 30 04 64 74 6e 31"],
+        &expect![
+            "1c 00 00 00 01 00 4c 41 44 53 0d 0a 01 01 01 00 0a 6c 61 64 73 20 30 2e 31 2e 30 04 64 74 6e 31"
+        ],
     );
     let identity = Identity {
         size: 300,
@@ -47,7 +49,9 @@ fn bytes_on_the_wire_stay_as_documented() {
                 xattrs: vec![],
             },
         }]),
-        &expect!["27 00 00 00 06 01 02 01 04 64 61 74 61 00 ac 02 80 c4 9f d5 0c 05 82 c4 9f d5 0c 06 0c ac 02 a4 03 e8 07 64 80 c4 9f d5 0c 05 00"],
+        &expect![
+            "27 00 00 00 06 01 02 01 04 64 61 74 61 00 ac 02 80 c4 9f d5 0c 05 82 c4 9f d5 0c 06 0c ac 02 a4 03 e8 07 64 80 c4 9f d5 0c 05 00"
+        ],
     );
     let done: RangeSet = [0..100, 200..250].into_iter().collect();
     let layout = Layout::striped(1 << 20, vec![OstId(0), OstId(3)]).unwrap();
@@ -58,8 +62,11 @@ fn bytes_on_the_wire_stay_as_documented() {
     check(&Message::Grant(vec![(OstId(3), 2)]), &expect!["04 00 00 00 08 01 03 02"]);
     let range = BlockRange { entry: EntryId(2), offset: 0, length: 300 };
     check(&Message::BlockDone(vec![range]), &expect!["06 00 00 00 09 01 02 00 ac 02"]);
-    let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(28))
-        .of_block(1 << 20, 1 << 20, OstId(3));
+    let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(28)).of_block(
+        1 << 20,
+        1 << 20,
+        OstId(3),
+    );
     check(
         &Message::FileDone(vec![
             (EntryId(2), Ending::Complete),

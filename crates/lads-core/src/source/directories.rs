@@ -33,13 +33,8 @@ impl Directories {
 
     /// The walk met a directory, which its parent has counted already.
     pub(super) fn on_found(&mut self, directory: EntryId, parent: EntryId) {
-        let row = Directory {
-            parent,
-            pending: 0,
-            is_listed: false,
-            is_closing: false,
-            failure: None,
-        };
+        let row =
+            Directory { parent, pending: 0, is_listed: false, is_closing: false, failure: None };
         self.open.insert(directory, row);
     }
 

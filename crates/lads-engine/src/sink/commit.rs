@@ -58,10 +58,7 @@ impl SinkEnd {
         self.tell(Event::Committed(results));
     }
 
-    fn prepare(
-        &self,
-        commit: &Commit,
-    ) -> Result<(EntryId, Arc<Item>, Arc<Temporary>), Committed> {
+    fn prepare(&self, commit: &Commit) -> Result<(EntryId, Arc<Item>, Arc<Temporary>), Committed> {
         let gone = || Committed::Failed(failed(Operation::Rename, Errno::NOENT));
         let item = self.table.get(commit.entry).ok_or_else(gone)?;
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
@@ -192,11 +189,9 @@ impl SinkEnd {
 
     fn finish_root(&self) -> Result<(), Failure> {
         let place = self.place();
-        let failed_to = |errno| Failure::new(
-            Side::Sink,
-            Operation::Journal,
-            Reason::Os(Errno::raw_os_error(errno)),
-        );
+        let failed_to = |errno| {
+            Failure::new(Side::Sink, Operation::Journal, Reason::Os(Errno::raw_os_error(errno)))
+        };
         place.journal.finish(|path| self.remove_left_over(path)).map_err(failed_to)?;
         let handle = place.root.open().map_err(failed_to)?;
         let metadata = place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -219,12 +214,7 @@ impl SinkEnd {
     }
 }
 
-fn read_exactly(
-    file: &OwnedFd,
-    to: &mut [u8],
-    offset: u64,
-    length: usize,
-) -> Result<(), Errno> {
+fn read_exactly(file: &OwnedFd, to: &mut [u8], offset: u64, length: usize) -> Result<(), Errno> {
     let mut filled = 0;
     while filled < length {
         match pread(file, &mut to[filled..], offset + filled as u64) {

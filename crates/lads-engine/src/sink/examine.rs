@@ -13,13 +13,13 @@ use lads_core::journal::BlockRecord;
 use lads_core::message::{Answer, Root};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, mkdirat, mknodat, openat, readlinkat,
-    renameat, statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, mkdirat, mknodat, openat,
+    readlinkat, renameat, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
@@ -48,9 +48,7 @@ impl SinkEnd {
                 let cut = target.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
                 self.open_root(&target[..cut], Some(target[cut..].to_vec()), false)
             }
-            (Err(Errno::NOENT), None) if self.options.dry_run => {
-                self.open_root(b"/", None, true)
-            }
+            (Err(Errno::NOENT), None) if self.options.dry_run => self.open_root(b"/", None, true),
             (Err(Errno::NOENT), None) => {
                 mkdirat(CWD, named(target), Mode::RWXU | Mode::RWXG | Mode::RWXO)
                     .map_err(|errno| self.cannot("make the target directory", target, errno))?;
@@ -91,9 +89,8 @@ impl SinkEnd {
                     Some(item) => self.examine(&entry, &item),
                     None => Err(parent_failed()),
                 };
-                let examined = examined.unwrap_or_else(|failure| {
-                    Examined::Answer(Answer::Failed(failure))
-                });
+                let examined =
+                    examined.unwrap_or_else(|failure| Examined::Answer(Answer::Failed(failure)));
                 let stays = matches!(examined, Examined::Want { .. }) || entry.is_directory();
                 if !stays {
                     self.table.remove(entry.id);
@@ -252,9 +249,8 @@ impl SinkEnd {
             }
             Kind::HardLink { target } => {
                 let (directory, name) = parent_of(&self.place().root, target)?;
-                statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|other| {
-                    (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino)
-                })
+                statat(&directory, name, NOT_THROUGH_LINKS)
+                    .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
             }
             Kind::Special { file_type: wanted, device } => {
                 file_type == FileType::from_raw_mode(*wanted)

@@ -57,7 +57,7 @@ impl SinkEnd {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let rows = &receiver.rows;
-        let admitted = self.hub.with(|inner| inner.session.admit(header.sink_ost, rows));
+        let admitted = self.hub.with(|inner| inner.session.admit(&header, rows));
         if let Err(error) = admitted {
             self.hub.fail(crate::session::breach(&error));
             return Ok(false);
@@ -100,7 +100,8 @@ impl SinkEnd {
 
     /// The buffer with this number, which holds a frame.
     pub(super) fn take_buffer(&self, id: BufferId) -> Option<Buffer> {
-        let buffer = self.buffers[id.0 as usize].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let buffer =
+            self.buffers[id.0 as usize].lock().unwrap_or_else(PoisonError::into_inner).take();
         if buffer.is_none() {
             let text = "a buffer was written twice: this is a mistake in LADS, please report it";
             self.hub.fail(Fatal::new(ExitCode::Other, text));

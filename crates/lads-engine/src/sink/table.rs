@@ -63,7 +63,9 @@ impl Table {
         };
         let is_root_itself = entry.parent == EntryId::ROOT && name == b".";
         let own = match &directory {
-            Some(directory) if entry.is_directory() && is_root_itself => Some(Arc::clone(directory)),
+            Some(directory) if entry.is_directory() && is_root_itself => {
+                Some(Arc::clone(directory))
+            }
             Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
             _ => None,
         };

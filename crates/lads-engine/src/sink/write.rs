@@ -7,8 +7,8 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::sink::{Event, SyncFile, Write};
 use lads_core::units::EntryId;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate, openat,
-    unlinkat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate,
+    openat, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use std::os::fd::OwnedFd;

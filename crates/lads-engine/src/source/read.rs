@@ -9,7 +9,7 @@ use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::job::IoMode;
 use crate::metadata::identity_of;
-use lads_core::frame::{Row, put_head};
+use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::Operation;
 use lads_core::schedule::Work;
 use lads_core::source::{Event, ReadOutcome};
@@ -57,9 +57,10 @@ impl SourceEnd {
         }
         work.blocks = rows.iter().map(|row| row.block).collect();
         let payload: Vec<&[u8]> = places.into_iter().map(|place| &buffer[place]).collect();
+        let bound = Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
         let head = |number| {
             let mut head = Vec::new();
-            put_head(&rows, number, work.sink_ost, &mut head);
+            put_head(&rows, number, bound, &mut head);
             head
         };
         match self.streams.send(worker, head, &payload) {
@@ -75,12 +76,7 @@ impl SourceEnd {
     }
 
     /// Reads one block; says whether it is the whole file, which was the same afterwards.
-    fn read_block(
-        &self,
-        block: &Block,
-        work: &Work,
-        to: &mut [u8],
-    ) -> Result<bool, ReadOutcome> {
+    fn read_block(&self, block: &Block, work: &Work, to: &mut [u8]) -> Result<bool, ReadOutcome> {
         if let Some(latency) = self.layouts.pretended_latency() {
             std::thread::sleep(latency);
         }

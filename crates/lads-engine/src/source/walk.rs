@@ -84,8 +84,7 @@ pub(super) fn find_roots(
 fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
     let trimmed = path.trim_suffix_slashes();
     let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-    let is_contents_only =
-        is_list || path.ends_with(b"/") || matches!(last, b"" | b"." | b"..");
+    let is_contents_only = is_list || path.ends_with(b"/") || matches!(last, b"" | b"." | b"..");
     if is_contents_only {
         let directory = Directory::root(open_named(path)?);
         let given = path.to_vec();
@@ -257,9 +256,9 @@ impl<'a> Walk<'a> {
             let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
             Ok((handle, stat))
         });
-        let is_directory = looked_at.as_ref().is_ok_and(|(_, stat)| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-        });
+        let is_directory = looked_at
+            .as_ref()
+            .is_ok_and(|(_, stat)| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
         if !self.is_wanted(directory, parent, name, is_directory) {
             return Some(());
         }
@@ -441,8 +440,13 @@ fn look(
     if options.xattrs {
         metadata.xattrs = xattrs_at(handle, name)?;
     }
-    let mut seen =
-        Seen { kind: Kind::Directory, metadata, layout: Layout::on(OstId(0)), data: None, link: None };
+    let mut seen = Seen {
+        kind: Kind::Directory,
+        metadata,
+        layout: Layout::on(OstId(0)),
+        data: None,
+        link: None,
+    };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let identity = identity_of(stat);
@@ -464,8 +468,7 @@ fn look(
             seen.kind = Kind::Symlink { target };
         }
         file_type => {
-            let is_device =
-                matches!(file_type, FileType::BlockDevice | FileType::CharacterDevice);
+            let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharacterDevice);
             let is_wanted = if is_device { options.devices } else { options.specials };
             if !is_wanted {
                 return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Special)));
@@ -547,7 +550,9 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
 fn is_own_name(name: &[u8]) -> bool {
     let rest = &name[crate::journal::PREFIX.len()..];
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
-    [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(|(ending, digits)| {
-        rest.strip_suffix(*ending).is_some_and(|hex| hex.len() == *digits && is_hex(hex))
-    })
+    [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(
+        |(ending, digits)| {
+            rest.strip_suffix(*ending).is_some_and(|hex| hex.len() == *digits && is_hex(hex))
+        },
+    )
 }
