@@ -41,7 +41,7 @@ impl Rule {
         if is_path_pattern {
             return std::iter::once(0).chain(starts).any(|start| is_match(pattern, &path[start..]));
         }
-        let last = starts.last().unwrap_or(0);
+        let last = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         is_match(pattern, &path[last..])
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// How far it has come; about ten times a second.
-    Progress(Progress),
+    Progress(Box<Progress>),
     /// What is done with a path (dry runs and `-v`).
     Line(Line),
     /// One entry failed; the rest goes on.

@@ -28,9 +28,12 @@ const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 /// Streams by default at most: more help where one is limited by its window, not here.
 const STREAMS_DEFAULT_MAX: usize = 4;
 
+/// The two directions of the control channel.
+pub(crate) type Control = (MessageReader<Box<dyn Read + Send>>, Box<dyn Write + Send>);
+
 /// Two ends that know each other.
 pub(crate) struct Connected {
-    control: Option<(MessageReader<Box<dyn Read + Send>>, Box<dyn Write + Send>)>,
+    control: Option<Control>,
     children: Vec<Child>,
     pub(crate) streams: Vec<OwnedFd>,
     pub(crate) options: Options,
@@ -45,9 +48,7 @@ pub(crate) struct Connected {
 
 impl Connected {
     /// The two directions of the control channel; once.
-    pub(crate) fn take_control(
-        &mut self,
-    ) -> (MessageReader<Box<dyn Read + Send>>, Box<dyn Write + Send>) {
+    pub(crate) fn take_control(&mut self) -> Control {
         self.control.take().expect("taken once, by the one who runs the end")
     }
 

@@ -8,8 +8,10 @@
 //! queues it, `source` reads it into a buffer of the arena and sends it over `stream`, `sink`
 //! receives it and writes it.
 
+mod board;
 mod clock;
 mod control;
+mod end;
 mod event;
 mod hub;
 mod job;
@@ -22,7 +24,9 @@ mod session;
 mod sink;
 mod source;
 mod stream;
+mod talk;
 mod usage;
+mod watch;
 
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
 pub use job::{IoMode, Job, Location, Options, RemoteShell, Verify};

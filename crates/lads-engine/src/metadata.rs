@@ -185,7 +185,7 @@ fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
 }
 
 fn times(mtime: Timestamp) -> Timestamps {
-    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT.into() };
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let mtime = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
     Timestamps { last_access: omit, last_modification: mtime }
 }

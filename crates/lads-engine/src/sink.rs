@@ -6,6 +6,7 @@ mod receive;
 mod table;
 mod write;
 
+use crate::board::Board;
 use crate::clock::Clock;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Waiter};
@@ -13,7 +14,7 @@ use crate::job::{Options, Verify};
 use crate::journal::Journal;
 use crate::layout::{self, Layouts};
 use crate::paths::Directory;
-use crate::session::{Board, Setup};
+use crate::session::Setup;
 use crate::stream::Streams;
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -226,7 +227,7 @@ impl SinkEnd {
     fn tell(&self, event: Event) {
         let now = self.clock.now();
         if let Err(error) = self.hub.with(|inner| inner.session.handle(now, event)) {
-            self.hub.fail(crate::session::breach(&error));
+            self.hub.fail(crate::talk::breach(&error));
         }
     }
 }

@@ -4,12 +4,13 @@ mod read;
 mod table;
 mod walk;
 
+use crate::board::Board;
 use crate::clock::Clock;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Waiter};
 use crate::job::Options;
 use crate::layout::{self, Layouts};
-use crate::session::{Board, Setup};
+use crate::session::Setup;
 use crate::stream::Streams;
 use lads_core::issue::Failure;
 use lads_core::message::{Line, Message, Root, Verb};
@@ -140,7 +141,7 @@ impl SourceEnd {
             .hub
             .with(|inner| events.into_iter().try_for_each(|event| inner.session.handle(event)));
         if let Err(error) = result {
-            self.hub.fail(crate::session::breach(&error));
+            self.hub.fail(crate::talk::breach(&error));
         }
     }
 

@@ -59,7 +59,7 @@ impl SinkEnd {
         let rows = &receiver.rows;
         let admitted = self.hub.with(|inner| inner.session.admit(&header, rows));
         if let Err(error) = admitted {
-            self.hub.fail(crate::session::breach(&error));
+            self.hub.fail(crate::talk::breach(&error));
             return Ok(false);
         }
         let mut buffer = self.arena.take();

@@ -6,11 +6,11 @@
 
 use super::table::Item;
 use super::{SourceEnd, failed};
+use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
-use crate::session::Board;
 use lads_core::entry::{Entry, Kind};
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};

@@ -1,0 +1,142 @@
+//! What both kinds of end can be asked and told by the threads that talk and watch.
+
+use crate::event::ExitCode;
+use crate::hub::{Fatal, Hub};
+use crate::sink::SinkEnd;
+use crate::source::SourceEnd;
+use crate::usage;
+use lads_core::issue::Side;
+use lads_core::message::{Counters, Message};
+use lads_core::sink::{Event as SinkEvent, Sink};
+use lads_core::source::{Event as SourceEvent, Note, ProtocolError, Source};
+use lads_core::units::Instant;
+
+/// One end of a transfer.
+pub(crate) trait End: Send + Sync + 'static {
+    type Session: Talks + Send + 'static;
+    /// Which end it is.
+    const SIDE: Side;
+    /// Whether it has nothing left to do once the other end is gone.
+    const WAITS_FOR_PEER: bool;
+
+    fn hub(&self) -> &Hub<Self::Session>;
+    /// What the engine needs of a message before the session sees it.
+    fn before(&self, message: &Message) -> Result<(), Fatal>;
+    /// This end's count, with what the process used.
+    fn counters(&self) -> Counters;
+    /// Passes on what became of entries.
+    fn pass_on(&self, notes: Vec<Note>);
+}
+
+/// The part of a session that is the same at both ends.
+pub(crate) trait Talks {
+    fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError>;
+    fn next_message(&mut self) -> Option<Message>;
+    fn next_note(&mut self) -> Option<Note>;
+    fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError>;
+    fn is_over(&self) -> bool;
+    fn is_finished(&self) -> bool;
+}
+
+impl Talks for Source {
+    fn take_message(&mut self, _now: Instant, message: Message) -> Result<(), ProtocolError> {
+        self.handle(SourceEvent::Message(message))
+    }
+
+    fn next_message(&mut self) -> Option<Message> {
+        self.next_message()
+    }
+
+    fn next_note(&mut self) -> Option<Note> {
+        self.next_note()
+    }
+
+    fn stop(&mut self, _now: Instant, reason: &str) -> Result<(), ProtocolError> {
+        self.handle(SourceEvent::Stop(reason.to_owned()))
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished()
+    }
+}
+
+impl Talks for Sink {
+    fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError> {
+        self.handle(now, SinkEvent::Message(message))
+    }
+
+    fn next_message(&mut self) -> Option<Message> {
+        self.next_message()
+    }
+
+    fn next_note(&mut self) -> Option<Note> {
+        None
+    }
+
+    fn stop(&mut self, now: Instant, _reason: &str) -> Result<(), ProtocolError> {
+        self.handle(now, SinkEvent::Stop)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished()
+    }
+}
+
+impl End for SourceEnd {
+    type Session = Source;
+    const SIDE: Side = Side::Source;
+    const WAITS_FOR_PEER: bool = true;
+
+    fn hub(&self) -> &Hub<Source> {
+        &self.hub
+    }
+
+    fn before(&self, _message: &Message) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.hub.with(|inner| {
+            let session = &inner.session;
+            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
+        })
+    }
+
+    fn pass_on(&self, notes: Vec<Note>) {
+        Self::pass_on(self, notes);
+    }
+}
+
+impl End for SinkEnd {
+    type Session = Sink;
+    const SIDE: Side = Side::Sink;
+    const WAITS_FOR_PEER: bool = false;
+
+    fn hub(&self) -> &Hub<Sink> {
+        &self.hub
+    }
+
+    fn before(&self, message: &Message) -> Result<(), Fatal> {
+        if matches!(message, Message::NewFile(_)) && !self.is_ready() {
+            return Err(Fatal::new(ExitCode::Network, "the source sent NEW_FILE before ROOTS"));
+        }
+        Self::before(self, message)
+    }
+
+    fn counters(&self) -> Counters {
+        self.hub.with(|inner| {
+            let session = &inner.session;
+            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
+        })
+    }
+
+    fn pass_on(&self, _notes: Vec<Note>) {}
+}

@@ -1,0 +1,153 @@
+//! The two threads that talk to the other end: one writes messages, one takes them in.
+
+use crate::board::{Board, lock};
+use crate::clock::Clock;
+use crate::control::MessageReader;
+use crate::end::{End, Talks};
+use crate::event::{ExitCode, Happening};
+use crate::hub::{Fatal, Inner, Waiter};
+use lads_core::message::Message;
+use lads_core::source::ProtocolError;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// Messages gathered for one write, in bytes.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Writes what there is to say, and a heartbeat when there was nothing for a while.
+pub(crate) fn speak<E: End>(end: &E, writer: &mut impl Write, interval: Duration) {
+    let hub = end.hub();
+    loop {
+        let deadline = std::time::Instant::now() + interval;
+        let message = hub.wait_for(Waiter::Comm, |inner| {
+            let message = inner.messages.pop_front().or_else(|| inner.session.next_message());
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            match message {
+                Some(message) => Ok(message),
+                None if left.is_zero() => Ok(Message::Heartbeat),
+                None => Err(Some(left)),
+            }
+        });
+        let is_over = message.is_none();
+        if say(end, writer, message).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+/// Writes a message and what else there is to say, in one go.
+fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let mut next = first;
+    let more = || {
+        let next = |inner: &mut Inner<E::Session>| {
+            inner.messages.pop_front().or_else(|| inner.session.next_message())
+        };
+        end.hub().with(next)
+    };
+    while let Some(message) = next.take().or_else(more) {
+        let message = match message {
+            Message::Finished(_) => Message::Finished(end.counters()),
+            message => message,
+        };
+        lads_core::message::encode(&message, &mut bytes);
+        if bytes.len() >= WRITE_BYTES {
+            writer.write_all(&bytes)?;
+            bytes.clear();
+        }
+    }
+    let fatal = end.hub().with(|inner| inner.fatal.clone());
+    if let Some(fatal) = fatal.filter(|fatal| !fatal.is_from_peer) {
+        let message = Message::Fatal { code: fatal.code as u8, text: fatal.text };
+        lads_core::message::encode(&message, &mut bytes);
+    }
+    writer.write_all(&bytes)?;
+    writer.flush()
+}
+
+/// Takes in what the other end says, until it has nothing more to say.
+pub(crate) fn listen<E: End>(
+    end: &E,
+    reader: &mut MessageReader<Box<dyn Read + Send>>,
+    board: &Board,
+    clock: Clock,
+    peer_host: &str,
+) -> Result<(), Fatal> {
+    while let Some(message) = reader.next()? {
+        board.on_heard(clock.now());
+        match message {
+            Message::Heartbeat => continue,
+            Message::Progress(counters) => {
+                *lock(&board.peer) = counters;
+                continue;
+            }
+            Message::Issues(issues) => {
+                issues.into_iter().for_each(|issue| board.put(Happening::Issue(issue)));
+                continue;
+            }
+            Message::Lines(lines) => {
+                lines.into_iter().for_each(|line| board.line(line));
+                continue;
+            }
+            Message::Notice(text) => {
+                board.notice(text);
+                continue;
+            }
+            Message::Fatal { code, text } => {
+                let code = exit_code_from(code);
+                return Err(Fatal { code, text, is_from_peer: true });
+            }
+            message => take_in(end, board, clock, message)?,
+        }
+    }
+    if end.hub().with(|inner| inner.is_over || inner.session.is_over()) {
+        return Ok(());
+    }
+    let text = format!("the connection to {peer_host} was closed; the same command resumes");
+    Err(Fatal::new(ExitCode::Network, text))
+}
+
+fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Result<(), Fatal> {
+    if let Err(fatal) = end.before(&message) {
+        end.hub().fail(fatal);
+        return Ok(());
+    }
+    let is_last = matches!(message, Message::Finished(_));
+    if let Message::Finished(counters) = &message {
+        *lock(&board.peer) = counters.clone();
+    }
+    if matches!(message, Message::Roots(_)) {
+        return Ok(());
+    }
+    let now = clock.now();
+    let result = end.hub().with(|inner| inner.session.take_message(now, message));
+    if let Err(error) = result {
+        end.hub().fail(breach(&error));
+    }
+    if is_last {
+        end.hub().nudge();
+    }
+    Ok(())
+}
+
+/// The other end broke the protocol.
+pub(crate) fn breach(error: &ProtocolError) -> Fatal {
+    Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))
+}
+
+fn exit_code_from(code: u8) -> ExitCode {
+    [
+        ExitCode::Usage,
+        ExitCode::SourceUnreadable,
+        ExitCode::Refused,
+        ExitCode::Network,
+        ExitCode::SinkRefuses,
+        ExitCode::Mismatch,
+        ExitCode::SourceChanged,
+        ExitCode::Interrupted,
+        ExitCode::Limit,
+    ]
+    .into_iter()
+    .find(|known| *known as u8 == code)
+    .unwrap_or(ExitCode::Other)
+}

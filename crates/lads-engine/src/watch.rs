@@ -1,0 +1,266 @@
+//! The thread that watches an end: shows what happens, notices silence, sees it come to its end.
+
+use crate::board::{Board, lock};
+use crate::clock::Clock;
+use crate::control::MessageReader;
+use crate::end::{End, Talks};
+use crate::event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
+use crate::hub::Fatal;
+use crate::launch::Connected;
+use crate::session::{StopFlag, spawn};
+use crate::sink::SinkEnd;
+use crate::talk::{listen, speak};
+use lads_core::issue::Side;
+use lads_core::message::{Counters, Message};
+use lads_core::source::Note;
+use lads_core::units::Instant;
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the watching thread looks.
+const TICK: Duration = Duration::from_millis(50);
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// After being asked to stop, an end that has not come to rest by then stops all the same: what
+/// is on record is on record.
+const STOP_DEADLINE: Duration = Duration::from_secs(4);
+
+/// What the thread that watches an end needs.
+pub(crate) struct Watch<'a, 'o> {
+    pub(crate) board: Arc<Board>,
+    pub(crate) clock: Clock,
+    pub(crate) stop: &'a StopFlag,
+    /// Set at the end that a person started.
+    pub(crate) observer: Option<&'a mut (dyn Observer + 'o)>,
+}
+
+impl Watch<'_, '_> {
+    /// This end cannot even begin: says so to the other.
+    pub(crate) fn refuse(mut self, fatal: Fatal, mut connected: Connected) -> Report {
+        let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
+        connected.say(&message);
+        self.show(None::<&Arc<SinkEnd>>);
+        connected.close();
+        self.report(Progress::default(), Some(fatal), false)
+    }
+
+    /// Runs an end until its session is over, or it cannot go on.
+    pub(crate) fn over<E: End>(
+        mut self,
+        end: &Arc<E>,
+        threads: Vec<JoinHandle<()>>,
+        mut connected: Connected,
+    ) -> Report {
+        let (reader, writer) = connected.take_control();
+        let lost = Arc::new(Mutex::new(None));
+        let speaker = self.spawn_speaker(end, writer, connected.options.timeout_seconds);
+        self.spawn_listener(end, reader, Arc::clone(&lost), connected.peer_host.clone());
+        let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
+        let mut pace = Pacer::default();
+        let mut stopping_since = None;
+        while !self.look(end, &lost, &mut stopping_since) {
+            self.show(Some(end));
+            self.tell_progress(end, &mut pace);
+            self.check_silence(end, timeout, &connected);
+            end.hub().watch_for(TICK);
+        }
+        let (fatal, is_finished) =
+            end.hub().with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
+        let fatal = fatal.or_else(|| lock(&lost).take());
+        if self.observer.is_none() {
+            self.show(Some(end));
+            let counters = end.counters();
+            end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
+        }
+        end.hub().finish();
+        let _ = speaker.join();
+        end.hub().end_streams();
+        connected.close();
+        if fatal.is_none() {
+            for thread in threads {
+                let _ = thread.join();
+            }
+        }
+        self.show(Some(end));
+        let progress = self.progress(end, &mut pace);
+        let mut report = self.report(progress, fatal, is_finished);
+        report.is_clear = connected.is_clear;
+        report
+    }
+
+    /// Passes notes on and sees whether the end has come.
+    fn look<E: End>(
+        &self,
+        end: &Arc<E>,
+        lost: &Mutex<Option<Fatal>>,
+        stopping_since: &mut Option<Instant>,
+    ) -> bool {
+        let now = self.clock.now();
+        let (notes, is_over) = end.hub().with(|inner| {
+            let notes: Vec<Note> = std::iter::from_fn(|| inner.session.next_note()).collect();
+            (notes, inner.is_over || inner.session.is_over())
+        });
+        end.pass_on(notes);
+        let reason = match &*lock(lost) {
+            Some(_) => Some("the other end is lost".to_owned()),
+            None => self.stop.reason(),
+        };
+        if let Some(reason) = reason
+            && stopping_since.is_none()
+        {
+            *stopping_since = Some(now);
+            let _ = end.hub().with(|inner| inner.session.stop(now, &reason));
+        }
+        let is_late = stopping_since.is_some_and(|since| now.since(since) > STOP_DEADLINE);
+        let has_no_peer = E::WAITS_FOR_PEER && lock(lost).is_some();
+        is_over || is_late || has_no_peer
+    }
+
+    /// Shows what happened to the person, or sends it to the end where the person is.
+    fn show<E: End>(&mut self, end: Option<&Arc<E>>) {
+        let happenings = self.board.take_happenings();
+        if let Some(observer) = &mut self.observer {
+            happenings.into_iter().for_each(|happening| observer.on(happening));
+        } else if let Some(end) = end {
+            let messages = happenings.into_iter().filter_map(message_of);
+            end.hub().with(|inner| inner.messages.extend(messages));
+        }
+    }
+
+    fn tell_progress<E: End>(&mut self, end: &Arc<E>, pace: &mut Pacer) {
+        let now = self.clock.now();
+        if pace.last.is_some_and(|last| now.since(last) < PROGRESS_INTERVAL) {
+            return;
+        }
+        pace.last = Some(now);
+        if self.observer.is_some() {
+            let mut progress = self.progress(end, pace);
+            if E::SIDE == Side::Sink {
+                std::mem::swap(&mut progress.source, &mut progress.sink);
+            }
+            if let Some(observer) = &mut self.observer {
+                observer.on(Happening::Progress(Box::new(progress)));
+            }
+        } else {
+            let counters = end.counters();
+            end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
+        }
+    }
+
+    /// This end's count as `source`, the other's as `sink`.
+    fn progress<E: End>(&self, end: &Arc<E>, pace: &mut Pacer) -> Progress {
+        let own = end.counters();
+        let peer = lock(&self.board.peer).clone();
+        let (source, sink) = if E::SIDE == Side::Source { (&own, &peer) } else { (&peer, &own) };
+        let bottleneck = pace.bottleneck(source, sink);
+        let elapsed = self.clock.now().since_start();
+        Progress { elapsed, source: own, sink: peer, bottleneck }
+    }
+
+    fn check_silence<E: End>(&self, end: &Arc<E>, timeout: Duration, connected: &Connected) {
+        if self.board.silence(self.clock.now()) > timeout {
+            let text = format!(
+                "no sign of life from {} for {} s; the same command resumes",
+                connected.peer_host,
+                timeout.as_secs()
+            );
+            end.hub().fail(Fatal::new(ExitCode::Network, text));
+        }
+    }
+
+    fn spawn_speaker<E: End>(
+        &self,
+        end: &Arc<E>,
+        mut writer: Box<dyn Write + Send>,
+        timeout_seconds: u32,
+    ) -> JoinHandle<()> {
+        let end = Arc::clone(end);
+        let interval = Duration::from_secs(timeout_seconds.into()) / 6;
+        spawn("lads-speak", move || speak(end.as_ref(), &mut writer, interval))
+    }
+
+    fn spawn_listener<E: End>(
+        &self,
+        end: &Arc<E>,
+        mut reader: MessageReader<Box<dyn Read + Send>>,
+        lost: Arc<Mutex<Option<Fatal>>>,
+        peer_host: String,
+    ) {
+        let (end, board, clock) = (Arc::clone(end), Arc::clone(&self.board), self.clock);
+        spawn("lads-listen", move || {
+            if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host) {
+                if fatal.is_from_peer {
+                    end.hub().fail(fatal);
+                } else {
+                    lock(&lost).get_or_insert(fatal);
+                }
+            }
+            end.hub().nudge();
+        });
+    }
+
+    fn report(&self, progress: Progress, fatal: Option<Fatal>, is_finished: bool) -> Report {
+        let (code, issue_count) = self.board.exit_code();
+        let stopped = || match self.stop.reason() {
+            Some(reason) => (ExitCode::Interrupted, format!("stopped ({reason})")),
+            None if code == ExitCode::SinkRefuses => (code, "stopped: the sink is full".to_owned()),
+            None => (ExitCode::Interrupted, "stopped by the other end".to_owned()),
+        };
+        let (exit_code, message) = match fatal {
+            Some(_) if self.stop.is_set() => {
+                let (code, text) = stopped();
+                (code, Some(text))
+            }
+            Some(fatal) => (fatal.code, Some(fatal.text)),
+            None if is_finished => (code, None),
+            None => {
+                let (code, text) = stopped();
+                (code, Some(text))
+            }
+        };
+        Report { exit_code, message, progress, issue_count, is_clear: false }
+    }
+}
+
+fn message_of(happening: Happening) -> Option<Message> {
+    Some(match happening {
+        Happening::Line(line) => Message::Lines(vec![line]),
+        Happening::Issue(issue) => Message::Issues(vec![issue]),
+        Happening::Notice(text) => Message::Notice(text),
+        Happening::Progress(_) => return None,
+    })
+}
+
+/// When progress was last told, and what it was then.
+#[derive(Debug, Default)]
+struct Pacer {
+    last: Option<Instant>,
+    source_before: Counters,
+    sink_before: Counters,
+    bottleneck: Option<Bottleneck>,
+}
+
+impl Pacer {
+    /// Which part holds the others up: where threads spent their time since last asked. A source
+    /// whose threads mostly wait to send is held up by the network, or by a sink that writes
+    /// longer than the network takes.
+    fn bottleneck(&mut self, source: &Counters, sink: &Counters) -> Option<Bottleneck> {
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let reading = since(source.storage_micros, self.source_before.storage_micros);
+        let sending = since(source.network_micros, self.source_before.network_micros);
+        let writing = since(sink.storage_micros, self.sink_before.storage_micros);
+        // Too little has happened to tell: keep what was said before.
+        if reading + sending + writing > 50_000 {
+            self.source_before = source.clone();
+            self.sink_before = sink.clone();
+            self.bottleneck = Some(match (reading >= sending, writing >= sending) {
+                (true, _) if reading >= writing => Bottleneck::SourceStorage,
+                (_, true) => Bottleneck::SinkStorage,
+                _ => Bottleneck::Network,
+            });
+        }
+        self.bottleneck
+    }
+}
