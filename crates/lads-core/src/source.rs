@@ -219,6 +219,8 @@ pub enum Outcome {
     Done(Verb, u64),
     /// Failed; listed, and the rest goes on.
     Failed(Failure),
+    /// A directory that was there already.
+    There,
     /// Its place is taken by another entry, after it changed.
     Replaced,
 }
@@ -572,7 +574,8 @@ impl Source {
     fn on_answer(&mut self, entry: EntryId, answer: Answer) -> Result<(), ProtocolError> {
         if self.directories.is_open(entry) {
             match answer {
-                Answer::Made | Answer::Have | Answer::Would => {}
+                Answer::Made | Answer::Would => self.directories.on_new(entry),
+                Answer::Have => {}
                 Answer::Failed(failure) => self.directories.on_failed(entry, failure),
                 Answer::Want { .. } => {
                     return Err(ProtocolError::OutOfPlace("FILE_ID for a directory"));
@@ -703,11 +706,11 @@ impl Source {
 
     fn on_file_done(&mut self, entry: EntryId, ending: Ending) -> Result<(), ProtocolError> {
         if self.directories.is_open(entry) {
-            let outcome = match ending {
-                Ending::Complete | Ending::Dropped => Outcome::Done(Verb::Directory, 0),
-                Ending::Failed(failure) => Outcome::Failed(failure),
+            let failure = match ending {
+                Ending::Complete | Ending::Dropped => None,
+                Ending::Failed(failure) => Some(failure),
             };
-            self.end_directory(entry, outcome);
+            self.end_directory(entry, failure);
             return Ok(());
         }
         let Some(open) = self.open.get(&entry) else {
@@ -889,10 +892,14 @@ impl Source {
         }
     }
 
-    fn end_directory(&mut self, directory: EntryId, outcome: Outcome) {
-        let Some((parent, failure_before)) = self.directories.on_closed(directory) else { return };
-        let outcome = failure_before.map_or(outcome, Outcome::Failed);
-        self.end(directory, parent, outcome);
+    fn end_directory(&mut self, directory: EntryId, failure: Option<Failure>) {
+        let Some(closed) = self.directories.on_closed(directory) else { return };
+        let outcome = match closed.failure.or(failure) {
+            Some(failure) => Outcome::Failed(failure),
+            None if closed.is_new => Outcome::Done(Verb::Directory, 0),
+            None => Outcome::There,
+        };
+        self.end(directory, closed.parent, outcome);
     }
 
     fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {

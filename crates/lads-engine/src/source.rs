@@ -13,7 +13,7 @@ use crate::layout::{self, Layouts};
 use crate::session::Setup;
 use crate::stream::Streams;
 use lads_core::issue::Failure;
-use lads_core::message::{Line, Message, Root, Verb};
+use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::OstSpec;
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_sys::Arena;
@@ -151,11 +151,9 @@ impl SourceEnd {
             let Some(file) = self.table.remove(note.entry) else { continue };
             match note.outcome {
                 Outcome::Done(verb, bytes) if self.options.lists_paths => {
-                    if verb != Verb::Directory || self.options.dry_run {
-                        self.board.line(Line { verb, path: file.path(), bytes });
-                    }
+                    self.board.line(Line { verb, path: file.path(), bytes });
                 }
-                Outcome::Done(..) | Outcome::Replaced => {}
+                Outcome::Done(..) | Outcome::There | Outcome::Replaced => {}
                 Outcome::Failed(failure) => self.board.issue(file.path(), failure),
             }
         }

@@ -14,7 +14,19 @@ struct Directory {
     pending: u64,
     is_listed: bool,
     is_closing: bool,
+    /// Whether the sink made it, or would.
+    is_new: bool,
     failure: Option<Failure>,
+}
+
+/// A directory that has ended.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) parent: EntryId,
+    /// Whether the sink made it, or would.
+    pub(super) is_new: bool,
+    /// What went wrong with it before it was closed.
+    pub(super) failure: Option<Failure>,
 }
 
 /// The directories that have not ended.
@@ -33,8 +45,14 @@ impl Directories {
 
     /// The walk met a directory, which its parent has counted already.
     pub(super) fn on_found(&mut self, directory: EntryId, parent: EntryId) {
-        let row =
-            Directory { parent, pending: 0, is_listed: false, is_closing: false, failure: None };
+        let row = Directory {
+            parent,
+            pending: 0,
+            is_listed: false,
+            is_closing: false,
+            is_new: false,
+            failure: None,
+        };
         self.open.insert(directory, row);
     }
 
@@ -60,6 +78,13 @@ impl Directories {
         }
     }
 
+    /// The sink made it, or would.
+    pub(super) fn on_new(&mut self, directory: EntryId) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.is_new = true;
+        }
+    }
+
     /// The sink could not make it.
     pub(super) fn on_failed(&mut self, directory: EntryId, failure: Failure) {
         if let Some(row) = self.open.get_mut(&directory) {
@@ -75,13 +100,13 @@ impl Directories {
         is_done
     }
 
-    /// The sink is through with it; its parent and what went wrong with it earlier.
-    pub(super) fn on_closed(&mut self, directory: EntryId) -> Option<(EntryId, Option<Failure>)> {
+    /// The sink is through with it.
+    pub(super) fn on_closed(&mut self, directory: EntryId) -> Option<Closed> {
         if !self.open.get(&directory)?.is_closing {
             return None;
         }
         let row = self.open.remove(&directory)?;
-        Some((row.parent, row.failure))
+        Some(Closed { parent: row.parent, is_new: row.is_new, failure: row.failure })
     }
 
     /// Whether it has been met and has not ended.

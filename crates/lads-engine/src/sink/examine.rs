@@ -52,7 +52,9 @@ impl SinkEnd {
             (Err(Errno::NOENT), None) => {
                 mkdirat(CWD, named(target), Mode::RWXU | Mode::RWXG | Mode::RWXO)
                     .map_err(|errno| self.cannot("make the target directory", target, errno))?;
-                self.open_root(target, None, false)
+                let place = self.open_root(target, None, false)?;
+                let _ = place.root.was_made.set(());
+                Ok(place)
             }
             (Err(errno), _) => Err(self.cannot("examine the target", target, *errno)),
         }
@@ -133,11 +135,15 @@ impl SinkEnd {
     }
 
     fn examine_directory(&self, item: &Item) -> Result<Examined, Failure> {
-        if !self.options.dry_run {
-            let own = item.own.as_ref().ok_or_else(parent_failed)?;
-            own.open().map_err(|errno| failed(Operation::Create, errno))?;
-        }
-        Ok(Examined::Answer(Answer::Made))
+        let own = item.own.as_ref().ok_or_else(parent_failed)?;
+        let opened = if self.place().is_missing { Err(Errno::NOENT) } else { own.open() };
+        let answer = match opened {
+            Ok(_) if own.was_made.get().is_some() => Answer::Made,
+            Ok(_) => Answer::Have,
+            Err(Errno::NOENT) if self.options.dry_run => Answer::Would,
+            Err(errno) => return Err(failed(Operation::Create, errno)),
+        };
+        Ok(Examined::Answer(answer))
     }
 
     fn examine_file(

@@ -59,26 +59,28 @@ pub(super) fn find_roots(
     board: &Board,
 ) -> Result<Vec<WalkRoot>, Fatal> {
     let mut roots = Vec::new();
-    let mut last = None;
+    let mut missing = Vec::new();
     for path in paths {
         match find_root(path, is_list) {
             Ok(root) => roots.push(root),
-            Err(errno) => {
-                let reason = Reason::Os(errno.raw_os_error());
-                let failure = Failure::new(Side::Source, Operation::Examine, reason);
-                board.issue(path.clone(), failure);
-                last = Some((path, errno));
-            }
+            Err(errno) => missing.push((path, errno)),
         }
     }
-    match last {
-        Some((path, errno)) if roots.is_empty() => {
-            let path = String::from_utf8_lossy(path);
-            let text = format!("cannot examine the source {path}: {errno}");
-            Err(Fatal::new(ExitCode::SourceUnreadable, text))
-        }
-        _ => Ok(roots),
+    if let (true, Some((path, errno))) = (roots.is_empty(), missing.first()) {
+        let path = String::from_utf8_lossy(path);
+        let host = &board.own_host;
+        let others = match missing.len() {
+            1 => String::new(),
+            count => format!(" (nor {} others)", count - 1),
+        };
+        let text = format!("cannot examine source:{host}:{path}{others}: {errno}");
+        return Err(Fatal::new(ExitCode::SourceUnreadable, text));
     }
+    for (path, errno) in missing {
+        let reason = Reason::Os(errno.raw_os_error());
+        board.issue(path.clone(), Failure::new(Side::Source, Operation::Examine, reason));
+    }
+    Ok(roots)
 }
 
 fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
