@@ -1,0 +1,452 @@
+//! A source and a sink that talk without delay, in a world where every task succeeds unless a
+//! test says otherwise.
+
+use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::frame::{HEADER_BYTES, Header, Row, put_head};
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::layout::Layout;
+use lads_core::message::{Answer, Message, Verb};
+use lads_core::schedule::{OstSpec, Policy};
+use lads_core::sink::{BufferId, Committed, Examined, Sink, SinkConfig};
+use lads_core::source::{Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig};
+use lads_core::units::{Block, EntryId, Instant, OstId, StreamId};
+use lads_core::{sink, source};
+use std::collections::HashMap;
+use std::time::Duration;
+
+const BLOCK: u32 = 1 << 20;
+
+/// What a test makes go wrong, and what happened.
+#[derive(Default)]
+struct World {
+    /// Blocks that arrive damaged, each once.
+    damaged: Vec<Block>,
+    /// Files that are found changed when checked, so many times.
+    changing: HashMap<EntryId, u32>,
+    /// Files that the sink cannot commit.
+    refused: Vec<EntryId>,
+    /// What the sink has of a file from before.
+    left_over: HashMap<EntryId, Vec<sink::SyncFile>>,
+    frames: HashMap<u32, (OstId, Vec<(Row, bool)>)>,
+    events: Vec<String>,
+    blocks_sent: Vec<Block>,
+    next_id: u64,
+}
+
+struct Pair {
+    source: Source,
+    sink: Sink,
+    world: World,
+    outcomes: HashMap<EntryId, Outcome>,
+    now: Instant,
+    found: HashMap<EntryId, Found>,
+    frame_number: u64,
+}
+
+fn osts() -> Vec<OstSpec> {
+    vec![OstSpec { name: "one".into(), in_flight_max: 4 }]
+}
+
+impl Pair {
+    fn new() -> Self {
+        let source = Source::new(
+            SourceConfig {
+                policy: Policy::Layout,
+                block_size: BLOCK,
+                window_entries: 100,
+                open_files_max: 100,
+                retries_max: 3,
+                bytes_per_second: None,
+            },
+            &osts(),
+        );
+        let sink = Sink::new(SinkConfig {
+            osts: osts(),
+            buffer_count: 32,
+            buffer_bytes: BLOCK,
+            has_journal: true,
+            batch_bytes: 8 << 20,
+            batch_interval: Duration::from_secs(1),
+            verifies_media: false,
+            commits_max: 2,
+            at_once_max: Duration::ZERO,
+            resends_max: 3,
+        });
+        let mut pair = Self {
+            source,
+            sink,
+            world: World { next_id: 1000, ..World::default() },
+            outcomes: HashMap::new(),
+            now: Instant::START,
+            found: HashMap::new(),
+            frame_number: 0,
+        };
+        let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
+        pair.tell_source(source::Event::Message(ready));
+        pair
+    }
+
+    fn tell_source(&mut self, event: source::Event) {
+        self.source.handle(event).expect("the sink keeps the protocol");
+    }
+
+    fn tell_sink(&mut self, event: sink::Event) {
+        self.sink.handle(self.now, event).expect("the source keeps the protocol");
+    }
+
+    fn find(&mut self, id: u64, parent: u64, kind: Kind, link: Option<LinkName>) {
+        let entry = Entry {
+            id: EntryId(id),
+            parent: EntryId(parent),
+            name: format!("n{id}").into_bytes(),
+            kind,
+            metadata: Metadata::default(),
+        };
+        let layout = Layout::on(OstId(0));
+        let found = Found { entry, layout, data: None, link, replaces: None };
+        self.found.insert(EntryId(id), found.clone());
+        self.tell_source(source::Event::Found(Box::new(found)));
+    }
+
+    fn find_file(&mut self, id: u64, size: u64) {
+        self.find(id, 0, file(size), None);
+    }
+
+    fn find_link(&mut self, id: u64) {
+        let path = format!("n{id}").into_bytes();
+        let link = LinkName { device: 1, inode: 7, name_count: 3, path };
+        self.find(id, 0, file(10), Some(link));
+    }
+
+    /// Runs until nothing is left to do, then says that the walk has ended and runs to the end.
+    fn run(&mut self) {
+        self.tell_source(source::Event::WalkEnded);
+        for _ in 0..10_000 {
+            if !self.step() {
+                self.now = self.now + Duration::from_millis(100);
+                if self.source.is_over() {
+                    return;
+                }
+            }
+        }
+        panic!("no end: {:?}\n{:?}", self.source, self.sink);
+    }
+
+    fn step(&mut self) -> bool {
+        let mut has_moved = false;
+        while let Some(message) = self.source.next_message() {
+            self.tell_sink(sink::Event::Message(message));
+            has_moved = true;
+        }
+        while let Some(message) = self.sink.next_message() {
+            self.tell_source(source::Event::Message(message));
+            has_moved = true;
+        }
+        while let Some(note) = self.source.next_note() {
+            self.outcomes.insert(note.entry, note.outcome);
+        }
+        if let Some(task) = self.source.next_task(self.now, 0) {
+            self.do_source_task(task);
+            has_moved = true;
+        }
+        if let Some(task) = self.sink.next_task(self.now) {
+            self.do_sink_task(task);
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    fn do_source_task(&mut self, task: source::Task) {
+        match task {
+            source::Task::Read(work) => self.read_and_send(work),
+            source::Task::Check(entry) => {
+                let left = self.world.changing.get_mut(&entry).filter(|left| **left > 0);
+                let outcome = match left {
+                    Some(left) => {
+                        *left -= 1;
+                        ReadOutcome::Changed
+                    }
+                    None => ReadOutcome::Good,
+                };
+                self.tell_source(source::Event::Checked { entry, outcome });
+            }
+            source::Task::Examine(old) => {
+                let id = EntryId(self.world.next_id);
+                self.world.next_id += 1;
+                let mut found = self.found[&old].clone();
+                found.entry.id = id;
+                found.replaces = Some(old);
+                if let Some(&left) = self.world.changing.get(&old) {
+                    self.world.changing.insert(id, left);
+                }
+                self.found.insert(id, found.clone());
+                self.tell_source(source::Event::Found(Box::new(found)));
+            }
+        }
+    }
+
+    fn read_and_send(&mut self, work: lads_core::schedule::Work) {
+        let outcomes = vec![ReadOutcome::Good; work.blocks.len()];
+        let service = Duration::from_millis(1);
+        self.tell_source(source::Event::Read { work: work.clone(), service, outcomes });
+        self.world.blocks_sent.extend(&work.blocks);
+        let rows: Vec<Row> = work
+            .blocks
+            .iter()
+            .map(|&block| {
+                let size = self.found[&block.entry].entry.size();
+                Row { block, is_whole: u64::from(block.length) == size, checksum: 0 }
+            })
+            .collect();
+        let bound =
+            lads_core::frame::Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
+        let mut head = Vec::new();
+        put_head(&rows, self.frame_number, bound, &mut head);
+        let header = Header::take(&head[..HEADER_BYTES]).unwrap();
+        self.sink.admit(&header, &rows).expect("room was granted");
+        let checked: Vec<(Row, bool)> = rows
+            .into_iter()
+            .map(|row| {
+                let at = self.world.damaged.iter().position(|block| *block == row.block);
+                if let Some(at) = at {
+                    self.world.damaged.swap_remove(at);
+                }
+                (row, at.is_none())
+            })
+            .collect();
+        let buffer = BufferId(u32::try_from(self.frame_number % 32).unwrap());
+        self.world.frames.insert(buffer.0, (work.sink_ost, checked.clone()));
+        let at_once = self.sink.on_frame(buffer, work.sink_ost, &checked);
+        if let Some(write) = at_once {
+            if write.rows.is_empty() {
+                self.sink.on_empty_frame(write.ost);
+            } else {
+                self.write(write);
+            }
+        }
+        let (stream, number) = (StreamId(0), self.frame_number);
+        self.frame_number += 1;
+        self.tell_source(source::Event::Sent { stream, number, work });
+    }
+
+    fn write(&mut self, write: sink::Write) {
+        let failures = vec![None; write.rows.len()];
+        let service = Duration::from_millis(1);
+        self.tell_sink(sink::Event::Written { write, service, failures });
+    }
+
+    fn do_sink_task(&mut self, task: sink::Task) {
+        match task {
+            sink::Task::Examine(entries) => {
+                let results = entries.iter().map(|entry| (entry.id, self.examine(entry))).collect();
+                self.tell_sink(sink::Event::Examined(results));
+            }
+            sink::Task::Write(write) => self.write(write),
+            sink::Task::Sync(files) => {
+                self.world.events.push("sync".into());
+                let results = files.into_iter().map(|file| (file, None)).collect();
+                self.tell_sink(sink::Event::Synced(results));
+            }
+            sink::Task::Commit(commits) => {
+                let results = commits
+                    .iter()
+                    .map(|commit| {
+                        self.world.events.push(format!("commit {}", commit.entry.0));
+                        let is_refused = self.world.refused.contains(&commit.entry);
+                        let committed = if is_refused {
+                            let reason = Reason::Os(13);
+                            let failure = Failure::new(Side::Sink, Operation::Rename, reason);
+                            Committed::Failed(failure)
+                        } else {
+                            Committed::Complete
+                        };
+                        (commit.entry, committed)
+                    })
+                    .collect();
+                self.tell_sink(sink::Event::Committed(results));
+            }
+            sink::Task::Close(entries) => {
+                for entry in &entries {
+                    self.world.events.push(format!("close {}", entry.0));
+                }
+                let results = entries.into_iter().map(|entry| (entry, None)).collect();
+                self.tell_sink(sink::Event::Closed(results));
+            }
+            sink::Task::Discard(entries) => {
+                for (entry, is_kept) in entries {
+                    self.world.events.push(format!("discard {} {is_kept}", entry.0));
+                }
+            }
+            sink::Task::Finish => self.tell_sink(sink::Event::Finished),
+        }
+    }
+
+    fn examine(&mut self, entry: &Entry) -> Examined {
+        match &entry.kind {
+            Kind::File { .. } => {
+                let left = self.world.left_over.remove(&entry.id).unwrap_or_default();
+                let done = left.into_iter().flat_map(|file| file.blocks).collect();
+                Examined::Want { done, layout: Layout::on(OstId(0)) }
+            }
+            Kind::HardLink { target } => {
+                let target = String::from_utf8_lossy(target).into_owned();
+                self.world.events.push(format!("link {} to {target}", entry.id.0));
+                Examined::Answer(Answer::Made)
+            }
+            _ => Examined::Answer(Answer::Made),
+        }
+    }
+
+    fn is_done(&self, id: u64) -> bool {
+        matches!(self.outcomes.get(&EntryId(id)), Some(Outcome::Done(..)))
+    }
+}
+
+fn file(size: u64) -> Kind {
+    Kind::File { identity: Identity { size, ..Identity::default() }, data_bytes: size }
+}
+
+#[test]
+fn files_of_every_size_arrive() {
+    let mut pair = Pair::new();
+    for (id, size) in [(1, 0), (2, 1), (3, u64::from(BLOCK)), (4, 20 << 20), (5, (3 << 20) + 7)] {
+        pair.find_file(id, size);
+    }
+    pair.run();
+    assert!((1..=5).all(|id| pair.is_done(id)), "{:?}", pair.outcomes);
+    assert!(pair.source.is_finished() && pair.sink.is_finished());
+    assert_eq!(pair.source.counters().bytes_done, 1 + (1 << 20) + (20 << 20) + (3 << 20) + 7);
+    assert_eq!(pair.source.counters().bytes_done, pair.source.counters().bytes_found);
+}
+
+#[test]
+fn blocks_are_on_record_before_their_file_is_committed() {
+    let mut pair = Pair::new();
+    pair.find_file(1, 3 << 20);
+    pair.run();
+    assert_eq!(pair.world.events, ["sync", "commit 1"]);
+}
+
+#[test]
+fn a_file_of_one_block_needs_no_journal() {
+    let mut pair = Pair::new();
+    pair.find_file(1, 1000);
+    pair.run();
+    assert_eq!(pair.world.events, ["commit 1"]);
+}
+
+#[test]
+fn only_the_damaged_block_is_sent_again() {
+    let mut pair = Pair::new();
+    let damaged = Block { entry: EntryId(1), offset: 2 << 20, length: BLOCK };
+    pair.world.damaged.push(damaged);
+    pair.find_file(1, 5 << 20);
+    pair.run();
+    assert!(pair.is_done(1));
+    assert_eq!(pair.world.blocks_sent.len(), 6);
+    assert_eq!(pair.world.blocks_sent.iter().filter(|block| **block == damaged).count(), 2);
+    assert_eq!(pair.source.counters().blocks_resent, 1);
+}
+
+#[test]
+fn a_block_that_is_always_damaged_fails_its_file_only() {
+    let mut pair = Pair::new();
+    let damaged = Block { entry: EntryId(1), offset: 0, length: 10 };
+    pair.world.damaged = vec![damaged; 10];
+    pair.find_file(1, 10);
+    pair.find_file(2, 20);
+    pair.run();
+    let outcome = pair.outcomes[&EntryId(1)];
+    assert!(matches!(outcome, Outcome::Failed(f) if f.reason == Reason::Checksum), "{outcome:?}");
+    assert!(pair.is_done(2));
+}
+
+#[test]
+fn a_file_that_changed_is_tried_again() {
+    let mut pair = Pair::new();
+    pair.world.changing.insert(EntryId(1), 2);
+    pair.find_file(1, 3 << 20);
+    pair.run();
+    assert_eq!(pair.outcomes[&EntryId(1)], Outcome::Replaced);
+    assert!(pair.is_done(1001), "{:?}", pair.outcomes);
+    assert_eq!(pair.source.counters().files_moved, 1);
+    assert_eq!(pair.source.counters().bytes_done, 3 << 20);
+}
+
+#[test]
+fn a_file_that_keeps_changing_is_reported() {
+    let mut pair = Pair::new();
+    pair.world.changing.insert(EntryId(1), 99);
+    pair.find_file(1, 3 << 20);
+    pair.run();
+    let outcome = pair.outcomes[&EntryId(1002)];
+    assert!(matches!(outcome, Outcome::Failed(f) if f.reason == Reason::Changed), "{outcome:?}");
+    assert!(!pair.world.events.iter().any(|event| event.starts_with("commit")));
+}
+
+#[test]
+fn what_an_earlier_attempt_left_is_not_sent_again() {
+    let mut pair = Pair::new();
+    let block =
+        |n: u64| lads_core::journal::BlockRecord { offset: n << 20, length: BLOCK, checksum: 0 };
+    let left = sink::SyncFile { entry: EntryId(1), blocks: vec![block(0), block(2)] };
+    pair.world.left_over.insert(EntryId(1), vec![left]);
+    pair.find_file(1, 4 << 20);
+    pair.run();
+    let offsets: Vec<_> = pair.world.blocks_sent.iter().map(|block| block.offset >> 20).collect();
+    assert_eq!(offsets, [1, 3]);
+    assert_eq!(pair.source.counters().bytes_skipped, 2 << 20);
+    assert_eq!(pair.source.counters().bytes_done, 4 << 20);
+}
+
+#[test]
+fn further_names_are_linked_when_the_first_has_its_name() {
+    let mut pair = Pair::new();
+    (1..=3).for_each(|id| pair.find_link(id));
+    pair.run();
+    assert_eq!(pair.world.events, ["commit 1", "link 2 to n1", "link 3 to n1"]);
+    assert_eq!(pair.outcomes[&EntryId(3)], Outcome::Done(Verb::HardLink, 0));
+}
+
+#[test]
+fn if_the_first_name_fails_the_next_takes_its_place() {
+    let mut pair = Pair::new();
+    pair.world.refused.push(EntryId(1));
+    (1..=3).for_each(|id| pair.find_link(id));
+    pair.run();
+    assert!(matches!(pair.outcomes[&EntryId(1)], Outcome::Failed(_)));
+    assert!(pair.is_done(2) && pair.is_done(3), "{:?}", pair.outcomes);
+    assert!(pair.world.events.contains(&"link 3 to n2".to_owned()), "{:?}", pair.world.events);
+}
+
+#[test]
+fn a_directory_is_closed_when_all_in_it_has_ended() {
+    let mut pair = Pair::new();
+    let listed = |directory, subdirectory_count| source::Event::Listed {
+        directory: EntryId(directory),
+        subdirectory_count,
+    };
+    pair.tell_source(listed(0, 1));
+    pair.find(1, 0, Kind::Directory, None);
+    pair.find(3, 1, file(5 << 20), None);
+    pair.tell_source(listed(1, 1));
+    pair.find(2, 1, Kind::Directory, None);
+    pair.tell_source(listed(2, 0));
+    pair.run();
+    assert_eq!(pair.world.events.last().unwrap(), "close 1", "{:?}", pair.world.events);
+    assert!(pair.world.events.contains(&"close 2".to_owned()), "{:?}", pair.world.events);
+    assert_eq!(pair.outcomes[&EntryId(1)], Outcome::Done(Verb::Directory, 0));
+}
+
+#[test]
+fn stopping_puts_on_record_what_was_written() {
+    let mut pair = Pair::new();
+    pair.find_file(1, 50 << 20);
+    while pair.world.blocks_sent.len() < 20 {
+        pair.step();
+    }
+    pair.tell_source(source::Event::Stop("asked".into()));
+    pair.run();
+    assert!(pair.source.is_over() && !pair.source.is_finished());
+    assert!(pair.source.counters().bytes_done >= 19 << 20, "{:?}", pair.source.counters());
+}
