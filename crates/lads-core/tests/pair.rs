@@ -202,7 +202,7 @@ impl Pair {
             lads_core::frame::Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
         let mut head = Vec::new();
         put_head(&rows, self.frame_number, bound, &mut head);
-        let header = Header::take(&head[..HEADER_BYTES]).unwrap();
+        let header = Header::take(&head[..HEADER_BYTES]).expect("a sound header");
         self.sink.admit(&header, &rows).expect("room was granted");
         let checked: Vec<(Row, bool)> = rows
             .into_iter()
@@ -214,7 +214,7 @@ impl Pair {
                 (row, at.is_none())
             })
             .collect();
-        let buffer = BufferId(u32::try_from(self.frame_number % 32).unwrap());
+        let buffer = BufferId(u32::try_from(self.frame_number % 32).expect("below 32"));
         self.world.frames.insert(buffer.0, (work.sink_ost, checked.clone()));
         let at_once = self.sink.on_frame(buffer, work.sink_ost, &checked);
         if let Some(write) = at_once {

@@ -225,7 +225,7 @@ impl Other {
             None => {
                 let mut command = Command::new("/proc/self/exe");
                 // An interrupt from the keyboard is for us; the sink stops when we tell it to.
-                command.arg("serve").process_group(0);
+                command.arg0("lads").arg("serve").process_group(0);
                 command
             }
         };
