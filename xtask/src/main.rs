@@ -1,2 +1,47 @@
-//! x
-fn main() {}
+//! Which chores the house has: build, check, measure and show it.
+//!
+//! `cargo xtask ci` is what CI runs, and all that it runs. The chores start other programs and
+//! judge what they say; nothing here is part of LADS itself, and nothing depends on it.
+#![expect(clippy::print_stdout, reason = "a chore reports on its terminal")]
+
+mod bench;
+mod ci;
+mod demo;
+mod licences;
+mod scratch;
+mod setup;
+mod shell;
+mod sim;
+mod sshd;
+mod tree;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask ci             format, lints, docs, licences, tests, simulation: what CI runs
+cargo xtask setup          install what the tests need (rsync, sshd, attr, acl)
+cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
+cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads
+cargo xtask demo           move the Rust toolchain with lads, here and over ssh, and compare
+";
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["ci"] => return ci::run(),
+        ["setup"] => setup::run()?,
+        ["sim"] => sim::fresh()?,
+        ["sim", seed] => sim::replay(seed)?,
+        ["bench"] => bench::run(&bench::NAMES)?,
+        ["bench", names @ ..] => bench::run(names)?,
+        ["demo"] => demo::run()?,
+        // The control of the benchmarks: run by them, in processes of their own.
+        ["bare-sink", target] => bench::bare::sink(target.as_ref())?,
+        ["bare-source", source, port] => bench::bare::source(source.as_ref(), port.parse()?)?,
+        [] | ["help" | "-h" | "--help"] => print!("{USAGE}"),
+        _ => bail!("no such chore: {}\n\n{USAGE}", words.join(" ")),
+    }
+    Ok(ExitCode::SUCCESS)
+}

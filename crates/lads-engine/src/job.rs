@@ -45,7 +45,7 @@ impl Location {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoMode {
     /// Whatever is best here: past the page cache for large reads where the file system takes it,
-    /// through it for writes.
+    /// and for large writes where that is known to be better.
     #[default]
     Auto,
     /// Past the page cache (`O_DIRECT`).

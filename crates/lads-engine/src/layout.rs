@@ -19,6 +19,12 @@ pub trait Layouts: Send + Sync {
     /// Where a new file will lie, the `number`-th of this transfer.
     fn of_new_file(&self, number: u64) -> Layout;
 
+    /// Whether large files are best written past the page cache. They are on a block device: the
+    /// data is durable when the write is, so putting blocks on record does not stall the writers.
+    fn prefers_direct_writes(&self) -> bool {
+        false
+    }
+
     /// What to wait before each block: only pretended targets have one.
     fn pretended_latency(&self) -> Option<Duration> {
         None

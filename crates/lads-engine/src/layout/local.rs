@@ -17,6 +17,9 @@ const SPINNING_IN_FLIGHT_MAX: u32 = 2;
 /// Requests that flash can have at a time.
 const FLASH_IN_FLIGHT_MAX: u32 = 8;
 
+/// Where block devices have their names.
+const DEVICES: &str = "/dev/";
+
 /// One target for each file system below a root.
 #[derive(Debug)]
 pub(super) struct Local {
@@ -63,6 +66,10 @@ impl Layouts for Local {
     fn of_new_file(&self, _number: u64) -> Layout {
         Layout::on(OstId(0))
     }
+
+    fn prefers_direct_writes(&self) -> bool {
+        self.targets.iter().all(|(_, spec)| spec.name.starts_with(DEVICES))
+    }
 }
 
 /// The path, or as much of it as is there.
@@ -106,7 +113,7 @@ fn describe(device: u64, mount: &Path) -> OstSpec {
     let name = block_device.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_spinning = is_rotational(&block_device);
     let in_flight_max = if is_spinning { SPINNING_IN_FLIGHT_MAX } else { FLASH_IN_FLIGHT_MAX };
-    OstSpec { name: format!("/dev/{name}"), in_flight_max }
+    OstSpec { name: format!("{DEVICES}{name}"), in_flight_max }
 }
 
 /// A partition has no queue of its own: its disk, the directory above, does.

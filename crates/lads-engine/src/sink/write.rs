@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// Direct I/O wants places in memory and in the file to be multiples of this.
 const PAGE_BYTES: usize = 4096;
+/// Below this, a file is written past the page cache only if that is asked for.
+const DIRECT_BYTES_MIN: u64 = 1 << 20;
 /// Files below this are not reserved space for: they are written in one go anyway.
 const PREALLOCATE_BYTES_MIN: u64 = 1 << 20;
 
@@ -76,7 +78,7 @@ impl SinkEnd {
         let file = open_temporary(&directory, &name, size)
             .map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| failed(Operation::Preallocate, errno))?;
-        let direct = self.open_direct(&directory, &name);
+        let direct = self.open_direct(&directory, &name, size);
         let temporary = Arc::new(Temporary { directory, name, file, direct });
         *place = Some(Arc::clone(&temporary));
         Ok(temporary)
@@ -100,13 +102,22 @@ impl SinkEnd {
         Ok(())
     }
 
-    fn open_direct(&self, directory: &OwnedFd, name: &str) -> Option<OwnedFd> {
-        if self.options.sink_io != IoMode::Direct {
+    fn open_direct(&self, directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
+        let is_wanted = match self.options.sink_io {
+            IoMode::Direct => true,
+            IoMode::Auto => size >= DIRECT_BYTES_MIN && self.layouts.prefers_direct_writes(),
+            IoMode::Buffered => false,
+        };
+        if !is_wanted {
             return None;
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECT;
         let direct = openat(directory, name, flags, Mode::empty()).ok();
-        if direct.is_none() && !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
+        let is_asked_for = self.options.sink_io == IoMode::Direct;
+        if direct.is_none()
+            && is_asked_for
+            && !self.has_noticed_fallback.swap(true, Ordering::Relaxed)
+        {
             self.board.notice(
                 "the sink file system does not take direct I/O: writing through the page cache"
                     .to_owned(),
