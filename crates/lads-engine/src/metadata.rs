@@ -120,13 +120,14 @@ pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
 }
 
 /// Gives an open file or directory its owner, mode, attributes and times, as far as the options
-/// say and the system permits; `inherits_acl` if it may have got an ACL that it should not have.
+/// say and the system permits. `has_others` if it may have attributes that it should not have: it
+/// was there before, or got an ACL from its directory.
 pub(crate) fn apply(
     file: &OwnedFd,
     stat: &Stat,
     wanted: &Metadata,
     options: &Options,
-    inherits_acl: bool,
+    has_others: bool,
 ) -> Result<(), Errno> {
     let mut mode = wanted.mode;
     let is_owner_right = !options.owners || set_owner(file, stat, wanted)?;
@@ -139,7 +140,7 @@ pub(crate) fn apply(
         fchmod(file, Mode::from_raw_mode(mode))?;
     }
     if options.xattrs {
-        set_xattrs(file, wanted, inherits_acl)?;
+        set_xattrs(file, wanted, has_others)?;
     }
     if options.times {
         futimens(file, &times(wanted.mtime))?;
@@ -164,9 +165,13 @@ fn set_owner(file: &OwnedFd, stat: &Stat, wanted: &Metadata) -> Result<bool, Err
     }
 }
 
-fn set_xattrs(file: &OwnedFd, wanted: &Metadata, inherits_acl: bool) -> Result<(), Errno> {
-    if inherits_acl && !wanted.xattrs.iter().any(|xattr| xattr.name == ACCESS_ACL) {
-        let _ = fremovexattr(file, ACCESS_ACL);
+fn set_xattrs(file: &OwnedFd, wanted: &Metadata, has_others: bool) -> Result<(), Errno> {
+    if has_others {
+        let there = xattrs_of(file);
+        let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
+        for xattr in there.iter().filter(|xattr| !is_wanted(&xattr.name)) {
+            tolerate(fremovexattr(file, xattr.name.as_slice()), &xattr.name)?;
+        }
     }
     for xattr in &wanted.xattrs {
         let result = fsetxattr(file, xattr.name.as_slice(), &xattr.value, XattrFlags::empty());
@@ -207,6 +212,21 @@ pub(crate) fn differs(file: &OwnedFd, stat: &Stat, wanted: &Metadata, options: &
         here.sort_by(|a, b| a.name.cmp(&b.name));
         there != here
     }
+}
+
+/// Lets us, if we own it and are not root, make things in a directory until its mode is set anew.
+pub(crate) fn make_usable(directory: &OwnedFd) -> Result<(), Errno> {
+    const OWNER: u32 = 0o700;
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return Ok(());
+    }
+    let stat = rustix::fs::fstat(directory)?;
+    if stat.st_uid == user.as_raw() && stat.st_mode & OWNER != OWNER {
+        let mode = stat.st_mode & PERMISSION_BITS | OWNER;
+        fchmod(directory, Mode::from_raw_mode(mode))?;
+    }
+    Ok(())
 }
 
 /// Gives a name that cannot be opened (a link, a device) its owner, mode and times.

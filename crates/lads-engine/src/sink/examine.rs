@@ -4,7 +4,7 @@ use super::{Place, SinkEnd, failed, is_file};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::journal::Journal;
-use crate::metadata::{apply, apply_at, differs, mtime_of};
+use crate::metadata::{apply, apply_at, differs, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
 use crate::sink::table::Item;
 use lads_core::entry::{Entry, Kind};
@@ -139,7 +139,11 @@ impl SinkEnd {
         let opened = if self.place().is_missing { Err(Errno::NOENT) } else { own.open() };
         let answer = match opened {
             Ok(_) if own.was_made.get().is_some() => Answer::Made,
-            Ok(_) => Answer::Have,
+            Ok(_) if self.options.dry_run => Answer::Have,
+            Ok(handle) => {
+                make_usable(&handle).map_err(|errno| failed(Operation::SetMetadata, errno))?;
+                Answer::Have
+            }
             Err(Errno::NOENT) if self.options.dry_run => Answer::Would,
             Err(errno) => return Err(failed(Operation::Create, errno)),
         };
