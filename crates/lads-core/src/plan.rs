@@ -8,7 +8,8 @@
 
 use crate::layout::Layout;
 use crate::range::RangeSet;
-use crate::units::{EntryId, OstId};
+use crate::units::{Block, EntryId, OstId};
+use std::ops::Range;
 
 /// Direct I/O wants reads to begin on a multiple of this; holes are rounded to it.
 const ALIGNMENT_BYTES: u64 = 4096;
@@ -94,6 +95,26 @@ impl Plan {
                 sink_ost: self.sink.ost_at(offset),
             });
         }
+    }
+
+    /// The blocks that a range touches, done or not.
+    #[must_use]
+    pub fn blocks_in(&self, entry: EntryId, range: Range<u64>) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let block_size = u64::from(self.block_size);
+        // No block reaches across this border.
+        let mut offset = range.start / block_size * block_size;
+        let end = range.end.min(self.size);
+        while offset < end {
+            let Some(start) = self.skip_hole(offset) else { break };
+            let piece_end = self.piece_end(start);
+            if start < end && piece_end > range.start {
+                let length = u32::try_from(piece_end - start).expect("at most the block size");
+                blocks.push(Block { entry, offset: start, length });
+            }
+            offset = piece_end;
+        }
+        blocks
     }
 
     /// How many bytes of data the file has, holes left out, done or not.

@@ -10,6 +10,7 @@ use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::units::{Block, EntryId, Instant, OstId};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 /// A target as its provider describes it.
@@ -272,6 +273,16 @@ impl Schedule {
         self.again.push_back(block);
     }
 
+    /// Queues all blocks that a range touches to be sent again; says which those are. The range
+    /// need not be one of this attempt's blocks: an earlier one may have cut the file otherwise.
+    pub fn push_range_again(&mut self, entry: EntryId, range: Range<u64>) -> Vec<Block> {
+        let Some(plan) = self.plans.get(&entry) else { return Vec::new() };
+        let mut blocks = plan.blocks_in(entry, range);
+        blocks.retain(|block| !self.again.contains(block));
+        self.again.extend(&blocks);
+        blocks
+    }
+
     /// The sink granted room.
     pub fn on_grant(&mut self, ost: OstId, count: u32) {
         self.room.on_grant(ost, count);
@@ -307,11 +318,12 @@ impl Schedule {
     fn next_again(&mut self) -> Option<Work> {
         for _ in 0..self.again.len() {
             let block = self.again.pop_front()?;
-            let Some(plan) = self.plans.get(&block.entry) else { continue };
+            let Some(plan) = self.plans.get_mut(&block.entry) else { continue };
             let source_ost = plan.source.ost_at(block.offset);
             let sink_ost = plan.sink.ost_at(block.offset);
             let (in_flight, in_flight_max) = self.queues.in_flight(source_ost);
-            if in_flight < in_flight_max && self.room.has(sink_ost) {
+            let is_free = in_flight < in_flight_max && self.room.has(sink_ost);
+            if is_free && self.begun.admit(plan) {
                 let is_last_grant = self.room.take(sink_ost);
                 self.queues.queues[source_ost.index()].in_flight += 1;
                 return Some(Work { source_ost, sink_ost, is_last_grant, blocks: vec![block] });

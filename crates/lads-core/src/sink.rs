@@ -27,7 +27,7 @@ use crate::room::Grants;
 use crate::schedule::{OstQueues, OstSpec, OstStats};
 pub use crate::source::ProtocolError;
 use crate::units::{EntryId, Instant, OstId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 /// How a sink behaves.
@@ -154,6 +154,8 @@ pub enum Event {
     Committed(Vec<(EntryId, Committed)>),
     /// [`Task::Close`] is done: for each directory, what went wrong.
     Closed(Vec<(EntryId, Option<Failure>)>),
+    /// [`Task::Discard`] is done.
+    Discarded(Vec<EntryId>),
     /// [`Task::Finish`] is done.
     Finished,
     /// A data stream ended after so many whole frames.
@@ -178,8 +180,9 @@ struct File {
     on_record: RangeSet,
     /// Blocks written and not on record.
     unsynced: Vec<BlockRecord>,
-    /// All blocks, if the file will be read back.
-    records: Vec<BlockRecord>,
+    /// All blocks, if the file will be read back, by offset and length. After an attempt with
+    /// another block size some overlap.
+    records: BTreeMap<(u64, u32), BlockRecord>,
     /// Blocks of it with an I/O thread, or waiting for one.
     in_flight: u32,
     /// Whether it arrived as one block that vouches for the whole.
@@ -196,10 +199,23 @@ struct File {
 enum Phase {
     Receiving,
     Committing,
-    /// To be dropped when nothing of it is in flight; whether the source awaits an answer.
+    /// To be dropped when nothing of it is in flight. Only then is the source told: it may send the
+    /// file anew, or end the directory that it lies in.
     Dropping {
         is_kept: bool,
+        /// What went wrong here; `None` if the source gave it up.
+        failure: Option<Failure>,
     },
+    /// An I/O thread drops it, or will.
+    Discarding {
+        failure: Option<Failure>,
+    },
+}
+
+impl Phase {
+    fn is_ending(self) -> bool {
+        matches!(self, Self::Dropping { .. } | Self::Discarding { .. })
+    }
 }
 
 /// The sink's session.
@@ -293,7 +309,7 @@ impl Sink {
     /// If the source broke the protocol; the session cannot go on.
     pub fn handle(&mut self, now: Instant, event: Event) -> Result<(), ProtocolError> {
         match event {
-            Event::Message(message) => return self.on_message(message),
+            Event::Message(message) => self.on_message(message)?,
             Event::Examined(results) => {
                 for (entry, examined) in results {
                     self.on_examined(entry, examined);
@@ -315,6 +331,7 @@ impl Sink {
                     self.endings.push_back((entry, ending));
                 }
             }
+            Event::Discarded(entries) => self.on_discarded(&entries),
             Event::Finished => {
                 self.finish = Finish::Done;
                 self.messages.push_back(Message::Finished(self.counters.clone()));
@@ -392,11 +409,13 @@ impl Sink {
     /// A frame that [`Self::admit`] let in did not arrive whole.
     pub fn on_frame_lost(&mut self, ost: OstId) {
         self.grants.on_lost(ost);
+        self.finish_stop_if_idle();
     }
 
     /// A frame of which nothing was left to write; its buffer is free.
     pub fn on_empty_frame(&mut self, ost: OstId) {
         self.grants.on_release(ost);
+        self.finish_stop_if_idle();
     }
 
     /// What an I/O thread should do now, if anything.
@@ -496,6 +515,7 @@ impl Sink {
         self.unsynced_since = None;
         self.is_sync_urgent = false;
         if batch.is_empty() {
+            self.finish_stop_if_idle();
             return None;
         }
         self.is_syncing = true;
@@ -571,7 +591,7 @@ impl Sink {
         let ranges: RangeSet =
             done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
         if self.config.verifies_media {
-            file.records = done;
+            file.records = done.iter().map(|b| ((b.offset, b.length), *b)).collect();
         }
         file.written = ranges.clone();
         file.on_record = ranges.clone();
@@ -600,9 +620,10 @@ impl Sink {
                 file.is_vouched = true;
                 self.commit_if_complete(entry);
             }
+            // What failed here already is about to be dropped.
+            Ending::Dropped if file.phase.is_ending() => {}
             Ending::Dropped => {
-                file.phase = Phase::Dropping { is_kept: false };
-                self.endings.push_back((entry, Ending::Dropped));
+                file.phase = Phase::Dropping { is_kept: false, failure: None };
                 self.discard_if_idle(entry);
             }
             Ending::Failed(_) => return Err(ProtocolError::OutOfPlace("FILE_DONE of a failure")),
@@ -666,7 +687,7 @@ impl Sink {
         };
         self.counters.bytes_done += file.written.insert(row.block.offset..row.block.end());
         if self.config.verifies_media {
-            file.records.push(record);
+            file.records.insert((record.offset, record.length), record);
         }
         file.is_whole |= row.is_whole;
         if file.is_whole {
@@ -682,6 +703,7 @@ impl Sink {
         } else {
             file.on_record.insert(row.block.offset..row.block.end());
             self.block_dones.push_back(range_of(entry, &record));
+            self.commit_if_complete(entry);
         }
     }
 
@@ -718,10 +740,13 @@ impl Sink {
             if file.is_whole { file.written.byte_count() } else { file.on_record.byte_count() };
         let is_complete = bytes >= file.data_bytes
             && (file.is_whole || file.is_vouched)
+            && file.in_flight == 0
+            && !file.is_syncing
             && file.phase == Phase::Receiving;
         if is_complete {
             file.phase = Phase::Committing;
-            let verify = self.config.verifies_media.then(|| file.records.clone());
+            let verify =
+                self.config.verifies_media.then(|| file.records.values().copied().collect());
             self.to_commit.push_back(Commit { entry, verify });
         }
     }
@@ -738,6 +763,8 @@ impl Sink {
             Committed::Bad(blocks) => {
                 file.resends += u32::try_from(blocks.len()).unwrap_or(u32::MAX);
                 if file.resends > self.config.resends_max {
+                    // What is on record is not to be trusted: another attempt begins anew.
+                    file.on_record = RangeSet::new();
                     let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Media);
                     self.fail(entry, failure);
                     return;
@@ -748,7 +775,7 @@ impl Sink {
                     let range = block.offset..block.offset + u64::from(block.length);
                     file.written.remove(range.clone());
                     file.on_record.remove(range);
-                    file.records.retain(|record| record.offset != block.offset);
+                    file.records.remove(&(block.offset, block.length));
                 }
                 self.counters.blocks_resent += blocks.len() as u64;
                 let ranges = blocks.iter().map(|block| range_of(entry, block)).collect();
@@ -759,22 +786,30 @@ impl Sink {
 
     fn fail(&mut self, entry: EntryId, failure: Failure) {
         let Some(file) = self.files.get_mut(&entry) else { return };
-        if !matches!(file.phase, Phase::Dropping { .. }) {
+        if !file.phase.is_ending() {
             let is_kept = self.config.has_journal && !file.on_record.is_empty();
-            file.phase = Phase::Dropping { is_kept };
-            self.endings.push_back((entry, Ending::Failed(failure)));
+            file.phase = Phase::Dropping { is_kept, failure: Some(failure) };
         }
         self.discard_if_idle(entry);
     }
 
     fn discard_if_idle(&mut self, entry: EntryId) {
-        if let Some(file) = self.files.get(&entry)
-            && let Phase::Dropping { is_kept } = file.phase
+        if let Some(file) = self.files.get_mut(&entry)
+            && let Phase::Dropping { is_kept, failure } = file.phase
             && file.in_flight == 0
             && !file.is_syncing
         {
-            self.files.remove(&entry);
+            file.phase = Phase::Discarding { failure };
+            file.unsynced.clear();
             self.to_discard.push((entry, is_kept));
+        }
+    }
+
+    fn on_discarded(&mut self, entries: &[EntryId]) {
+        for &entry in entries {
+            let Some(file) = self.files.remove(&entry) else { continue };
+            let Phase::Discarding { failure } = file.phase else { continue };
+            self.endings.push_back((entry, failure.map_or(Ending::Dropped, Ending::Failed)));
         }
     }
 
@@ -814,7 +849,7 @@ impl File {
             written: RangeSet::new(),
             on_record: RangeSet::new(),
             unsynced: Vec::new(),
-            records: Vec::new(),
+            records: BTreeMap::new(),
             in_flight: 0,
             is_whole: false,
             is_vouched: false,

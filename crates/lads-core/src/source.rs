@@ -247,6 +247,9 @@ struct Open {
     link: Option<LinkKey>,
     /// What the sink has, durable.
     confirmed: RangeSet,
+    /// Bytes of it that the counters count as done; of these, bytes of an earlier attempt.
+    done_bytes: u64,
+    skipped_bytes: u64,
     size: u64,
 }
 
@@ -455,8 +458,10 @@ impl Source {
             return;
         }
         if let Some(old) = found.replaces {
-            let (attempt, key) =
-                self.open.remove(&old).map_or((0, None), |open| (open.attempt + 1, open.link));
+            let Some(open) = self.open.remove(&old) else { return };
+            let attempt = open.attempt + 1;
+            let key = self.keep_link(&found.entry, open.link);
+            self.counters.bytes_found -= open.data_bytes;
             self.notes.push_back(Note { entry: old, outcome: Outcome::Replaced });
             self.open_file(*found, attempt, key);
             return;
@@ -482,6 +487,19 @@ impl Source {
         self.open_file(*found, 0, key);
     }
 
+    /// The link of a first name that is looked at anew, if that still leads to the same file;
+    /// otherwise the next name is first.
+    fn keep_link(&mut self, entry: &Entry, link: Option<LinkKey>) -> Option<LinkKey> {
+        let key = link?;
+        if matches!(entry.kind, Kind::File { identity, .. } if identity.inode == key.inode) {
+            return Some(key);
+        }
+        for (found, role) in self.links.on_first_ended(key, false) {
+            self.release_link(found, role, key);
+        }
+        None
+    }
+
     fn open_file(&mut self, found: Found, attempt: u32, link: Option<LinkKey>) {
         let Found { entry, layout, data, .. } = found;
         let (verb, data_bytes) = match &entry.kind {
@@ -499,8 +517,11 @@ impl Source {
             place: entry.is_file().then_some((layout, data)),
             link,
             confirmed: RangeSet::new(),
+            done_bytes: 0,
+            skipped_bytes: 0,
             size: entry.size(),
         };
+        self.counters.bytes_found += data_bytes;
         self.open.insert(entry.id, open);
         self.announce(entry);
     }
@@ -515,11 +536,6 @@ impl Source {
             self.counters.directories_found += 1;
         } else if found.replaces.is_none() {
             self.counters.files_found += 1;
-            if let Kind::File { data_bytes, .. } = found.entry.kind
-                && found.link.is_none()
-            {
-                self.counters.bytes_found += data_bytes;
-            }
         }
     }
 
@@ -581,6 +597,8 @@ impl Source {
                     return Err(ProtocolError::OutOfPlace("FILE_ID for a directory"));
                 }
             }
+            self.directories.on_answered(entry);
+            self.close_directory_if_done(entry);
             return Ok(());
         }
         let Some(open) = self.open.get_mut(&entry) else {
@@ -642,6 +660,7 @@ impl Source {
         }
         let skipped = open.data_bytes.saturating_sub(left);
         open.confirmed = done;
+        (open.done_bytes, open.skipped_bytes) = (skipped, skipped);
         self.counters.bytes_done += skipped;
         self.counters.bytes_skipped += skipped;
         self.schedule.add(entry, plan);
@@ -673,7 +692,9 @@ impl Source {
         else {
             return Err(impossible(&range));
         };
-        self.counters.bytes_done += open.confirmed.insert(range.offset..end);
+        let new_bytes = open.confirmed.insert(range.offset..end);
+        open.done_bytes += new_bytes;
+        self.counters.bytes_done += new_bytes;
         self.check_if_complete(range.entry);
         Ok(())
     }
@@ -683,9 +704,7 @@ impl Source {
             return self.check_was_announced(range.entry);
         };
         let end = range.offset.checked_add(range.length).filter(|&end| end <= open.size);
-        let length = u32::try_from(range.length).ok().filter(|&l| l > 0);
-        let (Some(end), Some(length)) = (end, length.filter(|&l| l <= self.config.block_size))
-        else {
+        let Some(end) = end.filter(|&end| end > range.offset) else {
             return Err(impossible(&range));
         };
         match open.phase {
@@ -693,9 +712,18 @@ impl Source {
             Phase::Dropping(_) | Phase::Replacing => return Ok(()),
             Phase::Announced => return Err(impossible(&range)),
         }
-        open.confirmed.remove(range.offset..end);
-        let block = Block { entry: range.entry, offset: range.offset, length };
-        self.send_again(block);
+        let bytes_before = open.confirmed.byte_count();
+        let blocks = self.schedule.push_range_again(range.entry, range.offset..end);
+        self.counters.blocks_resent += blocks.len() as u64;
+        for block in &blocks {
+            open.confirmed.remove(block.offset..block.end());
+        }
+        let lost_bytes = (bytes_before - open.confirmed.byte_count()).min(open.done_bytes);
+        open.done_bytes -= lost_bytes;
+        self.counters.bytes_done -= lost_bytes;
+        let unskipped_bytes = open.skipped_bytes.saturating_sub(open.done_bytes);
+        open.skipped_bytes -= unskipped_bytes;
+        self.counters.bytes_skipped -= unskipped_bytes;
         Ok(())
     }
 
@@ -721,8 +749,7 @@ impl Source {
             (Ending::Complete, Phase::Dropping(_)) => return Ok(()),
             (Ending::Complete, _) => {
                 self.counters.files_moved += 1;
-                self.counters.bytes_done +=
-                    open.data_bytes.saturating_sub(open.confirmed.byte_count());
+                self.counters.bytes_done += open.data_bytes.saturating_sub(open.done_bytes);
                 Outcome::Done(open.verb, open.data_bytes)
             }
             (Ending::Dropped, Phase::Dropping(failure)) => {
@@ -745,7 +772,8 @@ impl Source {
     fn retry(&mut self, entry: EntryId) {
         let open = self.open.get_mut(&entry).expect("looked up by the caller");
         open.phase = Phase::Replacing;
-        self.counters.bytes_done -= open.confirmed.byte_count().min(self.counters.bytes_done);
+        self.counters.bytes_done -= open.done_bytes;
+        self.counters.bytes_skipped -= open.skipped_bytes;
         self.checks.push_back(Task::Examine(entry));
     }
 

@@ -273,9 +273,11 @@ impl Pair {
                 self.tell_sink(sink::Event::Closed(results));
             }
             sink::Task::Discard(entries) => {
-                for (entry, is_kept) in entries {
+                for (entry, is_kept) in &entries {
                     self.world.events.push(format!("discard {} {is_kept}", entry.0));
                 }
+                let entries = entries.into_iter().map(|(entry, _)| entry).collect();
+                self.tell_sink(sink::Event::Discarded(entries));
             }
             sink::Task::Finish => self.tell_sink(sink::Event::Finished),
         }

@@ -13,6 +13,8 @@ struct Directory {
     /// Entries in it that have not ended, directories that the walk still has to come to included.
     pending: u64,
     is_listed: bool,
+    /// Whether the sink has said what became of it.
+    is_answered: bool,
     is_closing: bool,
     /// Whether the sink made it, or would.
     is_new: bool,
@@ -49,6 +51,7 @@ impl Directories {
             parent,
             pending: 0,
             is_listed: false,
+            is_answered: directory == EntryId::ROOT,
             is_closing: false,
             is_new: false,
             failure: None,
@@ -85,7 +88,14 @@ impl Directories {
         }
     }
 
-    /// The sink could not make it.
+    /// The sink has made it, or could not.
+    pub(super) fn on_answered(&mut self, directory: EntryId) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.is_answered = true;
+        }
+    }
+
+    /// Something went wrong with it: the walk could not list it, or the sink not make it.
     pub(super) fn on_failed(&mut self, directory: EntryId, failure: Failure) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.failure = Some(failure);
@@ -95,7 +105,7 @@ impl Directories {
     /// Whether it is done and was not before.
     pub(super) fn start_closing_if_done(&mut self, directory: EntryId) -> bool {
         let Some(row) = self.open.get_mut(&directory) else { return false };
-        let is_done = row.is_listed && row.pending == 0 && !row.is_closing;
+        let is_done = row.is_listed && row.is_answered && row.pending == 0 && !row.is_closing;
         row.is_closing |= is_done;
         is_done
     }

@@ -165,16 +165,21 @@ impl SinkEnd {
     /// Drops what there is of files; what the journal has for another attempt may be kept.
     pub(super) fn discard_all(&self, entries: &[(EntryId, bool)]) {
         for (entry, is_kept) in entries {
-            let Some(item) = self.table.remove(*entry) else { continue };
-            let temporary = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if *is_kept {
-                continue;
+            if let Some(item) = self.table.remove(*entry)
+                && !is_kept
+            {
+                self.discard(&item);
             }
-            self.place().journal.forget(&item.path());
-            if let Some(temporary) = temporary {
-                // If it cannot be removed it lies there under a name of ours; the next run uses it.
-                let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
-            }
+        }
+        self.tell(Event::Discarded(entries.iter().map(|(entry, _)| *entry).collect()));
+    }
+
+    fn discard(&self, item: &Item) {
+        self.place().journal.forget(&item.path());
+        let temporary = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(temporary) = temporary {
+            // If it cannot be removed it lies there under a name of ours; the next run uses it.
+            let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
         }
     }
 }
