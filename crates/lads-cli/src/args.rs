@@ -1,0 +1,444 @@
+//! What can be said on the command line.
+//!
+//! The texts of `lads --help`, the manual pages and the shell completions all come from here;
+//! rsync's options that are only taken or refused come from [`crate::refusals`].
+
+mod text;
+
+use crate::{refusals, sizes};
+use clap::builder::ValueHint;
+use clap::{ArgAction, Args, Command, ValueEnum};
+use lads_core::schedule::Policy;
+use lads_engine::{IoMode, Verify};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
+
+/// The whole command.
+pub(crate) fn command() -> Command {
+    Command::new("lads")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Moves large data sets between parallel file systems")
+        .long_about(text::ABOUT)
+        .after_help("`lads cp --help` has examples, all options and the exit codes.")
+        .max_term_width(100)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(copy_command())
+        .subcommand(
+            Command::new("serve")
+                .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
+                .hide(true),
+        )
+        .subcommand(
+            RelayArgs::augment_args(Command::new("relay"))
+                .about("Joins stdin and stdout with a TCP port, for `lads cp --tunnel`")
+                .hide(true),
+        )
+        .subcommand(
+            ManArgs::augment_args(Command::new("man"))
+                .about("Writes the manual pages into a directory"),
+        )
+        .subcommand(
+            CompletionsArgs::augment_args(Command::new("completions"))
+                .about("Prints completions for a shell"),
+        )
+}
+
+/// `lads cp`, with rsync's options that have no meaning of their own.
+fn copy_command() -> Command {
+    let command = CopyArgs::augment_args(Command::new("cp"))
+        .about("Moves files and directories, to here or to and from another host")
+        .long_about(text::COPY_ABOUT)
+        .override_usage("lads cp [OPTIONS] SRC... DST")
+        .help_template(
+            "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}",
+        )
+        .before_help(text::COPY_EXAMPLES_SHORT)
+        .before_long_help(text::examples_help())
+        .after_help("`lads cp --help` says more, has all options and the exit codes.")
+        .after_long_help(COPY_NOTES)
+        .disable_help_flag(true)
+        .args_override_self(true);
+    refusals::add_to(command)
+}
+
+/// Headings of the help text.
+const SELECTION: &str = "What is moved";
+const TELLING: &str = "What is told";
+const SAFETY: &str = "How data is kept safe";
+const NETWORK: &str = "The way between the hosts";
+const STORAGE: &str = "Storage and memory";
+
+/// What `lads cp` is told.
+#[derive(Args, Debug)]
+pub(crate) struct CopyArgs {
+    /// SRC... DST: what to move, and where to; one side may be [user@]host:path
+    ///
+    /// As in rsync, `dir` is made below DST, and `dir/` means what is in it. All sources must be on
+    /// the same host. A local name with a colon in it is written ./na:me.
+    #[arg(value_name = "PATH", required_unless_present = "help_short", num_args = 1..)]
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<OsString>,
+
+    /// Say what would be done, and do nothing
+    #[arg(short = 'n', long, help_heading = SELECTION)]
+    pub(crate) dry_run: bool,
+
+    /// Leave out what matches, as rsync does
+    ///
+    /// --exclude, --include, --exclude-from and --include-from are tried in the order given; the
+    /// first pattern that matches decides. A pattern that ends in / matches directories only, one
+    /// that begins with / the path below SRC; * matches anything but /, ** anything.
+    #[arg(long, value_name = "PATTERN", help_heading = SELECTION, action = ArgAction::Append)]
+    pub(crate) exclude: Vec<OsString>,
+
+    /// Move what matches, although a later --exclude matches it, too
+    #[arg(long, value_name = "PATTERN", help_heading = SELECTION, action = ArgAction::Append)]
+    pub(crate) include: Vec<OsString>,
+
+    /// Read patterns to leave out from a file, one a line; - is stdin
+    #[arg(long, value_name = "FILE", help_heading = SELECTION, action = ArgAction::Append)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) exclude_from: Vec<PathBuf>,
+
+    /// Read patterns to move from a file, one a line; - is stdin
+    #[arg(long, value_name = "FILE", help_heading = SELECTION, action = ArgAction::Append)]
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) include_from: Vec<PathBuf>,
+
+    /// Move only the paths that a file lists, relative to SRC; - is stdin
+    ///
+    /// One a line; SRC must be one directory. Empty lines and lines that begin with # or ; are left
+    /// out: write ./#name for such a name.
+    #[arg(long, value_name = "FILE", help_heading = SELECTION, value_hint = ValueHint::FilePath)]
+    pub(crate) files_from: Option<PathBuf>,
+
+    /// Entries in the files named by --*-from end with a zero byte
+    #[arg(short = '0', long, help_heading = SELECTION)]
+    pub(crate) from0: bool,
+
+    /// Send also files of the same size and time of change
+    #[arg(short = 'I', long, help_heading = SELECTION)]
+    pub(crate) ignore_times: bool,
+
+    /// Move devices and specials, too: --devices --specials
+    #[arg(short = 'D', help_heading = SELECTION, overrides_with_all = NO_SPECIALS)]
+    pub(crate) devices_and_specials: bool,
+
+    /// Move device files, too (needs root at the sink)
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(overrides_with_all = NO_SPECIALS)]
+    pub(crate) devices: bool,
+
+    /// Move FIFOs and sockets, too
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(overrides_with_all = NO_SPECIALS)]
+    pub(crate) specials: bool,
+
+    /// Move no devices, FIFOs and sockets, which is the default
+    #[arg(long = "no-D", aliases = ["no-devices", "no-specials"], hide = true)]
+    pub(crate) no_specials: bool,
+
+    /// Accepted: lads keeps everything that -a keeps, but for devices and specials (-D)
+    ///
+    /// So are -r -l -p -t -o -g -H -A -X -S -W -s --numeric-ids and --partial: lads goes into
+    /// directories and keeps links, permissions, times, owners, ACLs, extended attributes and holes
+    /// without being asked. Only -D, which rsync's -a stands for, too, must be asked for.
+    #[arg(short = 'a', long, help_heading = SELECTION)]
+    pub(crate) archive: bool,
+
+    /// Do not keep permissions
+    #[arg(long, alias = "no-p", help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) no_perms: bool,
+
+    /// Do not keep times of change; everything is sent again next time
+    #[arg(long, alias = "no-t", help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) no_times: bool,
+
+    /// Keep neither owner nor group
+    #[arg(long, alias = "no-o", help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) no_owner: bool,
+
+    /// Keep neither extended attributes nor ACLs
+    #[arg(long, alias = "no-X", help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) no_xattrs: bool,
+
+    /// Move each name of a file with several names as a file of its own
+    #[arg(long, alias = "no-H", help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) no_hard_links: bool,
+
+    /// Say what is done with every path; twice: a longer summary
+    #[arg(short = 'v', long, help_heading = TELLING, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Say only what went wrong
+    #[arg(short = 'q', long, help_heading = TELLING)]
+    pub(crate) quiet: bool,
+
+    /// As --progress; what is done so far is always kept
+    #[arg(short = 'P', help_heading = TELLING)]
+    pub(crate) partial_progress: bool,
+
+    /// Show how far it has come: on a terminal at all times, else a line every 10 seconds
+    ///
+    /// This is the default unless -q is given. With =SECONDS there is a line so often, on a
+    /// terminal, too.
+    #[arg(long, value_name = "SECONDS", help_heading = TELLING, overrides_with = "no_progress")]
+    #[arg(num_args = 0..=1, require_equals = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) progress: Option<Option<u32>>,
+
+    /// Do not show how far it has come
+    #[arg(long, help_heading = TELLING, overrides_with = "progress")]
+    pub(crate) no_progress: bool,
+
+    /// Show the summary even with -q
+    #[arg(long, help_heading = TELLING, hide_short_help = true)]
+    pub(crate) stats: bool,
+
+    /// Tell everything as JSON on stdout, one event a line
+    ///
+    /// Nothing is told on stderr then, but what is wrong with the command line. The last event is
+    /// always `summary`. docs/json.md describes the events.
+    #[arg(long, help_heading = TELLING)]
+    pub(crate) json: bool,
+
+    /// Write every entry that failed to a file, as a line of JSON
+    #[arg(long, value_name = "FILE", help_heading = TELLING, value_hint = ValueHint::FilePath)]
+    pub(crate) log: Option<PathBuf>,
+
+    /// When to use colours [default: auto, which heeds NO_COLOR and TERM=dumb]
+    #[arg(long, value_name = "WHEN", help_heading = TELLING, hide_short_help = true)]
+    #[arg(default_value = "auto", hide_default_value = true)]
+    pub(crate) color: When,
+
+    /// How far data is checked at the sink before it counts as done
+    #[arg(long, value_name = "HOW", help_heading = SAFETY, default_value = "wire")]
+    pub(crate) verify: VerifyArg,
+
+    /// Keep no record of finished blocks: an interrupted file begins anew
+    #[arg(long, help_heading = SAFETY, hide_short_help = true)]
+    pub(crate) no_journal: bool,
+
+    /// A peer that is silent for so long is dead; 0: wait for ever
+    #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
+    pub(crate) timeout: u32,
+
+    /// Command that runs a command on another host
+    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = NETWORK)]
+    #[arg(env = "LADS_RSH", hide_env_values = true, default_value = "ssh")]
+    pub(crate) rsh: String,
+
+    /// What lads is called on the other host
+    #[arg(long, value_name = "PATH", help_heading = NETWORK)]
+    #[arg(env = "LADS_REMOTE_LADS", hide_env_values = true, default_value = "lads")]
+    pub(crate) remote_lads: String,
+
+    /// Send data through the remote shell, too: encrypted, and no port is needed
+    ///
+    /// Without it, data goes over TCP connections of its own, to a port that the other end opens:
+    /// each is authenticated when it connects, by a token that was sent through ssh and is good for
+    /// a single use, but the data is NOT encrypted. With it, ssh encrypts everything, and it is
+    /// slower.
+    #[arg(long, help_heading = NETWORK)]
+    pub(crate) tunnel: bool,
+
+    /// Address for the data connections, if not the one that ssh reached
+    ///
+    /// With :PORT behind it if that port is forwarded to the one that the other end opens.
+    #[arg(long, value_name = "ADDRESS", help_heading = NETWORK, value_hint = ValueHint::Hostname)]
+    pub(crate) data_address: Option<String>,
+
+    /// TCP ports that the other end may open for data, for example 5000-5009
+    #[arg(long, value_name = "A-B", help_heading = NETWORK, value_parser = parse_ports)]
+    pub(crate) ports: Option<(u16, u16)>,
+
+    /// Send no more than this in a second, in KiB or with a unit (100M)
+    ///
+    /// As in rsync, K, M and G are powers of 1024, KB, MB and GB powers of 1000; 0 is no limit.
+    #[arg(long, value_name = "RATE", help_heading = NETWORK, value_parser = sizes::parse_rate)]
+    pub(crate) bwlimit: Option<u64>,
+
+    /// TCP connections that carry data; 0: choose
+    #[arg(long, value_name = "N", help_heading = NETWORK, hide_short_help = true)]
+    #[arg(default_value_t = 0)]
+    pub(crate) streams: u16,
+
+    /// Memory for data at each end; nothing else grows with the data
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE, default_value = "256M")]
+    #[arg(value_parser = sizes::parse_bytes)]
+    pub(crate) buffers: u64,
+
+    /// No block is longer: a multiple of 4K from 64K to 64M; not rsync's --block-size
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]
+    pub(crate) block_size: u64,
+
+    /// I/O threads at both ends; 0: follow the number of OSTs
+    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value_t = 0)]
+    pub(crate) threads: u16,
+
+    /// I/O threads at the source, if not as --threads
+    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
+    pub(crate) source_threads: Option<u16>,
+
+    /// I/O threads at the sink, if not as --threads
+    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
+    pub(crate) sink_threads: Option<u16>,
+
+    /// By which rule blocks are handed to I/O threads
+    #[arg(long, value_name = "RULE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "layout")]
+    pub(crate) schedule: Schedule,
+
+    /// Where both ends take layouts from: auto asks the file system
+    ///
+    /// synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 plays a parallel file system
+    /// that is not there, for tests.
+    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "auto")]
+    pub(crate) layout: String,
+
+    /// Where the source takes layouts from, if not as --layout
+    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
+    pub(crate) source_layout: Option<String>,
+
+    /// Where the sink takes layouts from, if not as --layout
+    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
+    pub(crate) sink_layout: Option<String>,
+
+    /// How files are read
+    #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "auto")]
+    pub(crate) source_io: Io,
+
+    /// How files are written
+    #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "auto")]
+    pub(crate) sink_io: Io,
+
+    /// Do not reserve space before a file is written
+    #[arg(long, help_heading = STORAGE, hide_short_help = true)]
+    pub(crate) no_preallocate: bool,
+
+    /// Print short help, if given without paths; --help says more
+    ///
+    /// Beside paths it means what it means to rsync: numbers for people, which lads always shows.
+    #[arg(short = 'h')]
+    pub(crate) help_short: bool,
+
+    /// Print all help
+    #[arg(long, action = ArgAction::HelpLong)]
+    pub(crate) help: Option<bool>,
+}
+
+/// What `-D` and its parts undo, and what undoes them.
+const NO_SPECIALS: [&str; 1] = ["no_specials"];
+
+/// `lads relay`.
+#[derive(Args, Debug)]
+pub(crate) struct RelayArgs {
+    /// Address to connect to
+    pub(crate) address: String,
+    /// TCP port to connect to
+    pub(crate) port: u16,
+}
+
+/// `lads man`.
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Directory to write into; it is made if it is not there
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// `lads completions`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// When to do something that depends on the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// How far data is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyArg {
+    /// Every block's checksum, from the source's memory to the sink's
+    Wire,
+    /// That, and every block read back from storage past the page cache
+    Media,
+}
+
+impl From<VerifyArg> for Verify {
+    fn from(argument: VerifyArg) -> Self {
+        match argument {
+            VerifyArg::Wire => Self::Wire,
+            VerifyArg::Media => Self::Media,
+        }
+    }
+}
+
+/// By which rule blocks are handed to I/O threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Schedule {
+    /// A thread takes a whole file, as most movers do; to compare
+    File,
+    /// A thread takes a block of any file from the next OST that is free
+    Layout,
+}
+
+impl From<Schedule> for Policy {
+    fn from(argument: Schedule) -> Self {
+        match argument {
+            Schedule::File => Self::File,
+            Schedule::Layout => Self::Layout,
+        }
+    }
+}
+
+/// How files are read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Io {
+    /// Whatever is best here
+    Auto,
+    /// Past the page cache
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
+
+impl From<Io> for IoMode {
+    fn from(argument: Io) -> Self {
+        match argument {
+            Io::Auto => Self::Auto,
+            Io::Direct => Self::Direct,
+            Io::Buffered => Self::Buffered,
+        }
+    }
+}
+
+/// `5000-5009`, or one port.
+fn parse_ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
+        _ => Err("write it like 5000-5009".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

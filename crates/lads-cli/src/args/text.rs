@@ -1,0 +1,86 @@
+//! The longer texts of the help and of the manual pages.
+
+/// `lads --help`.
+pub(super) const ABOUT: &str = "\
+Moves large data sets between parallel file systems, over a LAN or a long-distance network. lads \
+looks where every piece of every file lies, and keeps all storage targets (OSTs) that are free \
+busy; a slow one does not hold up the others.";
+
+/// `lads cp --help`.
+pub(super) const COPY_ABOUT: &str = "\
+Moves files and directories, to here or to and from another host, through ssh. Directories are \
+moved with all that is in them, and everything that can be kept is kept: links, holes, \
+permissions, times, owners, ACLs, extended attributes. What is at the sink already, the same in \
+size and time of change, is skipped; an interrupted transfer goes on when the same command is \
+run again. Exit status 0 means that everything is at the sink, durable and verified.";
+
+/// Examples for `lads cp -h`.
+pub(super) const COPY_EXAMPLES_SHORT: &str = "\
+Examples:
+  lads cp run7 dtn2:/scratch/        makes /scratch/run7
+  lads cp run7/ dtn2:/scratch/run7   the same: a slash means what is in it
+  lads cp dtn2:/scratch/run7 .       the other way
+  lads cp -n run7 dtn2:/scratch/     says what would be done
+
+";
+
+/// Examples for `lads cp --help` and the manual page: what to type, and what it does.
+pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
+    ("lads cp run7 dtn2:/scratch/", "makes /scratch/run7 on the host dtn2"),
+    ("lads cp run7/ dtn2:/scratch/run7", "the same: a slash at the end means what is in it"),
+    ("lads cp me@dtn2:/scratch/run7 .", "the other way, as another user"),
+    ("lads cp -n run7 dtn2:/scratch/", "says what would be done, and does nothing"),
+    ("lads cp --exclude '*.tmp' run7 dtn2:/scratch/", "leaves out temporary files"),
+    (
+        "find . -newer stamp -print0 | lads cp -0 --files-from - . dtn2:/scratch/run7",
+        "moves the files that find lists",
+    ),
+    ("lads cp --tunnel run7 dtn2:/scratch/", "data goes through ssh: encrypted, no open port"),
+    ("lads cp --ports 5000-5009 run7 dtn2:/scratch/", "only these ports are open in the firewall"),
+    ("lads cp --verify media run7 dtn2:/scratch/", "reads back from storage what was written"),
+    ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "leaves some of the network to others"),
+    ("lads cp --json run7 dtn2:/scratch/ | jq .event", "tells another program what happens"),
+];
+
+/// The examples as `lads cp --help` shows them.
+pub(super) fn examples_help() -> String {
+    let lines = COPY_EXAMPLES.iter().map(|(what, why)| format!("  {what}\n      {why}\n"));
+    format!("Examples:\n{}\n", lines.collect::<String>())
+}
+
+/// What `lads cp --help` ends with.
+pub(crate) const COPY_NOTES: &str = "\
+Security:
+  Metadata and control go through ssh, which decides who may do what. Without --tunnel, data goes
+  over TCP connections of its own: each is authenticated when it connects, by a token that was sent
+  through ssh and is good for a single use, but the data is NOT encrypted. With --tunnel, data goes
+  through ssh, too.
+
+Coming from rsync:
+  The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X
+  -S -W -s --numeric-ids --partial. What it cannot do (-z, -c, -u, --delete, --inplace, ...) is
+  refused with what to do instead.
+
+Signals:
+  SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer in a state that the same command goes on
+  from. A second SIGINT ends lads at once.
+
+Environment:
+  LADS_RSH          as --rsh
+  LADS_REMOTE_LADS  as --remote-lads
+  NO_COLOR          if set, no colours
+
+Exit status:
+    0  everything is at the sink, durable and verified
+    1  anything else
+    2  the command line is wrong, or the version at the other end does not fit
+    3  something at the source is missing or cannot be read; the rest was moved
+    4  the other host did not let us in
+    5  the other host cannot be reached, or was lost
+    6  the sink is full, over quota, read-only, or does not permit it
+    7  data at the sink is not what was sent
+    8  something at the source kept changing while it was moved
+    9  stopped by a signal; the same command goes on from there
+   10  a limit that was set was reached
+   11  there was nothing to do (only if asked for)
+  130  ended at once by a second SIGINT";

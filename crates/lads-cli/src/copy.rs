@@ -1,0 +1,133 @@
+//! One run of `lads cp`, from the command line to the exit code.
+
+use crate::args::{CopyArgs, When};
+use crate::display::{Display, Meters, Places, Settings, Style};
+use crate::{complain, parsed, refusals, request, signals};
+use anyhow::{Context, Result};
+use clap::ArgMatches;
+use lads_engine::{Job, StopFlag};
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, stderr, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often a line is told where there is no terminal, in seconds.
+const PLAIN_SECONDS: u32 = 10;
+
+/// How wide a terminal is that does not say so.
+const COLUMNS_DEFAULT: usize = 80;
+
+/// Moves what the command line says.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let args: CopyArgs = parsed(matches);
+    if args.paths.is_empty() {
+        return print_short_help();
+    }
+    let refused = refusals::given(matches);
+    if !refused.is_empty() {
+        return refuse(&args, &refused);
+    }
+    match prepare(&args, matches) {
+        Ok((job, log)) => transfer(&args, &job, log),
+        Err(error) => refuse(&args, &[format!("{error:#}")]),
+    }
+}
+
+/// The job, and the file for failed entries.
+fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Option<File>)> {
+    let job = request::job(args, matches)?;
+    let create = |path: &PathBuf| {
+        File::create(path).with_context(|| format!("cannot create the log {}", path.display()))
+    };
+    Ok((job, args.log.as_ref().map(create).transpose()?))
+}
+
+fn transfer(args: &CopyArgs, job: &Job, log: Option<File>) -> ExitCode {
+    let stop = StopFlag::new();
+    if let Err(error) = signals::watch(&stop) {
+        complain(&format!("{error:#}"));
+        return ExitCode::FAILURE;
+    }
+    let mut display = Display::new(
+        settings(args),
+        Places::new(job),
+        Box::new(BufWriter::new(stdout())),
+        Box::new(stderr()),
+    );
+    if let Some(log) = log {
+        display.log_to(Box::new(BufWriter::new(log)));
+    }
+    if args.dry_run {
+        display.stop_without_reader(stop.clone());
+    }
+    display.start();
+    let report = lads_engine::run(job, &stop, &mut display);
+    ExitCode::from(display.finish(&report))
+}
+
+/// Says what is wrong with the command line.
+fn refuse(args: &CopyArgs, messages: &[String]) -> ExitCode {
+    for message in messages {
+        complain(message);
+    }
+    if args.json {
+        crate::display::tell_refusal(&mut stdout(), &messages.join("\n"));
+    }
+    ExitCode::from(lads_engine::ExitCode::Usage as u8)
+}
+
+fn print_short_help() -> ExitCode {
+    let mut command = crate::args::command();
+    command.build();
+    let copy = command.find_subcommand_mut("cp").expect("there is one");
+    // If stdout is gone there is nobody to help.
+    let _ = copy.print_help();
+    ExitCode::SUCCESS
+}
+
+fn settings(args: &CopyArgs) -> Settings {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let is_terminal = stderr().is_terminal() && !is_dumb;
+    let has_no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_color = match args.color {
+        When::Auto => is_terminal && !has_no_color,
+        When::Always => true,
+        When::Never => false,
+    };
+    Settings {
+        is_quiet: args.quiet,
+        is_verbose: args.verbose > 1,
+        has_summary: !args.quiet || args.stats,
+        is_json: args.json,
+        is_dry_run: args.dry_run,
+        verify: args.verify.into(),
+        log: args.log.as_ref().map(|path| path.display().to_string()),
+        style: Style { has_color },
+        meters: meters(args, is_terminal),
+    }
+}
+
+/// How progress is shown. To ask for it is stronger than -q.
+fn meters(args: &CopyArgs, is_terminal: bool) -> Meters {
+    let is_asked_for = args.partial_progress || args.progress.is_some();
+    if args.no_progress || args.json || (args.quiet && !is_asked_for) {
+        return Meters::None;
+    }
+    let seconds = args.progress.flatten();
+    match seconds {
+        None if is_terminal => Meters::Redrawn { columns },
+        _ => {
+            let seconds = seconds.unwrap_or(PLAIN_SECONDS);
+            Meters::Plain { interval: Duration::from_secs(u64::from(seconds)) }
+        }
+    }
+}
+
+/// How wide the terminal is.
+fn columns() -> usize {
+    match rustix::termios::tcgetwinsize(stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => COLUMNS_DEFAULT,
+    }
+}

@@ -1,0 +1,339 @@
+//! What a person, a log and another program see of a transfer.
+//!
+//! For a person: issues and notices as they happen, progress and a summary on stderr, paths on
+//! stdout. For a program (`--json`): one event a line on stdout, and nothing on stderr. Everything
+//! is paced by the transfer's own clock, so that a recorded transfer can be shown again.
+
+mod advice;
+mod errno;
+mod issue;
+mod json;
+mod line;
+mod place;
+mod progress;
+mod style;
+mod summary;
+
+use lads_core::issue::{Issue, Reason};
+use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Verify};
+use std::io::{self, Write};
+use std::time::Duration;
+
+pub(crate) use place::Places;
+use progress::Meter;
+pub(crate) use style::Style;
+pub(crate) use style::escape_text;
+
+/// So many issues are shown; the rest is counted, and is in the log.
+const ISSUES_SHOWN_MAX: u64 = 20;
+
+/// A line that changes faster than this cannot be read.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often progress is told to a program.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What to show, and how.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Whether to show only what went wrong.
+    pub(crate) is_quiet: bool,
+    /// Whether the summary has more detail.
+    pub(crate) is_verbose: bool,
+    /// Whether there is a summary when all went well.
+    pub(crate) has_summary: bool,
+    /// Whether a program reads it.
+    pub(crate) is_json: bool,
+    /// Whether nothing is moved.
+    pub(crate) is_dry_run: bool,
+    /// How data is checked.
+    pub(crate) verify: Verify,
+    /// Name of the log of failed entries.
+    pub(crate) log: Option<String>,
+    /// Colours.
+    pub(crate) style: Style,
+    /// How progress is shown.
+    pub(crate) meters: Meters,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meters {
+    /// Not at all.
+    None,
+    /// In one line of a terminal that is drawn again and again.
+    Redrawn {
+        /// How many columns the terminal has now.
+        columns: fn() -> usize,
+    },
+    /// In a line of its own every so often.
+    Plain {
+        /// How often.
+        interval: Duration,
+    },
+}
+
+/// Shows a transfer.
+pub(crate) struct Display<'a> {
+    settings: Settings,
+    places: Places,
+    out: Output<'a>,
+    err: Box<dyn Write + 'a>,
+    log: Option<Output<'a>>,
+    stop: Option<StopFlag>,
+    meter: Meter,
+    /// When progress is shown next.
+    next_shown: Duration,
+    has_status_line: bool,
+    issues: IssueCount,
+}
+
+/// How many issues there were.
+#[derive(Debug, Default)]
+struct IssueCount {
+    shown: u64,
+    hidden: u64,
+    /// Entries that failed.
+    failed: u64,
+    /// Devices, FIFOs and sockets that were left out: no failures.
+    special: u64,
+}
+
+impl<'a> Display<'a> {
+    /// A display that writes to stdout and stderr, or what stands for them.
+    pub(crate) fn new(
+        settings: Settings,
+        places: Places,
+        out: Box<dyn Write + 'a>,
+        err: Box<dyn Write + 'a>,
+    ) -> Self {
+        let next_shown = match settings.meters {
+            Meters::Plain { interval } => interval,
+            _ => Duration::ZERO,
+        };
+        Self {
+            settings,
+            places,
+            out: Output::new(out),
+            err,
+            log: None,
+            stop: None,
+            meter: Meter::default(),
+            next_shown,
+            has_status_line: false,
+            issues: IssueCount::default(),
+        }
+    }
+
+    /// Writes failed entries there, too.
+    pub(crate) fn log_to(&mut self, log: Box<dyn Write + 'a>) {
+        self.log = Some(Output::new(log));
+    }
+
+    /// Sets the flag if nobody reads stdout any more: a dry run is of no use then.
+    pub(crate) fn stop_without_reader(&mut self, stop: StopFlag) {
+        self.stop = Some(stop);
+    }
+
+    /// Says what is going to be done.
+    pub(crate) fn start(&mut self) {
+        if self.settings.is_json {
+            let event = json::start(&self.places, self.settings.is_dry_run);
+            self.out.line(&event);
+        }
+    }
+
+    /// Says how it ended; the exit code.
+    pub(crate) fn finish(&mut self, report: &Report) -> u8 {
+        self.erase_status();
+        if self.settings.is_json {
+            let event = json::summary(report, &self.settings);
+            self.out.line(&event);
+        } else {
+            self.summarize(report);
+        }
+        self.out.flush();
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+        let errors = [self.log.as_ref(), Some(&self.out)].into_iter().flatten();
+        let lost =
+            errors.filter_map(|output| output.error.as_ref()).map(ToString::to_string).next();
+        let Some(error) = lost else { return report.exit_code as u8 };
+        self.tell(&format!("lads: cannot write what happened: {error}"));
+        let code =
+            if report.exit_code == ExitCode::Ok { ExitCode::Other } else { report.exit_code };
+        code as u8
+    }
+
+    fn summarize(&mut self, report: &Report) {
+        if self.issues.hidden > 0 {
+            let line = summary::hidden_issues(self.issues.hidden, self.settings.log.as_deref());
+            self.tell(&line);
+        }
+        let lines = summary::lines(report, &self.settings, &self.places, &self.issues);
+        for line in lines {
+            self.tell(&line);
+        }
+    }
+
+    fn on_progress(&mut self, progress: &Progress) {
+        let figures = self.meter.take(progress);
+        // Lines and issues wait no longer than this for whoever reads them.
+        self.out.flush();
+        if progress.elapsed < self.next_shown {
+            return;
+        }
+        let interval = match self.settings.meters {
+            _ if self.settings.is_json => {
+                self.out.line(&json::progress(progress, &figures));
+                self.out.flush();
+                EVENT_INTERVAL
+            }
+            Meters::None => return,
+            Meters::Redrawn { columns } => {
+                // The last column is left free: a terminal may wrap after it.
+                let line = figures.line(columns().saturating_sub(1));
+                self.tell_status(&line);
+                REDRAW_INTERVAL
+            }
+            Meters::Plain { interval } => {
+                self.tell(&format!("lads: {}", figures.line(usize::MAX)));
+                interval
+            }
+        };
+        self.next_shown = progress.elapsed + interval;
+    }
+
+    fn on_issue(&mut self, issue: &Issue) {
+        let described = issue::describe(issue, &self.places);
+        if self.settings.is_json || self.log.is_some() {
+            let event = json::issue(issue, &described, &self.places);
+            if let Some(log) = &mut self.log {
+                log.line(&event);
+            }
+            if self.settings.is_json {
+                return self.out.line(&event);
+            }
+        }
+        let is_special = issue.failure.reason == Reason::Special;
+        self.issues.special += u64::from(is_special);
+        self.issues.failed += u64::from(!is_special);
+        if is_special && self.settings.is_quiet {
+            return;
+        }
+        if self.issues.shown == ISSUES_SHOWN_MAX {
+            self.issues.hidden += 1;
+            return;
+        }
+        self.issues.shown += 1;
+        for line in described.lines(self.settings.style) {
+            self.tell(&line);
+        }
+    }
+
+    fn on_notice(&mut self, text: &str) {
+        if self.settings.is_json {
+            self.out.line(&json::notice(text));
+        } else if !self.settings.is_quiet {
+            self.tell(&format!("lads: {}", style::indented(&escape_text(text))));
+        }
+    }
+
+    fn on_line(&mut self, line: &lads_core::message::Line) {
+        if self.settings.is_json {
+            return self.out.line(&json::line(line));
+        }
+        if !self.settings.is_quiet {
+            self.erase_status();
+            if !self.out.is_used {
+                self.out.line(&line::target(&self.places));
+            }
+            self.out.line(&line::text(line));
+        }
+    }
+
+    /// One line on stderr. If that fails there is nobody to tell.
+    fn tell(&mut self, line: &str) {
+        self.erase_status();
+        let _ = writeln!(self.err, "{line}");
+    }
+
+    fn tell_status(&mut self, line: &str) {
+        self.has_status_line = true;
+        // ESC [ K erases what an earlier, longer line left.
+        let _ = write!(self.err, "\r{line}\x1b[K").and_then(|()| self.err.flush());
+    }
+
+    fn erase_status(&mut self) {
+        if std::mem::take(&mut self.has_status_line) {
+            let _ = write!(self.err, "\r\x1b[K").and_then(|()| self.err.flush());
+        }
+    }
+}
+
+impl Observer for Display<'_> {
+    fn on(&mut self, happening: Happening) {
+        match happening {
+            Happening::Progress(progress) => self.on_progress(&progress),
+            Happening::Line(line) => self.on_line(&line),
+            Happening::Issue(issue) => self.on_issue(&issue),
+            Happening::Notice(text) => self.on_notice(&text),
+        }
+        if self.out.has_no_reader
+            && let Some(stop) = self.stop.take()
+        {
+            stop.set("nobody reads the output");
+        }
+    }
+}
+
+/// Tells a program that the command line was refused.
+pub(crate) fn tell_refusal(out: &mut dyn Write, message: &str) {
+    // The person was told on stderr; a program that does not read has the exit code.
+    let _ = writeln!(out, "{}", json::refusal(message));
+}
+
+/// Where lines go that must not get lost without a word.
+struct Output<'a> {
+    to: Box<dyn Write + 'a>,
+    is_used: bool,
+    /// Whoever reads it is gone, as `head` is after ten lines: no error, but no use to go on.
+    has_no_reader: bool,
+    error: Option<io::Error>,
+}
+
+impl<'a> Output<'a> {
+    fn new(to: Box<dyn Write + 'a>) -> Self {
+        Self { to, is_used: false, has_no_reader: false, error: None }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.is_used = true;
+        if !self.is_lost() {
+            let outcome = writeln!(self.to, "{line}");
+            self.record(outcome);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.is_lost() {
+            let outcome = self.to.flush();
+            self.record(outcome);
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.has_no_reader || self.error.is_some()
+    }
+
+    fn record(&mut self, outcome: io::Result<()>) {
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.has_no_reader = true,
+            outcome => self.error = outcome.err(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! What to do about a failure, by what was being done, where, and why it failed.
+
+use lads_core::issue::Operation::{
+    self, Create, Examine, List, Open, Preallocate, Read, Rename, SetMetadata, Sync, Write,
+};
+use lads_core::issue::Side::{self, Sink, Source};
+use lads_core::issue::{Failure, Reason};
+
+const AGAIN: &str = "run the same command again: it goes on from here";
+const OUTAGE: &str = "a storage server does not answer (on Lustre: `lfs check servers`); run the \
+                      same command again when it does";
+
+/// What to do, in one line.
+pub(super) fn advice(failure: &Failure) -> &'static str {
+    match failure.reason {
+        Reason::Os(errno) => os_advice(failure.side, failure.operation, errno),
+        Reason::Changed => {
+            "stop what writes to it, or move a snapshot; then run the same command again"
+        }
+        Reason::Vanished => "nothing to do if it was removed on purpose",
+        Reason::Checksum => {
+            "the network or the memory of a host damages data: have both checked, then run the \
+             same command again"
+        }
+        Reason::Media => {
+            "the storage there damages data: tell its administrator, and do not trust this file"
+        }
+        Reason::Special => "to move such entries add -D (--devices for devices needs root)",
+        Reason::InTheWay => "move what is there out of the way, then run the same command again",
+        Reason::ParentFailed => "see what was said of the directory; this follows from it",
+        Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
+    }
+}
+
+// Linux's numbers, which are what travels.
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const ENXIO: i32 = 6;
+const E2BIG: i32 = 7;
+const ENOMEM: i32 = 12;
+const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
+const ENODEV: i32 = 19;
+const ENOTDIR: i32 = 20;
+const EISDIR: i32 = 21;
+const EINVAL: i32 = 22;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ETXTBSY: i32 = 26;
+const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const EMLINK: i32 = 31;
+const ERANGE: i32 = 34;
+const ENAMETOOLONG: i32 = 36;
+const ENOLCK: i32 = 37;
+const ENOTEMPTY: i32 = 39;
+const ELOOP: i32 = 40;
+const EBADMSG: i32 = 74;
+const EILSEQ: i32 = 84;
+const EOPNOTSUPP: i32 = 95;
+const ENOTCONN: i32 = 107;
+const ESHUTDOWN: i32 = 108;
+const ETIMEDOUT: i32 = 110;
+const EHOSTDOWN: i32 = 112;
+const EHOSTUNREACH: i32 = 113;
+const ESTALE: i32 = 116;
+const EUCLEAN: i32 = 117;
+const EDQUOT: i32 = 122;
+const ENOKEY: i32 = 126;
+const EKEYEXPIRED: i32 = 127;
+const EKEYREVOKED: i32 = 128;
+
+fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
+    match (side, operation, errno) {
+        (Sink, _, ENOSPC) => {
+            "free space there (on Lustre `lfs df` shows full OSTs), then run the same command \
+             again: it goes on from here"
+        }
+        (_, _, EDQUOT) => {
+            "free or raise the quota there (`quota`, `lfs quota`), then run the same command \
+             again: it goes on from here"
+        }
+        (_, _, EROFS) => "that file system is mounted read-only: choose another DST",
+        (Source, List | Examine | Open | Read, EACCES | EPERM) => {
+            "get permission to read it, or leave it out with --exclude"
+        }
+        (Sink, SetMetadata, EPERM | EACCES) => {
+            "its data is not at fault: add --no-owner, --no-perms or --no-xattrs for what is not \
+             permitted there"
+        }
+        (Sink, SetMetadata, EOPNOTSUPP | E2BIG | ERANGE) => {
+            "the file system there cannot keep these attributes: add --no-xattrs"
+        }
+        (Sink, _, EACCES | EPERM) => "get permission to write there, or choose another DST",
+        (Source, _, ENOENT) => {
+            "it was removed or renamed meanwhile; run again if it should be there"
+        }
+        (Sink, _, ENOENT) => {
+            "a directory at the sink was removed meanwhile: leave DST alone, and run the same \
+             command again"
+        }
+        (_, Preallocate, EOPNOTSUPP | EINVAL) => "add --no-preallocate",
+        (Source, Open | Read, EINVAL) => "if it is direct I/O that fails: add --source-io buffered",
+        (Sink, Write | Sync, EINVAL) => "if it is direct I/O that fails: add --sink-io buffered",
+        (Sink, Create | Rename, ENAMETOOLONG | EILSEQ | EINVAL) => {
+            "the file system there does not take this name: rename it at the source, or --exclude \
+             it"
+        }
+        (Sink, _, EEXIST | ENOTDIR | EISDIR | ENOTEMPTY) => {
+            "move what is there out of the way, then run the same command again"
+        }
+        (Sink, _, EBUSY | ETXTBSY) => "a program there uses it: end it, then run again",
+        (Sink, _, EFBIG) => {
+            "it is longer than the file system or `ulimit -f` there permits: change the limit, or \
+             choose another DST"
+        }
+        (Sink, Create, EMLINK) => "too many names for one file there: add --no-hard-links",
+        (_, _, ELOOP) => "symbolic links lead in a circle there: repair them",
+        (_, _, EMFILE | ENFILE) => "raise the number of open files there (`ulimit -n`)",
+        (_, _, ENOMEM) => "free memory there, or give fewer --buffers",
+        (_, _, EIO | EUCLEAN | EBADMSG) => {
+            "the storage reports damage: tell its administrator; the same command tries again"
+        }
+        (_, _, ESTALE) => "it was replaced or its file system mounted anew; run again",
+        (_, _, ENXIO | ENODEV | ENOTCONN | ESHUTDOWN | ETIMEDOUT | EHOSTDOWN | EHOSTUNREACH) => {
+            OUTAGE
+        }
+        (_, _, ENOLCK) => "locks are exhausted there: tell its administrator, then run again",
+        (_, _, ENOKEY | EKEYEXPIRED | EKEYREVOKED) => {
+            "the key or ticket for this file system has expired: renew it (`kinit`), then run again"
+        }
+        _ => AGAIN,
+    }
+}

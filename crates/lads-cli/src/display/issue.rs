@@ -1,0 +1,68 @@
+//! What a person is told of an entry that failed: what, where, why, and what to do.
+
+use super::advice::advice;
+use super::errno;
+use super::place::Places;
+use super::style::{Style, Tone};
+use crate::sizes;
+use lads_core::issue::{Failure, Issue, Reason};
+
+/// An issue in words.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// What failed, where and why.
+    pub(super) message: String,
+    /// What to do about it.
+    pub(super) advice: &'static str,
+    /// Whether it counts as failed.
+    pub(super) is_failure: bool,
+}
+
+impl Described {
+    /// The message and the advice, as on a terminal.
+    pub(super) fn lines(&self, style: Style) -> [String; 2] {
+        let tone = if self.is_failure { Tone::Bad } else { Tone::Careful };
+        [format!("lads: {}", style.paint(tone, &self.message)), format!("      {}", self.advice)]
+    }
+}
+
+/// The issue in words.
+pub(super) fn describe(issue: &Issue, places: &Places) -> Described {
+    let failure = &issue.failure;
+    let place = places.describe(failure.side, &issue.path);
+    let is_failure = failure.reason != Reason::Special;
+    let message = if is_failure {
+        let verb = failure.operation.verb();
+        format!("cannot {verb} {place}{}: {}", block(failure), reason(failure.reason))
+    } else {
+        format!("skipping {place}: {}", reason(failure.reason))
+    };
+    Described { message, advice: advice(failure), is_failure }
+}
+
+/// ` (block at 112 MiB, OST0007)`
+fn block(failure: &Failure) -> String {
+    let block =
+        failure.block.map(|(offset, _)| format!("block at {}", sizes::bytes_exactly(offset)));
+    let ost = failure.ost.map(|ost| ost.to_string());
+    let parts: Vec<String> = block.into_iter().chain(ost).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+fn reason(reason: Reason) -> String {
+    let text = match reason {
+        Reason::Os(errno) => return errno::describe(errno),
+        Reason::Changed => "it changed while it was moved, each time it was tried",
+        Reason::Vanished => "it is gone since its directory was listed",
+        Reason::Checksum => "data arrived damaged each time it was sent",
+        Reason::Media => "what was read back from storage is not what was written",
+        Reason::Special => "it is a device, FIFO or socket",
+        Reason::InTheWay => "something of another kind has its name",
+        Reason::ParentFailed => "its directory could not be made",
+        Reason::UnsafeName => "its name would lead elsewhere",
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+pub(in crate::display) mod tests;

@@ -1,0 +1,357 @@
+//! What another program is told: events, each a line of JSON. `docs/json.md` describes them and
+//! `docs/lads-events.schema.json` defines them; within a version, keys are only added.
+
+use super::Settings;
+use super::errno;
+use super::issue::Described;
+use super::line::verb;
+use super::place::Places;
+use super::progress::Figures;
+use super::summary::mean_rate;
+use lads_core::issue::{Issue, Operation, Reason};
+use lads_core::message::{Counters, Line};
+use lads_engine::{Bottleneck, ExitCode, Location, Progress, Report, Verify};
+use serde::Serialize;
+use std::fmt::Write;
+
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Event<T> {
+    version: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    body: T,
+}
+
+fn event<T: Serialize>(event: &'static str, body: T) -> String {
+    let event = Event { version: VERSION, event, body };
+    serde_json::to_string(&event).expect("all keys are strings, and no number is infinite")
+}
+
+/// A path; with its bytes in hexadecimal if it is not text.
+#[derive(Serialize)]
+struct PathText {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+}
+
+impl PathText {
+    fn new(path: &[u8]) -> Self {
+        let path_hex = std::str::from_utf8(path).is_err().then(|| {
+            path.iter().fold(String::new(), |mut hex, byte| {
+                write!(hex, "{byte:02x}").expect("a String takes everything");
+                hex
+            })
+        });
+        Self { path: String::from_utf8_lossy(path).into_owned(), path_hex }
+    }
+}
+
+#[derive(Serialize)]
+struct PlaceText {
+    host: Option<String>,
+    #[serde(flatten)]
+    path: PathText,
+}
+
+impl PlaceText {
+    fn new(location: &Location) -> Self {
+        Self { host: location.host.clone(), path: PathText::new(&location.path) }
+    }
+}
+
+/// What is going to be done.
+pub(super) fn start(places: &Places, is_dry_run: bool) -> String {
+    #[derive(Serialize)]
+    struct Start {
+        software: &'static str,
+        sources: Vec<PlaceText>,
+        target: PlaceText,
+        is_dry_run: bool,
+    }
+    event(
+        "start",
+        Start {
+            software: concat!("lads ", env!("CARGO_PKG_VERSION")),
+            sources: places.sources.iter().map(PlaceText::new).collect(),
+            target: PlaceText::new(&places.target),
+            is_dry_run,
+        },
+    )
+}
+
+#[derive(Serialize)]
+struct Sums {
+    elapsed_seconds: f64,
+    is_walk_ended: bool,
+    directories_found: u64,
+    files_found: u64,
+    files_moved: u64,
+    files_skipped: u64,
+    files_failed: u64,
+    bytes_found: u64,
+    bytes_done: u64,
+    bytes_skipped: u64,
+    bytes_sent: u64,
+    blocks_sent: u64,
+    blocks_resent: u64,
+    bytes_per_second: f64,
+    bottleneck: Option<&'static str>,
+}
+
+impl Sums {
+    fn new(progress: &Progress, bytes_per_second: f64) -> Self {
+        let source = &progress.source;
+        Self {
+            elapsed_seconds: rounded(progress.elapsed.as_secs_f64()),
+            is_walk_ended: source.is_walk_ended,
+            directories_found: source.directories_found,
+            files_found: source.files_found,
+            files_moved: source.files_moved,
+            files_skipped: source.files_skipped,
+            files_failed: source.files_failed,
+            bytes_found: source.bytes_found,
+            bytes_done: source.bytes_done,
+            bytes_skipped: source.bytes_skipped,
+            bytes_sent: source.bytes_sent,
+            blocks_sent: source.blocks_sent,
+            blocks_resent: source.blocks_resent.max(progress.sink.blocks_resent),
+            bytes_per_second: bytes_per_second.round(),
+            bottleneck: progress.bottleneck.map(bottleneck),
+        }
+    }
+}
+
+/// Milliseconds are enough.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}
+
+fn bottleneck(bottleneck: Bottleneck) -> &'static str {
+    match bottleneck {
+        Bottleneck::SourceStorage => "source-storage",
+        Bottleneck::Network => "network",
+        Bottleneck::SinkStorage => "sink-storage",
+        Bottleneck::Limit => "limit",
+    }
+}
+
+/// How far it has come. Sums that went back are those that were shown before.
+pub(super) fn progress(progress: &Progress, figures: &Figures) -> String {
+    #[derive(Serialize)]
+    struct Shown {
+        #[serde(flatten)]
+        sums: Sums,
+        percent: Option<u64>,
+        remaining_seconds: Option<f64>,
+    }
+    let sums = Sums {
+        bytes_done: figures.bytes_done,
+        bytes_found: figures.bytes_found,
+        files_found: figures.files_found,
+        ..Sums::new(progress, figures.bytes_per_second)
+    };
+    let remaining_seconds = figures.remaining.map(|remaining| rounded(remaining.as_secs_f64()));
+    event("progress", Shown { sums, percent: figures.percent, remaining_seconds })
+}
+
+/// What is, or would be, done with a path.
+pub(super) fn line(line: &Line) -> String {
+    #[derive(Serialize)]
+    struct Done {
+        verb: &'static str,
+        #[serde(flatten)]
+        path: PathText,
+        bytes: u64,
+    }
+    let path = PathText::new(&line.path);
+    event("line", Done { verb: verb(line.verb), path, bytes: line.bytes })
+}
+
+/// An entry that failed.
+pub(super) fn issue(issue: &Issue, described: &Described, places: &Places) -> String {
+    #[derive(Serialize)]
+    struct Failed<'a> {
+        is_failure: bool,
+        side: &'static str,
+        host: Option<&'a str>,
+        #[serde(flatten)]
+        path: PathText,
+        operation: &'static str,
+        reason: &'static str,
+        errno: Option<i32>,
+        errno_name: Option<&'static str>,
+        block_offset: Option<u64>,
+        block_bytes: Option<u32>,
+        ost: Option<u32>,
+        message: &'a str,
+        advice: &'static str,
+    }
+    let failure = &issue.failure;
+    let errno = if let Reason::Os(errno) = failure.reason { Some(errno) } else { None };
+    event(
+        "issue",
+        Failed {
+            is_failure: described.is_failure,
+            side: failure.side.word(),
+            host: places.host(failure.side),
+            path: PathText::new(&places.path(failure.side, &issue.path)),
+            operation: operation(failure.operation),
+            reason: reason(failure.reason),
+            errno,
+            errno_name: errno.and_then(errno::name),
+            block_offset: failure.block.map(|(offset, _)| offset),
+            block_bytes: failure.block.map(|(_, length)| length),
+            ost: failure.ost.map(|ost| ost.0),
+            message: &described.message,
+            advice: described.advice,
+        },
+    )
+}
+
+fn operation(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Examine => "examine",
+        Operation::List => "list",
+        Operation::Open => "open",
+        Operation::Read => "read",
+        Operation::Create => "create",
+        Operation::Write => "write",
+        Operation::Sync => "sync",
+        Operation::SetMetadata => "set-metadata",
+        Operation::Rename => "rename",
+        Operation::Verify => "verify",
+        Operation::Journal => "journal",
+        Operation::Preallocate => "preallocate",
+    }
+}
+
+fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Os(_) => "os",
+        Reason::Changed => "changed",
+        Reason::Vanished => "vanished",
+        Reason::Checksum => "checksum",
+        Reason::Media => "media",
+        Reason::Special => "special",
+        Reason::InTheWay => "in-the-way",
+        Reason::ParentFailed => "parent-failed",
+        Reason::UnsafeName => "unsafe-name",
+    }
+}
+
+/// Something to know.
+pub(super) fn notice(text: &str) -> String {
+    #[derive(Serialize)]
+    struct Notice<'a> {
+        text: &'a str,
+    }
+    event("notice", Notice { text })
+}
+
+#[derive(Serialize)]
+struct End<'a> {
+    cpu_seconds: f64,
+    memory_bytes_peak: u64,
+    storage_seconds: f64,
+    network_seconds: f64,
+    busiest_ost: Option<BusiestOst<'a>>,
+}
+
+#[derive(Serialize)]
+struct BusiestOst<'a> {
+    name: &'a str,
+    busy_seconds: f64,
+    bytes: u64,
+}
+
+impl<'a> End<'a> {
+    fn new(counters: &'a Counters) -> Self {
+        let seconds = |micros: u64| rounded(micros as f64 / 1e6);
+        Self {
+            cpu_seconds: seconds(counters.cpu_micros),
+            memory_bytes_peak: counters.memory_bytes_peak,
+            storage_seconds: seconds(counters.storage_micros),
+            network_seconds: seconds(counters.network_micros),
+            busiest_ost: counters.busiest_ost.as_ref().map(|ost| BusiestOst {
+                name: &ost.name,
+                busy_seconds: seconds(ost.busy_micros),
+                bytes: ost.bytes,
+            }),
+        }
+    }
+}
+
+/// How it ended.
+pub(super) fn summary(report: &Report, settings: &Settings) -> String {
+    let verified = match settings.verify {
+        _ if settings.is_dry_run => "none",
+        Verify::Wire => "wire",
+        Verify::Media => "media",
+    };
+    summary_of(report, verified)
+}
+
+/// The summary of a command line that was refused.
+pub(super) fn refusal(message: &str) -> String {
+    let report = Report {
+        exit_code: ExitCode::Usage,
+        message: Some(message.to_owned()),
+        progress: Progress::default(),
+        issue_count: 0,
+        is_clear: false,
+    };
+    summary_of(&report, "none")
+}
+
+fn summary_of(report: &Report, verified: &'static str) -> String {
+    #[derive(Serialize)]
+    struct Summary<'a> {
+        exit_code: u8,
+        outcome: &'static str,
+        message: Option<&'a str>,
+        #[serde(flatten)]
+        sums: Sums,
+        issue_count: u64,
+        verified: &'static str,
+        is_clear: bool,
+        source: End<'a>,
+        sink: End<'a>,
+    }
+    event(
+        "summary",
+        Summary {
+            exit_code: report.exit_code as u8,
+            outcome: outcome(report.exit_code),
+            message: report.message.as_deref(),
+            sums: Sums::new(&report.progress, mean_rate(report)),
+            issue_count: report.issue_count,
+            verified,
+            is_clear: report.is_clear,
+            source: End::new(&report.progress.source),
+            sink: End::new(&report.progress.sink),
+        },
+    )
+}
+
+fn outcome(code: ExitCode) -> &'static str {
+    match code {
+        ExitCode::Ok => "ok",
+        ExitCode::Other => "other",
+        ExitCode::Usage => "usage",
+        ExitCode::SourceUnreadable => "source-unreadable",
+        ExitCode::Refused => "refused",
+        ExitCode::Network => "network",
+        ExitCode::SinkRefuses => "sink-refuses",
+        ExitCode::Mismatch => "mismatch",
+        ExitCode::SourceChanged => "source-changed",
+        ExitCode::Interrupted => "interrupted",
+        ExitCode::Limit => "limit",
+        ExitCode::NothingToDo => "nothing-to-do",
+    }
+}
+
+#[cfg(test)]
+mod tests;

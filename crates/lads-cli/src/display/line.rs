@@ -1,0 +1,35 @@
+//! What dry runs and `-v` say of a path.
+
+use super::place::Places;
+use super::style::escape;
+use crate::sizes;
+use lads_core::message::{Line, Verb};
+
+/// The word for what is done with a path.
+pub(super) fn verb(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Send => "send",
+        Verb::Skip => "skip",
+        Verb::Directory => "mkdir",
+        Verb::Symlink => "symlink",
+        Verb::HardLink => "link",
+        Verb::Special => "special",
+    }
+}
+
+/// `send       run7/a (1.2 MiB)`
+pub(super) fn text(line: &Line) -> String {
+    let size = match line.verb {
+        Verb::Send => format!(" ({})", sizes::bytes(line.bytes)),
+        _ => String::new(),
+    };
+    format!("{:<10} {}{size}", verb(line.verb), escape(&line.path))
+}
+
+/// What the paths of all lines are relative to: `into dtn2:/scratch/`.
+pub(super) fn target(places: &Places) -> String {
+    let host = places.target.host.as_ref().map_or_else(String::new, |host| format!("{host}:"));
+    let path = escape(&places.target.path);
+    let slash = if path.ends_with('/') { "" } else { "/" };
+    format!("into {}{path}{slash}", escape(host.as_bytes()))
+}

@@ -1,0 +1,118 @@
+//! Where an entry is: `side:host:path`, from its path below the source that was named.
+
+use super::style::escape;
+use lads_core::issue::Side;
+use lads_engine::{Job, Location};
+
+/// What is moved, and where to.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(super) sources: Vec<Location>,
+    pub(super) target: Location,
+}
+
+impl Places {
+    /// The places of a job.
+    pub(crate) fn new(job: &Job) -> Self {
+        Self { sources: job.sources.clone(), target: job.target.clone() }
+    }
+
+    /// Whether one side is on another host.
+    pub(super) fn has_remote(&self) -> bool {
+        self.target.host.is_some() || self.sources.iter().any(|source| source.host.is_some())
+    }
+
+    /// The host of a side; `None` for here.
+    pub(super) fn host(&self, side: Side) -> Option<&str> {
+        let location = match side {
+            Side::Source => self.sources.first()?,
+            Side::Sink => &self.target,
+        };
+        location.host.as_deref()
+    }
+
+    /// The whole path of an entry on its side. At the sink it is the one that the command line
+    /// makes likely: only the sink knows whether a single file got another name.
+    pub(super) fn path(&self, side: Side, path: &[u8]) -> Vec<u8> {
+        let first = path.split(|&byte| byte == b'/').next().unwrap_or_default();
+        let below = path.get(first.len() + 1..).unwrap_or_default();
+        let named = self.sources.iter().find(|source| last_component(&source.path) == first);
+        match (side, named.or_else(|| self.sources.first())) {
+            (Side::Source, Some(source)) if named.is_some() => join(&source.path, below),
+            (Side::Source, Some(source)) => join(&source.path, path),
+            (Side::Sink, Some(source)) if named.is_some() && is_contents_only(&source.path) => {
+                join(&self.target.path, below)
+            }
+            _ if last_component(&self.target.path) == path => self.target.path.clone(),
+            _ => join(&self.target.path, path),
+        }
+    }
+
+    /// `sink:dtn2:/scratch/run7/a`, or `sink:/scratch/run7/a` if the side is here.
+    pub(super) fn describe(&self, side: Side, path: &[u8]) -> String {
+        let host = self.host(side).map_or_else(String::new, |host| format!("{host}:"));
+        format!("{}:{}{}", side.word(), escape(host.as_bytes()), escape(&self.path(side, path)))
+    }
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    &path[..end]
+}
+
+fn last_component(path: &[u8]) -> &[u8] {
+    trimmed(path).rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
+
+/// Whether what is in it is meant, not the directory itself.
+fn is_contents_only(path: &[u8]) -> bool {
+    path.ends_with(b"/") || matches!(last_component(path), b"." | b"..")
+}
+
+fn join(base: &[u8], below: &[u8]) -> Vec<u8> {
+    match (trimmed(base), below) {
+        (base, b"") if !base.is_empty() => base.to_vec(),
+        (base, below) => [base, b"/", below].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(sources: &[&str], target: &str) -> Places {
+        let parse = |text: &str| Location::parse(text.as_ref()).expect("it is text");
+        Places { sources: sources.iter().map(|text| parse(text)).collect(), target: parse(target) }
+    }
+
+    fn check(sources: &[&str], target: &str, path: &str, source: &str, sink: &str) {
+        let places = places(sources, target);
+        assert_eq!(places.describe(Side::Source, path.as_bytes()), source);
+        assert_eq!(places.describe(Side::Sink, path.as_bytes()), sink);
+    }
+
+    #[test]
+    fn an_entry_has_a_whole_path_on_both_sides() {
+        let (source, sink) = ("source:/data/run7/a/b", "sink:h:/scratch/run7/a/b");
+        check(&["/data/run7"], "h:/scratch/", "run7/a/b", source, sink);
+        check(&["/data/run7"], "h:/scratch", "run7/a/b", source, sink);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_leaves_out_a_level_at_the_sink() {
+        check(&["/data/run7/"], "/scratch", "run7/a", "source:/data/run7/a", "sink:/scratch/a");
+        check(&["."], "/scratch", "./a", "source:./a", "sink:/scratch/a");
+        check(&["/"], "/scratch", "a", "source:/a", "sink:/scratch/a");
+    }
+
+    #[test]
+    fn a_source_is_found_by_its_name() {
+        let sources = ["h:one", "h:two/three"];
+        check(&sources, "/x", "three/a", "source:h:two/three/a", "sink:/x/three/a");
+    }
+
+    #[test]
+    fn a_single_file_may_have_the_target_for_its_name() {
+        check(&["/data/a"], "h:/x/a", "a", "source:/data/a", "sink:h:/x/a");
+    }
+}

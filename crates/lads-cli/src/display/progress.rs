@@ -1,0 +1,184 @@
+//! How far a transfer has come, in one line that never goes back.
+
+use crate::sizes;
+use lads_engine::{Bottleneck, Progress};
+use std::time::Duration;
+
+/// The rate shown is that of about so long: long enough to be read, short enough to follow.
+const RATE_WINDOW: Duration = Duration::from_secs(8);
+
+/// Before this there is too little to say when it will end.
+const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
+
+/// With so many files to go, their number tells as much about the end as their bytes.
+const MANY_FILES: u64 = 1000;
+
+/// What is shown of a transfer at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures {
+    /// Bytes done, or there already.
+    pub(super) bytes_done: u64,
+    /// Bytes found.
+    pub(super) bytes_found: u64,
+    /// Files done, failed, or there already.
+    pub(super) files_done: u64,
+    /// Files found.
+    pub(super) files_found: u64,
+    /// Whether the sums found are final.
+    pub(super) is_walk_ended: bool,
+    /// Set when the sums found are final.
+    pub(super) percent: Option<u64>,
+    /// Bytes moved in a second, lately.
+    pub(super) bytes_per_second: f64,
+    /// Time to go.
+    pub(super) remaining: Option<Duration>,
+    /// What holds the others up.
+    pub(super) bottleneck: Option<Bottleneck>,
+}
+
+/// Makes [`Figures`] of what the engine counts.
+///
+/// The engine takes bytes back when a file changes and begins anew; what is shown waits until they
+/// are made up for.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    shown: Figures,
+    bytes_moved: u64,
+    elapsed: Duration,
+    bytes_rate: Rate,
+    files_rate: Rate,
+}
+
+impl Meter {
+    /// Takes in how far it has come.
+    pub(super) fn take(&mut self, progress: &Progress) -> Figures {
+        let counters = &progress.source;
+        let bytes_moved = counters.bytes_done.saturating_sub(counters.bytes_skipped);
+        let bytes_moved = bytes_moved.max(self.bytes_moved);
+        let files_done = counters.files_moved + counters.files_skipped + counters.files_failed;
+        let before = &self.shown;
+        let files_done = files_done.max(before.files_done);
+        let step = progress.elapsed.saturating_sub(self.elapsed);
+        self.bytes_rate.take(step, bytes_moved - self.bytes_moved);
+        self.files_rate.take(step, files_done - before.files_done);
+        self.elapsed = progress.elapsed;
+        self.bytes_moved = bytes_moved;
+
+        let bytes_done = counters.bytes_done.max(before.bytes_done);
+        let mut figures = Figures {
+            bytes_done,
+            // A file that grew while it moved may be done beyond what was found of it.
+            bytes_found: counters.bytes_found.max(before.bytes_found).max(bytes_done),
+            files_done,
+            files_found: counters.files_found.max(before.files_found).max(files_done),
+            is_walk_ended: counters.is_walk_ended || before.is_walk_ended,
+            percent: None,
+            bytes_per_second: self.bytes_rate.per_second(),
+            remaining: None,
+            bottleneck: progress.bottleneck,
+        };
+        if figures.is_walk_ended {
+            figures.percent = Some(percent(&figures).max(before.percent.unwrap_or(0)));
+            figures.remaining = self.remaining(&figures);
+        }
+        self.shown = figures.clone();
+        figures
+    }
+
+    fn remaining(&self, figures: &Figures) -> Option<Duration> {
+        if self.elapsed < ESTIMATE_AFTER {
+            return None;
+        }
+        let by_bytes = self.bytes_rate.time_for(figures.bytes_found - figures.bytes_done)?;
+        let files = figures.files_found - figures.files_done;
+        let by_files = if files < MANY_FILES { None } else { self.files_rate.time_for(files) };
+        Some(by_files.map_or(by_bytes, |by_files| by_files.max(by_bytes)))
+    }
+}
+
+fn percent(figures: &Figures) -> u64 {
+    let (done, found) = match figures.bytes_found {
+        0 => (figures.files_done, figures.files_found),
+        found => (figures.bytes_done, found),
+    };
+    let percent = u128::from(done) * 100 / u128::from(found.max(1));
+    u64::try_from(percent).map_or(100, |percent| percent.min(100))
+}
+
+/// A mean that forgets: what happened one [`RATE_WINDOW`] ago weighs a third of what happens now.
+#[derive(Debug, Default)]
+struct Rate {
+    sum: f64,
+    /// How much of the window has been seen; the mean is right from the first sample on.
+    weight: f64,
+}
+
+impl Rate {
+    fn take(&mut self, step: Duration, amount: u64) {
+        let seconds = step.as_secs_f64();
+        if seconds > 0.0 {
+            let share = 1.0 - (-seconds / RATE_WINDOW.as_secs_f64()).exp();
+            self.sum += share * (amount as f64 / seconds - self.sum);
+            self.weight += share * (1.0 - self.weight);
+        }
+    }
+
+    fn per_second(&self) -> f64 {
+        if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
+    }
+
+    /// `None` if it would take longer than anybody waits, or for ever.
+    fn time_for(&self, amount: u64) -> Option<Duration> {
+        const LONGEST_SECONDS: f64 = 100.0 * 86400.0;
+        let seconds = amount as f64 / self.per_second().max(f64::MIN_POSITIVE);
+        (seconds < LONGEST_SECONDS).then(|| Duration::from_secs_f64(seconds))
+    }
+}
+
+impl Figures {
+    /// One line, no wider than this. What matters least is left out first.
+    pub(super) fn line(&self, columns: usize) -> String {
+        // Each with its rank; the highest is left out first.
+        let mut parts = vec![
+            (0, self.bytes_part()),
+            (3, self.files_part()),
+            (1, sizes::rate(self.bytes_per_second)),
+        ];
+        let remaining = self.remaining.map(|remaining| format!("{} left", sizes::clock(remaining)));
+        parts.extend(remaining.map(|remaining| (2, remaining)));
+        parts.extend(self.bottleneck.map(|it| (4, format!("slowest: {}", name(it)))));
+        loop {
+            let line = parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("  ");
+            let last = parts.iter().max_by_key(|(rank, _)| *rank).map_or(0, |(rank, _)| *rank);
+            if last == 0 || line.chars().count() <= columns {
+                return line.chars().take(columns).collect();
+            }
+            parts.retain(|(rank, _)| *rank != last);
+        }
+    }
+
+    fn bytes_part(&self) -> String {
+        let (done, found) = (sizes::bytes(self.bytes_done), sizes::bytes(self.bytes_found));
+        match self.percent {
+            Some(percent) => format!("{percent:3}%  {done} of {found}"),
+            None => format!("{done} of {found}, scanning…"),
+        }
+    }
+
+    fn files_part(&self) -> String {
+        format!("{} of {}", sizes::count(self.files_done), sizes::counted(self.files_found, "file"))
+    }
+}
+
+/// The part of the path that holds the others up.
+fn name(bottleneck: Bottleneck) -> &'static str {
+    match bottleneck {
+        Bottleneck::SourceStorage => "source storage",
+        Bottleneck::Network => "network",
+        Bottleneck::SinkStorage => "sink storage",
+        Bottleneck::Limit => "--bwlimit",
+    }
+}
+
+#[cfg(test)]
+mod tests;

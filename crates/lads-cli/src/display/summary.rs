@@ -1,0 +1,198 @@
+//! How a transfer ended, for a person.
+
+use super::place::Places;
+use super::style::{Tone, escape, escape_text, indented};
+use super::{IssueCount, Settings};
+use crate::sizes::{bytes, count, counted, rate, span};
+use lads_core::message::{BusyOst, Counters};
+use lads_engine::{Bottleneck, ExitCode, Report, Verify};
+use std::time::Duration;
+
+/// The lines of the summary; after trouble there are some even if nobody wants a summary.
+pub(super) fn lines(
+    report: &Report,
+    settings: &Settings,
+    places: &Places,
+    issues: &IssueCount,
+) -> Vec<String> {
+    let is_good = report.exit_code == ExitCode::Ok;
+    if is_good && !settings.has_summary {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    if let Some(message) = &report.message {
+        lines.push(format!("lads: {}", indented(&escape_text(message))));
+        if report.progress.source.files_found == 0 {
+            // It did not even begin, and the message says why.
+            return lines;
+        }
+    }
+    let tone = if is_good { Tone::Good } else { Tone::Bad };
+    let outcome = outcome(report.exit_code, settings.is_dry_run);
+    lines.push(format!("lads: {}", settings.style.paint(tone, outcome)));
+    if settings.has_summary {
+        let rows = rows(report, settings, places, issues);
+        lines.extend(rows.into_iter().map(|(title, text)| format!("      {title:<11}{text}")));
+    }
+    lines
+}
+
+/// What is said when more entries failed than were shown.
+pub(super) fn hidden_issues(hidden_count: u64, log: Option<&str>) -> String {
+    let place = match log {
+        Some(log) => format!("all are in {}", escape(log.as_bytes())),
+        None => "--log FILE lists all".to_owned(),
+    };
+    format!("lads: {} not shown; {place}", counted(hidden_count, "more message"))
+}
+
+fn outcome(code: ExitCode, is_dry_run: bool) -> &'static str {
+    match code {
+        ExitCode::Ok if is_dry_run => "this was a dry run: nothing was moved",
+        ExitCode::Ok => "done: everything is at the sink, durable and verified",
+        ExitCode::Other => "it did not end well",
+        ExitCode::Usage => "this cannot be done",
+        ExitCode::SourceUnreadable => {
+            "not all is done: something at the source is missing or cannot be read"
+        }
+        ExitCode::Refused => "the other host did not let us in",
+        ExitCode::Network => {
+            "the other host cannot be reached or was lost; the same command goes on from here"
+        }
+        ExitCode::SinkRefuses => {
+            "not all is done: the sink is full or refuses; the same command goes on from here"
+        }
+        ExitCode::Mismatch => "not all is done: data at the sink is not what was sent",
+        ExitCode::SourceChanged => "not all is done: something at the source kept changing",
+        ExitCode::Interrupted => "stopped; the same command goes on from here",
+        ExitCode::Limit => "a limit was reached; the same command goes on from here",
+        ExitCode::NothingToDo => "there was nothing to do",
+    }
+}
+
+type Row = (&'static str, String);
+
+fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCount) -> Vec<Row> {
+    let counters = &report.progress.source;
+    let mut rows = Vec::new();
+    if settings.is_dry_run {
+        rows.push(("would move", would_move(counters)));
+    } else {
+        rows.push(("moved", moved(report)));
+    }
+    if counters.files_skipped > 0 || counters.bytes_skipped > 0 {
+        rows.push(("skipped", skipped(counters)));
+    }
+    if issues.failed > 0 {
+        let entries = if issues.failed == 1 { "entry" } else { "entries" };
+        rows.push(("failed", format!("{} {entries}", count(issues.failed))));
+    }
+    if issues.special > 0 {
+        rows.push(("left out", left_out(issues.special)));
+    }
+    if settings.is_dry_run {
+        return rows;
+    }
+    let resent = counters.blocks_resent.max(report.progress.sink.blocks_resent);
+    if resent > 0 {
+        rows.push(("re-sent", counted(resent, "block")));
+    }
+    rows.push(("verified", verified(settings.verify).to_owned()));
+    rows.extend(machine_rows(report, settings.is_verbose));
+    rows.extend(
+        report.progress.bottleneck.map(|bottleneck| ("slowest", slowest(bottleneck).to_owned())),
+    );
+    if report.is_clear && places.has_remote() {
+        let text = "data was authenticated, not encrypted (use --tunnel)";
+        rows.push(("security", text.to_owned()));
+    }
+    rows
+}
+
+fn would_move(counters: &Counters) -> String {
+    let files = counters.files_found.saturating_sub(counters.files_skipped + counters.files_failed);
+    let data = counters.bytes_found.saturating_sub(counters.bytes_skipped);
+    format!("{}, {}", counted(files, "file"), bytes(data))
+}
+
+fn moved(report: &Report) -> String {
+    let counters = &report.progress.source;
+    let data = counters.bytes_done.saturating_sub(counters.bytes_skipped);
+    let elapsed = report.progress.elapsed;
+    format!(
+        "{}, {} in {} ({})",
+        counted(counters.files_moved, "file"),
+        bytes(data),
+        span(elapsed),
+        rate(mean_rate(report))
+    )
+}
+
+/// Bytes moved in a second, over the whole transfer.
+pub(super) fn mean_rate(report: &Report) -> f64 {
+    let counters = &report.progress.source;
+    let seconds = report.progress.elapsed.as_secs_f64();
+    let data = counters.bytes_done.saturating_sub(counters.bytes_skipped);
+    if seconds > 0.0 { data as f64 / seconds } else { 0.0 }
+}
+
+fn skipped(counters: &Counters) -> String {
+    let files = counted(counters.files_skipped, "file");
+    format!("{files}, {} that the sink had already", bytes(counters.bytes_skipped))
+}
+
+fn left_out(special_count: u64) -> String {
+    match special_count {
+        1 => "1 device, FIFO or socket".to_owned(),
+        _ => format!("{} devices, FIFOs and sockets", count(special_count)),
+    }
+}
+
+fn verified(verify: Verify) -> &'static str {
+    match verify {
+        Verify::Wire => "every block's checksum at the sink, then made durable",
+        Verify::Media => "every block's checksum at the sink, made durable, read back from storage",
+    }
+}
+
+/// What both ends spent.
+fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
+    let (source, sink) = (&report.progress.source, &report.progress.sink);
+    let seconds = |micros| span(Duration::from_micros(micros));
+    let both =
+        |of: &dyn Fn(&Counters) -> String| format!("source {}, sink {}", of(source), of(sink));
+    let mut rows = vec![
+        ("CPU", both(&|end| seconds(end.cpu_micros))),
+        ("memory", format!("{} at most", both(&|end| bytes(end.memory_bytes_peak)))),
+    ];
+    let busiest = [("source", &source.busiest_ost), ("sink", &sink.busiest_ost)];
+    rows.extend(busiest.into_iter().filter_map(|(side, ost)| {
+        ost.as_ref().map(|ost| ("busiest", format!("{side} {}", busy(ost))))
+    }));
+    if is_verbose {
+        rows.push(("in storage", both(&|end| seconds(end.storage_micros))));
+        rows.push(("in network", both(&|end| seconds(end.network_micros))));
+        rows.push((
+            "sent",
+            format!("{}, {}", counted(source.blocks_sent, "block"), bytes(source.bytes_sent)),
+        ));
+    }
+    rows
+}
+
+fn busy(ost: &BusyOst) -> String {
+    let served = span(Duration::from_micros(ost.busy_micros));
+    format!("{}: {} of service for {}", escape(ost.name.as_bytes()), served, bytes(ost.bytes))
+}
+
+fn slowest(bottleneck: Bottleneck) -> &'static str {
+    match bottleneck {
+        Bottleneck::SourceStorage => "reading at the source held the rest up",
+        Bottleneck::Network => "the network held the rest up",
+        Bottleneck::SinkStorage => "writing at the sink held the rest up",
+        Bottleneck::Limit => "--bwlimit held the rest up",
+    }
+}
+
+#[cfg(test)]
+pub(in crate::display) mod tests;

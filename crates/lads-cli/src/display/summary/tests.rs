@@ -1,0 +1,165 @@
+use super::*;
+use crate::display::issue::tests::places;
+use crate::display::{Meters, Style};
+use expect_test::{Expect, expect};
+use lads_engine::Progress;
+
+pub(in crate::display) fn settings() -> Settings {
+    Settings {
+        is_quiet: false,
+        is_verbose: false,
+        has_summary: true,
+        is_json: false,
+        is_dry_run: false,
+        verify: Verify::Wire,
+        log: None,
+        style: Style { has_color: false },
+        meters: Meters::None,
+    }
+}
+
+/// A transfer that went well.
+pub(in crate::display) fn report() -> Report {
+    let source = Counters {
+        files_found: 4193,
+        directories_found: 12,
+        bytes_found: 1200 << 30,
+        is_walk_ended: true,
+        files_moved: 4190,
+        files_skipped: 3,
+        bytes_done: 1200 << 30,
+        bytes_skipped: 3 << 30,
+        bytes_sent: 1198 << 30,
+        blocks_sent: 1_226_752,
+        blocks_resent: 2,
+        cpu_micros: 61_000_000,
+        memory_bytes_peak: 310 << 20,
+        busiest_ost: Some(BusyOst {
+            name: "OST0007".to_owned(),
+            busy_micros: 80_100_000,
+            bytes: 40 << 30,
+        }),
+        storage_micros: 500_000_000,
+        network_micros: 90_000_000,
+        ..Counters::default()
+    };
+    let sink = Counters { cpu_micros: 70_200_000, memory_bytes_peak: 305 << 20, ..source.clone() };
+    Report {
+        exit_code: ExitCode::Ok,
+        message: None,
+        progress: Progress {
+            elapsed: Duration::from_millis(132_000),
+            source,
+            sink: Counters { busiest_ost: None, ..sink },
+            bottleneck: Some(Bottleneck::SourceStorage),
+        },
+        issue_count: 0,
+        is_clear: true,
+    }
+}
+
+fn check(report: &Report, settings: &Settings, expected: &Expect) {
+    expected.assert_eq(&lines(report, settings, &places(), &IssueCount::default()).join("\n"));
+}
+
+#[test]
+fn a_good_end_says_all_that_was_done() {
+    check(
+        &report(),
+        &settings(),
+        &expect![[r#"
+        lads: done: everything is at the sink, durable and verified
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB that the sink had already
+              re-sent    2 blocks
+              verified   every block's checksum at the sink, then made durable
+              CPU        source 1 min 01 s, sink 1 min 10 s
+              memory     source 310.0 MiB, sink 305.0 MiB at most
+              busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
+              slowest    reading at the source held the rest up
+              security   data was authenticated, not encrypted (use --tunnel)"#]],
+    );
+    let settings = Settings { is_verbose: true, verify: Verify::Media, ..settings() };
+    check(
+        &report(),
+        &settings,
+        &expect![[r#"
+        lads: done: everything is at the sink, durable and verified
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB that the sink had already
+              re-sent    2 blocks
+              verified   every block's checksum at the sink, made durable, read back from storage
+              CPU        source 1 min 01 s, sink 1 min 10 s
+              memory     source 310.0 MiB, sink 305.0 MiB at most
+              busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
+              in storage source 8 min 20 s, sink 8 min 20 s
+              in network source 1 min 30 s, sink 1 min 30 s
+              sent       1,226,752 blocks, 1.2 TiB
+              slowest    reading at the source held the rest up
+              security   data was authenticated, not encrypted (use --tunnel)"#]],
+    );
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done() {
+    let settings = Settings { is_dry_run: true, ..settings() };
+    check(
+        &report(),
+        &settings,
+        &expect![[r#"
+        lads: this was a dry run: nothing was moved
+              would move 4,190 files, 1.2 TiB
+              skipped    3 files, 3.0 GiB that the sink had already"#]],
+    );
+}
+
+#[test]
+fn quiet_is_quiet_only_if_all_went_well() {
+    let settings = Settings { is_quiet: true, has_summary: false, ..settings() };
+    check(&report(), &settings, &expect![[""]]);
+    let mut report = report();
+    report.exit_code = ExitCode::Network;
+    report.message =
+        Some("ssh: Could not resolve hostname dtn2\r\nconnection closed\x1b".to_owned());
+    check(
+        &report,
+        &settings,
+        &expect![[r#"
+        lads: ssh: Could not resolve hostname dtn2
+              connection closed\u{1b}
+        lads: the other host cannot be reached or was lost; the same command goes on from here"#]],
+    );
+}
+
+#[test]
+fn a_bad_end_says_how_many_failed() {
+    let mut report = report();
+    report.exit_code = ExitCode::SinkRefuses;
+    let issues = IssueCount { failed: 2, special: 1, ..IssueCount::default() };
+    let told = lines(&report, &settings(), &places(), &issues);
+    expect![[r#"
+        lads: not all is done: the sink is full or refuses; the same command goes on from here
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB that the sink had already
+              failed     2 entries
+              left out   1 device, FIFO or socket"#]]
+    .assert_eq(&told[..5].join("\n"));
+}
+
+#[test]
+fn what_did_not_begin_has_no_summary() {
+    let mut report = report();
+    report.exit_code = ExitCode::Refused;
+    report.message = Some("dtn2: Permission denied (publickey)".to_owned());
+    report.progress = Progress::default();
+    check(&report, &settings(), &expect![["lads: dtn2: Permission denied (publickey)"]]);
+}
+
+#[test]
+fn what_was_not_shown_is_counted() {
+    let told = [hidden_issues(1, None), hidden_issues(2000, Some("failed.json"))];
+    expect![[r#"
+        lads: 1 more message not shown; --log FILE lists all
+        lads: 2,000 more messages not shown; all are in failed.json"#]]
+    .assert_eq(&told.join("\n"));
+}

@@ -1,0 +1,169 @@
+use super::issue::tests::places;
+use super::summary::tests::{report, settings};
+use super::*;
+use expect_test::expect;
+use lads_core::issue::{Failure, Operation, Side};
+use lads_core::message::{Counters, Line, Verb};
+
+/// Shows what happens, and gives stdout, stderr and the exit code.
+fn show(settings: Settings, happenings: Vec<Happening>) -> (String, String, u8) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut display = Display::new(settings, places(), Box::new(&mut out), Box::new(&mut err));
+    display.start();
+    for happening in happenings {
+        display.on(happening);
+    }
+    let code = display.finish(&report());
+    drop(display);
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (text(out), text(err), code)
+}
+
+fn progress(millis: u64) -> Happening {
+    let source = Counters { bytes_found: 2000, bytes_done: millis, ..Counters::default() };
+    let elapsed = Duration::from_millis(millis);
+    Happening::Progress(Box::new(Progress { elapsed, source, ..Progress::default() }))
+}
+
+fn line(verb: Verb, path: &str) -> Happening {
+    Happening::Line(Line { verb, path: path.as_bytes().to_vec(), bytes: 1_258_291 })
+}
+
+fn issue(reason: Reason) -> Happening {
+    let failure = Failure::new(Side::Source, Operation::Open, reason);
+    Happening::Issue(Issue { path: b"run7/a".to_vec(), failure })
+}
+
+#[test]
+fn paths_go_to_stdout_below_the_target() {
+    let lines = vec![
+        line(Verb::Directory, "run7"),
+        line(Verb::Send, "run7/a"),
+        line(Verb::Skip, "run7/b\n"),
+        line(Verb::Symlink, "run7/c"),
+        line(Verb::HardLink, "run7/d"),
+        line(Verb::Special, "run7/e"),
+    ];
+    let (out, ..) = show(settings(), lines);
+    expect![[r#"
+        into dtn2:/scratch/
+        mkdir      run7
+        send       run7/a (1.2 MiB)
+        skip       run7/b\n
+        symlink    run7/c
+        link       run7/d
+        special    run7/e
+    "#]]
+    .assert_eq(&out);
+}
+
+#[test]
+fn a_terminal_line_is_drawn_ten_times_a_second_and_erased() {
+    let meters = Meters::Redrawn { columns: || 40 };
+    let happenings = (0..=20).map(|step| progress(step * 50)).collect();
+    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    assert_eq!(err.matches("scanning").count(), 11);
+    assert!(err.ends_with("\r\x1b[K"), "{err:?}");
+    assert!(!err.contains('\n'));
+}
+
+#[test]
+fn messages_erase_the_terminal_line_first() {
+    let meters = Meters::Redrawn { columns: || 40 };
+    let happenings = vec![progress(0), Happening::Notice("to\nknow".to_owned()), progress(200)];
+    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    expect![[r#"
+        CR0 B of 2.0 KiB, scanning…  0 B/sESC[KCRESC[Klads: to
+              know
+        CR200 B of 2.0 KiB, scanning…  1.00 kB/sESC[KCRESC[K"#]]
+    .assert_eq(&err.replace('\r', "CR").replace('\x1b', "ESC"));
+}
+
+#[test]
+fn without_a_terminal_a_line_comes_every_so_often() {
+    let meters = Meters::Plain { interval: Duration::from_secs(1) };
+    let happenings = (0..30).map(|step| progress(step * 100)).collect();
+    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    expect![[r#"
+        lads: 1000 B of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s
+        lads: 2.0 KiB of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s
+    "#]]
+    .assert_eq(&err);
+}
+
+#[test]
+fn only_the_first_issues_are_shown_and_all_are_logged() {
+    let mut log = Vec::new();
+    let mut err = Vec::new();
+    let mut display = Display::new(settings(), places(), Box::new(io::sink()), Box::new(&mut err));
+    display.log_to(Box::new(&mut log));
+    for _ in 0..25 {
+        display.on(issue(Reason::Vanished));
+    }
+    display.finish(&report());
+    drop(display);
+    let err = String::from_utf8(err).unwrap();
+    assert_eq!(err.matches("cannot open").count(), 20);
+    assert!(err.contains("5 more messages not shown"), "{err}");
+    assert_eq!(log.iter().filter(|&&byte| byte == b'\n').count(), 25);
+}
+
+#[test]
+fn quiet_shows_failures_and_nothing_else() {
+    let settings = Settings { is_quiet: true, has_summary: false, ..settings() };
+    let notice = Happening::Notice("x".to_owned());
+    let happenings =
+        vec![line(Verb::Send, "a"), notice, issue(Reason::Special), issue(Reason::Os(13))];
+    let (out, err, _) = show(settings, happenings);
+    assert_eq!(out, "");
+    assert_eq!(err.lines().count(), 2, "{err}");
+    assert!(err.contains("EACCES"));
+}
+
+#[test]
+fn a_program_gets_events_and_the_summary_last() {
+    let settings = Settings { is_json: true, ..settings() };
+    let happenings = vec![progress(0), progress(500), progress(1000), issue(Reason::Changed)];
+    let (out, err, _) = show(settings, happenings);
+    assert_eq!(err, "");
+    let events: Vec<String> = out
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|event| event["event"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(events, ["start", "progress", "progress", "issue", "summary"]);
+}
+
+/// Fails every write in one way.
+struct Failing(io::ErrorKind);
+
+impl Write for Failing {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(self.0.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn show_to(out: Failing, stop: &StopFlag) -> u8 {
+    let mut display = Display::new(settings(), places(), Box::new(out), Box::new(io::sink()));
+    display.stop_without_reader(stop.clone());
+    display.on(line(Verb::Send, "a"));
+    display.finish(&report())
+}
+
+#[test]
+fn a_dry_run_stops_when_nobody_reads_it() {
+    let stop = StopFlag::new();
+    assert_eq!(show_to(Failing(io::ErrorKind::BrokenPipe), &stop), 0);
+    assert!(stop.is_set());
+}
+
+#[test]
+fn output_that_is_lost_is_no_success() {
+    let stop = StopFlag::new();
+    assert_eq!(show_to(Failing(io::ErrorKind::StorageFull), &stop), ExitCode::Other as u8);
+    assert!(!stop.is_set());
+}

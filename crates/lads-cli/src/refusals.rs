@@ -1,0 +1,298 @@
+//! Which of rsync's options `lads cp` takes without a word, because it does that anyway, and which
+//! it refuses, with what to do instead.
+//!
+//! One table for each. Both become hidden options of the command, so that they are also found in
+//! a cluster such as `-avz`. What has a meaning of its own is in [`crate::args`].
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+const DELETE: &str = "lads never deletes; remove extra files at the sink yourself, or run \
+                      `rsync -a --delete` after the bulk move";
+const INPLACE: &str = "lads writes into a temporary file and renames it when all of it is durable, \
+                       so that nobody sees half a file";
+const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
+                       the same command goes on from there";
+const COMPRESS: &str = "lads does not compress; leave it out (over slow links use rsync -z)";
+const FOLLOW: &str = "lads moves symbolic links as links; name what they point to as a SRC";
+const SELECT: &str = "choose files with --files-from, for example from find(1)";
+const NEWER: &str = "lads moves what differs in size or time of change; choose files with \
+                     --files-from to be more selective";
+const OTHER_DIRECTORY: &str = "lads compares with DST only; leave it out";
+const BACKUP: &str = "lads makes no backups of what it replaces; move to a new directory instead";
+const OWNERS: &str = "lads keeps owner and group by number, or with --no-owner none; use chown(1) \
+                      at the sink afterwards";
+const DAEMON: &str = "lads has no daemon: it is started through ssh; give ssh's options with -e, \
+                      for example -e 'ssh -p 2222'";
+const SSH_FAMILY: &str = "give it to ssh: -e 'ssh -4' or -e 'ssh -6'";
+const TIMES: &str = "lads keeps times of change only; leave it out, or use --no-times for none";
+const OUTPUT: &str = "use -v for one line per path, or --json for events";
+const LOG: &str = "use --log FILE for failed entries, or --json for everything";
+const FILTER: &str = "write it with --include and --exclude, or list files with --files-from";
+const BATCH: &str = "lads has no batch files; move to each sink in turn";
+const STOP: &str = "use `timeout --signal=USR1 TIME lads cp ...`: it stops cleanly, and the same \
+                    command goes on later";
+const DELTA: &str = "lads sends whole files (-W); for small changes in large files use rsync";
+const CHECKSUM: &str = "to compare, lads looks at size and time of change; -I sends everything \
+                        again, and --verify media reads it back from storage";
+const MISSING: &str = "lads moves the rest, lists what is missing, and exits with 3";
+const INTERNAL: &str = "lads has no such setting; leave it out";
+
+/// What is refused, by the names that rsync's manual page gives it, in its order, and what to do
+/// instead.
+const REFUSED: &[(&str, &str)] = &[
+    ("--info=FLAGS", OUTPUT),
+    ("--debug=FLAGS", OUTPUT),
+    ("--stderr=MODE", INTERNAL),
+    ("--no-motd", DAEMON),
+    ("-c --checksum", CHECKSUM),
+    ("--no-recursive", "use --exclude '*/' to leave out directories"),
+    ("--no-r", "use --exclude '*/' to leave out directories"),
+    ("-R --relative", "use --files-from with paths relative to SRC"),
+    ("--no-implied-dirs", INTERNAL),
+    ("-b --backup", BACKUP),
+    ("--backup-dir=DIR", BACKUP),
+    ("--suffix=SUFFIX", BACKUP),
+    ("-u --update", NEWER),
+    ("--inplace", INPLACE),
+    ("--append", PARTIAL),
+    ("--append-verify", PARTIAL),
+    ("-d --dirs", "use --exclude '*/' to leave out what is further below"),
+    ("--mkpath", "make the directory first: ssh HOST mkdir -p DIR"),
+    ("-L --copy-links", FOLLOW),
+    ("--copy-unsafe-links", FOLLOW),
+    ("--safe-links", FOLLOW),
+    ("--munge-links", FOLLOW),
+    ("-k --copy-dirlinks", FOLLOW),
+    (
+        "-K --keep-dirlinks",
+        "lads does not follow symbolic links at the sink; name the directory itself as DST",
+    ),
+    ("--no-links", "lads moves symbolic links; leave them out by --exclude"),
+    ("--no-l", "lads moves symbolic links; leave them out by --exclude"),
+    ("--no-group", "use --no-owner: it leaves owner and group"),
+    ("--no-g", "use --no-owner: it leaves owner and group"),
+    ("--no-acls", "use --no-xattrs: it leaves ACLs, too"),
+    ("--no-A", "use --no-xattrs: it leaves ACLs, too"),
+    ("-E --executability", "lads keeps all permissions, or none: --no-perms"),
+    ("--chmod=CHMOD", "use chmod(1) at the sink afterwards, or --no-perms"),
+    ("-U --atimes", TIMES),
+    ("--open-noatime", INTERNAL),
+    ("-N --crtimes", TIMES),
+    ("-O --omit-dir-times", TIMES),
+    ("-J --omit-link-times", TIMES),
+    ("--super", "lads keeps what it is permitted to; leave it out"),
+    ("--fake-super", "lads keeps what it is permitted to; leave it out"),
+    ("--write-devices", "lads does not write into devices"),
+    ("--copy-devices", "lads does not read devices as files"),
+    ("--no-whole-file", DELTA),
+    ("--no-W", DELTA),
+    ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),
+    ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
+    ("-x --one-file-system", "leave out what is mounted below by name: --exclude=/DIR/"),
+    ("-B=SIZE", DELTA),
+    ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
+    ("--existing", SELECT),
+    ("--ignore-non-existing", SELECT),
+    ("--ignore-existing", SELECT),
+    (
+        "--remove-source-files",
+        "lads never deletes; remove the source yourself once lads has exited with 0",
+    ),
+    ("--delete", DELETE),
+    ("--del", DELETE),
+    ("--delete-before", DELETE),
+    ("--delete-during", DELETE),
+    ("--delete-delay", DELETE),
+    ("--delete-after", DELETE),
+    ("--delete-excluded", DELETE),
+    ("--delete-missing-args", DELETE),
+    ("--ignore-missing-args", MISSING),
+    ("--ignore-errors", DELETE),
+    ("--force", DELETE),
+    ("--max-delete=NUM", DELETE),
+    ("--max-size=SIZE", SELECT),
+    ("--min-size=SIZE", SELECT),
+    ("--max-alloc=SIZE", "use --buffers SIZE, the memory for data at each end"),
+    ("--no-partial", PARTIAL),
+    ("--partial-dir=DIR", PARTIAL),
+    ("--delay-updates", INPLACE),
+    ("-m --prune-empty-dirs", FILTER),
+    ("--no-numeric-ids", OWNERS),
+    ("--usermap=STRING", OWNERS),
+    ("--groupmap=STRING", OWNERS),
+    ("--chown=USER", OWNERS),
+    ("--contimeout=SECONDS", "give it to ssh: -e 'ssh -o ConnectTimeout=SECONDS'"),
+    ("--size-only", NEWER),
+    ("-@ --modify-window=NUM", NEWER),
+    ("-T --temp-dir=DIR", INPLACE),
+    ("-y --fuzzy", DELTA),
+    ("--compare-dest=DIR", OTHER_DIRECTORY),
+    ("--copy-dest=DIR", OTHER_DIRECTORY),
+    ("--link-dest=DIR", OTHER_DIRECTORY),
+    ("-z --compress", COMPRESS),
+    ("--compress-choice=NAME", COMPRESS),
+    ("--zc=NAME", COMPRESS),
+    ("--compress-level=NUM", COMPRESS),
+    ("--zl=NUM", COMPRESS),
+    ("--skip-compress=LIST", COMPRESS),
+    ("-C --cvs-exclude", FILTER),
+    ("-f --filter=RULE", FILTER),
+    ("-F", FILTER),
+    ("--copy-as=USER", OWNERS),
+    ("--address=ADDRESS", "use --data-address and --ports for the data connections"),
+    ("--port=PORT", DAEMON),
+    ("--sockopts=OPTIONS", INTERNAL),
+    ("--blocking-io", INTERNAL),
+    ("--outbuf=MODE", INTERNAL),
+    ("-8 --8-bit-output", "use --json for names as they are"),
+    ("-i --itemize-changes", OUTPUT),
+    ("-M --remote-option=OPTION", INTERNAL),
+    ("--out-format=FORMAT", OUTPUT),
+    ("--log-file=FILE", LOG),
+    ("--log-file-format=FILE", LOG),
+    ("--password-file=FILE", DAEMON),
+    ("--early-input=FILE", DAEMON),
+    ("--daemon", DAEMON),
+    ("--config=FILE", DAEMON),
+    ("--list-only", "use --dry-run, or ls(1) through ssh"),
+    ("--stop-after=TIME", STOP),
+    ("--time-limit=TIME", STOP),
+    ("--stop-at=TIME", STOP),
+    ("--write-batch=FILE", BATCH),
+    ("--only-write-batch=FILE", BATCH),
+    ("--read-batch=FILE", BATCH),
+    ("--protocol=NUM", INTERNAL),
+    ("--iconv=STRING", "names are moved byte by byte; use convmv(1) at the sink"),
+    ("--checksum-seed=NUM", INTERNAL),
+    ("-4 --ipv4", SSH_FAMILY),
+    ("-6 --ipv6", SSH_FAMILY),
+];
+
+/// What lads does anyway, and which option it undoes if it comes after that on the command line.
+const ACCEPTED: &[(&str, Option<&str>)] = &[
+    ("-r --recursive", None),
+    ("-l --links", None),
+    ("-p --perms", Some("no_perms")),
+    ("-t --times", Some("no_times")),
+    ("-o --owner", Some("no_owner")),
+    ("-g --group", None),
+    ("-H --hard-links", Some("no_hard_links")),
+    ("-A --acls", None),
+    ("-X --xattrs", Some("no_xattrs")),
+    ("-S --sparse", None),
+    ("-W --whole-file", None),
+    ("-s --protect-args", None),
+    ("--secluded-args", None),
+    ("--numeric-ids", None),
+    ("--partial", None),
+    ("--fsync", None),
+    ("--preallocate", Some("no_preallocate")),
+    ("--human-readable", None),
+    ("--inc-recursive", None),
+];
+
+/// Adds both tables to the command as hidden options.
+pub(crate) fn add_to(command: Command) -> Command {
+    let accepted = ACCEPTED
+        .iter()
+        .map(|&(names, undoes)| undoes.into_iter().fold(hidden_option(names), Arg::overrides_with));
+    command.args(accepted).args(REFUSED.iter().map(|&(names, _)| hidden_option(names)))
+}
+
+/// An option as rsync's manual page writes it: `-T --temp-dir=DIR`, `--delete`, `-F`.
+fn hidden_option(names: &'static str) -> Arg {
+    let (names_only, value) = names.split_once('=').map_or((names, None), |(n, v)| (n, Some(v)));
+    let mut option = Arg::new(names).hide(true).overrides_with(names);
+    for name in names_only.split(' ') {
+        option = match name.strip_prefix("--") {
+            Some(long) => option.long(long),
+            None => option.short(name.chars().nth(1).expect("a letter follows the dash")),
+        };
+    }
+    match value {
+        Some(value) => option.value_name(value).num_args(1).allow_hyphen_values(true),
+        None => option.action(ArgAction::SetTrue),
+    }
+}
+
+/// One line for every refused option that was given, in the order given.
+pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
+    let is_given = |names: &str| matches.value_source(names) == Some(ValueSource::CommandLine);
+    let mut found: Vec<(usize, String)> = REFUSED
+        .iter()
+        .filter(|(names, _)| is_given(names))
+        .map(|(names, hint)| {
+            let message = format!("{} is not possible: {hint}", names.replace(' ', ", "));
+            (matches.index_of(names).unwrap_or(usize::MAX), message)
+        })
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, message)| message).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    fn parse(arguments: &[String]) -> Vec<String> {
+        let words = ["lads", "cp"].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
+        let matches = args::command().try_get_matches_from(words).expect("it is known");
+        given(matches.subcommand_matches("cp").expect("it is given"))
+    }
+
+    /// The option as it is typed, once for each name, with a value if it has one.
+    fn typed(names: &str) -> Vec<Vec<String>> {
+        let (names, value) = names.split_once('=').map_or((names, None), |(n, v)| (n, Some(v)));
+        let with_paths = |name: &str| {
+            let words = [Some(name), value, Some("a"), Some("b")];
+            words.into_iter().flatten().map(str::to_owned).collect()
+        };
+        names.split(' ').map(with_paths).collect()
+    }
+
+    #[test]
+    fn every_refused_option_is_refused_with_a_hint() {
+        for (names, hint) in REFUSED {
+            for arguments in typed(names) {
+                let messages = parse(&arguments);
+                assert_eq!(messages.len(), 1, "{arguments:?}");
+                assert!(messages[0].contains(hint) && !messages[0].contains('\n'), "{messages:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_accepted_option_is_taken_without_a_word() {
+        for (names, _) in ACCEPTED {
+            for arguments in typed(names) {
+                assert_eq!(parse(&arguments), [""; 0], "{arguments:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
+        let arguments = ["-avzu", "--delete", "a", "b"].map(str::to_owned);
+        let messages = parse(&arguments);
+        let begins: Vec<&str> =
+            messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
+        assert_eq!(begins, ["-z,", "-u,", "--delete"]);
+    }
+
+    #[test]
+    fn most_used_options_of_rsync_are_all_known() {
+        let options = "\
+            -r -a -n -v -q -P -e=ssh -H -A -X -l -p -t -o -g -D -S -W -h -I -0 -z -u -c -i -L -k \
+            -K -b -x -R -E -O -J -U -N -B=1 -T=x -y -C -f=x -F -m -M=x -d -s -4 -6 -8 -@=1 \
+            --devices --specials --exclude=x --include=x --bwlimit=1 --numeric-ids --progress \
+            --stats --partial --timeout=1 --no-perms --no-times --no-owner --no-group --inplace \
+            --append --link-dest=x --partial-dir=x";
+        for option in options.split_whitespace() {
+            for arguments in typed(option) {
+                parse(&arguments);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! How the data connections of `lads cp --tunnel` go through the remote shell: this joins its
+//! stdin and stdout with a TCP port on the other host.
+
+use crate::args::RelayArgs;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io;
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+/// The port is on this very host, or beside it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pumps both ways until both directions have ended. Each ends on its own, and its end is passed
+/// on, as on a TCP connection.
+pub(crate) fn run(args: &RelayArgs) -> Result<()> {
+    let stream = connect(args).with_context(|| {
+        format!("the data tunnel cannot connect to {} port {}", args.address, args.port)
+    })?;
+    let (mut input, mut output) = own_stdio().context("the data tunnel has no stdin or stdout")?;
+    let mut upstream = stream.try_clone().context("the data tunnel cannot share its socket")?;
+    let mut downstream = stream;
+    let up = thread::Builder::new()
+        .name("relay up".to_owned())
+        .spawn(move || {
+            let outcome = io::copy(&mut input, &mut upstream);
+            // It fails if the connection is gone, and then there is nothing to say.
+            let _ = upstream.shutdown(Shutdown::Write);
+            outcome
+        })
+        .context("cannot start a thread")?;
+    let down = io::copy(&mut downstream, &mut output);
+    // Closed, so that the other end sees that nothing more comes.
+    drop(output);
+    let up = up.join().expect("the thread does not panic");
+    up.and(down).context("the data tunnel broke").map(drop)
+}
+
+fn connect(args: &RelayArgs) -> io::Result<TcpStream> {
+    let mut outcome = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in (args.address.as_str(), args.port).to_socket_addrs()? {
+        outcome = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    let stream = outcome?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Stdin and stdout as files that close when dropped: the standard library's own are buffered and
+/// never close.
+fn own_stdio() -> io::Result<(File, File)> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    Ok((input.into(), output.into()))
+}

@@ -1,0 +1,291 @@
+//! What the command line asks for, as a job for the engine.
+
+use crate::args::CopyArgs;
+use crate::lists::{self, Separator};
+use anyhow::{Context, Result, bail, ensure};
+use clap::ArgMatches;
+use lads_core::filter::{Rule, Verdict};
+use lads_engine::{Job, Location, Options, RemoteShell};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The shortest and the longest block, in bytes, and what its length is a multiple of.
+const BLOCK_SIZES: (u64, u64, u64) = (64 << 10, 64 << 20, 4096);
+
+/// Fewer buffers than this cannot keep reading, sending and writing busy at the same time.
+const BLOCKS_IN_BUFFERS_MIN: u64 = 4;
+
+/// The job, or what is wrong with the command line.
+pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
+    let (sources, target) = locations(&args.paths)?;
+    ensure!(
+        args.files_from.is_none() || sources.len() == 1,
+        "--files-from needs exactly one SRC, which the paths in it are relative to"
+    );
+    let remote = RemoteShell {
+        command: words(&args.rsh)?,
+        lads: args.remote_lads.clone(),
+        tunnel: args.tunnel,
+        data_address: args.data_address.clone(),
+        ports: args.ports,
+    };
+    Ok(Job { sources, target, options: options(args, matches)?, remote })
+}
+
+fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
+    let filters = filters(args, matches)?;
+    Ok(Options {
+        block_size: block_size(args)?,
+        buffers_bytes: args.buffers,
+        streams: args.streams,
+        source_threads: args.source_threads.unwrap_or(args.threads),
+        sink_threads: args.sink_threads.unwrap_or(args.threads),
+        schedule: args.schedule.into(),
+        source_layout: args.source_layout.as_ref().unwrap_or(&args.layout).clone(),
+        sink_layout: args.sink_layout.as_ref().unwrap_or(&args.layout).clone(),
+        source_io: args.source_io.into(),
+        sink_io: args.sink_io.into(),
+        preallocate: !args.no_preallocate,
+        journal: !args.no_journal,
+        verify: args.verify.into(),
+        dry_run: args.dry_run,
+        lists_paths: args.dry_run || args.verbose > 0,
+        devices: args.devices || args.devices_and_specials,
+        specials: args.specials || args.devices_and_specials,
+        permissions: !args.no_perms,
+        times: !args.no_times,
+        owners: !args.no_owner,
+        xattrs: !args.no_xattrs,
+        hard_links: !args.no_hard_links,
+        ignores_times: args.ignore_times,
+        // As in rsync, zero is for ever; 136 years will do.
+        timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
+        bytes_per_second: args.bwlimit.unwrap_or(0),
+        filters,
+        files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
+    })
+}
+
+fn block_size(args: &CopyArgs) -> Result<u32> {
+    let (min, max, multiple) = BLOCK_SIZES;
+    let size = args.block_size;
+    let is_fit = (min..=max).contains(&size) && size.is_multiple_of(multiple);
+    ensure!(is_fit, "--block-size must be a multiple of 4K from 64K to 64M");
+    ensure!(
+        args.buffers / size >= BLOCKS_IN_BUFFERS_MIN,
+        "--buffers must have room for {BLOCKS_IN_BUFFERS_MIN} blocks or more (see --block-size)"
+    );
+    u32::try_from(size).context("the longest block is shorter")
+}
+
+/// The sources, all on one host, and the target.
+fn locations(paths: &[OsString]) -> Result<(Vec<Location>, Location)> {
+    let [sources @ .., target] = paths else { bail!("SRC and DST are missing") };
+    let target = location(target)?;
+    ensure!(!sources.is_empty(), "DST is missing: lads cp SRC... DST");
+    let sources: Vec<Location> =
+        sources.iter().map(|path| location(path)).collect::<Result<_>>()?;
+    let host = &sources[0].host;
+    if let Some(other) = sources.iter().find(|source| source.host != *host) {
+        let name = |host: &Option<String>| host.clone().unwrap_or_else(|| "here".to_owned());
+        bail!(
+            "all sources must be on the same host, but one is on {} and one on {}: run lads once \
+             for each",
+            name(host),
+            name(&other.host)
+        );
+    }
+    if let (Some(source), Some(sink)) = (host, &target.host) {
+        bail!(
+            "one side must be here, but both are on other hosts: log in to one of them, for \
+             example `ssh {source} lads cp ... {sink}:...`"
+        );
+    }
+    Ok((sources, target))
+}
+
+fn location(argument: &OsStr) -> Result<Location> {
+    let shown = argument.to_string_lossy();
+    ensure!(!argument.is_empty(), "a path is empty; for here, write .");
+    let scheme = shown.split_once("://").map(|(scheme, _)| scheme);
+    if let Some(scheme) = scheme.filter(|scheme| scheme.chars().all(char::is_alphanumeric)) {
+        bail!("lads knows no {scheme}:// addresses: write [user@]host:path");
+    }
+    let location = Location::parse(argument)
+        .with_context(|| format!("the host in `{}` is not text", shown.escape_debug()))?;
+    if location.host.is_some() && location.path.starts_with(b":") {
+        bail!("lads knows no rsync daemons (host::module): write [user@]host:path");
+    }
+    // ssh would take it for an option, and options of ssh can run commands here.
+    let is_option = |host: &String| host.starts_with('-');
+    ensure!(!location.host.as_ref().is_some_and(is_option), "a host cannot begin with a dash");
+    Ok(location)
+}
+
+/// A pattern, or a file of patterns, as it stands on the command line.
+enum RuleArg<'a> {
+    Pattern(&'a OsString),
+    File(&'a PathBuf),
+}
+
+/// The rules of all four options, in the order of the command line.
+fn filters(args: &CopyArgs, matches: &ArgMatches) -> Result<Vec<Rule>> {
+    use Verdict::{Exclude, Include};
+    let at = |id: &str| matches.indices_of(id).into_iter().flatten().collect::<Vec<_>>();
+    let mut given: Vec<(usize, Verdict, RuleArg<'_>)> = Vec::new();
+    for (id, verdict, patterns) in
+        [("exclude", Exclude, &args.exclude), ("include", Include, &args.include)]
+    {
+        let patterns = patterns.iter().map(RuleArg::Pattern);
+        given.extend(at(id).into_iter().zip(patterns).map(|(at, it)| (at, verdict, it)));
+    }
+    for (id, verdict, files) in [
+        ("exclude_from", Exclude, &args.exclude_from),
+        ("include_from", Include, &args.include_from),
+    ] {
+        let files = files.iter().map(RuleArg::File);
+        given.extend(at(id).into_iter().zip(files).map(|(at, it)| (at, verdict, it)));
+    }
+    given.sort_by_key(|&(at, ..)| at);
+    let mut rules = Vec::new();
+    for (_, verdict, argument) in given {
+        match argument {
+            RuleArg::Pattern(pattern) => {
+                lists::push_pattern(&mut rules, verdict, pattern.as_bytes());
+            }
+            RuleArg::File(path) => {
+                for pattern in lists::read(path, separator(args))? {
+                    lists::push_pattern(&mut rules, verdict, &pattern);
+                }
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn files_from(args: &CopyArgs, list: &Path) -> Result<Vec<Vec<u8>>> {
+    let paths = lists::read(list, separator(args))?;
+    paths.iter().map(|path| lists::relative_path(path)).collect()
+}
+
+fn separator(args: &CopyArgs) -> Separator {
+    if args.from0 { Separator::Zero } else { Separator::Line }
+}
+
+/// The words of a command, parted by blanks; quotes keep blanks in a word, a backslash the next
+/// letter, as in a shell.
+fn words(command: &str) -> Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = command.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ' ' | '\t' | '\n' => words.extend(word.take()),
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next() {
+                        Some(end) if end == letter => break,
+                        Some(letter) => word.push(letter),
+                        None => bail!("--rsh: a {letter} is never closed"),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().extend(letters.next()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    ensure!(!words.is_empty(), "--rsh is empty");
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use clap::FromArgMatches;
+
+    fn parse(arguments: &[&str]) -> Result<Job> {
+        let words = ["lads", "cp"].iter().chain(arguments);
+        let matches = args::command().try_get_matches_from(words)?;
+        let matches = matches.subcommand_matches("cp").expect("it is given");
+        job(&CopyArgs::from_arg_matches(matches)?, matches)
+    }
+
+    fn refusal(arguments: &[&str]) -> String {
+        parse(arguments).expect_err("it should be refused").to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_engine() {
+        let job = parse(&["a", "host:b"]).unwrap();
+        assert_eq!(job.options, Options::default());
+        assert_eq!(job.remote, RemoteShell::default());
+        assert_eq!(job.target, Location { host: Some("host".to_owned()), path: b"b".to_vec() });
+    }
+
+    #[test]
+    fn rules_keep_the_order_of_the_command_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rules");
+        std::fs::write(&file, "from1\n+ from2\n").unwrap();
+        let from = format!("--exclude-from={}", file.display());
+        let job =
+            parse(&["--include", "a", "--exclude=b", &from, "x", "--include=c", "y"]).unwrap();
+        let rules = job.options.filters.iter();
+        let shown: Vec<String> = rules
+            .map(|rule| format!("{:?} {}", rule.verdict, String::from_utf8_lossy(&rule.pattern)))
+            .collect();
+        assert_eq!(
+            shown,
+            ["Include a", "Exclude b", "Exclude from1", "Include from2", "Include c"]
+        );
+    }
+
+    #[test]
+    fn one_value_for_both_ends_gives_way_to_one_for_an_end() {
+        let job = parse(&["--threads=4", "--sink-threads=9", "--layout=x", "a", "b"]).unwrap();
+        assert_eq!((job.options.source_threads, job.options.sink_threads), (4, 9));
+        assert_eq!(job.options.sink_layout, "x");
+    }
+
+    #[test]
+    fn the_last_of_two_opposites_wins() {
+        assert!(parse(&["--no-perms", "-p", "a", "b"]).unwrap().options.permissions);
+        assert!(!parse(&["-p", "--no-perms", "a", "b"]).unwrap().options.permissions);
+        assert!(!parse(&["-D", "--no-D", "a", "b"]).unwrap().options.devices);
+        assert!(parse(&["--no-D", "-aD", "a", "b"]).unwrap().options.specials);
+    }
+
+    #[test]
+    fn refuses_places_it_cannot_serve() {
+        for (arguments, expected) in [
+            (&["a"][..], "DST is missing"),
+            (&["h1:a", "h2:b"], "ssh h1 lads cp"),
+            (&["h1:a", "h2:b", "c"], "one is on h1 and one on h2"),
+            (&["a", "h:b", "c"], "one is on here and one on h"),
+            (&["rsync://h/a", "b"], "no rsync:// addresses"),
+            (&["h::a", "b"], "no rsync daemons"),
+            (&["", "b"], "a path is empty"),
+            (&["--files-from=/dev/null", "a", "b", "c"], "exactly one SRC"),
+            (&["--files-from=/nowhere", "a", "c"], "cannot read the list /nowhere"),
+            (&["--block-size=100K", "--buffers=100K", "a", "b"], "--buffers must have room"),
+            (&["--block-size=65K", "a", "b"], "a multiple of 4K"),
+            (&["--", "-oProxyCommand=x:a", "b"], "a host cannot begin with a dash"),
+            (&["-e", "'ssh", "a", "b"], "never closed"),
+            (&["-e", " ", "a", "b"], "--rsh is empty"),
+        ] {
+            let message = refusal(arguments);
+            assert!(message.contains(expected), "{arguments:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn parts_the_remote_shell_as_a_shell_does() {
+        let command = r#"ssh -o 'ProxyCommand=nc %h %p' -i "a b" c\ d "#;
+        let expected = ["ssh", "-o", "ProxyCommand=nc %h %p", "-i", "a b", "c d"];
+        assert_eq!(words(command).unwrap(), expected);
+    }
+}

@@ -1,0 +1,99 @@
+//! What the `lads` command does that needs no transfer.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+fn lads(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("it can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn says_its_version() {
+    let output = lads(&["--version"]);
+    assert_eq!(text(&output.stdout), concat!("lads ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2_and_one_line_for_each_reason() {
+    let output = lads(&["cp", "-avz", "--delete", "a", "b"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    assert_eq!(told.lines().filter(|line| line.starts_with("lads: -")).count(), 2, "{told}");
+    assert_eq!(lads(&["cp", "--no-such-option"]).status.code(), Some(2));
+    assert_eq!(lads(&["cp", "only"]).status.code(), Some(2));
+    assert_eq!(lads(&["cp", "h1:a", "h2:b"]).status.code(), Some(2));
+    assert_eq!(lads(&["cp", "--log", "/nowhere/log", "a", "b"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_program_gets_a_summary_even_if_the_command_line_is_refused() {
+    let output = lads(&["cp", "--json", "h1:a", "h2:b"]);
+    let events = text(&output.stdout);
+    let event: serde_json::Value = serde_json::from_str(&events).expect("it is one event");
+    assert_eq!((&event["event"], &event["exit_code"]), (&"summary".into(), &2.into()));
+}
+
+#[test]
+fn short_help_is_help_and_no_error() {
+    let output = lads(&["cp", "-h"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("Usage: lads cp"));
+}
+
+#[test]
+fn writes_manual_pages_and_completions() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let pages = directory.path().join("man/man1");
+    assert!(lads(&["man", pages.to_str().expect("it is text")]).status.success());
+    assert!(pages.join("lads.1").is_file() && pages.join("lads-cp.1").is_file());
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(text(&lads(&["completions", shell]).stdout).contains("lads"), "{shell}");
+    }
+}
+
+#[test]
+fn relay_passes_both_directions_and_the_end_of_each() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_lads"))
+        .args(["relay", "127.0.0.1", &port])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let (mut peer, _) = listener.accept().expect("it connects");
+
+    let sent: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_le_bytes).collect();
+    let mut stdin = relay.stdin.take().expect("it is piped");
+    let writer = {
+        let sent = sent.clone();
+        // Dropped at the end of the thread: the end of this direction, and only of this one.
+        std::thread::spawn(move || stdin.write_all(&sent))
+    };
+    let mut arrived = Vec::new();
+    peer.read_to_end(&mut arrived).expect("the end is passed on");
+    writer.join().expect("no panic").expect("it is all taken");
+    assert!(arrived == sent);
+
+    peer.write_all(b"after the other direction has ended").expect("it is still open");
+    drop(peer);
+    let output = relay.wait_with_output().expect("it ends");
+    assert_eq!(text(&output.stdout), "after the other direction has ended");
+    assert!(output.status.success());
+}
+
+#[test]
+fn relay_says_that_nobody_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    drop(listener);
+    let output = lads(&["relay", "127.0.0.1", &port]);
+    assert_eq!(output.status.code(), Some(5));
+    assert!(text(&output.stderr).contains(&format!("127.0.0.1 port {port}")));
+}

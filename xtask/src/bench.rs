@@ -1,0 +1,101 @@
+//! How fast LADS is, beside what else could do the same work on the same machine in the same
+//! minute.
+//!
+//! Absolute figures of a shared machine are noise, so the movers take turns, round by round, and
+//! the ratio counts. The first round warms up and is checked byte for byte; it is not counted.
+//! A benchmark that lacks what it needs prints no figure and says what is missing.
+
+pub(crate) mod bare;
+mod journal;
+mod machine;
+mod measure;
+mod memory;
+mod movers;
+mod moves;
+mod needs;
+mod race;
+mod table;
+mod threads;
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use machine::Machine;
+use needs::Needs;
+use std::fs;
+use std::path::PathBuf;
+use table::Table;
+
+/// All benchmarks.
+pub(crate) const NAMES: [&str; 6] = ["big", "medium", "small", "journal", "memory", "threads"];
+
+/// What every benchmark starts from.
+struct Bench {
+    lads: PathBuf,
+    /// Memory that looks like a file system.
+    memory: PathBuf,
+    /// A directory on the disk that holds the build.
+    disk: PathBuf,
+}
+
+/// Runs these benchmarks; writes `target/bench/NAME.json` and a table for each.
+pub(crate) fn run(names: &[&str]) -> Result<()> {
+    if let Some(name) = names.iter().find(|name| !NAMES.contains(name)) {
+        bail!("no such benchmark: {name}; there are {}", NAMES.join(", "));
+    }
+    let disk = shell::target_dir()?.join("bench");
+    fs::create_dir_all(&disk)?;
+    let bench = Bench { lads: shell::build_lads()?, memory: "/dev/shm".into(), disk };
+    for name in names {
+        bench.run(name)?;
+    }
+    Ok(())
+}
+
+impl Bench {
+    fn run(&self, name: &str) -> Result<()> {
+        println!("\n## {name}\n");
+        let missing = self.needs(name).missing()?;
+        if !missing.is_empty() {
+            println!("not measured, for want of: {}", missing.join("; "));
+            return Ok(());
+        }
+        let machine = Machine::here()?;
+        println!("{machine}\n");
+        let tables = match name {
+            "big" | "medium" | "small" => vec![moves::run(self, name)?],
+            "journal" => journal::run(self)?,
+            "memory" => vec![memory::run(self)?],
+            _ => threads::run(self)?,
+        };
+        for table in &tables {
+            println!("{table}");
+        }
+        self.keep(name, &machine, &tables)
+    }
+
+    fn needs(&self, name: &str) -> Needs<'_> {
+        let needs = Needs::default();
+        match name {
+            "big" | "medium" | "small" => {
+                needs.program("rsync").space(&self.memory, moves::space(name))
+            }
+            "journal" => {
+                needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)
+            }
+            "memory" => needs.space(&self.memory, memory::SPACE).space(&self.disk, memory::BYTES),
+            _ => needs.space(&self.memory, threads::BYTES * 2),
+        }
+    }
+
+    fn keep(&self, name: &str, machine: &Machine, tables: &[Table]) -> Result<()> {
+        let path = self.disk.join(format!("{name}.json"));
+        let text = serde_json::to_string_pretty(&serde_json::json!({
+            "benchmark": name,
+            "machine": machine,
+            "tables": tables,
+        }))?;
+        fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;
+        println!("kept in {}", path.display());
+        Ok(())
+    }
+}

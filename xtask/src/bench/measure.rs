@@ -1,0 +1,100 @@
+//! What a piece of work cost: time, our processor time, and everybody else's.
+//!
+//! Processor time is that of all processes started and waited for meanwhile, both ends together.
+//! The kernel counts it in hundredths of a second, so the work has to take a good part of one.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::fs;
+use std::time::Duration;
+
+/// Ticks in a second, in `/proc`: the same on every Linux.
+const TICKS: f64 = 100.0;
+
+/// What one run cost.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Sample {
+    /// From the start of the mover's command to its end.
+    pub(super) elapsed_seconds: f64,
+    /// User and system, of all our processes.
+    pub(super) cpu_seconds: f64,
+    /// What the rest of the machine used meanwhile: noise.
+    pub(super) foreign_cpu_seconds: f64,
+}
+
+/// Measures work that says itself how long its main part took, and waits for its children.
+pub(super) fn measure(work: impl FnOnce() -> Result<Duration>) -> Result<Sample> {
+    let before = Ticks::now()?;
+    let elapsed = work()?;
+    let after = Ticks::now()?;
+    let machine = after.machine - before.machine;
+    let ours = after.ours - before.ours;
+    let children = after.children - before.children;
+    Ok(Sample {
+        elapsed_seconds: elapsed.as_secs_f64(),
+        cpu_seconds: children / TICKS,
+        foreign_cpu_seconds: ((machine - ours - children) / TICKS).max(0.0),
+    })
+}
+
+/// The children of all threads of a process.
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
+    let lists: Vec<String> = lists.filter_map(Result::ok).collect();
+    lists
+        .iter()
+        .flat_map(|list| list.split_whitespace())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+struct Ticks {
+    /// Processes that we waited for.
+    children: f64,
+    /// This process.
+    ours: f64,
+    /// The whole machine, idle time left out.
+    machine: f64,
+}
+
+impl Ticks {
+    fn now() -> Result<Self> {
+        let own = fs::read_to_string("/proc/self/stat")?;
+        // The name, in parentheses, may hold anything; the numbers begin behind it.
+        let (_, numbers) = own.rsplit_once(')').context("/proc/self/stat")?;
+        // utime, stime, cutime and cstime are fields 14 to 17; the first behind the name is 3.
+        let times: Vec<f64> = parse(numbers, 11, 4);
+        let machine = fs::read_to_string("/proc/stat")?;
+        // user, nice, system, idle, iowait, irq, softirq, steal.
+        let busy: Vec<f64> = parse(machine.lines().next().context("/proc/stat")?, 1, 8);
+        Ok(Self {
+            ours: times[0] + times[1],
+            children: times[2] + times[3],
+            machine: busy.iter().sum::<f64>() - busy[3] - busy[4],
+        })
+    }
+}
+
+/// So many numbers, after so many words.
+fn parse(text: &str, skip: usize, count: usize) -> Vec<f64> {
+    let words = text.split_whitespace().skip(skip).take(count);
+    let mut numbers: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();
+    numbers.resize(count, 0.0);
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_works_is_counted() {
+        let sample = measure(|| {
+            let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+            std::process::Command::new("sh").args(["-c", script]).status()?;
+            Ok(Duration::from_secs(1))
+        });
+        assert!(sample.unwrap().cpu_seconds > 0.0);
+    }
+}

@@ -1,0 +1,137 @@
+//! How each mover is started: LADS and what a person would use instead.
+
+use super::Bench;
+use super::measure::children;
+use super::race::Mover;
+use crate::{shell, sshd};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// LADS from one process to another over loopback TCP, with these options.
+pub(super) fn lads<'a>(bench: &Bench, name: &str, target: PathBuf, options: &[&str]) -> Mover<'a> {
+    let lads = bench.lads.clone();
+    let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    Mover::new(name, target, move |source, target| {
+        timed(shell::command(&lads).args(["cp", "-q"]).args(&options).args(slashed(source, target)))
+    })
+}
+
+/// The control: two streams, blocks of 1 MiB, no checksum, nothing made durable.
+pub(super) fn bare<'a>(target: PathBuf) -> Mover<'a> {
+    Mover::new("bare program", target, |source, target| {
+        let own = std::env::current_exe()?;
+        let mut sink = shell::command(&own)
+            .arg("bare-sink")
+            .arg(target)
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the bare sink")?;
+        let mut port = String::new();
+        let stdout = sink.stdout.take().expect("piped above");
+        BufReader::new(stdout).read_line(&mut port)?;
+        let elapsed = timed(shell::command(&own).arg("bare-source").arg(source).arg(port.trim()));
+        let status = sink.wait()?;
+        if !status.success() {
+            bail!("bare sink: {status}");
+        }
+        elapsed
+    })
+}
+
+/// rsync with a daemon of our own at the sink, on a loopback port: no ssh in its way.
+pub(super) fn rsync_daemon<'a>(target: PathBuf) -> Mover<'a> {
+    Mover::new("rsync daemon -aW", target, |source, target| {
+        let daemon = RsyncDaemon::start(target)?;
+        let url = format!("rsync://127.0.0.1:{}/sink/", daemon.port);
+        let source = format!("{}/", source.display());
+        timed(shell::command("rsync").args(["-aW", &source, &url]))
+    })
+}
+
+/// `cp -r`: one process, no network.
+pub(super) fn cp<'a>(target: PathBuf) -> Mover<'a> {
+    Mover::new("cp -r (no network)", target, |source, target| {
+        timed(shell::command("cp").arg("-r").arg(source.join(".")).arg(target))
+    })
+}
+
+/// How long a command takes.
+pub(super) fn timed(command: &mut Command) -> Result<Duration> {
+    let start = Instant::now();
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let elapsed = start.elapsed();
+    if !output.status.success() {
+        bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(elapsed)
+}
+
+/// Source and target as `lads cp` and rsync take them to mean what is in the source.
+pub(super) fn slashed(source: &Path, target: &Path) -> [String; 2] {
+    [source, target].map(|path| format!("{}/", path.display()))
+}
+
+/// A running rsync daemon; stopped, and waited for, when this is dropped.
+struct RsyncDaemon {
+    child: Child,
+    port: u16,
+    /// Read anew for each connection, so it must stay as long as the daemon runs.
+    config: PathBuf,
+}
+
+impl RsyncDaemon {
+    fn start(target: &Path) -> Result<Self> {
+        let port = sshd::free_port()?;
+        let config = target.with_extension("rsyncd.conf");
+        let owner = if crate::setup::is_root() { "uid = 0\ngid = 0\n" } else { "" };
+        let path = target.display();
+        let module = format!("[sink]\npath = {path}\nread only = no\nuse chroot = no\n{owner}");
+        fs::write(&config, format!("port = {port}\naddress = 127.0.0.1\n{module}"))?;
+        let child = shell::command("rsync")
+            .args(["--daemon", "--no-detach", "--config"])
+            .arg(&config)
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start the rsync daemon")?;
+        let daemon = Self { child, port, config };
+        daemon.wait_until_it_answers()?;
+        Ok(daemon)
+    }
+
+    fn wait_until_it_answers(&self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            let mut greeting = [0; 8];
+            let answer = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
+                .and_then(|mut stream| stream.read_exact(&mut greeting));
+            if answer.is_ok() && &greeting == b"@RSYNCD:" {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("the rsync daemon does not answer")
+    }
+
+    /// Lets the processes that served a connection end, and the daemon wait for them: otherwise
+    /// their processor time would not count.
+    fn wait_until_it_is_idle(&self) {
+        let start = Instant::now();
+        while !children(self.child.id()).is_empty() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for RsyncDaemon {
+    fn drop(&mut self) {
+        self.wait_until_it_is_idle();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(&self.config);
+    }
+}

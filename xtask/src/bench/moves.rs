@@ -1,0 +1,93 @@
+//! One large file, many middling ones, very many small ones: LADS and its rivals side by side.
+
+use super::race::race;
+use super::table::Table;
+use super::{Bench, movers};
+use crate::scratch::Scratch;
+use crate::tree::{self, Extent};
+use anyhow::Result;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+/// Files of one length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Uniform {
+    /// How many.
+    pub(super) files: u64,
+    /// Bytes in each.
+    pub(super) bytes_each: u64,
+}
+
+/// Files in a directory: as many as people have.
+const FILES_PER_DIRECTORY: u64 = 1000;
+
+impl Uniform {
+    /// The data set of a benchmark.
+    fn of(name: &str) -> Self {
+        match name {
+            "big" => Self { files: 1, bytes_each: 2 << 30 },
+            "medium" => Self { files: 1000, bytes_each: 1 << 20 },
+            _ => Self { files: 20_000, bytes_each: 4 << 10 },
+        }
+    }
+
+    /// Makes the files, each with bytes of its own.
+    pub(super) fn make(self, root: &Path) -> Result<Extent> {
+        let mut noise = Noise(1);
+        let mut buffer = vec![0; usize::try_from(self.bytes_each.min(1 << 20))?];
+        for number in 0..self.files {
+            let directory = root.join(format!("d{:04}", number / FILES_PER_DIRECTORY));
+            if number % FILES_PER_DIRECTORY == 0 {
+                fs::create_dir_all(&directory)?;
+            }
+            let mut file = File::create(directory.join(format!("f{number:07}")))?;
+            let mut left = self.bytes_each;
+            while left > 0 {
+                noise.fill(&mut buffer);
+                let count = left.min(buffer.len() as u64);
+                file.write_all(&buffer[..usize::try_from(count)?])?;
+                left -= count;
+            }
+        }
+        tree::extent(root)
+    }
+}
+
+/// Bytes that no file system or network can make shorter (xorshift, Marsaglia 2003).
+struct Noise(u64);
+
+impl Noise {
+    fn fill(&mut self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            chunk.copy_from_slice(&self.0.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// Bytes that a benchmark fills at most: source and target, whole pages, and some to spare.
+pub(super) fn space(name: &str) -> u64 {
+    let Uniform { files, bytes_each } = Uniform::of(name);
+    files * bytes_each * 2 + (256 << 20)
+}
+
+/// Lets LADS and its rivals move one of these data sets, from memory to memory.
+pub(super) fn run(bench: &Bench, name: &str) -> Result<Table> {
+    let set = Uniform::of(name);
+    let scratch = Scratch::new(&bench.memory, "lads-bench")?;
+    let source = scratch.join("source");
+    let extent = set.make(&source)?;
+    let target = || scratch.join("target");
+    let contestants = [
+        movers::bare(target()),
+        movers::lads(bench, "lads", target(), &[]),
+        movers::rsync_daemon(target()),
+        movers::cp(target()),
+    ];
+    let results = race(&source, &contestants)?;
+    let title = format!("{name}: {} × {} bytes, tmpfs to tmpfs", set.files, set.bytes_each);
+    Ok(Table::of_race(&title, extent, &results))
+}

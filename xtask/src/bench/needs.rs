@@ -1,0 +1,64 @@
+//! Whether a benchmark can be run here, and what is missing if not.
+
+use crate::shell;
+use anyhow::{Context, Result};
+use std::path::Path;
+
+/// What a benchmark needs.
+#[derive(Debug, Default)]
+pub(super) struct Needs<'a> {
+    programs: Vec<&'static str>,
+    spaces: Vec<(&'a Path, u64)>,
+}
+
+impl<'a> Needs<'a> {
+    /// A program that it starts.
+    pub(super) fn program(mut self, name: &'static str) -> Self {
+        self.programs.push(name);
+        self
+    }
+
+    /// Bytes that it fills in a directory.
+    pub(super) fn space(mut self, directory: &'a Path, bytes: u64) -> Self {
+        self.spaces.push((directory, bytes));
+        self
+    }
+
+    /// What of it is not here, in words.
+    pub(super) fn missing(&self) -> Result<Vec<String>> {
+        let mut missing: Vec<String> = self
+            .programs
+            .iter()
+            .filter(|program| shell::find(program).is_none())
+            .map(|program| format!("the program {program}"))
+            .collect();
+        for (directory, bytes) in &self.spaces {
+            let free = free_bytes(directory)?;
+            if free < *bytes {
+                let gib = |bytes: u64| bytes.div_ceil(1 << 30);
+                let place = directory.display();
+                missing.push(format!("{} GiB in {place} ({} free)", gib(*bytes), free >> 30));
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// Bytes that may still be written in a directory; for memory, no more than the machine has.
+fn free_bytes(directory: &Path) -> Result<u64> {
+    if !directory.is_dir() {
+        return Ok(0);
+    }
+    let df = ["--output=avail,fstype", "-B1"];
+    let text = shell::output(shell::command("df").args(df).arg(directory))?;
+    let mut words = text.lines().nth(1).context("df")?.split_whitespace();
+    let free = words.next().context("df")?.parse().context("df")?;
+    if words.next() == Some("tmpfs") { Ok(available_memory()?.min(free)) } else { Ok(free) }
+}
+
+fn available_memory() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: u64 = line.and_then(|l| l.split_whitespace().next()).context("meminfo")?.parse()?;
+    Ok(kib << 10)
+}

@@ -1,0 +1,53 @@
+//! What knowing the layout is worth when every OST takes time to answer.
+//!
+//! The source's OSTs are synthetic: files are spread over eight, and every read waits 5 ms, as on
+//! a file system across a network. One thread can have one read in flight, so threads show how
+//! many OSTs are kept busy at once.
+
+use super::moves::Uniform;
+use super::race::race;
+use super::table::Table;
+use super::{Bench, movers};
+use crate::scratch::Scratch;
+use anyhow::Result;
+
+/// Bytes moved in each run.
+pub(super) const BYTES: u64 = 512 << 20;
+
+const THREADS: [&str; 4] = ["1", "2", "4", "8"];
+
+/// Many files, each on one OST; then one file over all OSTs.
+pub(super) fn run(bench: &Bench) -> Result<Vec<Table>> {
+    let many = Uniform { files: 64, bytes_each: BYTES / 64 };
+    let one = Uniform { files: 1, bytes_each: BYTES };
+    Ok(vec![
+        compare(bench, "64 files, each on one OST", many, 1, &THREADS)?,
+        compare(bench, "one file over 8 OSTs", one, 8, &THREADS[3..])?,
+    ])
+}
+
+fn compare(
+    bench: &Bench,
+    what: &str,
+    set: Uniform,
+    stripe_count: u32,
+    threads: &[&str],
+) -> Result<Table> {
+    let scratch = Scratch::new(&bench.memory, "lads-bench")?;
+    let source = scratch.join("source");
+    let extent = set.make(&source)?;
+    let layout =
+        format!("synthetic:osts=8,stripe_size=1M,stripe_count={stripe_count},latency_ms=5");
+    let mut contestants = Vec::new();
+    for schedule in ["file", "layout"] {
+        for count in threads {
+            let name = format!("--schedule {schedule}, {count} source threads");
+            let options = ["--source-layout", &layout, "--source-threads", count];
+            let options = [&options[..], &["--schedule", schedule]].concat();
+            contestants.push(movers::lads(bench, &name, scratch.join("target"), &options));
+        }
+    }
+    let results = race(&source, &contestants)?;
+    let title = format!("threads: {what}, 5 ms a read, tmpfs to tmpfs");
+    Ok(Table::of_race(&title, extent, &results))
+}

@@ -1,0 +1,121 @@
+//! What must hold before a change goes in: format, lints, docs, licences, tests, simulation.
+//!
+//! Every step runs, also after one has failed, so that one run says everything. The last line is
+//! the sum of all test results, as the test runner printed them.
+
+use crate::{licences, shell, sim};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs all steps; fails if one of them failed.
+pub(crate) fn run() -> Result<ExitCode> {
+    let mut steps = Steps::default();
+    steps.run("format", || shell::run(shell::cargo().args(["fmt", "--all", "--check"])));
+    steps.run("licences", licences::run);
+    steps.run("lints", lints);
+    steps.run("docs", docs);
+    let mut tally = Tally::default();
+    steps.run("tests", || tests(&mut tally));
+    steps.run("simulation", sim::ci);
+
+    println!("\n{:>8}  step", "seconds");
+    for step in &steps.done {
+        let mark = if step.is_good { "" } else { "  FAILED" };
+        println!("{:>8.1}  {}{mark}", step.elapsed.as_secs_f64(), step.name);
+    }
+    println!("\n{} passed, {} failed", tally.passed, tally.failed);
+    let is_good = steps.done.iter().all(|step| step.is_good);
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Step {
+    name: &'static str,
+    elapsed: Duration,
+    is_good: bool,
+}
+
+#[derive(Default)]
+struct Steps {
+    done: Vec<Step>,
+}
+
+impl Steps {
+    fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<()>) {
+        println!("\n=== {name}");
+        let start = Instant::now();
+        let result = step();
+        if let Err(error) = &result {
+            println!("=== {name} FAILED: {error:#}");
+        }
+        self.done.push(Step { name, elapsed: start.elapsed(), is_good: result.is_ok() });
+    }
+}
+
+fn lints() -> Result<()> {
+    let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    shell::run(shell::cargo().args(clippy))
+}
+
+fn docs() -> Result<()> {
+    let doc = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
+    shell::run(shell::cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// How many tests passed and failed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+}
+
+fn tests(tally: &mut Tally) -> Result<()> {
+    let mut child = shell::cargo()
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    let stdout = child.stdout.take().expect("piped above");
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        tally.add(&line);
+    }
+    if child.wait()?.success() {
+        return Ok(());
+    }
+    // A test that does not compile has no result line, and yet has not passed.
+    tally.failed = tally.failed.max(1);
+    bail!("cargo test")
+}
+
+impl Tally {
+    /// Counts a line such as `test result: ok. 12 passed; 0 failed; 0 ignored; …`.
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        self.passed += count_before(result, "passed");
+        self.failed += count_before(result, "failed");
+    }
+}
+
+/// The number before a word, as in `3 passed;`.
+fn count_before(text: &str, word: &str) -> u64 {
+    let words: Vec<&str> = text.split([' ', ';', '.']).filter(|part| !part.is_empty()).collect();
+    let at = words.iter().position(|&part| part == word);
+    at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_up_what_the_test_runner_printed() {
+        let mut tally = Tally::default();
+        tally.add("running 3 tests");
+        tally.add("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        tally.add("test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered");
+        assert_eq!(tally, Tally { passed: 14, failed: 1 });
+    }
+}

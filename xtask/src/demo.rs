@@ -1,0 +1,76 @@
+//! What LADS does, in a minute: it moves the Rust toolchain, here and over ssh, and compares.
+
+use crate::scratch::Scratch;
+use crate::sshd::Sshd;
+use crate::{shell, tree};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Builds LADS and shows it at work.
+pub(crate) fn run() -> Result<()> {
+    let lads = shell::build_lads()?;
+    let source =
+        PathBuf::from(shell::output(shell::command("rustc").args(["--print", "sysroot"]))?.trim());
+    let extent = tree::extent(&source)?;
+    let scratch = Scratch::new(&std::env::temp_dir(), "lads-demo")?;
+    println!(
+        "\nThe data set: {} files, {} bytes, {}",
+        extent.files,
+        extent.bytes,
+        source.display()
+    );
+
+    println!("\n1. From one process to another, here");
+    let target = scratch.join("here");
+    move_tree(&lads, &[], &source, &slashed(&target))?;
+    compare(&source, &target)?;
+
+    println!("\n2. The same command again: nothing is left to do");
+    move_tree(&lads, &[], &source, &slashed(&target))?;
+    fs::remove_dir_all(&target).context("cannot remove the first copy")?;
+
+    println!("\n3. To another host, over ssh (an sshd of our own on a loopback port)");
+    let keys = scratch.join("keys");
+    fs::create_dir(&keys)?;
+    let Some(sshd) = Sshd::start(&keys)? else {
+        println!("left out: sshd is not here; `cargo xtask setup` installs it");
+        return Ok(());
+    };
+    let target = scratch.join("there");
+    let remote_shell = sshd.remote_shell();
+    let remote_lads = lads.display().to_string();
+    let options = ["-e", &remote_shell, "--remote-lads", &remote_lads];
+    move_tree(&lads, &options, &source, &format!("localhost:{}", slashed(&target)))?;
+    compare(&source, &target)
+}
+
+fn move_tree(lads: &Path, options: &[&str], source: &Path, target: &str) -> Result<()> {
+    let start = Instant::now();
+    shell::run(shell::command(lads).arg("cp").args(options).args([&slashed(source), target]))?;
+    println!("took {:.2} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Compares bytes and, if rsync is here, metadata with it: a judge that is not ours.
+fn compare(source: &Path, target: &Path) -> Result<()> {
+    if shell::find("rsync").is_none() {
+        tree::compare(source, target)?;
+        println!("compared: every byte is the same (rsync is not here to judge the metadata)");
+        return Ok(());
+    }
+    let arguments = ["-aHAXSnci", "--delete"];
+    let paths = [slashed(source), slashed(target)];
+    let differences = shell::output(shell::command("rsync").args(arguments).args(&paths))?;
+    if !differences.is_empty() {
+        bail!("rsync {} sees differences:\n{differences}", arguments.join(" "));
+    }
+    println!("compared: rsync {} sees no difference", arguments.join(" "));
+    Ok(())
+}
+
+/// The path with a slash at its end: what is in the directory, not the directory itself.
+fn slashed(path: &Path) -> String {
+    format!("{}/", path.display())
+}

@@ -1,0 +1,66 @@
+//! What the tests need besides the Rust toolchain, and how to get it on Debian.
+
+use crate::shell;
+use anyhow::{Result, bail};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+/// A program that tests or benchmarks start, and the Debian package that brings it.
+const NEEDED: [(&str, &str); 5] = [
+    ("rsync", "rsync"),
+    ("sshd", "openssh-server"),
+    ("ssh", "openssh-client"),
+    ("setfattr", "attr"),
+    ("setfacl", "acl"),
+];
+
+/// Installs what is missing; does nothing if nothing is.
+pub(crate) fn run() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("setup: everything is there");
+        return Ok(());
+    }
+    let by_hand = format!("apt-get install {}", missing.join(" "));
+    if shell::find("apt-get").is_none() {
+        bail!("missing: {}. This is no Debian: install them by hand", missing.join(" "));
+    }
+    let Some(apt) = apt() else {
+        bail!("missing: {}. As root: {by_hand}", missing.join(" "));
+    };
+    shell::run(apt().args(["-q", "update"]))?;
+    let install = ["-q", "-y", "--no-install-recommends", "install"];
+    shell::run(apt().args(install).args(&missing))
+}
+
+/// Packages that are not there.
+pub(crate) fn missing() -> Vec<&'static str> {
+    NEEDED
+        .iter()
+        .filter(|(program, _)| shell::find(program).is_none())
+        .map(|&(_, package)| package)
+        .collect()
+}
+
+/// How to call apt-get, if we may: as root, or with a sudo that asks nothing.
+fn apt() -> Option<fn() -> Command> {
+    if is_root() {
+        return Some(|| {
+            let mut command = shell::command("apt-get");
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            command
+        });
+    }
+    let sudo_asks_nothing = shell::find("sudo").is_some()
+        && shell::output(shell::command("sudo").args(["-n", "true"])).is_ok();
+    sudo_asks_nothing.then_some(|| {
+        let mut command = shell::command("sudo");
+        command.args(["-n", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+        command
+    })
+}
+
+/// Whether this process may do everything.
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}

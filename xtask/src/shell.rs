@@ -1,0 +1,77 @@
+//! How a chore runs other programs.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The directory of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// A command that starts in the workspace and cannot ask anything.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// The cargo that runs this chore.
+pub(crate) fn cargo() -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs a command, shows what it says, and fails if it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    println!("$ {}", line_of(command));
+    let status = command.status().with_context(|| format!("cannot start {}", line_of(command)))?;
+    if !status.success() {
+        bail!("{status}: {}", line_of(command));
+    }
+    Ok(())
+}
+
+/// Runs a command for what it prints.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    command.stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot start {}", line_of(command)))?;
+    if !output.status.success() {
+        bail!("{}: {}", output.status, line_of(command));
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("not text: {}", line_of(command)))
+}
+
+/// Where a program is, if it is there; daemons often lie outside a user's `PATH`.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let daemons = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(daemons)
+        .map(|directory| directory.join(program))
+        .find(|place| place.is_file())
+}
+
+/// Builds LADS for real use; says where the command is.
+pub(crate) fn build_lads() -> Result<PathBuf> {
+    run(cargo().args(["build", "--release", "--quiet", "--package", "lads-cli"]))?;
+    Ok(target_dir()?.join("release/lads"))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let metadata = metadata(&["--no-deps"])?;
+    let directory = metadata["target_directory"].as_str().context("cargo metadata")?;
+    Ok(directory.into())
+}
+
+/// What cargo knows of the workspace.
+pub(crate) fn metadata(arguments: &[&str]) -> Result<serde_json::Value> {
+    let text = output(cargo().args(["metadata", "--format-version", "1"]).args(arguments))?;
+    serde_json::from_str(&text).context("cargo metadata")
+}
+
+fn line_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

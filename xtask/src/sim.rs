@@ -1,0 +1,42 @@
+//! Which seeds the simulator is run with.
+
+use crate::shell;
+use anyhow::Result;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Worlds that CI looks at each time: the same ones, so that a change shows.
+const FIXED_COUNT: u64 = 300;
+/// Worlds that nobody has seen, so that every run of CI adds some.
+const FRESH_COUNT: u64 = 300;
+
+/// Tries fixed and fresh seeds.
+pub(crate) fn ci() -> Result<()> {
+    many(FIXED_COUNT, 0)?;
+    many(FRESH_COUNT, fresh_seed())
+}
+
+/// Tries seeds that nobody has tried.
+pub(crate) fn fresh() -> Result<()> {
+    many(FRESH_COUNT * 10, fresh_seed())
+}
+
+/// Plays one seed again and shows what happens in it.
+pub(crate) fn replay(seed: &str) -> Result<()> {
+    shell::run(simulator().args([seed, "--trace"]))
+}
+
+fn many(count: u64, from: u64) -> Result<()> {
+    shell::run(simulator().args(["--count", &count.to_string(), "--from", &from.to_string()]))
+}
+
+fn simulator() -> std::process::Command {
+    let mut command = shell::cargo();
+    command.args(["run", "--quiet", "--release", "--package", "lads-sim", "--"]);
+    command
+}
+
+/// A seed that grows with the time of day: a failing one is printed, and can be played again.
+fn fresh_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() * 1000
+}
