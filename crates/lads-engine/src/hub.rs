@@ -49,7 +49,17 @@ pub(crate) struct Hub<S> {
     comm: Condvar,
     others: Condvar,
     watch: Condvar,
+    wake: Wake,
     streams: Arc<Streams>,
+}
+
+/// Which I/O threads are woken when there may be something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// One, which wakes the next if it finds something: any of them can do any task.
+    One,
+    /// All: each goes on with a file of its own, which no other can.
+    All,
 }
 
 /// Who waits.
@@ -64,7 +74,7 @@ pub(crate) enum Waiter {
 }
 
 impl<S> Hub<S> {
-    pub(crate) fn new(session: S, streams: Arc<Streams>) -> Self {
+    pub(crate) fn new(session: S, wake: Wake, streams: Arc<Streams>) -> Self {
         let inner = Inner {
             session,
             messages: VecDeque::new(),
@@ -80,6 +90,7 @@ impl<S> Hub<S> {
             comm: Condvar::new(),
             others: Condvar::new(),
             watch: Condvar::new(),
+            wake,
             streams,
         }
     }
@@ -163,8 +174,10 @@ impl<S> Hub<S> {
     }
 
     fn wake(&self, inner: &Inner<S>) {
-        if inner.workers_waiting > 0 {
-            self.workers.notify_one();
+        match self.wake {
+            Wake::One if inner.workers_waiting > 0 => self.workers.notify_one(),
+            Wake::All if inner.workers_waiting > 0 => self.workers.notify_all(),
+            _ => {}
         }
         if inner.comm_waiting > 0 {
             self.comm.notify_all();

@@ -6,6 +6,7 @@ use crate::hub::Fatal;
 use crate::job::{Assignment, Job, Location, Options};
 use crate::session::StopFlag;
 use crate::stream::{Listener, connect, set_send_timeout, show_token_on};
+use crate::talk::exit_code_from;
 use lads_core::issue::Side;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message, VERSION, VERSION_MIN};
@@ -96,7 +97,7 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     other.say(&Message::Job(bytes))?;
     let (address, port, tokens) = match other.hear()? {
         Message::Listen { address, port, tokens } => (address, port, tokens),
-        Message::Fatal { code: _, text } => return Err(Fatal::new(ExitCode::Network, text)),
+        Message::Fatal { code, text } => return Err(Fatal::new(exit_code_from(code), text)),
         _ => {
             return Err(Fatal::new(
                 ExitCode::Network,

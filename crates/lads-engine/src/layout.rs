@@ -5,8 +5,8 @@ mod synthetic;
 
 use lads_core::layout::Layout;
 use lads_core::schedule::OstSpec;
+use lads_core::units::OstId;
 use std::path::Path;
-use std::time::Duration;
 
 /// Answers where a file lies, or will lie.
 pub trait Layouts: Send + Sync {
@@ -25,10 +25,8 @@ pub trait Layouts: Send + Sync {
         false
     }
 
-    /// What to wait before each block: only pretended targets have one.
-    fn pretended_latency(&self) -> Option<Duration> {
-        None
-    }
+    /// Takes as long as the OST pretends to need for one request before it serves it.
+    fn pretend(&self, _ost: OstId) {}
 }
 
 /// The provider that `choice` names (`auto` or `synthetic:…`), for data below `root`.

@@ -9,7 +9,7 @@ mod write;
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::event::ExitCode;
-use crate::hub::{Fatal, Hub, Waiter};
+use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
 use crate::layout::{self, Layouts};
@@ -110,7 +110,7 @@ impl SinkEnd {
             resends_max: RESENDS_MAX,
         };
         Ok(Arc::new(Self {
-            hub: Hub::new(Sink::new(config), Arc::clone(&streams)),
+            hub: Hub::new(Sink::new(config), Wake::One, Arc::clone(&streams)),
             osts,
             options,
             target,

@@ -7,14 +7,14 @@ mod walk;
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::event::ExitCode;
-use crate::hub::{Fatal, Hub, Waiter};
+use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::Options;
 use crate::layout::{self, Layouts};
 use crate::session::Setup;
 use crate::stream::Streams;
 use lads_core::issue::Failure;
 use lads_core::message::{Line, Message, Root};
-use lads_core::schedule::OstSpec;
+use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_sys::Arena;
 use std::path::PathBuf;
@@ -63,10 +63,11 @@ impl SourceEnd {
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),
         };
+        let wake = if options.schedule == Policy::File { Wake::All } else { Wake::One };
         let session = Source::new(config, &osts);
         let arena = crate::session::arena(&options)?;
         let end = Self {
-            hub: Hub::new(session, Arc::clone(&streams)),
+            hub: Hub::new(session, wake, Arc::clone(&streams)),
             osts,
             options,
             roots,

@@ -13,8 +13,8 @@ use socket2::{Domain, Socket, Type};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// What a connection says first.
@@ -201,33 +201,93 @@ impl Listener {
         Ok(Self { listener, port, tokens })
     }
 
-    /// Waits until each token was shown, at most so long.
+    /// Waits until each token was shown, at most so long. Every connection has a thread of its own
+    /// until it has shown its token, so that one that says nothing holds up no other.
     pub(crate) fn accept_all(self, deadline: Duration) -> Result<Vec<OwnedFd>, Fatal> {
         let until = Instant::now() + deadline;
-        let places: Vec<OnceLock<OwnedFd>> = self.tokens.iter().map(|_| OnceLock::new()).collect();
-        let (listener, tokens) = (&self.listener, &self.tokens);
-        let failed = |text: String| Fatal::new(ExitCode::Network, text);
-        listener.set_nonblocking(true).map_err(|error| failed(error.to_string()))?;
-        while places.iter().any(|place| place.get().is_none()) {
-            if Instant::now() > until {
-                return Err(failed(format!(
-                    "no data connection arrived on port {} within {} s",
-                    self.port,
-                    deadline.as_secs()
-                )));
-            }
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    // One that says nothing must not keep the others waiting for long.
-                    let _ = admit(stream, tokens, &places);
+        let count = self.tokens.len();
+        let port = self.port;
+        let (admitted, arrivals) = mpsc::channel();
+        let door = Arc::new(Door {
+            used: self.tokens.iter().map(|_| AtomicBool::new(false)).collect(),
+            tokens: self.tokens,
+            is_shut: AtomicBool::new(false),
+            undecided: AtomicUsize::new(0),
+        });
+        let (listener, other) = (self.listener, Arc::clone(&door));
+        crate::session::spawn("lads-accept", move || other.let_in(&listener, &admitted));
+        let mut streams: Vec<Option<OwnedFd>> = (0..count).map(|_| None).collect();
+        while streams.iter().any(Option::is_none) {
+            let left = until.saturating_duration_since(Instant::now());
+            match arrivals.recv_timeout(left) {
+                Ok((index, stream)) => streams[index] = Some(stream),
+                Err(_) => {
+                    door.is_shut.store(true, Ordering::Relaxed);
+                    let text = format!(
+                        "no data connection arrived on port {port} within {} s",
+                        deadline.as_secs()
+                    );
+                    return Err(Fatal::new(ExitCode::Network, text));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    wait_readable(listener, Duration::from_millis(500));
-                }
-                Err(error) => return Err(failed(format!("cannot accept: {error}"))),
             }
         }
-        Ok(places.into_iter().filter_map(OnceLock::into_inner).collect())
+        door.is_shut.store(true, Ordering::Relaxed);
+        Ok(streams.into_iter().flatten().collect())
+    }
+}
+
+/// Who may come in.
+#[derive(Debug)]
+struct Door {
+    tokens: Vec<[u8; 32]>,
+    /// Whether each token has been shown.
+    used: Vec<AtomicBool>,
+    is_shut: AtomicBool,
+    /// Connections that have not shown a token yet.
+    undecided: AtomicUsize,
+}
+
+/// More connections than this that have shown no token are not looked at.
+const UNDECIDED_MAX: usize = 100;
+
+impl Door {
+    /// Accepts connections until shut.
+    fn let_in(self: Arc<Self>, listener: &TcpListener, admitted: &mpsc::Sender<(usize, OwnedFd)>) {
+        if listener.set_nonblocking(true).is_err() {
+            return;
+        }
+        while !self.is_shut.load(Ordering::Relaxed) {
+            wait_readable(listener, Duration::from_millis(200));
+            let Ok((stream, _)) = listener.accept() else { continue };
+            if self.undecided.fetch_add(1, Ordering::Relaxed) >= UNDECIDED_MAX {
+                self.undecided.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (door, admitted) = (Arc::clone(&self), admitted.clone());
+            crate::session::spawn("lads-door", move || {
+                if let Ok(arrival) = door.admit(stream) {
+                    let _ = admitted.send(arrival);
+                }
+                door.undecided.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Reads a connection's token; lets it in if the token is right and was not shown before.
+    fn admit(&self, mut stream: TcpStream) -> io::Result<(usize, OwnedFd)> {
+        stream.set_nonblocking(false)?;
+        let mut opening = [0; OPENING_BYTES];
+        read_until(&mut stream, &mut opening, Instant::now() + TOKEN_DEADLINE)?;
+        let index = usize::from(u16::from_le_bytes([opening[8], opening[9]]));
+        let is_right = opening[..8] == OPENING
+            && self.tokens.get(index).is_some_and(|token| is_same(token, &opening[10..]));
+        if !is_right || self.used[index].swap(true, Ordering::Relaxed) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        stream.write_all(&[ACCEPTED])?;
+        stream.set_read_timeout(None)?;
+        tune(&stream);
+        Ok((index, stream.into()))
     }
 }
 
@@ -236,28 +296,6 @@ fn wait_readable(socket: impl AsFd, timeout: Duration) {
     let mut polled = [PollFd::new(&socket, PollFlags::IN)];
     let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
     let _ = poll(&mut polled, Some(&timeout));
-}
-
-/// Reads a connection's token, and puts it in its place if the token is right and not yet used.
-fn admit(
-    mut stream: TcpStream,
-    tokens: &[[u8; 32]],
-    places: &[OnceLock<OwnedFd>],
-) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    let mut opening = [0; OPENING_BYTES];
-    read_until(&mut stream, &mut opening, Instant::now() + TOKEN_DEADLINE)?;
-    let index = usize::from(u16::from_le_bytes([opening[8], opening[9]]));
-    let is_right = opening[..8] == OPENING
-        && tokens.get(index).is_some_and(|token| is_same(token, &opening[10..]));
-    if !is_right || places[index].get().is_some() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    stream.write_all(&[ACCEPTED])?;
-    stream.set_read_timeout(None)?;
-    tune(&stream);
-    let _ = places[index].set(stream.into());
-    Ok(())
 }
 
 /// Reads with one deadline for all of it, not one for each byte.

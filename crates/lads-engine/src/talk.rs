@@ -135,7 +135,8 @@ pub(crate) fn breach(error: &ProtocolError) -> Fatal {
     Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))
 }
 
-fn exit_code_from(code: u8) -> ExitCode {
+/// The exit code that the other end calls for.
+pub(crate) fn exit_code_from(code: u8) -> ExitCode {
     [
         ExitCode::Usage,
         ExitCode::SourceUnreadable,

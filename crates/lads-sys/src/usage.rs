@@ -14,22 +14,32 @@ pub struct Usage {
 /// What this process has used.
 #[must_use]
 pub fn usage() -> Usage {
+    Usage { cpu: cpu(), memory_bytes_peak: memory_bytes_peak() }
+}
+
+fn cpu() -> Duration {
     // SAFETY: `rusage` is plain numbers, for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a `rusage` of ours, which the call fills in.
     let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     if result != 0 {
-        return Usage::default();
+        return Duration::ZERO;
     }
-    let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
-    let kibibytes = u64::try_from(usage.ru_maxrss).unwrap_or(0);
-    Usage { cpu, memory_bytes_peak: kibibytes * 1024 }
+    duration(usage.ru_utime) + duration(usage.ru_stime)
 }
 
 fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// The peak that `rusage` reports includes what the process that started us had; this does not.
+fn memory_bytes_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) << 10
 }
 
 #[cfg(test)]

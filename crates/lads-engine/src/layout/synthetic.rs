@@ -8,22 +8,30 @@ use super::Layouts;
 use lads_core::layout::{Layout, STRIPE_COUNT_MAX};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Pretended OSTs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Synthetic {
     ost_count: u32,
     stripe_size: u64,
     stripe_count: u32,
     latency: Duration,
+    /// Whoever is served by an OST holds its lock: one at a time.
+    turns: Vec<Mutex<()>>,
 }
 
 impl Synthetic {
     /// Reads `osts=8,stripe_size=1M,stripe_count=1,latency_ms=5`; each has a default.
     pub(super) fn parse(parameters: &str) -> Result<Self, String> {
-        let mut it =
-            Self { ost_count: 8, stripe_size: 1 << 20, stripe_count: 1, latency: Duration::ZERO };
+        let mut it = Self {
+            ost_count: 8,
+            stripe_size: 1 << 20,
+            stripe_count: 1,
+            latency: Duration::ZERO,
+            turns: Vec::new(),
+        };
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter
                 .split_once('=')
@@ -48,6 +56,7 @@ impl Synthetic {
             }
         }
         it.stripe_count = it.stripe_count.min(it.ost_count);
+        it.turns = (0..it.ost_count).map(|_| Mutex::new(())).collect();
         Ok(it)
     }
 
@@ -75,8 +84,11 @@ impl Layouts for Synthetic {
         self.spread(number)
     }
 
-    fn pretended_latency(&self) -> Option<Duration> {
-        (!self.latency.is_zero()).then_some(self.latency)
+    fn pretend(&self, ost: OstId) {
+        if !self.latency.is_zero() {
+            let _turn = self.turns[ost.index()].lock().unwrap_or_else(PoisonError::into_inner);
+            std::thread::sleep(self.latency);
+        }
     }
 }
 

@@ -28,9 +28,7 @@ impl SinkEnd {
     pub(super) fn write_queued(&self, write: Write) {
         let Some(buffer) = self.take_buffer(write.buffer) else { return };
         let started = Instant::now();
-        if let Some(latency) = self.layouts.pretended_latency() {
-            std::thread::sleep(latency);
-        }
+        self.layouts.pretend(write.ost);
         let failures = write
             .rows
             .iter()

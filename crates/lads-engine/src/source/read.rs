@@ -77,9 +77,7 @@ impl SourceEnd {
 
     /// Reads one block; says whether it is the whole file, which was the same afterwards.
     fn read_block(&self, block: &Block, work: &Work, to: &mut [u8]) -> Result<bool, ReadOutcome> {
-        if let Some(latency) = self.layouts.pretended_latency() {
-            std::thread::sleep(latency);
-        }
+        self.layouts.pretend(work.source_ost);
         let item = self.table.get(block.entry).ok_or(ReadOutcome::Changed)?;
         let size = item.identity.map_or(0, |identity| identity.size);
         let is_whole = block.offset == 0 && u64::from(block.length) == size;
