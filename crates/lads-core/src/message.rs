@@ -159,7 +159,7 @@ pub struct BusyOst {
 pub enum Message {
     /// Who speaks.
     Hello(Hello),
-    /// From the end that was started by a person to the other: what to do, as the engine encodes it.
+    /// From the end that a person started to the other: what to do, as the engine encodes it.
     Job(Vec<u8>),
     /// The data port is open: address as the remote end sees itself, port, one token per stream.
     Listen {
@@ -251,7 +251,14 @@ pub enum Verb {
     Special,
 }
 
-wire_enum!(Verb { 0 => Send, 1 => Skip, 2 => Directory, 3 => Symlink, 4 => HardLink, 5 => Special });
+wire_enum!(Verb {
+    0 => Send,
+    1 => Skip,
+    2 => Directory,
+    3 => Symlink,
+    4 => HardLink,
+    5 => Special,
+});
 wire_struct!(Line { verb, path, bytes });
 wire_struct!(Hello { magic, version_min, version, features, software, host });
 wire_struct!(Root { name, is_directory, is_contents_only });

@@ -221,7 +221,8 @@ mod tests {
             data in prop::collection::vec((0u64..2_000_000, 1u64..100_000), 0..6),
             done in prop::collection::vec((0u64..30, 1u64..4), 0..6)) {
             let mut plan = plan(size, source, sink);
-            let data: RangeSet = data.into_iter().map(|(s, l)| s.min(size)..(s + l).min(size)).collect();
+            let data = data.into_iter().map(|(s, l)| s.min(size)..(s + l).min(size));
+            let data: RangeSet = data.collect();
             let data = align_data(&data, size);
             plan.done = done.into_iter().map(|(s, l)| s << 16..(s + l) << 16).collect();
             plan.data = Some(data.clone());

@@ -140,7 +140,8 @@ pub(crate) fn arena(options: &Options) -> Result<Arena, Fatal> {
     let is_sound = block_size.is_multiple_of(4096) && (64 << 10..=64 << 20).contains(&block_size);
     let count = u32::try_from(count).ok().filter(|&count| count >= 2 && is_sound);
     let Some(count) = count else {
-        let text = "--block-size must be a multiple of 4096 from 64 KiB to 64 MiB, and --buffers at                     least two blocks";
+        let text = "--block-size must be a multiple of 4096 from 64 KiB to 64 MiB, and \
+                    --buffers at least two blocks";
         return Err(Fatal::new(ExitCode::Usage, text));
     };
     Arena::new(count, block_size)

@@ -250,7 +250,10 @@ macro_rules! wire_struct {
 /// Gives an enum its form on the wire: a number that says which, then the fields of that one.
 #[macro_export]
 macro_rules! wire_enum {
-    ($name:ident { $($number:literal => $variant:ident $(($($field:ident),*))? $({$($named:ident),*})?),* $(,)? }) => {
+    ($name:ident {
+        $($number:literal => $variant:ident $(($($field:ident),*))? $({$($named:ident),*})?),*
+        $(,)?
+    }) => {
         impl $crate::message::wire::Wire for $name {
             fn put(&self, to: &mut $crate::message::wire::Writer) {
                 match self {

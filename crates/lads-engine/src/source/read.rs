@@ -193,7 +193,7 @@ fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
 fn read_at(file: &OpenFile, offset: u64, length: usize, to: &mut [u8]) -> Result<(), Errno> {
     let mut filled = 0;
     while filled < length {
-        // Past the page cache, whole pages must be asked for, beyond the end of the file if need be.
+        // Past the page cache, whole pages must be asked for, beyond the file's end if need be.
         let end = if file.is_direct { to.len() } else { length };
         match pread(&file.handle, &mut to[filled..end], offset + filled as u64) {
             Ok(0) => return Err(Errno::PIPE),
