@@ -5,7 +5,9 @@
 mod arena;
 mod residency;
 mod usage;
+mod writeback;
 
 pub use arena::{Arena, Buffer};
 pub use residency::resident_bytes;
 pub use usage::{Usage, usage};
+pub use writeback::start_writeback;

@@ -17,38 +17,31 @@ use twox_hash::XxHash3_64;
 
 const PAGE_BYTES: u64 = 4096;
 
+/// A file on its way to its name.
+struct Ready<'a> {
+    entry: EntryId,
+    item: Arc<Item>,
+    temporary: Arc<Temporary>,
+    /// What to read it back against, if it is to be read back.
+    verify: Option<&'a [BlockRecord]>,
+}
+
 impl SinkEnd {
-    /// Gives files their names, all or none of each: first every file is made durable, then each
-    /// is renamed, then every directory in which that happened is made durable.
+    /// Gives files their names. Each step is taken for all of them before the next, so that what
+    /// makes one durable does so for the others, too: metadata and the start of writing, then
+    /// durable, then renamed, then the directories in which that happened made durable.
     pub(super) fn commit_all(&self, commits: &[Commit]) {
         let mut results = Vec::with_capacity(commits.len());
-        let mut directories: Vec<Arc<OwnedFd>> = Vec::new();
-        let mut ready = Vec::with_capacity(commits.len());
-        for commit in commits {
-            match self.prepare(commit) {
-                Ok(prepared) => ready.push(prepared),
-                Err(committed) => results.push((commit.entry, committed)),
-            }
-        }
-        let mut renamed = Vec::with_capacity(ready.len());
-        for (entry, item, temporary) in ready {
-            match self.rename(&item, &temporary) {
-                Ok(()) => {
-                    let handle = temporary.directory.as_raw_fd();
-                    if !directories.iter().any(|known| known.as_raw_fd() == handle) {
-                        directories.push(Arc::clone(&temporary.directory));
-                    }
-                    renamed.push((entry, handle));
-                }
-                Err(failure) => results.push((entry, Committed::Failed(failure))),
-            }
-        }
-        let failures: Vec<_> = directories
-            .iter()
-            .filter_map(|directory| Some((directory.as_raw_fd(), fsync(directory).err()?)))
-            .collect();
-        for (entry, handle) in renamed {
+        let dressed = commits.iter().map(|commit| (commit.entry, self.dress(commit)));
+        let dressed = sift(dressed, &mut results);
+        let durable = dressed.into_iter().map(|ready| (ready.entry, self.make_durable(ready)));
+        let durable = sift(durable, &mut results);
+        let renamed = durable.into_iter().map(|ready| (ready.entry, self.rename(ready)));
+        let renamed = sift(renamed, &mut results);
+        let failures = sync_directories(&renamed);
+        for Ready { entry, temporary, .. } in renamed {
             self.table.remove(entry);
+            let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
             let committed = failure.map_or(Committed::Complete, |(_, errno)| {
                 Committed::Failed(failed(Operation::Sync, *errno))
@@ -58,23 +51,12 @@ impl SinkEnd {
         self.tell(Event::Committed(results));
     }
 
-    fn prepare(&self, commit: &Commit) -> Result<(EntryId, Arc<Item>, Arc<Temporary>), Committed> {
+    /// Metadata; then storage may begin to write.
+    fn dress<'a>(&self, commit: &'a Commit) -> Result<Ready<'a>, Committed> {
+        let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
         let gone = || Committed::Failed(failed(Operation::Rename, Errno::NOENT));
         let item = self.table.get(commit.entry).ok_or_else(gone)?;
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
-        self.finish_file(&item, &temporary).map_err(Committed::Failed)?;
-        if let Some(records) = &commit.verify {
-            let bad = self.read_back(&temporary, records).map_err(Committed::Failed)?;
-            if !bad.is_empty() {
-                return Err(Committed::Bad(bad));
-            }
-        }
-        Ok((commit.entry, item, temporary))
-    }
-
-    /// Metadata, then durable.
-    fn finish_file(&self, item: &Item, temporary: &Temporary) -> Result<(), Failure> {
-        let of_metadata = |errno| failed(Operation::SetMetadata, errno);
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
         let inherits_acl = self.options.xattrs
             && item.directory.as_ref().is_some_and(|directory| {
@@ -82,15 +64,29 @@ impl SinkEnd {
             });
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
-        fsync(&temporary.file).map_err(|errno| failed(Operation::Sync, errno))
+        // Only a head start: what cannot have one is written when it is synced.
+        let _ = lads_sys::start_writeback(&temporary.file);
+        Ok(Ready { entry: commit.entry, item, temporary, verify: commit.verify.as_deref() })
     }
 
-    fn rename(&self, item: &Item, temporary: &Temporary) -> Result<(), Failure> {
-        let directory = &temporary.directory;
-        renameat(directory, temporary.name.as_str(), directory, item.name.as_slice())
-            .map_err(|errno| failed(Operation::Rename, errno))?;
-        self.place().journal.forget(&item.path());
-        Ok(())
+    fn make_durable<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
+        fsync(&ready.temporary.file)
+            .map_err(|errno| Committed::Failed(failed(Operation::Sync, errno)))?;
+        if let Some(records) = ready.verify {
+            let bad = self.read_back(&ready.temporary, records).map_err(Committed::Failed)?;
+            if !bad.is_empty() {
+                return Err(Committed::Bad(bad));
+            }
+        }
+        Ok(ready)
+    }
+
+    fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
+        let Temporary { directory, name, .. } = &*ready.temporary;
+        renameat(directory, name.as_str(), directory, ready.item.name.as_slice())
+            .map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
+        self.place().journal.forget(&ready.item.path());
+        Ok(ready)
     }
 
     /// Reads a file back from storage, past the page cache; says which blocks are not what was
@@ -212,6 +208,33 @@ impl SinkEnd {
             let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
         }
     }
+}
+
+/// Those that go on; the others have ended.
+fn sift<'a>(
+    outcomes: impl Iterator<Item = (EntryId, Result<Ready<'a>, Committed>)>,
+    ended: &mut Vec<(EntryId, Committed)>,
+) -> Vec<Ready<'a>> {
+    let go_on = outcomes.filter_map(|(entry, outcome)| match outcome {
+        Ok(ready) => Some(ready),
+        Err(committed) => {
+            ended.push((entry, committed));
+            None
+        }
+    });
+    go_on.collect()
+}
+
+/// Makes the directories durable in which files were renamed; says which could not be.
+fn sync_directories(renamed: &[Ready<'_>]) -> Vec<(i32, Errno)> {
+    let mut directories: Vec<&Arc<OwnedFd>> =
+        renamed.iter().map(|ready| &ready.temporary.directory).collect();
+    directories.sort_by_key(|directory| directory.as_raw_fd());
+    directories.dedup_by_key(|directory| directory.as_raw_fd());
+    directories
+        .into_iter()
+        .filter_map(|directory| Some((directory.as_raw_fd(), fsync(directory).err()?)))
+        .collect()
 }
 
 fn read_exactly(file: &OwnedFd, to: &mut [u8], offset: u64, length: usize) -> Result<(), Errno> {

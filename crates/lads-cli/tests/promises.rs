@@ -1,0 +1,29 @@
+//! Whether `lads cp` keeps its promises: each test runs the real command, and is named after what
+//! a person who trusts it with their data relies on.
+//!
+//! The ordinary run tries a few seeds of each; with `LADS_TRUST=1` in the environment as many as
+//! it takes to trust a release. `LADS_SEED=n` runs one seed alone, the one that a failure named.
+//! Where something is missing on this machine (rsync, sshd, the right to mount), a test says so
+//! loudly and passes.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
+
+#[path = "promises/changes.rs"]
+mod changes;
+#[path = "promises/choice.rs"]
+mod choice;
+#[path = "promises/identity.rs"]
+mod identity;
+#[path = "promises/network.rs"]
+mod network;
+#[path = "promises/proxy.rs"]
+mod proxy;
+#[path = "promises/refusals.rs"]
+mod refusals;
+#[path = "promises/resume.rs"]
+mod resume;
+#[path = "promises/ssh.rs"]
+mod ssh;
+#[path = "promises/tree.rs"]
+mod tree;
+#[path = "promises/world.rs"]
+mod world;

@@ -1,0 +1,154 @@
+//! A source that changes while it is moved: what arrives is one state of it, or it is told.
+
+use crate::tree::hash;
+use crate::world::{Ended, Rng, World, for_seeds, run, start};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two changes: longer than the clock of the file system's times takes to move on.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(25);
+const FILE_BYTES: usize = 3 << 20;
+
+#[test]
+fn a_source_that_changes_is_never_mixed() {
+    for_seeds(4, 60, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        let mut files: Vec<Changing> =
+            (0..4).map(|number| Changing::new(&world, number, &mut rng)).collect();
+        let calm = rng.bytes(FILE_BYTES);
+        world.write("src/calm", &calm);
+        let is_over = AtomicBool::new(false);
+        // Some changes end before all is moved, some never do.
+        let change_count = 3 + rng.below(60);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| change(&mut rng, &mut files, change_count, &is_over));
+            let options = ["--bwlimit", "12M", "--block-size", "128K"];
+            let ended = start(world.cp(&options)).end();
+            is_over.store(true, Ordering::Relaxed);
+            ended
+        });
+        assert_eq!(fs::read(world.target().join("calm")).unwrap(), calm);
+        for file in &files {
+            file.check(&world.target(), &ended);
+        }
+        let is_changed = !ended.events_of("issue").is_empty();
+        assert_eq!(ended.code, Some(if is_changed { 8 } else { 0 }), "{ended:?}");
+        let calm_again = run(world.cp(&[])).expect(0);
+        assert_eq!(calm_again.events_of("issue").len(), 0);
+        for file in &files {
+            let there = fs::read(world.target().join(&file.name)).unwrap();
+            assert!(there == file.bytes, "{} is not what it is at last", file.name);
+        }
+    });
+}
+
+/// A file, and every state that it was ever in.
+struct Changing {
+    name: String,
+    path: std::path::PathBuf,
+    bytes: Vec<u8>,
+    states: HashSet<u64>,
+}
+
+impl Changing {
+    fn new(world: &World, number: usize, rng: &mut Rng) -> Self {
+        let name = format!("changing{number}");
+        let bytes = rng.bytes(FILE_BYTES);
+        let path = world.write(format!("src/{name}"), &bytes);
+        let states = HashSet::from([hash(&bytes)]);
+        Self { name, path, bytes, states }
+    }
+
+    /// One change, which is one call to the system, so that there is no state in between.
+    fn change(&mut self, rng: &mut Rng) {
+        let open = || fs::OpenOptions::new().write(true).open(&self.path).unwrap();
+        match rng.below(4) {
+            0 => {
+                let more = rng.bytes(1000);
+                open().write_all_at(&more, self.bytes.len() as u64).unwrap();
+                self.bytes.extend(more);
+            }
+            1 => {
+                let length = self.bytes.len() - rng.below(1000);
+                open().set_len(length as u64).unwrap();
+                self.bytes.truncate(length);
+            }
+            2 => {
+                // One page: a write of it is seen whole or not at all.
+                let other = rng.bytes(512);
+                let offset = rng.below(self.bytes.len() / 4096 - 1) * 4096;
+                open().write_all_at(&other, offset as u64).unwrap();
+                self.bytes[offset..offset + other.len()].copy_from_slice(&other);
+            }
+            _ => {
+                self.bytes = rng.bytes(FILE_BYTES);
+                let new = self.path.with_extension("new");
+                // Outside the source, so that it is not met on its own.
+                let new = new.parent().unwrap().with_file_name(new.file_name().unwrap());
+                fs::write(&new, &self.bytes).unwrap();
+                fs::rename(&new, &self.path).unwrap();
+            }
+        }
+        self.states.insert(hash(&self.bytes));
+    }
+
+    /// What arrived is one of the states; or it is told that it changed, and nothing is there.
+    fn check(&self, target: &Path, ended: &Ended) {
+        let there = fs::read(target.join(&self.name)).ok();
+        let issues = ended.events_of("issue");
+        let is_told = issues.iter().any(|issue| {
+            issue["path"].as_str().unwrap().ends_with(&self.name) && issue["side"] == "source"
+        });
+        match there {
+            Some(bytes) => {
+                assert!(self.states.contains(&hash(&bytes)), "{} is mixed: {ended:?}", self.name);
+                assert!(!is_told, "{} is told as failed, and there", self.name);
+            }
+            None => assert!(is_told, "{} is not there, and nothing is told", self.name),
+        }
+    }
+}
+
+fn change(rng: &mut Rng, files: &mut [Changing], count: usize, is_over: &AtomicBool) {
+    for _ in 0..count {
+        let until = Instant::now() + CHANGE_INTERVAL;
+        let which = rng.below(files.len());
+        files[which].change(rng);
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+#[test]
+fn a_file_that_vanishes_is_told_and_the_rest_arrives() {
+    let world = World::new();
+    for number in 0..20 {
+        world.write(format!("src/file{number}"), &Rng::new(number).bytes(1 << 20));
+    }
+    let mut running = start(world.cp(&["--bwlimit", "10M", "--block-size", "64K"]));
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 1 << 20));
+    let finished = |name: &String| world.target().join(name).exists();
+    let names: Vec<String> = (0..20).map(|number| format!("file{number}")).collect();
+    let gone: Vec<&String> = names.iter().filter(|name| !finished(name)).collect();
+    for name in &gone {
+        fs::remove_file(world.source().join(name)).unwrap();
+    }
+    let ended = running.end();
+    // One that is open at the source can still be read to its end, and then has changed.
+    for name in &names {
+        let is_told = ended
+            .events_of("issue")
+            .iter()
+            .any(|issue| issue["path"].as_str().unwrap().ends_with(&format!("/{name}")));
+        assert!(finished(name) != is_told, "{name}: {ended:?}");
+    }
+    assert_eq!(ended.code, Some(8), "{ended:?}");
+}

@@ -1,0 +1,230 @@
+//! What is moved, and under which name: as rsync does it, and as the dry run says.
+
+use crate::tree::{Scale, describe, grow, visit};
+use crate::world::{LADS, Rng, World, assert_identical, for_seeds, has, lads, run};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn the_dry_run_says_exactly_what_is_done() {
+    for_seeds(20, 1000, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        grow(&mut rng, &world.source(), &Scale::SMALL);
+        if rng.is_one_in(2) {
+            // Something is there already: some of it the same, some of it not.
+            run(world.cp(&["--exclude", "*5*"])).expect(0);
+            world.write("src/plainnew", b"new");
+            world.write("dst/other", b"only here");
+        }
+        let before = describe(&world.path(""));
+        let said = lines(&world, "-n");
+        assert_eq!(describe(&world.path("")), before, "the dry run changed something");
+        assert_eq!(lines(&world, "-v"), said);
+    });
+}
+
+/// What is told of paths, in an order of its own.
+fn lines(world: &World, option: &str) -> Vec<String> {
+    let ended = run(world.cp(&[option])).expect(0);
+    let mut lines: Vec<String> =
+        ended.events_of("line").into_iter().map(|line| line.to_string()).collect();
+    lines.sort();
+    assert!(!lines.is_empty());
+    lines
+}
+
+#[test]
+fn trailing_slashes_mean_what_they_mean_to_rsync() {
+    if !has("rsync") {
+        return;
+    }
+    for (sources, target, there) in [
+        (&["dir"][..], "new", None),
+        (&["dir"], "new/", None),
+        (&["dir"], "there", Some("there/x")),
+        (&["dir"], "there/", Some("there/x")),
+        (&["dir/"], "new", None),
+        (&["dir/"], "there", Some("there/x")),
+        (&["dir/."], "new", None),
+        (&["dir/sub/.."], "new", None),
+        (&["dir/sub/../"], "new", None),
+        (&["dir/sub//"], "new", None),
+        (&["./dir"], "there", Some("there/x")),
+        (&["."], "../new", None),
+        (&["dir", "dir2"], "there", Some("there/x")),
+        (&["dir/", "dir2/"], "there", Some("there/x")),
+        (&["dir/a", "dir2"], "there", Some("there/x")),
+        (&["dir/a"], "new", None),
+        (&["dir/a"], "new/", None),
+        (&["dir/a"], "there", Some("there/x")),
+        (&["dir/a"], "there/", Some("there/x")),
+        (&["dir/a"], "there/other", Some("there/x")),
+        (&["dir/a"], "there/a", Some("there/a")),
+        (&["dir/a", "dir/b"], "there", Some("there/x")),
+        (&["dir/a", "dir/b"], "new", None),
+        (&["dir/link"], "new", None),
+        (&["dir/link"], "there", Some("there/x")),
+        (&["dir/dirlink"], "there", Some("there/x")),
+        (&["dir/dirlink/"], "there", Some("there/x")),
+    ] {
+        let [ours, theirs] = [LADS, "rsync"].map(|program| {
+            let world = World::new();
+            moved(&world, program, sources, target, there)
+        });
+        assert_eq!(ours, theirs, "{sources:?} to {target}");
+    }
+}
+
+/// What is in the target after a move; `sources` and `target` are below the directory `from`.
+fn moved(
+    world: &World,
+    program: &str,
+    sources: &[&str],
+    target: &str,
+    there: Option<&str>,
+) -> (bool, BTreeSet<String>) {
+    for (name, bytes) in [("dir/a", "a"), ("dir/sub/c", "c"), ("dir/b", "b"), ("dir2/d", "dd")] {
+        world.write(format!("from/{name}"), bytes.as_bytes());
+    }
+    std::os::unix::fs::symlink("sub", world.path("from/dir/dirlink")).unwrap();
+    std::os::unix::fs::symlink("a", world.path("from/dir/link")).unwrap();
+    if let Some(there) = there {
+        world.write(format!("from/{there}"), b"there before");
+    }
+    let mut command = Command::new(program);
+    if program == "rsync" {
+        command.arg("-aH");
+    } else {
+        command.args(["cp", "-q"]);
+    }
+    let output =
+        command.args(sources).arg(target).current_dir(world.path("from")).output().unwrap();
+    (output.status.success(), names_and_bytes(&world.path("")))
+}
+
+fn names_and_bytes(root: &Path) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    visit(root, &mut |path, metadata| {
+        let below = path.strip_prefix(root).unwrap().display();
+        let content = match metadata.file_type() {
+            kind if kind.is_file() => fs::read_to_string(path).unwrap(),
+            kind if kind.is_symlink() => format!("-> {:?}", fs::read_link(path).unwrap()),
+            _ => "/".to_owned(),
+        };
+        seen.insert(format!("{below} {content}"));
+    });
+    seen
+}
+
+const NAMES: [&str; 8] = ["a", "b", "ab", "core", "x.log", "y.log", "data", "a.b"];
+const PATTERNS: [&str; 27] = [
+    "*.log",
+    "a",
+    "/a",
+    "a/",
+    "/a/",
+    "a/*",
+    "a/**",
+    "**/a",
+    "**/a/b",
+    "*a*",
+    "core",
+    "?",
+    "??",
+    "[ab]",
+    "[!a]",
+    "a/***",
+    "/data/***",
+    "**/core/*",
+    "[a-d]*",
+    "/data/**",
+    "*/",
+    "*",
+    "a/b",
+    "/a/b/",
+    "data/*.log",
+    "*.l?g",
+    "**b",
+];
+
+#[test]
+fn patterns_choose_what_rsync_chooses() {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(25, 1000, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        grow_plain(&mut rng, &world.source(), 3);
+        let mut options = Vec::new();
+        for _ in 0..=rng.below(5) {
+            options.push(rng.pick(&["--include", "--exclude", "--exclude"]));
+            options.push(PATTERNS[rng.below(PATTERNS.len())]);
+        }
+        compare_with_rsync(&world, &options);
+    });
+}
+
+#[test]
+fn a_list_of_files_chooses_what_rsync_chooses() {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(8, 300, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        grow_plain(&mut rng, &world.source(), 3);
+        let mut paths = Vec::new();
+        visit(&world.source(), &mut |path, _| {
+            paths.push(path.strip_prefix(world.source()).unwrap().to_owned());
+        });
+        let mut list = String::new();
+        for _ in 0..=rng.below(6) {
+            let path: &PathBuf = &paths[rng.below(paths.len())];
+            let shape = rng.pick(&["", "./", "/"]);
+            list += &format!("{shape}{}\n", path.display());
+        }
+        let list = world.write("list", list.as_bytes());
+        // LADS takes a directory with all that is in it, which is rsync's -r.
+        compare_with_rsync(&world, &["-r", "--files-from", list.to_str().unwrap()]);
+    });
+}
+
+fn compare_with_rsync(world: &World, options: &[&str]) {
+    let mut command = Command::new("rsync");
+    command.arg("-aH").args(options).arg(world.source_contents()).arg(world.path("theirs"));
+    assert!(command.output().unwrap().status.success(), "{command:?}");
+    run(world.cp(options)).expect(0);
+    fs::create_dir_all(world.target()).unwrap();
+    let names = |root: &Path| names_and_bytes(root);
+    assert_eq!(names(&world.target()), names(&world.path("theirs")), "{options:?}");
+}
+
+/// A tree of names that patterns are about.
+fn grow_plain(rng: &mut Rng, root: &Path, depth: usize) {
+    fs::create_dir_all(root).unwrap();
+    for name in NAMES {
+        let path = root.join(name);
+        match rng.below(4) {
+            0 if depth > 0 => grow_plain(rng, &path, depth - 1),
+            1 | 2 => fs::write(&path, name).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_directory_named_alone_is_made_below_the_target() {
+    if !has("rsync") {
+        return;
+    }
+    let world = World::new();
+    grow(&mut Rng::new(11), &world.source(), &Scale::SMALL);
+    let mut command = lads::<&str>(&[]);
+    command.arg(world.source()).arg(world.target());
+    run(command).expect(0);
+    assert_identical(&world.source(), &world.target().join("src"));
+}

@@ -1,0 +1,189 @@
+//! A TCP proxy that does harm: it passes data streams on, and damages or breaks them as told.
+
+use rustix::net::sockopt::set_socket_linger;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What each connection says first, before frames: opening, number, token.
+const OPENING_BYTES: usize = 42;
+/// What is answered to that.
+const ANSWER_BYTES: usize = 1;
+const HEADER_BYTES: usize = 32;
+const ROW_BYTES: usize = 32;
+
+/// What is done, once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Harm {
+    /// Flips a bit of the blocks' bytes, when so many of them have passed.
+    FlipInPayload(u64),
+    /// Flips a bit in the header of a frame, after so many bytes of blocks.
+    FlipInHeader(u64),
+    /// Resets one connection, after so many bytes of blocks.
+    ResetOne(u64),
+    /// Resets all connections, after so many bytes of blocks.
+    ResetAll(u64),
+}
+
+/// Which way the blocks go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Towards {
+    /// To whom the proxy connects: a push.
+    Listener,
+    /// To whom connects to the proxy: a pull.
+    Connecter,
+}
+
+/// A proxy from a port of its own to another.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    state: Arc<State>,
+}
+
+struct State {
+    harm: Harm,
+    towards: Towards,
+    is_done: AtomicBool,
+    payload_bytes: AtomicU64,
+    connection_count: AtomicUsize,
+    connections: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    /// Listens, and passes on to `to_port`.
+    pub(crate) fn start(to_port: u16, harm: Harm, towards: Towards) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State {
+            harm,
+            towards,
+            is_done: AtomicBool::new(false),
+            payload_bytes: AtomicU64::new(0),
+            connection_count: AtomicUsize::new(0),
+            connections: Mutex::default(),
+        });
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let Ok(far) = TcpStream::connect(("127.0.0.1", to_port)) else { continue };
+                shared.connection_count.fetch_add(1, Ordering::Relaxed);
+                let mut all = shared.connections.lock().unwrap();
+                all.extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
+                drop(all);
+                shared.join(near, far);
+            }
+        });
+        Self { port, state }
+    }
+
+    /// Whether the harm was done.
+    pub(crate) fn has_harmed(&self) -> bool {
+        self.state.is_done.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.state.connection_count.load(Ordering::Relaxed)
+    }
+}
+
+impl State {
+    fn join(self: &Arc<Self>, near: TcpStream, far: TcpStream) {
+        let (from, to, first_bytes) = match self.towards {
+            Towards::Listener => (near, far, OPENING_BYTES),
+            Towards::Connecter => (far, near, ANSWER_BYTES),
+        };
+        let (mut back_from, mut back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back_from, &mut back_to);
+            let _ = back_to.shutdown(Shutdown::Write);
+        });
+        let state = Arc::clone(self);
+        std::thread::spawn(move || {
+            let _ = state.pass_frames(&from, &to, first_bytes);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    }
+
+    /// Passes frames on, one after the other.
+    fn pass_frames(
+        &self,
+        mut from: &TcpStream,
+        mut to: &TcpStream,
+        first_bytes: usize,
+    ) -> std::io::Result<()> {
+        let mut first = vec![0; first_bytes];
+        from.read_exact(&mut first)?;
+        to.write_all(&first)?;
+        let mut frame = vec![0; HEADER_BYTES];
+        loop {
+            frame.resize(HEADER_BYTES, 0);
+            from.read_exact(&mut frame)?;
+            let row_count = usize::from(u16::from_le_bytes([frame[4], frame[5]]));
+            let payload_bytes = u32::from_le_bytes(frame[8..12].try_into().unwrap());
+            let head_bytes = HEADER_BYTES + row_count * ROW_BYTES;
+            frame.resize(head_bytes + payload_bytes as usize, 0);
+            from.read_exact(&mut frame[HEADER_BYTES..])?;
+            let before = self.payload_bytes.fetch_add(payload_bytes.into(), Ordering::Relaxed);
+            if !self.harm(&mut frame, head_bytes, before, from, to) {
+                return Ok(());
+            }
+            to.write_all(&frame)?;
+        }
+    }
+
+    /// Does the harm if it is time; `false` if the connection is gone.
+    fn harm(
+        &self,
+        frame: &mut [u8],
+        head_bytes: usize,
+        before: u64,
+        from: &TcpStream,
+        to: &TcpStream,
+    ) -> bool {
+        let payload_bytes = (frame.len() - head_bytes) as u64;
+        let (Harm::FlipInPayload(at)
+        | Harm::FlipInHeader(at)
+        | Harm::ResetOne(at)
+        | Harm::ResetAll(at)) = self.harm;
+        let is_due = before + payload_bytes > at;
+        if !is_due || self.is_done.swap(true, Ordering::Relaxed) {
+            return true;
+        }
+        match self.harm {
+            Harm::FlipInPayload(_) => {
+                let offset = usize::try_from(at.saturating_sub(before)).unwrap();
+                frame[head_bytes + offset] ^= 0x10;
+                true
+            }
+            Harm::FlipInHeader(_) => {
+                frame[usize::try_from(at).unwrap() % HEADER_BYTES] ^= 0x04;
+                true
+            }
+            Harm::ResetOne(_) => {
+                // Half of the frame arrives.
+                let mut half = to;
+                let _ = half.write_all(&frame[..frame.len() / 2]);
+                reset(from);
+                reset(to);
+                false
+            }
+            Harm::ResetAll(_) => {
+                self.connections.lock().unwrap().iter().for_each(reset);
+                false
+            }
+        }
+    }
+}
+
+/// Ends a connection as a crash would.
+fn reset(connection: &TcpStream) {
+    let _ = set_socket_linger(connection, Some(Duration::ZERO));
+    let _ = connection.shutdown(Shutdown::Both);
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}

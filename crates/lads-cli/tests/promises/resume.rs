@@ -1,0 +1,192 @@
+//! What was interrupted goes on where it was: nothing finished is sent again, nothing is lost.
+
+use crate::tree::{self, is_own_name, visit};
+use crate::world::{
+    Ended, Rng, Running, World, assert_identical, for_seeds, has, run, send_signal, start, there,
+    wait_until_gone,
+};
+use lads_core::journal::replay;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+const LARGE_BYTES: usize = 12 << 20;
+/// Fast enough to be quick, slow enough to be hit in the middle.
+const PACE: &[&str] = &["--bwlimit", "40M", "--block-size", "256K"];
+/// Written and not on record at most: one batch of the journal, and what is in flight.
+const UNRECORDED_BYTES_MAX: u64 = 64 << 20;
+
+#[test]
+fn after_kill_9_of_either_end_or_both_the_same_command_resumes() {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(8, 50, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        let total = fill(&mut rng, &world);
+        let mut killed = start(world.cp(PACE));
+        let (source, sink) = (killed.pid(), killed.other_end());
+        killed.runs_until_written(sink, rng.next() % total);
+        let (kills_source, kills_sink) = [(true, false), (false, true), (true, true)][rng.below(3)];
+        if kills_source {
+            send_signal(source, "KILL");
+        }
+        if kills_sink {
+            send_signal(sink, "KILL");
+        }
+        let ended = killed.end();
+        if !kills_source {
+            assert_eq!(ended.code, Some(5), "{ended:?}");
+        }
+        wait_until_gone(sink);
+        resumes(&world, total);
+    });
+}
+
+#[test]
+fn a_signal_leaves_a_state_that_can_be_resumed_within_5_s() {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(4, 40, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        let total = fill(&mut rng, &world);
+        let mut stopped = start(world.cp(PACE));
+        let sink = stopped.other_end();
+        assert!(stopped.runs_until_written(sink, rng.next() % (total / 2)), "over before stopped");
+        let asked = std::time::Instant::now();
+        stopped.signal(rng.pick(&["TERM", "INT"]));
+        stopped.end().expect(9);
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        wait_until_gone(sink);
+        resumes(&world, total);
+    });
+}
+
+/// Some large files and many small ones; how many bytes together.
+fn fill(rng: &mut Rng, world: &World) -> u64 {
+    let mut total = 0;
+    let sizes = (0..3).map(|_| LARGE_BYTES).chain((0..80).map(|_| 30_000)).collect::<Vec<_>>();
+    for (number, size) in sizes.into_iter().enumerate() {
+        let size = size / 2 + rng.below(size);
+        world.write(format!("src/d{}/f{number}", number % 7), &rng.bytes(size));
+        total += size as u64;
+    }
+    total
+}
+
+/// The same command sends what is missing, and nothing else.
+fn resumes(world: &World, total: u64) -> Ended {
+    let done = Done::at(&world.target());
+    let ended = run(world.cp(&["--block-size", "256K"])).expect(0);
+    let sent = ended.count("bytes_sent");
+    let missing = total - done.final_bytes - done.recorded_bytes;
+    assert_eq!(sent, missing, "of {total} there were {done:?}: {ended:?}");
+    assert_eq!(ended.count("files_skipped"), done.files, "{ended:?}");
+    assert_identical(&world.source(), &world.target());
+    tree::assert_nothing_left_over(&world.target());
+    ended
+}
+
+/// What an interrupted transfer left.
+#[derive(Debug, Default)]
+struct Done {
+    files: u64,
+    final_bytes: u64,
+    recorded_bytes: u64,
+}
+
+impl Done {
+    fn at(target: &Path) -> Self {
+        let mut done = Self::default();
+        let mut part_bytes = 0;
+        visit(target, &mut |path, metadata| {
+            let name = path.file_name().unwrap().as_bytes();
+            if name.ends_with(b".journal") {
+                let files = replay(&fs::read(path).unwrap()).files;
+                // A file that has its name is not read about in the journal any more.
+                let unfinished = files.iter().filter(|(path, _)| {
+                    let path = std::ffi::OsStr::from_bytes(path);
+                    target.join(path).symlink_metadata().is_err()
+                });
+                done.recorded_bytes = unfinished.map(|(_, begun)| begun.done().byte_count()).sum();
+            } else if metadata.is_file() && !is_own_name(path) {
+                done.files += 1;
+                done.final_bytes += metadata.len();
+            } else if metadata.is_file() {
+                part_bytes += tree::data_bytes(path);
+            }
+        });
+        assert!(
+            part_bytes <= done.recorded_bytes + UNRECORDED_BYTES_MAX,
+            "{part_bytes} bytes were written, and only {} recorded",
+            done.recorded_bytes
+        );
+        done
+    }
+}
+
+#[test]
+fn a_dead_peer_is_noticed() {
+    let world = World::new();
+    fill(&mut Rng::new(1), &world);
+    let options = [PACE, &["--timeout", "2"]].concat();
+    let mut running = start(world.cp(&options));
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 1 << 20));
+    send_signal(sink, "STOP");
+    notices_silence(running, sink);
+    let ended = run(world.cp(&[])).expect(0);
+    assert_eq!(ended.count("files_failed"), 0);
+}
+
+#[test]
+fn a_dead_source_of_a_pull_is_noticed() {
+    let world = World::new();
+    fill(&mut Rng::new(2), &world);
+    let shell = world.fake_shell(crate::world::RUN_HERE);
+    let mut command = there(&shell);
+    command.args(PACE).args(["--timeout", "2"]);
+    command.arg(format!("there:{}", world.source_contents())).arg(world.target());
+    let mut running = start(command);
+    let (sink, source) = (running.pid(), running.other_end());
+    assert!(running.runs_until_written(sink, 1 << 20));
+    send_signal(source, "STOP");
+    notices_silence(running, source);
+}
+
+fn notices_silence(running: Running, stopped: u32) {
+    let since = std::time::Instant::now();
+    let ended = running.end();
+    let elapsed = since.elapsed();
+    send_signal(stopped, "KILL");
+    send_signal(stopped, "CONT");
+    assert_eq!(ended.code, Some(5), "{ended:?}");
+    assert!(elapsed < Duration::from_millis(4500), "noticed after {elapsed:?}: {ended:?}");
+    wait_until_gone(stopped);
+}
+
+#[test]
+fn a_second_identical_command_is_refused_while_the_first_runs() {
+    let world = World::new();
+    fill(&mut Rng::new(3), &world);
+    let mut first = start(world.cp(PACE));
+    let sink = first.other_end();
+    assert!(first.runs_until_written(sink, 2 << 20));
+    run(world.cp(&[])).expect(2).says(&["running already"]).within(Duration::from_secs(2));
+    first.end().expect(0);
+    let hashes = |root: &Path| {
+        let mut hashes = HashMap::new();
+        visit(root, &mut |path, metadata| {
+            if metadata.is_file() {
+                hashes.insert(path.strip_prefix(root).unwrap().to_owned(), tree::hash_of(path));
+            }
+        });
+        hashes
+    };
+    assert_eq!(hashes(&world.source()), hashes(&world.target()));
+}

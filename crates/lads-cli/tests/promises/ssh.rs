@@ -1,0 +1,116 @@
+//! Through a real ssh, to a server on this machine.
+
+use crate::proxy::free_port;
+use crate::tree::{Scale, grow};
+use crate::world::{LADS, Rng, World, assert_identical, has, lads, run, skip, wait_for};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
+
+/// A server with keys of its own, as long as it is kept.
+struct Server {
+    child: Child,
+    /// The ssh command that reaches it.
+    shell: String,
+    host: String,
+}
+
+impl Server {
+    /// `None` if there is no sshd here, or it does not let us in.
+    fn start(world: &World) -> Option<Self> {
+        let is_complete = ["sshd", "ssh", "ssh-keygen", "rsync"].into_iter().all(has);
+        if !is_complete {
+            return None;
+        }
+        for key in ["host_key", "user_key"] {
+            let mut command = Command::new("ssh-keygen");
+            command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(key));
+            assert!(command.status().unwrap().success());
+        }
+        fs::copy(world.path("user_key.pub"), world.path("authorized")).unwrap();
+        fs::set_permissions(world.path("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
+        let port = free_port();
+        let path = |name: &str| world.path(name).display().to_string();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
+             StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n\
+             PermitRootLogin yes\n",
+            path("host_key"),
+            path("authorized"),
+        );
+        world.write("sshd_config", config.as_bytes());
+        // The place into which sshd locks the part of it that talks to strangers.
+        let _ = fs::create_dir_all("/run/sshd");
+        let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd", "/sbin/sshd"];
+        let sshd = sshd.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
+        let log = fs::File::create(world.path("sshd.log")).unwrap();
+        let mut command = Command::new(sshd);
+        command.args(["-D", "-e", "-f"]).arg(world.path("sshd_config"));
+        let child = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
+        let shell = format!(
+            "ssh -F /dev/null -p {port} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no \
+             -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+            path("user_key"),
+        );
+        let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout);
+        let host = format!("{}@127.0.0.1", user.unwrap().trim());
+        let server = Self { child, shell, host };
+        wait_for("sshd to listen", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        server.lets_us_in().then_some(server)
+    }
+
+    fn lets_us_in(&self) -> bool {
+        let mut words = self.shell.split(' ');
+        let mut command = Command::new(words.next().unwrap());
+        let output = command.args(words).arg(&self.host).arg("true").output().unwrap();
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            skip(&format!("sshd here does not let us in: {said}"));
+        }
+        output.status.success()
+    }
+
+    fn cp(&self, options: &[&str], source: &str, target: &str) -> Command {
+        let mut command = lads(options);
+        command.args(["-e", &self.shell, "--remote-lads", LADS, source, target]);
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn push_pull_and_tunnel_through_a_real_ssh_arrive_identical() {
+    let world = World::new();
+    let Some(server) = Server::start(&world) else { return };
+    grow(&mut Rng::new(3), &world.source(), &Scale::LARGE);
+    let source = world.source_contents();
+    for (number, options) in
+        [&[][..], &["--tunnel"], &["--tunnel", "--streams", "3"]].into_iter().enumerate()
+    {
+        let pushed = world.path(format!("pushed{number}")).display().to_string();
+        let remote = format!("{}:{pushed}", server.host);
+        run(server.cp(options, &source, &remote)).expect(0);
+        assert_identical(&world.source(), pushed.as_ref());
+        let pulled = world.path(format!("pulled{number}")).display().to_string();
+        run(server.cp(options, &format!("{remote}/"), &pulled)).expect(0);
+        assert_identical(&world.source(), pulled.as_ref());
+    }
+}
+
+#[test]
+fn a_server_that_refuses_our_key_is_told() {
+    let world = World::new();
+    let Some(server) = Server::start(&world) else { return };
+    fs::write(world.path("authorized"), "").unwrap();
+    world.write("src/a", b"a");
+    let remote = format!("{}:{}", server.host, world.target().display());
+    let ended = run(server.cp(&[], &world.source_contents(), &remote)).expect(4);
+    ended.within(std::time::Duration::from_secs(2)).says(&["did not let us in"]);
+    assert!(!world.target().exists());
+}

@@ -1,0 +1,285 @@
+//! Random trees: everything that a file system can hold and that is easily lost on the way.
+
+use crate::world::Rng;
+use rustix::fs::{
+    AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, lsetxattr, utimensat,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+const DIRECTORY_MODES: [u32; 7] = [0o755, 0o700, 0o555, 0o1777, 0o2755, 0o500, 0o311];
+const FILE_MODES: [u32; 9] = [0o644, 0o600, 0, 0o4755, 0o2755, 0o444, 0o6711, 0o1644, 0o777];
+/// Moments as file systems of all ages have them, in seconds since 1970.
+const MOMENTS: [i64; 8] =
+    [0, -1, -1_000_000_000, 1, 946_684_800, 1_700_000_000, 2_147_483_648, 4_000_000_000];
+
+/// How large a random tree is.
+pub(crate) struct Scale {
+    pub(crate) directories: usize,
+    pub(crate) entries: usize,
+    pub(crate) file_bytes_max: usize,
+}
+
+impl Scale {
+    pub(crate) const SMALL: Self = Self { directories: 5, entries: 25, file_bytes_max: 100_000 };
+    pub(crate) const LARGE: Self = Self { directories: 12, entries: 120, file_bytes_max: 3 << 20 };
+}
+
+/// Makes a random tree at `root`.
+pub(crate) fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
+    fs::create_dir_all(root).unwrap();
+    let mut directories = vec![root.to_owned()];
+    for number in 0..scale.directories {
+        let parent = &directories[rng.below(directories.len())];
+        let path = parent.join(name(rng, number));
+        if fs::create_dir(&path).is_ok() {
+            directories.push(path);
+        }
+    }
+    let mut files: Vec<PathBuf> = Vec::new();
+    for number in 0..scale.entries {
+        let path = directories[rng.below(directories.len())].join(name(rng, number + 1000));
+        if path.symlink_metadata().is_ok() {
+            continue;
+        }
+        match rng.below(10) {
+            0 => symlink(OsStr::from_bytes(&link_target(rng)), &path).unwrap(),
+            1 if !files.is_empty() => {
+                fs::hard_link(&files[rng.below(files.len())], &path).unwrap();
+                continue;
+            }
+            2 => sparse_file(rng, &path),
+            _ => {
+                let size = file_size(rng, scale.file_bytes_max);
+                fs::write(&path, rng.bytes(size)).unwrap();
+            }
+        }
+        if path.symlink_metadata().unwrap().is_file() {
+            let mode = FILE_MODES[rng.below(FILE_MODES.len())];
+            dress(rng, &path, mode);
+            files.push(path);
+        } else {
+            own_and_date(rng, &path);
+        }
+    }
+    for directory in directories.iter().rev() {
+        if rng.is_one_in(4) {
+            set_acl(directory, b"system.posix_acl_default", rng);
+        }
+        let mode = DIRECTORY_MODES[rng.below(DIRECTORY_MODES.len())];
+        // Making things in a directory changes its time: all are dressed when all is made.
+        dress(rng, directory, if rustix::process::geteuid().is_root() { mode } else { 0o755 });
+    }
+}
+
+/// A file name as people, programs and accidents make them.
+fn name(rng: &mut Rng, number: usize) -> PathBuf {
+    let mut name = format!("{number}").into_bytes();
+    match rng.below(12) {
+        0 => name.splice(0..0, *b"-").count(),
+        1 => name.splice(0..0, *b"new\nline").count(),
+        2 => name.splice(0..0, *b"not\xff\xfeutf8").count(),
+        3 => name.splice(0..0, *b" blank \t").count(),
+        4 => name.splice(0..0, "gr\u{fc}\u{df}e\u{1f30a}".bytes()).count(),
+        5 => name.splice(0..0, *b"--delete*?[]\\'\"$`;&").count(),
+        6 => name.splice(0..0, *b".").count(),
+        7 => {
+            name.resize(255, b'x');
+            0
+        }
+        8 => name.splice(0..0, *b"colon:").count(),
+        _ => name.splice(0..0, *b"plain").count(),
+    };
+    PathBuf::from(OsStr::from_bytes(&name))
+}
+
+fn link_target(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(6) {
+        0 => b"/nowhere/at/all".to_vec(),
+        1 => b"..".to_vec(),
+        2 => b"plain1".to_vec(),
+        3 => vec![b'y'; 1000],
+        4 => b"\xff\n*".to_vec(),
+        _ => b"/etc/passwd".to_vec(),
+    }
+}
+
+fn file_size(rng: &mut Rng, max: usize) -> usize {
+    match rng.below(10) {
+        0 => 0,
+        1 => 1,
+        2 => 4096 * (1 + rng.below(20)),
+        3 => 4095,
+        4 => max,
+        5 => 65_536 + rng.below(3) - 1,
+        6 => rng.below(max),
+        _ => rng.below(20_000),
+    }
+}
+
+fn sparse_file(rng: &mut Rng, path: &Path) {
+    let file = fs::File::create(path).unwrap();
+    let size = rng.below(5 << 20);
+    file.set_len(size as u64).unwrap();
+    for _ in 0..rng.below(5) {
+        let bytes_max = 1 + rng.below(100_000);
+        let offset = rng.below(size + 1);
+        let bytes = rng.bytes(bytes_max.min(size - offset));
+        file.write_all_at(&bytes, offset as u64).unwrap();
+    }
+}
+
+/// Gives a file or directory attributes, owner, mode and time of change.
+fn dress(rng: &mut Rng, path: &Path, mode: u32) {
+    for number in 0..rng.below(3) {
+        let value_bytes = rng.below(300);
+        let value = rng.bytes(value_bytes);
+        set_xattr(path, format!("user.promise{number}").as_bytes(), &value);
+    }
+    if rng.is_one_in(5) {
+        set_acl(path, b"system.posix_acl_access", rng);
+    }
+    let owner = rng.below(3) * 1234;
+    if rustix::process::geteuid().is_root() {
+        own(path, u32::try_from(owner).unwrap());
+    }
+    let is_plain = lgetxattr_len(path, b"system.posix_acl_access") == 0;
+    if is_plain {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    date(rng, path);
+}
+
+fn own_and_date(rng: &mut Rng, path: &Path) {
+    if rustix::process::geteuid().is_root() {
+        own(path, 77);
+    }
+    date(rng, path);
+}
+
+fn own(path: &Path, id: u32) {
+    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id + 1));
+    chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+fn date(rng: &mut Rng, path: &Path) {
+    let seconds = MOMENTS[rng.below(MOMENTS.len())];
+    let nanos = if rng.is_one_in(3) { 0 } else { i64::try_from(rng.below(1_000_000_000)).unwrap() };
+    set_mtime(path, seconds, nanos);
+}
+
+pub(crate) fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
+    let moment = Timespec { tv_sec: seconds, tv_nsec: nanos };
+    let times = Timestamps { last_access: moment, last_modification: moment };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+pub(crate) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) {
+    lsetxattr(path, name, value, XattrFlags::empty()).unwrap();
+}
+
+fn lgetxattr_len(path: &Path, name: &[u8]) -> usize {
+    let mut room = [0; 512];
+    rustix::fs::lgetxattr(path, name, &mut room[..]).unwrap_or(0)
+}
+
+/// Sets a POSIX ACL with a user of its own, in the form that the kernel takes.
+pub(crate) fn set_acl(path: &Path, attribute: &[u8], rng: &mut Rng) {
+    const NOBODY: u32 = u32::MAX;
+    let user = 1000 + u32::try_from(rng.below(5)).unwrap();
+    let mut value = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in [
+        (0x01u16, 7u16, NOBODY),
+        (0x02, 5, user),
+        (0x04, 5, NOBODY),
+        (0x10, 5, NOBODY),
+        (0x20, u16::from(rng.is_one_in(2)) * 5, NOBODY),
+    ] {
+        value.extend_from_slice(&tag.to_le_bytes());
+        value.extend_from_slice(&permissions.to_le_bytes());
+        value.extend_from_slice(&id.to_le_bytes());
+    }
+    set_xattr(path, attribute, &value);
+}
+
+/// What can be seen of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Kind and mode, owner, size, time of change, content.
+    pub(crate) what: String,
+    /// When anything of it was last touched, even if to the same.
+    pub(crate) touched: (i64, i64),
+}
+
+/// Every path below `root` with all that can be seen of it, to compare before with after.
+pub(crate) fn describe(root: &Path) -> BTreeMap<PathBuf, Seen> {
+    let mut all = BTreeMap::new();
+    visit(root, &mut |path, metadata| {
+        let below = path.strip_prefix(root).unwrap().to_owned();
+        let content = match metadata.file_type() {
+            kind if kind.is_file() => format!("{:x}", hash_of(path).unwrap_or(0)),
+            kind if kind.is_symlink() => format!("{:?}", fs::read_link(path).unwrap()),
+            _ => String::new(),
+        };
+        let (mode, uid, gid) = (metadata.mode(), metadata.uid(), metadata.gid());
+        let (mtime, nanos) = (metadata.mtime(), metadata.mtime_nsec());
+        let size = if metadata.is_dir() { 0 } else { metadata.size() };
+        let what = format!("{mode:o} {uid} {gid} {size} {mtime}.{nanos:09} {content}");
+        let touched = (metadata.ctime(), metadata.ctime_nsec());
+        all.insert(below, Seen { what, touched });
+    });
+    all
+}
+
+/// Calls `meet` for everything below `root`, and `root` itself; what vanishes is left out.
+pub(crate) fn visit(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
+    let Ok(metadata) = root.symlink_metadata() else { return };
+    meet(root, &metadata);
+    if metadata.is_dir()
+        && let Ok(names) = fs::read_dir(root)
+    {
+        for name in names.filter_map(Result::ok) {
+            visit(&name.path(), meet);
+        }
+    }
+}
+
+/// A number that stands for a file's bytes.
+pub(crate) fn hash_of(path: &Path) -> Option<u64> {
+    Some(hash(&fs::read(path).ok()?))
+}
+
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether a name is one under which LADS keeps what is not finished.
+pub(crate) fn is_own_name(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".lads-"))
+}
+
+/// Nothing of LADS's own is left below `root`.
+#[track_caller]
+pub(crate) fn assert_nothing_left_over(root: &Path) {
+    visit(root, &mut |path, _| assert!(!is_own_name(path), "left over: {}", path.display()));
+}
+
+/// How many bytes of a file hold data: what was reserved and never written counts as a hole.
+pub(crate) fn data_bytes(path: &Path) -> u64 {
+    use rustix::fs::{SeekFrom, seek};
+    let file = fs::File::open(path).unwrap();
+    let (mut bytes, mut offset) = (0, 0);
+    while let Ok(start) = seek(&file, SeekFrom::Data(offset)) {
+        let end = seek(&file, SeekFrom::Hole(start)).unwrap();
+        bytes += end - start;
+        offset = end;
+    }
+    bytes
+}

@@ -1,0 +1,492 @@
+//! What the tests are written with: a place to work in, the command, chance, and the oracle.
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The command under test.
+pub(crate) const LADS: &str = env!("CARGO_BIN_EXE_lads");
+/// Nothing here takes so long: what does, hangs.
+const HANG: Duration = Duration::from_secs(60);
+/// How often a condition is looked at that another process brings about.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Chance that comes out the same each time: SplitMix64.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).unwrap()
+    }
+
+    pub(crate) fn is_one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.below(from.len())]
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count + 8);
+        while bytes.len() < count {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(count);
+        bytes
+    }
+}
+
+/// Runs a test once for each seed: `quick` of them, or `full` with `LADS_TRUST=1`.
+pub(crate) fn for_seeds(quick: u64, full: u64, test: impl Fn(u64)) {
+    let only = std::env::var("LADS_SEED").ok().map(|seed| seed.parse().unwrap());
+    let is_full = std::env::var_os("LADS_TRUST").is_some_and(|value| value == "1");
+    let seeds = match only {
+        Some(seed) => seed..seed + 1,
+        None => 1..1 + if is_full { full } else { quick },
+    };
+    for seed in seeds {
+        let shown = ShownOnFailure(format!("LADS_SEED={seed}"));
+        test(seed);
+        drop(shown);
+    }
+}
+
+/// Says something if the test fails while it is there.
+pub(crate) struct ShownOnFailure(pub(crate) String);
+
+impl Drop for ShownOnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with {}", self.0);
+        }
+    }
+}
+
+/// A place to work in, with a source and a target that do not exist yet.
+pub(crate) struct World {
+    dir: TempDir,
+}
+
+impl World {
+    /// In memory, where there is such a place.
+    pub(crate) fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::within(memory) } else { Self::on_disk() }
+    }
+
+    /// On storage that can be read past the page cache.
+    pub(crate) fn on_disk() -> Self {
+        Self::within(&std::env::temp_dir())
+    }
+
+    fn within(parent: &Path) -> Self {
+        let dir = tempfile::Builder::new().prefix("lads-promise-").tempdir_in(parent).unwrap();
+        // Some tests run the command as somebody else, who must get in.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn source(&self) -> PathBuf {
+        self.path("src")
+    }
+
+    pub(crate) fn target(&self) -> PathBuf {
+        self.path("dst")
+    }
+
+    /// `SOURCE/`: its contents.
+    pub(crate) fn source_contents(&self) -> String {
+        format!("{}/", self.source().display())
+    }
+
+    /// Writes a file, and the directories that it lies in.
+    pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// `lads cp --json SOURCE/ TARGET` with these options.
+    pub(crate) fn cp(&self, options: &[&str]) -> Command {
+        let mut command = lads(options);
+        command.arg(self.source_contents()).arg(self.target());
+        command
+    }
+
+    /// A script that stands for ssh: forgets the host and runs the rest here.
+    pub(crate) fn fake_shell(&self, script: &str) -> String {
+        let path = self.path(format!("shell-{}", script.len()));
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+/// What a fake shell does to be one.
+pub(crate) const RUN_HERE: &str = "shift; exec \"$@\"";
+
+/// `lads cp --json` with these words.
+pub(crate) fn lads<W: AsRef<OsStr>>(words: &[W]) -> Command {
+    let mut command = Command::new(LADS);
+    command.arg("cp").arg("--json").args(words);
+    command
+}
+
+/// `lads cp --json` to or from a host called `there`, which a fake shell reaches.
+pub(crate) fn there(shell: &str) -> Command {
+    lads(&["-e", shell, "--remote-lads", LADS, "--data-address", "127.0.0.1"])
+}
+
+/// How a command ended.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+    pub(crate) elapsed: Duration,
+}
+
+impl Ended {
+    /// What it told as JSON, line by line.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.stdout
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap_or_else(|_| panic!("{self:?}")))
+            .collect()
+    }
+
+    /// The events of one kind.
+    pub(crate) fn events_of(&self, kind: &str) -> Vec<Value> {
+        self.events().into_iter().filter(|event| event["event"] == kind).collect()
+    }
+
+    /// The one issue told.
+    pub(crate) fn issue(&self) -> Value {
+        let mut issues = self.events_of("issue");
+        assert_eq!(issues.len(), 1, "{self:?}");
+        issues.remove(0)
+    }
+
+    /// What it told last.
+    pub(crate) fn summary(&self) -> Value {
+        let summary = self.events().pop().unwrap_or_else(|| panic!("no summary: {self:?}"));
+        assert_eq!(summary["event"], "summary", "{self:?}");
+        summary
+    }
+
+    /// One of the counts in the summary, such as `blocks_sent`.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        let summary = self.summary();
+        summary[name].as_u64().unwrap_or_else(|| panic!("no {name} in {summary}"))
+    }
+
+    /// Asserts how it ended.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// Asserts that what it said to a person holds each of these.
+    #[track_caller]
+    pub(crate) fn says(self, words: &[&str]) -> Self {
+        let message = self.summary()["message"].as_str().unwrap_or_default().to_owned();
+        for word in words {
+            let is_said = message.contains(word) || self.stderr.contains(word);
+            assert!(is_said, "{word:?} is not said: {self:?}");
+        }
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn within(self, limit: Duration) -> Self {
+        assert!(self.elapsed <= limit, "it took {:?}: {self:?}", self.elapsed);
+        self
+    }
+}
+
+impl std::fmt::Debug for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stdout = String::from_utf8_lossy(&self.stdout);
+        let told = stdout.lines().filter(|line| !line.contains("\"progress\""));
+        let told: Vec<_> = told.take(40).collect();
+        writeln!(f, "exit {:?} after {:?}", self.code, self.elapsed)?;
+        writeln!(f, "{}\n{}", self.stderr, told.join("\n"))
+    }
+}
+
+/// A command that runs; it is ended with the test.
+pub(crate) struct Running {
+    child: Child,
+    output: TempDir,
+    started: Instant,
+}
+
+/// Starts a command.
+pub(crate) fn start(mut command: Command) -> Running {
+    let output = tempfile::tempdir().unwrap();
+    let file = |name| fs::File::create(output.path().join(name)).unwrap();
+    command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    Running { child, output, started: Instant::now() }
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(command: Command) -> Ended {
+    start(command).end()
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process that it started: the other end.
+    pub(crate) fn other_end(&self) -> u32 {
+        wait_for("the other end to start", || child_of(self.pid()))
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until it ends; fails the test if it hangs.
+    pub(crate) fn end(mut self) -> Ended {
+        while self.is_running() {
+            if self.started.elapsed() > HANG {
+                let _ = self.child.kill();
+                let ended = self.collect();
+                panic!("it hangs: {ended:?}");
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        self.collect()
+    }
+
+    fn collect(&mut self) -> Ended {
+        let elapsed = self.started.elapsed();
+        let status = self.child.wait().unwrap();
+        let read = |name| fs::read(self.output.path().join(name)).unwrap();
+        let stderr = String::from_utf8_lossy(&read("stderr")).into_owned();
+        Ended { code: status.code(), stdout: read("stdout"), stderr, elapsed }
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        send_signal(self.pid(), signal);
+    }
+
+    /// Waits until so many bytes were written by the process `pid`, or the command has ended;
+    /// whether it still runs.
+    pub(crate) fn runs_until_written(&mut self, pid: u32, bytes: u64) -> bool {
+        loop {
+            if !self.is_running() {
+                return false;
+            }
+            if bytes_written_by(pid).is_some_and(|written| written >= bytes) {
+                return true;
+            }
+            assert!(self.started.elapsed() < HANG, "nothing is written");
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            if let Some(other) = child_of(self.pid()) {
+                send_signal(other, "KILL");
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Sends a signal to a process, which may be gone.
+pub(crate) fn send_signal(pid: u32, signal: &str) {
+    let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
+}
+
+/// Waits until a process is gone, or only its name is left.
+pub(crate) fn wait_until_gone(pid: u32) {
+    wait_for("a process to end", || {
+        let state = stat_of(pid).map(|(state, _)| state);
+        state.is_none_or(|state| state == "Z").then_some(())
+    });
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < HANG, "waited in vain for {what}");
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// A process's first child.
+fn child_of(parent: u32) -> Option<u32> {
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let mut children: Vec<_> =
+        processes.filter(|&pid| stat_of(pid).is_some_and(|(_, above)| above == parent)).collect();
+    children.sort_unstable();
+    children.first().copied()
+}
+
+/// State and parent of a process.
+fn stat_of(pid: u32) -> Option<(String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+fn bytes_written_by(pid: u32) -> Option<u64> {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+}
+
+/// Whether a program is installed; if not, the test says so.
+pub(crate) fn has(program: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Says that a promise was not tried here.
+pub(crate) fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT TRIED: {reason}");
+}
+
+/// Whether we are root, and may be anybody.
+pub(crate) fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skip("this needs root");
+    }
+    is_root
+}
+
+/// Asserts that rsync finds nothing to do: names, data, metadata, links, holes.
+#[track_caller]
+pub(crate) fn assert_identical(source: &Path, target: &Path) {
+    finds_nothing_to_do(comparison(source, target));
+}
+
+fn comparison(source: &Path, target: &Path) -> Command {
+    let mut command = Command::new("rsync");
+    command.args(["-aHAXSnci", "--delete"]);
+    command.arg(format!("{}/", source.display())).arg(format!("{}/", target.display()));
+    command
+}
+
+#[track_caller]
+fn finds_nothing_to_do(mut comparison: Command) {
+    let output = comparison.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "rsync: {complained}");
+    assert_eq!(told, "", "rsync would still do this");
+}
+
+/// A mount namespace of its own with a file system mounted in it, as long as it is kept.
+pub(crate) struct Mounted {
+    holder: Child,
+    at: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts a tmpfs with these options at a directory; `None` if that is not permitted here.
+    pub(crate) fn tmpfs(at: &Path, options: &str) -> Option<Self> {
+        fs::create_dir_all(at).unwrap();
+        let script = "mount -t tmpfs -o \"$1\" none \"$2\" && echo ready && exec cat";
+        let mut holder = Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh", options])
+            .arg(at)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut said = [0; 6];
+        let stdout = holder.stdout.as_mut().unwrap();
+        if std::io::Read::read_exact(stdout, &mut said).is_err() {
+            let _ = holder.wait();
+            skip("mounting is not permitted here");
+            return None;
+        }
+        Some(Self { holder, at: at.to_owned() })
+    }
+
+    /// The same command, where the mount is.
+    pub(crate) fn command(&self, command: &Command) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.args(["-t", &self.holder.id().to_string(), "-m", "--"]);
+        inside.arg(command.get_program()).args(command.get_args());
+        inside
+    }
+
+    /// Asserts that rsync finds nothing to do between a source and the mounted directory.
+    #[track_caller]
+    pub(crate) fn assert_identical_to(&self, source: &Path) {
+        finds_nothing_to_do(self.command(&comparison(source, &self.at)));
+    }
+
+    /// The mounted directory, seen from outside.
+    pub(crate) fn seen(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
+        root.join(self.at.strip_prefix("/").unwrap())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// The same command as somebody who may do little.
+pub(crate) fn as_nobody(command: &Command) -> Command {
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+    other.arg(command.get_program()).args(command.get_args());
+    other
+}
