@@ -4,7 +4,7 @@
 use crate::args::RelayArgs;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::thread;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// The port is on this very host, or beside it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that go on at a time: ssh takes less.
+const PUMP_BYTES: usize = 256 << 10;
 
 /// Pumps both ways until both directions have ended. Each ends on its own, and its end is passed
 /// on, as on a TCP connection.
@@ -25,17 +28,32 @@ pub(crate) fn run(args: &RelayArgs) -> Result<()> {
     let up = thread::Builder::new()
         .name("relay up".to_owned())
         .spawn(move || {
-            let outcome = io::copy(&mut input, &mut upstream);
+            let outcome = pump(&mut input, &mut upstream);
             // It fails if the connection is gone, and then there is nothing to say.
             let _ = upstream.shutdown(Shutdown::Write);
             outcome
         })
         .context("cannot start a thread")?;
-    let down = io::copy(&mut downstream, &mut output);
+    let down = pump(&mut downstream, &mut output);
     // Closed, so that the other end sees that nothing more comes.
     drop(output);
     let up = up.join().expect("the thread does not panic");
-    up.and(down).context("the data tunnel broke").map(drop)
+    up.and(down).context("the data tunnel broke")
+}
+
+/// Copies until the end. Not `io::copy`, which splices on Linux: a splice from a socket holds the
+/// lock of the pipe that it fills while it waits for more, so that sshd, which reads that pipe,
+/// does not get what is in it already.
+fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn connect(args: &RelayArgs) -> io::Result<TcpStream> {

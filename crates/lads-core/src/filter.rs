@@ -33,8 +33,15 @@ impl Rule {
             }
             pattern = shorter;
         }
+        // As in rsync, `***` at the end matches the directory itself, too.
+        let with_slash = (is_directory && pattern.ends_with(b"***")).then(|| [path, b"/"].concat());
+        let path = with_slash.as_deref().unwrap_or(path);
         if let Some(anchored) = pattern.strip_prefix(b"/") {
             return is_match(anchored, path);
+        }
+        if pattern.starts_with(b"**") {
+            // As in rsync, the slash of `**/a` may stand before the whole path.
+            return is_match(pattern, &[b"/", path].concat());
         }
         let is_path_pattern = pattern.contains(&b'/') || pattern.windows(2).any(|two| two == b"**");
         let starts = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(i, _)| i + 1);

@@ -7,6 +7,7 @@
 use crate::event::ExitCode;
 use crate::stream::Streams;
 use lads_core::message::Message;
+use lads_core::units::StreamId;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -141,6 +142,14 @@ impl<S> Hub<S> {
         let mut inner = self.lock();
         inner.is_over = true;
         self.wake_all(inner);
+    }
+
+    /// Nobody receives any more on a data stream. What lies between may not tell: whoever sends on
+    /// it must not wait for that.
+    pub(crate) fn end_stream(&self, stream: u16) {
+        if stream < self.streams.count() {
+            self.streams.lose(StreamId(stream));
+        }
     }
 
     /// Nothing more goes over the data streams.

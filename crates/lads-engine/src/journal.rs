@@ -45,7 +45,13 @@ struct State {
 impl Journal {
     /// Opens the journal of the job that `job_key` stands for in `root`, or begins one; reads what
     /// an earlier attempt left, and cuts off what is torn.
-    pub(crate) fn open(root: Arc<OwnedFd>, job_key: u64, has_file: bool) -> Result<Self, Fatal> {
+    /// `target` is what the directory is called in messages.
+    pub(crate) fn open(
+        root: Arc<OwnedFd>,
+        target: &str,
+        job_key: u64,
+        has_file: bool,
+    ) -> Result<Self, Fatal> {
         let name = format!("{PREFIX}{job_key:016x}.journal");
         if !has_file {
             let mut salt = [0; 16];
@@ -53,7 +59,7 @@ impl Journal {
             return Ok(Self::with(root, name, salt, None, HashMap::new(), 1));
         }
         let failed = |errno: Errno| {
-            let text = format!("cannot open the journal {name} in the target directory: {errno}");
+            let text = format!("cannot write to {target} (journal {name}): {errno}");
             Fatal::new(ExitCode::SinkRefuses, text)
         };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
@@ -26,6 +26,8 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long the other end may take to end by itself.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
+/// How long to wait for the last words of an other end that has ended.
+const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
 /// Streams by default at most: more help where one is limited by its window, not here.
 const STREAMS_DEFAULT_MAX: usize = 4;
 
@@ -57,6 +59,13 @@ impl Connected {
     pub(crate) fn say(&mut self, message: &Message) {
         if let Some((_, writer)) = &mut self.control {
             let _ = write_message(writer, message);
+        }
+    }
+
+    /// Ends the other end, or the way to it: it is silent.
+    pub(crate) fn kill(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
         }
     }
 
@@ -217,6 +226,8 @@ struct Other {
     lads: String,
     /// The last of what it wrote to its standard error.
     complaints: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected when it has written all that it will.
+    complaints_end: mpsc::Receiver<()>,
 }
 
 impl Other {
@@ -237,9 +248,13 @@ impl Other {
             Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
         })?;
         let complaints = Arc::new(Mutex::new(Vec::new()));
+        let (writing, complaints_end) = mpsc::channel();
         if let Some(stderr) = child.stderr.take() {
             let kept = Arc::clone(&complaints);
-            crate::session::spawn("lads-stderr", move || pass_on(stderr, &kept));
+            crate::session::spawn("lads-stderr", move || {
+                pass_on(stderr, &kept);
+                drop(writing);
+            });
         }
         let stdin = child.stdin.take().expect("piped above");
         let stdout = child.stdout.take().expect("piped above");
@@ -251,6 +266,7 @@ impl Other {
             is_remote: host.is_some(),
             lads: job.remote.lads.clone(),
             complaints,
+            complaints_end,
         })
     }
 
@@ -334,7 +350,10 @@ impl Other {
         }
     }
 
+    /// What it wrote to its standard error, which may come a little later than its end; something
+    /// that it leaves behind, such as a shared ssh connection, may keep it open.
     fn complaints(&self) -> String {
+        let _: Result<(), _> = self.complaints_end.recv_timeout(COMPLAINTS_DEADLINE);
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()
     }

@@ -112,6 +112,9 @@ fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Re
         end.hub().fail(fatal);
         return Ok(());
     }
+    if let Message::StreamEnd { stream, .. } = message {
+        end.hub().end_stream(stream);
+    }
     let is_last = matches!(message, Message::Finished(_));
     if let Message::Finished(counters) = &message {
         *lock(&board.peer) = counters.clone();

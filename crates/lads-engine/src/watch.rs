@@ -75,7 +75,12 @@ impl Watch<'_, '_> {
             end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
         }
         end.hub().finish();
-        let _ = speaker.join();
+        if self.board.silence(self.clock.now()) > timeout {
+            // Nobody reads what the speaker says, so it may never end; nor will the other end.
+            connected.kill();
+        } else {
+            let _ = speaker.join();
+        }
         end.hub().end_streams();
         connected.close();
         if fatal.is_none() {

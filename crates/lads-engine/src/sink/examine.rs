@@ -71,15 +71,19 @@ impl SinkEnd {
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let has_file = self.options.journal && !self.options.dry_run;
-        let journal = Journal::open(handle, self.job_key, has_file)?;
+        let target = self.place_name(path);
+        let journal = Journal::open(handle, &target, self.job_key, has_file)?;
         let root_metadata = Mutex::default();
         Ok(Place { root, journal, renamed, root_metadata, is_missing })
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {
-        let path = String::from_utf8_lossy(path);
-        let host = &self.board.own_host;
-        Fatal::new(ExitCode::SinkRefuses, format!("cannot {what} sink:{host}:{path}: {errno}"))
+        let place = self.place_name(path);
+        Fatal::new(ExitCode::SinkRefuses, format!("cannot {what} {place}: {errno}"))
+    }
+
+    fn place_name(&self, path: &[u8]) -> String {
+        format!("sink:{}:{}", self.board.own_host, String::from_utf8_lossy(named(path)))
     }
 
     /// Looks at entries, makes what needs no data, and tells what becomes of each.

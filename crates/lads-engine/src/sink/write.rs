@@ -20,8 +20,6 @@ use std::time::Instant;
 const PAGE_BYTES: usize = 4096;
 /// Below this, a file is written past the page cache only if that is asked for.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;
-/// Files below this are not reserved space for: they are written in one go anyway.
-const PREALLOCATE_BYTES_MIN: u64 = 1 << 20;
 
 impl SinkEnd {
     /// Writes a frame and frees its buffer.
@@ -82,19 +80,21 @@ impl SinkEnd {
         Ok(temporary)
     }
 
-    /// Gives a large file its length, and its space if it has no holes.
+    /// Gives a file that arrives in pieces its length, and its space if it has no holes; one that is
+    /// written in one go needs neither.
     fn reserve(&self, item: &Item, file: &OwnedFd, size: u64) -> Result<(), Errno> {
         if size == 0 {
             return Ok(());
         }
-        if self.options.preallocate && item.is_dense && size >= PREALLOCATE_BYTES_MIN {
+        let is_in_pieces = size > u64::from(self.options.block_size);
+        if self.options.preallocate && item.is_dense && is_in_pieces {
             match fallocate(file, FallocateFlags::empty(), 0, size) {
                 // A file system that cannot reserve is none the worse for it.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
                 result => return result,
             }
         }
-        if size > u64::from(self.options.block_size) || !item.is_dense {
+        if is_in_pieces || !item.is_dense {
             ftruncate(file, size)?;
         }
         Ok(())

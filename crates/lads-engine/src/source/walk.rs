@@ -373,6 +373,9 @@ impl<'a> Walk<'a> {
             name: b".".to_vec(),
         };
         self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
+        if tree.is_whole {
+            return self.walk_stack(vec![pending]);
+        }
         self.list_node(&pending, &tree)?;
         self.wait_and_flush()
     }
