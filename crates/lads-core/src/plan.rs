@@ -83,11 +83,14 @@ impl Plan {
                 offset = start;
                 continue;
             }
-            let end = self.piece_end(offset);
-            if self.done.contains(offset..end) {
-                offset = end;
+            // Another attempt may have had blocks of another size. What is on record is never
+            // written again: a crash in the middle of that would leave the record untrue.
+            let done = self.done.next_from(offset);
+            if let Some(done) = done.as_ref().filter(|done| done.start == offset) {
+                offset = done.end;
                 continue;
             }
+            let end = done.map_or(u64::MAX, |done| done.start).min(self.piece_end(offset));
             return Some(Piece {
                 offset,
                 length: u32::try_from(end - offset).expect("at most the block size"),
@@ -97,7 +100,7 @@ impl Plan {
         }
     }
 
-    /// The blocks that a range touches, done or not.
+    /// A range as blocks, done or not.
     #[must_use]
     pub fn blocks_in(&self, entry: EntryId, range: Range<u64>) -> Vec<Block> {
         let mut blocks = Vec::new();
@@ -108,9 +111,10 @@ impl Plan {
         while offset < end {
             let Some(start) = self.skip_hole(offset) else { break };
             let piece_end = self.piece_end(start);
-            if start < end && piece_end > range.start {
-                let length = u32::try_from(piece_end - start).expect("at most the block size");
-                blocks.push(Block { entry, offset: start, length });
+            let (from, to) = (start.max(range.start), piece_end.min(end));
+            if from < to {
+                let length = u32::try_from(to - from).expect("at most the block size");
+                blocks.push(Block { entry, offset: from, length });
             }
             offset = piece_end;
         }

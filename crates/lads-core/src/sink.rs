@@ -339,7 +339,11 @@ impl Sink {
             Event::StreamEnded { stream, frames } => {
                 self.messages.push_back(Message::StreamEnd { stream, frames });
             }
-            Event::Stop => self.on_stop(),
+            Event::Stop => {
+                // Said before FINISHED, so that the source does not take that for the end.
+                self.messages.push_back(Message::Stop("the sink was stopped".to_owned()));
+                self.on_stop();
+            }
         }
         self.finish_stop_if_idle();
         Ok(())
@@ -814,7 +818,8 @@ impl Sink {
     }
 
     fn on_stop(&mut self) {
-        if self.stop == Stop::No {
+        // What has all ended is as quickly finished as stopped.
+        if self.stop == Stop::No && self.finish == Finish::No {
             self.stop = Stop::Asked;
             self.to_examine.clear();
         }

@@ -574,6 +574,9 @@ impl Source {
                 }
             }
             Message::StreamEnd { stream, frames } => self.on_stream_end(stream, frames),
+            // The sink stops of its own accord: FINISHED follows.
+            Message::Stop(_) if self.stop == Stop::No => self.stop = Stop::Asked,
+            Message::Stop(_) => {}
             Message::Finished(_) => {
                 // Before everything has ended, it is the sink that stops.
                 if self.stop == Stop::No && self.directories.is_root_closed() {
