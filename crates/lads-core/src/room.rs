@@ -35,6 +35,14 @@ struct Book {
     queue_long: u32,
 }
 
+impl Book {
+    /// What is free of the window, if it is at least a quarter, so that grants travel in handfuls.
+    fn grantable(&self) -> u32 {
+        let free = self.window.saturating_sub(self.outstanding + self.held);
+        if free >= self.window.div_ceil(4) { free } else { 0 }
+    }
+}
+
 /// A window begins with and keeps at least so many frames besides those being written.
 const WINDOW_SPARE: u32 = 6;
 
@@ -56,14 +64,18 @@ impl Grants {
         Self { osts: in_flight_max.map(book).collect(), share }
     }
 
+    /// Whether there is anything to grant.
+    #[must_use]
+    pub fn has_new(&self) -> bool {
+        self.osts.iter().any(|book| book.grantable() > 0)
+    }
+
     /// What can be granted now; it is on the books as granted when this returns.
     pub fn take_new(&mut self) -> Vec<(OstId, u32)> {
         let mut new = Vec::new();
         for (index, book) in self.osts.iter_mut().enumerate() {
-            let count = book.window.saturating_sub(book.outstanding + book.held);
-            // Wait until a quarter of the window is free, so that grants travel in handfuls.
-            let is_worth_a_message = count > 0 && count >= book.window.div_ceil(4);
-            if is_worth_a_message {
+            let count = book.grantable();
+            if count > 0 {
                 book.outstanding += count;
                 let ost = OstId(u32::try_from(index).expect("OST numbers are 32 bits"));
                 new.push((ost, count));
@@ -129,6 +141,12 @@ impl Room {
         }
         let granted = &mut self.granted[ost.index()];
         *granted = granted.saturating_add(count);
+    }
+
+    /// Whether a frame for any OST may be sent.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        self.granted.iter().any(|&count| count > 0)
     }
 
     /// Whether a frame for this OST may be sent.

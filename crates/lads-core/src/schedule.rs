@@ -82,6 +82,15 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].waiting.push_back(item);
     }
 
+    /// Whether something waits for an OST that is free.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        let is_ready = |queue: &OstQueue<T>| {
+            !queue.waiting.is_empty() && queue.in_flight < queue.in_flight_max
+        };
+        self.queues.iter().any(is_ready)
+    }
+
     /// Takes work from the next queue in turn whose OST is free and for which `take` finds some.
     /// The OST counts it as in flight until [`Self::finish`].
     pub fn next<W>(
@@ -286,6 +295,16 @@ impl Schedule {
     /// The sink granted room.
     pub fn on_grant(&mut self, ost: OstId, count: u32) {
         self.room.on_grant(ost, count);
+    }
+
+    /// Whether [`Self::next`] may find something: worth a thread's while to ask.
+    #[must_use]
+    pub fn may_have_work(&self) -> bool {
+        self.room.has_any()
+            && (self.queues.has_ready()
+                || !self.again.is_empty()
+                || !self.files.is_empty()
+                || self.taken.iter().any(Option::is_some))
     }
 
     /// What the thread numbered `worker` should read now; room at the sink is taken for it.

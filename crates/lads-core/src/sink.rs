@@ -457,6 +457,34 @@ impl Sink {
         self.unsynced_since.map(|since| since + self.config.batch_interval)
     }
 
+    /// Whether [`Self::next_task`] may find something, but for what only time makes due: worth a
+    /// thread's while to ask.
+    #[must_use]
+    pub fn may_have_task(&self) -> bool {
+        let has_commit =
+            !self.to_commit.is_empty() && self.commits_running < self.config.commits_max;
+        let has_sync = !self.is_syncing
+            && !self.unsynced.is_empty()
+            && (self.is_sync_urgent || self.unsynced_bytes >= self.config.batch_bytes);
+        has_commit
+            || has_sync
+            || !self.to_examine.is_empty()
+            || self.queues.has_ready()
+            || !self.to_discard.is_empty()
+            || !self.to_close.is_empty()
+            || self.finish == Finish::Asked
+    }
+
+    /// Whether [`Self::next_message`] has something.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        self.grants.has_new()
+            || !self.answers.is_empty()
+            || !self.block_dones.is_empty()
+            || !self.endings.is_empty()
+            || !self.messages.is_empty()
+    }
+
     /// The next message for the source, if any.
     pub fn next_message(&mut self) -> Option<Message> {
         let grants = self.grants.take_new();

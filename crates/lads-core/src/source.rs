@@ -400,6 +400,18 @@ impl Source {
         self.pace.as_ref().map(Pace::ready_at)
     }
 
+    /// Whether [`Self::next_task`] may find something: worth a thread's while to ask.
+    #[must_use]
+    pub fn may_have_task(&self) -> bool {
+        self.stop == Stop::No && (!self.checks.is_empty() || self.schedule.may_have_work())
+    }
+
+    /// Whether [`Self::next_message`] has something.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        !self.new_files.is_empty() || !self.endings.is_empty() || !self.messages.is_empty()
+    }
+
     /// The next message for the sink, if any.
     pub fn next_message(&mut self) -> Option<Message> {
         if !self.new_files.is_empty() {

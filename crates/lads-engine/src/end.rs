@@ -1,7 +1,7 @@
 //! What both kinds of end can be asked and told by the threads that talk and watch.
 
 use crate::event::ExitCode;
-use crate::hub::{Fatal, Hub};
+use crate::hub::{Fatal, Hub, Wakes};
 use crate::sink::SinkEnd;
 use crate::source::SourceEnd;
 use crate::usage;
@@ -29,13 +29,41 @@ pub(crate) trait End: Send + Sync + 'static {
 }
 
 /// The part of a session that is the same at both ends.
-pub(crate) trait Talks {
+pub(crate) trait Talks: Wakes {
     fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError>;
     fn next_message(&mut self) -> Option<Message>;
     fn next_note(&mut self) -> Option<Note>;
     fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError>;
     fn is_over(&self) -> bool;
     fn is_finished(&self) -> bool;
+}
+
+impl Wakes for Source {
+    fn may_have_task(&self) -> bool {
+        self.may_have_task()
+    }
+
+    fn has_message(&self) -> bool {
+        self.has_message()
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.wants_entries()
+    }
+}
+
+impl Wakes for Sink {
+    fn may_have_task(&self) -> bool {
+        self.may_have_task()
+    }
+
+    fn has_message(&self) -> bool {
+        self.has_message()
+    }
+
+    fn wants_entries(&self) -> bool {
+        false
+    }
 }
 
 impl Talks for Source {

@@ -1,8 +1,8 @@
 //! Where the threads of one end meet: the session behind one lock, and who waits for it.
 //!
 //! Every thread does the same: lock, tell the session what happened, ask it what to do, unlock, do
-//! it. A thread that finds nothing to do waits; whoever changes the session wakes those waiting.
-//! Nobody is woken when nobody waits: waking costs a system call each time.
+//! it. A thread that finds nothing to do waits; whoever changes the session wakes those for whom
+//! there is something now. Nobody is woken for nothing: waking costs a system call and a switch.
 
 use crate::event::ExitCode;
 use crate::stream::Streams;
@@ -42,6 +42,16 @@ pub(crate) struct Inner<S> {
     others_waiting: usize,
 }
 
+/// What a session says of who should be woken.
+pub(crate) trait Wakes {
+    /// Whether an I/O thread may find a task.
+    fn may_have_task(&self) -> bool;
+    /// Whether there is a message to write.
+    fn has_message(&self) -> bool;
+    /// Whether the walk should go on.
+    fn wants_entries(&self) -> bool;
+}
+
 /// The session and those waiting for it.
 #[derive(Debug)]
 pub(crate) struct Hub<S> {
@@ -74,7 +84,7 @@ pub(crate) enum Waiter {
     Other,
 }
 
-impl<S> Hub<S> {
+impl<S: Wakes> Hub<S> {
     pub(crate) fn new(session: S, wake: Wake, streams: Arc<Streams>) -> Self {
         let inner = Inner {
             session,
@@ -183,15 +193,17 @@ impl<S> Hub<S> {
     }
 
     fn wake(&self, inner: &Inner<S>) {
-        match self.wake {
-            Wake::One if inner.workers_waiting > 0 => self.workers.notify_one(),
-            Wake::All if inner.workers_waiting > 0 => self.workers.notify_all(),
-            _ => {}
+        if inner.workers_waiting > 0 && inner.session.may_have_task() {
+            match self.wake {
+                Wake::One => self.workers.notify_one(),
+                Wake::All => self.workers.notify_all(),
+            }
         }
-        if inner.comm_waiting > 0 {
+        let has_message = || !inner.messages.is_empty() || inner.session.has_message();
+        if inner.comm_waiting > 0 && has_message() {
             self.comm.notify_all();
         }
-        if inner.others_waiting > 0 {
+        if inner.others_waiting > 0 && inner.session.wants_entries() {
             self.others.notify_all();
         }
     }

@@ -194,11 +194,13 @@ fn a_list_of_files_chooses_what_rsync_chooses() {
 }
 
 fn compare_with_rsync(world: &World, options: &[&str]) {
+    // Both are there: for one file alone, rsync would take the target for its new name.
+    fs::create_dir_all(world.target()).unwrap();
+    fs::create_dir_all(world.path("theirs")).unwrap();
     let mut command = Command::new("rsync");
     command.arg("-aH").args(options).arg(world.source_contents()).arg(world.path("theirs"));
     assert!(command.output().unwrap().status.success(), "{command:?}");
     run(world.cp(options)).expect(0);
-    fs::create_dir_all(world.target()).unwrap();
     let names = |root: &Path| names_and_bytes(root);
     assert_eq!(names(&world.target()), names(&world.path("theirs")), "{options:?}");
 }

@@ -3,7 +3,7 @@
 use crate::tree::{self, is_own_name, visit};
 use crate::world::{
     Ended, Rng, Running, World, assert_identical, for_seeds, has, run, send_signal, start, there,
-    wait_until_gone,
+    wait_for, wait_until_gone,
 };
 use lads_core::journal::replay;
 use std::collections::HashMap;
@@ -142,6 +142,39 @@ fn a_dead_peer_is_noticed() {
     notices_silence(running, sink);
     let ended = run(world.cp(&[])).expect(0);
     assert_eq!(ended.count("files_failed"), 0);
+}
+
+#[test]
+fn a_dead_peer_is_noticed_even_if_it_still_had_to_be_told_much() {
+    let world = World::new();
+    let long = "x".repeat(200);
+    for number in 0..3000 {
+        world.write(format!("src/{long}{number}"), b"small");
+    }
+    let running = start(world.cp(&["--timeout", "2"]));
+    let sink = running.other_end();
+    // From the journal on, all that there is to say is said as fast as it is heard.
+    let is_begun = || fs::read_dir(world.target()).ok()?.next().map(drop);
+    wait_for("the journal", is_begun);
+    send_signal(sink, "STOP");
+    notices_silence(running, sink);
+}
+
+#[test]
+fn a_signal_is_heeded_while_the_other_end_is_silent_before_it_begins() {
+    let world = World::new();
+    world.write("src/a", b"a");
+    let shell = world.fake_shell("echo started >&2; exec sleep 50");
+    let mut command = there(&shell);
+    command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
+    let running = start(command);
+    // As long as a person would be asked for a password.
+    running.other_end();
+    wait_for("the shell to start", || running.has_said("started").then_some(()));
+    running.signal("TERM");
+    let since = std::time::Instant::now();
+    running.end().expect(9);
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 }
 
 #[test]

@@ -271,6 +271,11 @@ impl Running {
         wait_for("the other end to start", || child_of(self.pid()))
     }
 
+    /// Whether it has told a person this.
+    pub(crate) fn has_said(&self, words: &str) -> bool {
+        fs::read_to_string(self.output.path().join("stderr")).is_ok_and(|all| all.contains(words))
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
