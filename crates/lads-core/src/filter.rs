@@ -4,7 +4,8 @@
 //! in. A pattern that ends in `/` matches only directories. A pattern that begins with `/` is
 //! matched against the path below the source named; one with another `/` or with `**` against the
 //! end of that path; any other against the last component. `*` matches anything but `/`, `**`
-//! anything, `?` one byte but `/`, `[a-z]` one byte of a set.
+//! anything, `?` one byte but `/`, `[a-z]` one byte of a set. A leading `**/` matches nothing, too,
+//! and so does `/***` at the end after a directory.
 
 /// What a rule does with what it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +167,8 @@ mod tests {
             ("a/*", "a/b/c", false),
             ("a/**", "a/b/c", true),
             ("**/c", "a/b/c", true),
+            ("**/c", "c", true),
+            ("**c", "a/bc", true),
             ("a**c", "a/b/c", true),
             ("f[0-9].dat", "x/f7.dat", true),
             ("f[!0-9].dat", "x/f7.dat", false),
@@ -176,6 +179,15 @@ mod tests {
             ("a*b*c", "aXbXXc", true),
         ] {
             assert_eq!(is_excluded(pattern, path), expected, "{pattern} on {path}");
+        }
+    }
+
+    #[test]
+    fn three_stars_at_the_end_match_the_directory_too() {
+        for pattern in ["a/***", "/a/***"] {
+            assert!(!is_included(&exclude(pattern), b"a", true), "{pattern}");
+            assert!(is_included(&exclude(pattern), b"a", false), "{pattern}");
+            assert!(is_excluded(pattern, "a/b"), "{pattern}");
         }
     }
 

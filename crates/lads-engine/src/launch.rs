@@ -5,14 +5,14 @@ use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::job::{Assignment, Job, Location, Options};
 use crate::session::StopFlag;
-use crate::stream::{Listener, connect, set_send_timeout, show_token_on};
+use crate::stream::{Listener, connect, set_send_timeout, show_token_on, wait_readable};
 use crate::talk::exit_code_from;
 use lads_core::issue::Side;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message, VERSION, VERSION_MIN};
 use std::io::{self, Chain, Cursor, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -26,6 +26,9 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
 /// How long the other end may take to end by itself.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
+/// How often to see whether we are to stop while the other end says nothing: somebody may be
+/// asked for a password.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// How long to wait for the last words of an other end that has ended.
 const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
 /// Streams by default at most: more help where one is limited by its window, not here.
@@ -220,6 +223,8 @@ struct Other {
     child: Child,
     reader: MessageReader<Box<dyn Read + Send>>,
     writer: Box<dyn Write + Send>,
+    /// What is read from, to wait for it without reading.
+    stdout: OwnedFd,
     /// What it is called in messages.
     name: String,
     is_remote: bool,
@@ -257,11 +262,15 @@ impl Other {
             });
         }
         let stdin = child.stdin.take().expect("piped above");
-        let stdout = child.stdout.take().expect("piped above");
+        let from = child.stdout.take().expect("piped above");
+        let stdout = from.as_fd().try_clone_to_owned().map_err(|error| {
+            Fatal::new(ExitCode::Other, format!("cannot share a pipe: {error}"))
+        })?;
         Ok(Self {
             child,
-            reader: MessageReader::new(Box::new(stdout)),
+            reader: MessageReader::new(Box::new(from)),
             writer: Box::new(stdin),
+            stdout,
             name,
             is_remote: host.is_some(),
             lads: job.remote.lads.clone(),
@@ -274,6 +283,12 @@ impl Other {
     fn greet(&mut self, stop: &StopFlag) -> Result<Hello, Fatal> {
         // If it is gone already, what it said last tells more than that we could not write.
         let _ = write_message(&mut self.writer, &own_hello());
+        while !wait_readable(&self.stdout, STOP_INTERVAL) {
+            if stop.is_set() {
+                let _ = self.child.kill();
+                return Err(self.explain_end(&[], stop));
+            }
+        }
         let mut first = [0; LENGTH_BYTES + 1 + MAGIC.len()];
         let mut filled = 0;
         while filled < first.len() {

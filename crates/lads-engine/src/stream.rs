@@ -291,11 +291,12 @@ impl Door {
     }
 }
 
-fn wait_readable(socket: impl AsFd, timeout: Duration) {
+/// Waits until there is something to read, or the end; `false` after so long, below a second.
+pub(crate) fn wait_readable(from: impl AsFd, timeout: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
-    let mut polled = [PollFd::new(&socket, PollFlags::IN)];
+    let mut polled = [PollFd::new(&from, PollFlags::IN)];
     let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
-    let _ = poll(&mut polled, Some(&timeout));
+    poll(&mut polled, Some(&timeout)).is_ok_and(|count| count > 0)
 }
 
 /// Reads with one deadline for all of it, not one for each byte.
