@@ -169,7 +169,12 @@ fn set_xattrs(file: &OwnedFd, wanted: &Metadata, has_others: bool) -> Result<(),
     if has_others {
         let there = xattrs_of(file);
         let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
-        for xattr in there.iter().filter(|xattr| !is_wanted(&xattr.name)) {
+        // A source without privilege does not see the others: that it says nothing of them means
+        // nothing.
+        let is_ours =
+            |name: &[u8]| name.starts_with(b"user.") || name == ACCESS_ACL || name == DEFAULT_ACL;
+        let extra = there.iter().filter(|x| is_ours(&x.name) && !is_wanted(&x.name));
+        for xattr in extra {
             tolerate(fremovexattr(file, xattr.name.as_slice()), &xattr.name)?;
         }
     }
