@@ -134,22 +134,30 @@ impl Pair {
 
     fn step(&mut self) -> bool {
         let mut has_moved = false;
+        let expected = self.source.has_message();
         while let Some(message) = self.source.next_message() {
+            assert!(expected, "nobody would have been woken for {message:?}");
             self.tell_sink(sink::Event::Message(message));
             has_moved = true;
         }
+        let expected = self.sink.has_message();
         while let Some(message) = self.sink.next_message() {
+            assert!(expected, "nobody would have been woken for {message:?}");
             self.tell_source(source::Event::Message(message));
             has_moved = true;
         }
         while let Some(note) = self.source.next_note() {
             self.outcomes.insert(note.entry, note.outcome);
         }
+        let expected = self.source.may_have_task();
         if let Some(task) = self.source.next_task(self.now, 0) {
+            assert!(expected, "nobody would have been woken for {task:?}");
             self.do_source_task(task);
             has_moved = true;
         }
+        let expected = self.sink.may_have_task() || self.sink.next_timeout() <= Some(self.now);
         if let Some(task) = self.sink.next_task(self.now) {
+            assert!(expected, "nobody would have been woken for {task:?}");
             self.do_sink_task(task);
             has_moved = true;
         }

@@ -1,0 +1,250 @@
+//! Whether the source hands out what it should: each block once, to free OSTs, with room for it,
+//! and never nothing while there is something.
+//!
+//! These books are kept from the outside, from what goes into the session and comes out of it, and
+//! know nothing of how it keeps its own.
+
+use crate::world::Checked;
+use lads_core::message::{Answer, Message};
+use lads_core::plan::{Piece, Plan};
+use lads_core::range::RangeSet;
+use lads_core::schedule::{OstSpec, Policy, Work};
+use lads_core::source::{ReadOutcome, SourceConfig};
+use lads_core::units::{Block, EntryId, OstId, StreamId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many files may wait for an OST before the session may fail to see one behind them.
+const LOOKAHEAD: usize = 64;
+
+#[derive(Debug, Default)]
+struct StreamLog {
+    sent: Vec<(u64, Work)>,
+    ended_at: Option<u64>,
+}
+
+/// The source's books.
+#[derive(Debug)]
+pub(crate) struct Books {
+    config: SourceConfig,
+    in_flight_max: Vec<u32>,
+    in_flight: Vec<u32>,
+    /// Grants not used, by sink OST.
+    room: Vec<u32>,
+    /// How each wanted file is cut.
+    plans: BTreeMap<EntryId, Plan>,
+    /// Blocks never handed out.
+    waiting: BTreeMap<EntryId, Vec<Piece>>,
+    /// Blocks that may be handed out again.
+    again: BTreeMap<EntryId, RangeSet>,
+    begun: BTreeSet<EntryId>,
+    begun_max: usize,
+    streams: BTreeMap<StreamId, StreamLog>,
+}
+
+impl Books {
+    pub(crate) fn new(config: &SourceConfig, osts: &[OstSpec], sink_ost_count: usize) -> Self {
+        Self {
+            config: config.clone(),
+            in_flight_max: osts.iter().map(|ost| ost.in_flight_max).collect(),
+            in_flight: vec![0; osts.len()],
+            room: vec![0; sink_ost_count],
+            plans: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            again: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            begun_max: 0,
+            streams: BTreeMap::new(),
+        }
+    }
+
+    /// The sink said something. `plan_of` gives what a file was announced as.
+    pub(crate) fn on_message(
+        &mut self,
+        message: &Message,
+        mut plan_of: impl FnMut(EntryId) -> Option<Plan>,
+    ) {
+        match message {
+            Message::Ready { open_files_max, .. } => {
+                self.begun_max = self.config.open_files_max.min(*open_files_max) as usize;
+            }
+            Message::Grant(grants) => {
+                for (ost, count) in grants {
+                    self.room[ost.index()] += count;
+                }
+            }
+            Message::FileId(answers) => {
+                for (entry, answer) in answers {
+                    if let Answer::Want { done, layout } = answer
+                        && let Some(plan) = plan_of(*entry)
+                    {
+                        let plan = Plan { sink: layout.clone(), done: done.clone(), ..plan };
+                        self.waiting.insert(*entry, pieces(*entry, &plan));
+                        self.plans.insert(*entry, plan);
+                    }
+                }
+            }
+            Message::BlockBad(ranges) => {
+                for range in ranges {
+                    let bytes = range.offset..range.offset + range.length;
+                    let plan = self.plans.get(&range.entry);
+                    let blocks = plan.map(|plan| plan.blocks_in(range.entry, bytes));
+                    blocks.iter().flatten().for_each(|block| self.may_go_again(block));
+                }
+            }
+            Message::StreamEnd { stream, frames } => self.on_stream_end(*stream, *frames),
+            _ => {}
+        }
+    }
+
+    /// The session handed out work.
+    pub(crate) fn on_work(&mut self, work: &Work) -> Checked {
+        let ost = work.source_ost.index();
+        if self.config.policy == Policy::Layout && self.in_flight[ost] >= self.in_flight_max[ost] {
+            return Err(format!("{} has more in flight than it may", work.source_ost));
+        }
+        self.in_flight[ost] += 1;
+        self.take_room(work.sink_ost)?;
+        let page = |block: &Block| u64::from(block.length).next_multiple_of(4096);
+        if work.blocks.iter().map(page).sum::<u64>() > u64::from(self.config.block_size) {
+            return Err(format!("a frame longer than a buffer: {work:?}"));
+        }
+        for block in &work.blocks {
+            self.take_block(work, block)?;
+            self.begun.insert(block.entry);
+        }
+        if self.begun.len() > self.begun_max {
+            return Err(format!("{} files are open, not {}", self.begun.len(), self.begun_max));
+        }
+        Ok(())
+    }
+
+    /// What was handed out has been read, or not.
+    pub(crate) fn on_read(&mut self, work: &Work, outcomes: &[ReadOutcome]) {
+        self.in_flight[work.source_ost.index()] -= 1;
+        if !outcomes.contains(&ReadOutcome::Good) {
+            self.room[work.sink_ost.index()] += 1;
+        }
+        for (block, outcome) in work.blocks.iter().zip(outcomes) {
+            if *outcome != ReadOutcome::Good {
+                self.forget(block.entry);
+            }
+        }
+    }
+
+    /// A frame went out.
+    pub(crate) fn on_sent(&mut self, stream: StreamId, number: u64, work: &Work) {
+        let log = self.streams.entry(stream).or_default();
+        if log.ended_at.is_some_and(|frames| number >= frames) {
+            self.on_lost(work);
+        } else {
+            log.sent.push((number, work.clone()));
+        }
+    }
+
+    /// A frame did not arrive.
+    pub(crate) fn on_lost(&mut self, work: &Work) {
+        self.room[work.sink_ost.index()] += 1;
+        work.blocks.iter().for_each(|block| self.may_go_again(block));
+    }
+
+    fn may_go_again(&mut self, block: &Block) {
+        self.again.entry(block.entry).or_default().insert(block.offset..block.end());
+    }
+
+    /// No block of this file is needed any more.
+    pub(crate) fn forget(&mut self, entry: EntryId) {
+        self.waiting.remove(&entry);
+        self.begun.remove(&entry);
+    }
+
+    /// A thread was told that there is nothing to do: is that so?
+    pub(crate) fn check_idle(&self) -> Checked {
+        if self.config.policy == Policy::File {
+            return Ok(());
+        }
+        for (entry, pieces) in &self.waiting {
+            let is_open = self.begun.contains(entry) || self.begun.len() < self.begun_max;
+            let free = heads(pieces).find(|piece| is_open && self.is_free(piece));
+            if let Some(piece) = free
+                && self.waiting_count(piece.source_ost) <= LOOKAHEAD
+            {
+                return Err(format!("nothing is handed out, but {entry} {piece:?} could be"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Grants not used.
+    pub(crate) fn room(&self) -> &[u32] {
+        &self.room
+    }
+
+    /// Whether every frame that was sent is known to have ended well or badly.
+    pub(crate) fn had_stream_losses(&self) -> bool {
+        self.streams.values().any(|log| log.ended_at.is_some())
+    }
+
+    fn is_free(&self, piece: &Piece) -> bool {
+        let ost = piece.source_ost.index();
+        self.in_flight[ost] < self.in_flight_max[ost] && self.room[piece.sink_ost.index()] > 0
+    }
+
+    fn waiting_count(&self, ost: OstId) -> usize {
+        let lies_there = |pieces: &&Vec<Piece>| pieces.iter().any(|piece| piece.source_ost == ost);
+        self.waiting.values().filter(lies_there).count()
+    }
+
+    fn take_room(&mut self, ost: OstId) -> Checked {
+        let room = &mut self.room[ost.index()];
+        *room = room.checked_sub(1).ok_or_else(|| format!("a frame without room at sink {ost}"))?;
+        Ok(())
+    }
+
+    fn take_block(&mut self, work: &Work, block: &Block) -> Checked {
+        if let Some(pieces) = self.waiting.get_mut(&block.entry)
+            && let Some(at) = pieces.iter().position(|piece| {
+                (piece.offset, piece.length) == (block.offset, block.length)
+                    && (piece.source_ost, piece.sink_ost) == (work.source_ost, work.sink_ost)
+            })
+        {
+            pieces.swap_remove(at);
+            return Ok(());
+        }
+        let again = self.again.entry(block.entry).or_default();
+        if !again.contains(block.offset..block.end()) {
+            return Err(format!("{block:?} is sent twice, or was done before"));
+        }
+        again.remove(block.offset..block.end());
+        Ok(())
+    }
+
+    fn on_stream_end(&mut self, stream: u16, frames: u64) {
+        let log = self.streams.entry(StreamId(stream)).or_default();
+        log.ended_at = Some(frames);
+        for (number, work) in std::mem::take(&mut log.sent) {
+            if number >= frames {
+                self.on_lost(&work);
+            }
+        }
+    }
+}
+
+fn pieces(entry: EntryId, plan: &Plan) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (_, mut lane) in plan.lanes(entry) {
+        while let Some(piece) = plan.next_piece(&lane) {
+            lane.offset = piece.offset + u64::from(piece.length);
+            pieces.push(piece);
+        }
+    }
+    pieces
+}
+
+/// The first block on each source OST: the session looks no further, so that it reads in order.
+fn heads(pieces: &[Piece]) -> impl Iterator<Item = &Piece> {
+    pieces.iter().filter(|piece| {
+        let is_before =
+            |other: &Piece| other.source_ost == piece.source_ost && other.offset < piece.offset;
+        !pieces.iter().any(is_before)
+    })
+}

@@ -1,0 +1,241 @@
+//! What kind of world a seed makes: how large, how fast, and what goes wrong in it.
+//!
+//! Each seed switches on a random few of the faults (swarm testing: Groce et al., 2012): a world
+//! in which everything fails at once hides what fails only when the rest works.
+
+use crate::rng::Rng;
+use lads_core::layout::Layout;
+use lads_core::schedule::{OstSpec, Policy};
+use lads_core::sink::SinkConfig;
+use lads_core::source::SourceConfig;
+use lads_core::units::OstId;
+use std::time::Duration;
+
+/// A page, in bytes: layouts and blocks are whole pages.
+pub(crate) const PAGE: u64 = 4096;
+
+/// How one storage target behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct OstModel {
+    pub(crate) spec: OstSpec,
+    /// Least time that a request takes.
+    latency_micros: u64,
+    /// Time that a page takes.
+    page_nanos: u64,
+}
+
+impl OstModel {
+    fn draw(rng: &mut Rng, index: u32, has_slow: bool) -> Self {
+        let slowness = if has_slow && rng.hits(250) { rng.between(10, 100) } else { 1 };
+        let spec = OstSpec { name: format!("OST{index:04x}"), in_flight_max: rng.count(1, 4) };
+        let latency_micros = rng.of_any_size(20, 2000) * slowness;
+        Self { spec, latency_micros, page_nanos: rng.of_any_size(500, 20_000) * slowness }
+    }
+
+    /// How long a request for so many bytes takes this time.
+    pub(crate) fn service(&self, rng: &mut Rng, bytes: u64) -> Duration {
+        let nanos = self.latency_micros * 1000 + bytes.div_ceil(PAGE) * self.page_nanos;
+        Duration::from_nanos(nanos / 2 + rng.below(nanos + 1))
+    }
+}
+
+/// How often something goes wrong, in a thousand chances; how many times, for what is counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) read_error: u32,
+    pub(crate) list_error: u32,
+    pub(crate) examine_error: u32,
+    pub(crate) write_error: u32,
+    /// Whether writes fail for want of space, not with an I/O error.
+    pub(crate) is_full: bool,
+    pub(crate) sync_error: u32,
+    pub(crate) journal_error: u32,
+    pub(crate) commit_error: u32,
+    pub(crate) close_error: u32,
+    pub(crate) rot: u32,
+    pub(crate) payload_flip: u32,
+    pub(crate) head_flip: u32,
+    pub(crate) changes: u32,
+    pub(crate) stream_losses: u32,
+    pub(crate) network_losses: u32,
+    pub(crate) source_crashes: u32,
+    pub(crate) sink_crashes: u32,
+    pub(crate) power_cuts: u32,
+    pub(crate) stops: u32,
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut faults = Self::default();
+        if rng.hits(100) {
+            return faults;
+        }
+        faults.read_error = rate(rng, 20);
+        faults.list_error = rate(rng, 100);
+        faults.examine_error = rate(rng, 50);
+        faults.write_error = rate(rng, 20);
+        faults.is_full = rng.hits(300);
+        faults.sync_error = rate(rng, 50);
+        faults.journal_error = rate(rng, 50);
+        faults.commit_error = rate(rng, 50);
+        faults.close_error = rate(rng, 50);
+        faults.rot = rate(rng, 200);
+        faults.payload_flip = rate(rng, 100);
+        faults.head_flip = rate(rng, 10);
+        faults.changes = times(rng, 12);
+        faults.stream_losses = times(rng, 5);
+        faults.network_losses = times(rng, 1);
+        faults.source_crashes = times(rng, 1);
+        faults.sink_crashes = times(rng, 1);
+        faults.power_cuts = times(rng, 1);
+        faults.stops = times(rng, 1);
+        faults
+    }
+}
+
+/// Mostly never, otherwise up to `most` in a thousand chances.
+fn rate(rng: &mut Rng, most: u64) -> u32 {
+    if rng.hits(750) { 0 } else { rng.of_any_size(2, most).try_into().expect("small") }
+}
+
+/// Mostly never, otherwise up to `most` times.
+fn times(rng: &mut Rng, most: u32) -> u32 {
+    if rng.hits(700) { 0 } else { rng.count(1, most) }
+}
+
+/// How the connection behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) stream_count: u16,
+    pub(crate) delay_micros: u64,
+    pub(crate) jitter_micros: u64,
+    /// Time that a page takes on one stream.
+    pub(crate) page_nanos: u64,
+}
+
+/// All that the seed decides about a world before it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) source_osts: Vec<OstModel>,
+    pub(crate) sink_osts: Vec<OstModel>,
+    pub(crate) source_workers: u32,
+    pub(crate) sink_workers: u32,
+    pub(crate) network: Network,
+    pub(crate) source: SourceConfig,
+    pub(crate) sink: SinkConfig,
+    /// Files that the sink can keep open.
+    pub(crate) sink_open_files_max: u32,
+    /// How many things lie at the source, about.
+    pub(crate) entry_count: u32,
+    /// How large the largest files are, in pages.
+    pub(crate) file_pages_max: u64,
+    /// How many in a thousand files are larger than one block.
+    pub(crate) large_per_mille: u32,
+    /// Whether directories are walked to the bottom first.
+    pub(crate) is_depth_first: bool,
+    /// Whether each attempt may have blocks of another size.
+    pub(crate) changes_block_size: bool,
+    pub(crate) faults: Faults,
+}
+
+impl Options {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let has_slow = rng.hits(400);
+        let draw_osts = |rng: &mut Rng| {
+            let count = rng.count(1, 6);
+            (0..count).map(|index| OstModel::draw(rng, index, has_slow)).collect::<Vec<_>>()
+        };
+        let source_osts = draw_osts(rng);
+        let sink_osts = draw_osts(rng);
+        let block_size = draw_block_size(rng);
+        let has_many = rng.hits(150);
+        Self {
+            source: draw_source(rng, block_size),
+            sink: draw_sink(rng, &sink_osts, block_size),
+            network: draw_network(rng),
+            source_workers: rng.count(1, 8),
+            sink_workers: rng.count(1, 8),
+            sink_open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
+            entry_count: if has_many { rng.count(100, 300) } else { rng.count(1, 50) },
+            file_pages_max: rng.between(64, 1200),
+            large_per_mille: if has_many { rng.count(0, 400) } else { rng.count(0, 700) },
+            is_depth_first: rng.hits(500),
+            changes_block_size: rng.hits(200),
+            faults: Faults::draw(rng),
+            source_osts,
+            sink_osts,
+        }
+    }
+
+    /// The next attempt may be made with other settings.
+    pub(crate) fn redraw(&mut self, rng: &mut Rng) {
+        if self.changes_block_size {
+            let block_size = draw_block_size(rng);
+            self.source.block_size = block_size;
+            self.sink.buffer_bytes = block_size;
+        }
+    }
+
+    pub(crate) fn source_specs(&self) -> Vec<OstSpec> {
+        self.source_osts.iter().map(|ost| ost.spec.clone()).collect()
+    }
+}
+
+fn draw_block_size(rng: &mut Rng) -> u32 {
+    u32::try_from(rng.of_any_size(16, 256) * PAGE).expect("at most 1 MiB")
+}
+
+fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
+    SourceConfig {
+        policy: if rng.hits(150) { Policy::File } else { Policy::Layout },
+        block_size,
+        window_entries: rng.of_any_size(1, 1000),
+        open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
+        retries_max: rng.count(0, 3),
+        bytes_per_second: rng.hits(150).then(|| rng.of_any_size(1 << 20, 1 << 28)),
+    }
+}
+
+fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
+    let ost_count = u32::try_from(osts.len()).expect("a few");
+    // With a single buffer for each OST, one grant that is lost stops everything.
+    let buffers_each = if rng.hits(200) { 1 } else { rng.count(1, 8) };
+    SinkConfig {
+        osts: osts.iter().map(|ost| ost.spec.clone()).collect(),
+        buffer_count: ost_count * buffers_each + rng.count(0, ost_count - 1),
+        buffer_bytes: block_size,
+        has_journal: rng.hits(850),
+        batch_bytes: rng.of_any_size(1 << 16, 1 << 26),
+        batch_interval: rng.micros(1000, 500_000),
+        verifies_media: rng.hits(300),
+        commits_max: rng.count(1, 4),
+        at_once_max: Duration::from_micros(rng.of_any_size(1, 5000)),
+        resends_max: rng.count(0, 20),
+    }
+}
+
+fn draw_network(rng: &mut Rng) -> Network {
+    Network {
+        stream_count: u16::try_from(rng.count(1, 4)).expect("a few"),
+        delay_micros: rng.of_any_size(10, 50_000),
+        jitter_micros: rng.of_any_size(1, 20_000),
+        page_nanos: rng.of_any_size(500, 20_000),
+    }
+}
+
+/// Where a file lies, among so many OSTs.
+pub(crate) fn draw_layout(rng: &mut Rng, ost_count: usize) -> Layout {
+    if ost_count == 1 || rng.hits(500) {
+        return Layout::on(ost_at(rng.index(ost_count)));
+    }
+    let count = rng.between(2, ost_count as u64);
+    let first = rng.index(ost_count);
+    let osts = (0..usize::try_from(count).expect("a few"))
+        .map(|step| ost_at((first + step) % ost_count))
+        .collect();
+    Layout::striped(rng.of_any_size(16, 256) * PAGE, osts).expect("neither is empty")
+}
+
+fn ost_at(index: usize) -> OstId {
+    OstId(u32::try_from(index).expect("a few"))
+}

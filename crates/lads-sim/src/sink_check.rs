@@ -1,0 +1,176 @@
+//! What must hold at the sink, whatever happens.
+
+use crate::content::Content;
+use crate::sink_end::{Job, SinkEnd, State};
+use crate::sink_work::range_of;
+use crate::world::{Checked, World};
+use lads_core::journal::BlockRecord;
+use lads_core::message::{BlockRange, Message};
+use lads_core::range::RangeSet;
+use lads_core::sink::{SyncFile, Write};
+use lads_core::units::EntryId;
+
+impl SinkEnd {
+    /// What is said to the source must be so.
+    pub(crate) fn check_message(&mut self, world: &mut World, message: &Message) -> Checked {
+        match message {
+            Message::Grant(grants) => {
+                for (ost, count) in grants {
+                    self.outstanding[ost.index()] += count;
+                }
+                let used = self.buffers.iter().flatten().count();
+                let granted: u32 = self.outstanding.iter().sum();
+                if used + granted as usize > self.buffers.len() {
+                    return Err(format!("{granted} grants, {used} buffers in use"));
+                }
+                Ok(())
+            }
+            Message::BlockDone(ranges) => {
+                ranges.iter().try_for_each(|range| self.check_block_done(world, range))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_block_done(&self, world: &mut World, block: &BlockRange) -> Checked {
+        let item = &self.items[&block.entry];
+        let Some(body) = item.body.map(|body| &world.disk.bodies[body]) else {
+            return Err(format!("{block:?} is done, and {:?}", item.state));
+        };
+        let range = block.offset..block.offset + block.length;
+        let has_journal = self.config.has_journal;
+        let extents = if has_journal { &body.durable } else { &body.volatile };
+        let content = extents.single(range.clone());
+        if content.is_none_or(|content| content == Content::GARBAGE) {
+            return Err(format!("{block:?} is done, but not durable: {content:?}"));
+        }
+        if has_journal && !item.on_record.contains(range.clone()) {
+            return Err(format!("{block:?} is done, but not on record"));
+        }
+        if has_journal && item.state == State::Wanted {
+            let identity = item.identity().expect("only files have blocks");
+            let promised = world.disk.promised.entry(item.path.clone());
+            let promised = promised.or_insert_with(|| (identity, RangeSet::new()));
+            if promised.0 != identity {
+                *promised = (identity, RangeSet::new());
+            }
+            promised.1.insert(range);
+        }
+        Ok(())
+    }
+
+    /// Blocks that are to be put on record must have been written.
+    pub(crate) fn check_sync(&self, world: &World, files: &[SyncFile]) -> Checked {
+        for file in files {
+            let item = &self.items[&file.entry];
+            let Some(body) = item.body.filter(|_| item.state == State::Wanted) else {
+                return Err(format!("{} is synced, and {:?}", item.path, item.state));
+            };
+            for block in &file.blocks {
+                let content = world.disk.bodies[body].volatile.single(range_of(block));
+                let checksum = content.map(|c| c.checksum(block.offset, block.length.into()));
+                if checksum != Some(block.checksum) {
+                    return Err(format!("{} {block:?} is put on record as {content:?}", item.path));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is read back must be all that the file has.
+    pub(crate) fn check_read_back(
+        &self,
+        world: &World,
+        entry: EntryId,
+        records: &[BlockRecord],
+    ) -> Checked {
+        let identity = self.items[&entry].identity().ok_or("only files are read back")?;
+        let version = world.tree.version_of(&identity).ok_or("nobody announced this")?;
+        let read: RangeSet = records.iter().map(range_of).collect();
+        match version.data_set().iter().find(|range| !read.contains(range.clone())) {
+            Some(range) => Err(format!("{} {range:?} is not read back", self.items[&entry].path)),
+            None => Ok(()),
+        }
+    }
+
+    /// A file that gets its name must be all that was announced, and of one version.
+    pub(crate) fn check_commit(&self, world: &World, entry: EntryId) -> Checked {
+        let item = &self.items[&entry];
+        let path = &item.path;
+        let Some(body) = item.body.filter(|_| item.state == State::Wanted) else {
+            return Err(format!("{path} gets its name, and is {:?}", item.state));
+        };
+        if world.disk.unfinished.get(path).map(|name| name.what) != Some(body) {
+            return Err(format!("{path} gets its name, and its blocks are gone"));
+        }
+        if self.is_in_flight(entry) {
+            return Err(format!("{path} gets its name, and blocks of it are still written"));
+        }
+        if let Some(parent) = self.items.get(&item.parent)
+            && parent.state == State::Closed
+        {
+            return Err(format!("{path} gets its name in a directory that is closed"));
+        }
+        let identity = item.identity().ok_or("only files are committed")?;
+        let version = world.tree.version_of(&identity).ok_or("nobody announced this")?;
+        let extents = &world.disk.bodies[body].volatile;
+        let data = version.data_set();
+        for range in data.iter() {
+            if extents.single(range.clone()) != Some(version.content) {
+                let found: Vec<_> = extents.iter().collect();
+                return Err(format!("{path} {range:?} is not {:?}: {found:?}", version.content));
+            }
+        }
+        match extents.stranger(version.content, &data) {
+            Some(range) => Err(format!("{path} has {range:?} where the source has a hole")),
+            None => Ok(()),
+        }
+    }
+
+    /// What is dropped must be in nobody's hands.
+    pub(crate) fn check_discard(&self, entries: &[(EntryId, bool)]) -> Checked {
+        for (entry, _) in entries {
+            let path = &self.items[entry].path;
+            if self.is_in_flight(*entry) {
+                return Err(format!("{path} is dropped, and blocks of it are still written"));
+            }
+            if let Some(parent) = self.items.get(&self.items[entry].parent)
+                && parent.state == State::Closed
+            {
+                return Err(format!("{path} is dropped in a directory that is closed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing may be under way when everything has ended.
+    pub(crate) fn check_finish(&self) -> Checked {
+        if let Some(job) = self.workers.iter().flatten().next() {
+            return Err(format!("everything has ended, and still: {job:?}"));
+        }
+        let unended = |state| matches!(state, State::Announced | State::Wanted);
+        match self.items.values().find(|item| unended(item.state)) {
+            Some(item) => Err(format!("everything has ended, and {item:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Blocks of a file written or synced now.
+    fn is_in_flight(&self, entry: EntryId) -> bool {
+        let is_of = |write: &Write| write.rows.iter().any(|(row, _)| row.block.entry == entry);
+        let is_busy = |job: &Job| match job {
+            Job::Write(write, _) => is_of(write),
+            Job::SyncData(files) => files.iter().any(|file| file.entry == entry),
+            Job::SyncJournal(files) => files.iter().any(|(file, _)| file.entry == entry),
+            _ => false,
+        };
+        self.workers.iter().flatten().any(is_busy)
+            || self.receivers.iter().filter_map(|r| r.writing.as_ref()).any(|(w, _)| is_of(w))
+    }
+
+    /// Bytes that a crash would cost now: written, and not on record.
+    pub(crate) fn unrecorded_bytes(&self) -> u64 {
+        let wanted = self.items.values().filter(|item| item.state == State::Wanted);
+        wanted.map(|item| item.written.byte_count() - item.on_record.byte_count()).sum()
+    }
+}

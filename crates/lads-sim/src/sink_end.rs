@@ -1,0 +1,296 @@
+//! The end that writes, as an engine would drive it: receiving threads, I/O threads, a disk.
+
+use crate::content::Content;
+use crate::journal::Journal;
+use crate::receiver::Receiver;
+use crate::tree::join;
+use crate::world::{Checked, Happening, World};
+use lads_core::entry::{Entry, Identity, Kind};
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::message::Message;
+use lads_core::range::RangeSet;
+use lads_core::sink::{Commit, Event, Sink, SinkConfig, SyncFile, Task, Write};
+use lads_core::units::{Block, EntryId, Instant};
+use std::collections::BTreeMap;
+
+/// How far an entry has come at the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Announced,
+    /// A file of which blocks may come.
+    Wanted,
+    /// A directory or link that is there.
+    Made,
+    Failed,
+    Committed,
+    Dropped,
+    /// A directory in which nothing changes any more.
+    Closed,
+}
+
+/// What the sink keeps of an entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) path: String,
+    pub(crate) parent: EntryId,
+    pub(crate) kind: Kind,
+    pub(crate) state: State,
+    pub(crate) is_examined: bool,
+    pub(crate) is_kept: bool,
+    /// Of a wanted file: its unfinished body.
+    pub(crate) body: Option<usize>,
+    pub(crate) written: RangeSet,
+    pub(crate) on_record: RangeSet,
+}
+
+impl Item {
+    /// What the source file was announced as.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        match self.kind {
+            Kind::File { identity, .. } => Some(identity),
+            _ => None,
+        }
+    }
+}
+
+/// A block in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Where in the buffer it begins.
+    pub(crate) place: u32,
+    pub(crate) block: Block,
+    pub(crate) content: Content,
+}
+
+/// What an I/O thread does.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Examine(Vec<Entry>),
+    Write(Write, Instant),
+    /// Data first.
+    SyncData(Vec<SyncFile>),
+    /// Then the journal.
+    SyncJournal(Vec<(SyncFile, Option<Failure>)>),
+    Commit(Vec<Commit>),
+    Close(Vec<EntryId>),
+    Discard(Vec<(EntryId, bool)>),
+    Finish,
+}
+
+/// The end that writes.
+#[derive(Debug)]
+pub(crate) struct SinkEnd {
+    pub(crate) session: Sink,
+    pub(crate) items: BTreeMap<EntryId, Item>,
+    pub(crate) journal: Journal,
+    pub(crate) config: SinkConfig,
+    pub(crate) workers: Vec<Option<Job>>,
+    pub(crate) receivers: Vec<Receiver>,
+    /// What each buffer of the arena holds, if it is in use.
+    pub(crate) buffers: Vec<Option<Vec<Held>>>,
+    /// Granted and not used, by OST.
+    pub(crate) outstanding: Vec<u32>,
+    /// Frames that wait to be written, and frames that are written, by OST.
+    pub(crate) queued: Vec<u32>,
+    pub(crate) writing: Vec<u32>,
+    woken_at: Option<Instant>,
+    is_talk_due: bool,
+}
+
+impl SinkEnd {
+    pub(crate) fn new(world: &mut World) -> Checked<Self> {
+        let config = world.options.sink.clone();
+        let rows = vec![0; config.osts.len()];
+        let stream_count = world.options.network.stream_count;
+        let end = Self {
+            session: Sink::new(config.clone()),
+            items: BTreeMap::new(),
+            journal: Journal::open(&mut world.disk, config.has_journal)?,
+            workers: (0..world.options.sink_workers).map(|_| None).collect(),
+            receivers: (0..stream_count).map(|_| Receiver::default()).collect(),
+            buffers: (0..config.buffer_count).map(|_| None).collect(),
+            config,
+            outstanding: rows.clone(),
+            queued: rows.clone(),
+            writing: rows,
+            woken_at: None,
+            is_talk_due: false,
+        };
+        let ost_count = u32::try_from(end.config.osts.len()).expect("a few");
+        let open_files_max = world.options.sink_open_files_max;
+        world.send(Side::Source, &Message::Ready { ost_count, open_files_max })?;
+        Ok(end)
+    }
+
+    /// Tells the session what happened.
+    pub(crate) fn tell(&mut self, world: &World, event: Event) -> Checked {
+        world.log(|| format!("sink <- {event:?}"));
+        let told = self.session.handle(world.now, event);
+        told.map_err(|error| format!("the sink refuses: {error}"))
+    }
+
+    pub(crate) fn on_message(&mut self, world: &mut World) -> Checked {
+        let message = world.receive(Side::Sink);
+        if let Message::NewFile(entries) = &message {
+            entries.iter().for_each(|entry| self.register(entry));
+        }
+        self.tell(world, Event::Message(message))
+    }
+
+    fn register(&mut self, entry: &Entry) {
+        let name = String::from_utf8_lossy(&entry.name);
+        let parent = self.items.get(&entry.parent).map_or("", |parent| parent.path.as_str());
+        let item = Item {
+            path: join(parent, &name),
+            parent: entry.parent,
+            kind: entry.kind.clone(),
+            state: State::Announced,
+            is_examined: false,
+            is_kept: false,
+            body: None,
+            written: RangeSet::new(),
+            on_record: RangeSet::new(),
+        };
+        self.items.insert(entry.id, item);
+    }
+
+    /// Gives idle threads something to do, sends messages.
+    pub(crate) fn poll(&mut self, world: &mut World) -> Checked {
+        self.give_tasks(world)?;
+        if world.rng.hits(500) {
+            self.talk(world)?;
+        } else if !self.is_talk_due {
+            self.is_talk_due = true;
+            let wait = world.rng.micros(1, 300);
+            world.after(wait, Happening::Talk(Side::Sink));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_talk(&mut self, world: &mut World) -> Checked {
+        self.is_talk_due = false;
+        self.talk(world)
+    }
+
+    /// Sends what the session has to say.
+    pub(crate) fn talk(&mut self, world: &mut World) -> Checked {
+        while let Some(message) = self.session.next_message() {
+            self.check_message(world, &message)?;
+            world.send(Side::Source, &message)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.workers.iter().all(Option::is_none) && self.receivers.iter().all(Receiver::is_idle)
+    }
+
+    fn give_tasks(&mut self, world: &mut World) -> Checked {
+        if self.session.is_over() {
+            return Ok(());
+        }
+        let first = world.rng.index(self.workers.len());
+        let mut has_idle = false;
+        for step in 0..self.workers.len() {
+            let worker = (first + step) % self.workers.len();
+            if self.workers[worker].is_none() {
+                match self.session.next_task(world.now) {
+                    Some(task) => self.begin(world, worker, task)?,
+                    None => has_idle = true,
+                }
+            }
+        }
+        let timeout = self.session.next_timeout();
+        if let Some(at) = timeout.filter(|&at| at > world.now && self.woken_at != timeout) {
+            self.woken_at = Some(at);
+            world.at(at, Happening::Wake);
+        }
+        if has_idle { self.check_idle() } else { Ok(()) }
+    }
+
+    /// A thread was told that there is nothing to do: is that so?
+    fn check_idle(&self) -> Checked {
+        for (index, ost) in self.config.osts.iter().enumerate() {
+            if self.queued[index] > 0 && self.writing[index] < ost.in_flight_max {
+                return Err(format!("{} is free, its frames wait, a thread is idle", ost.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, world: &mut World, worker: usize, task: Task) -> Checked {
+        world.log(|| format!("sink worker {worker}: {task:?}"));
+        let mut wait = world.rng.micros(10, 2000);
+        let job = match task {
+            Task::Examine(entries) => Job::Examine(entries),
+            Task::Write(write) => {
+                self.queued[write.ost.index()] -= 1;
+                wait = self.begin_write(world, &write)?;
+                Job::Write(write, world.now)
+            }
+            Task::Sync(files) => {
+                wait = world.rng.micros(100, 50_000);
+                self.check_sync(world, &files)?;
+                Job::SyncData(files)
+            }
+            Task::Commit(commits) => Job::Commit(commits),
+            Task::Close(entries) => Job::Close(entries),
+            Task::Discard(entries) => {
+                self.check_discard(&entries)?;
+                Job::Discard(entries)
+            }
+            Task::Finish => {
+                self.check_finish()?;
+                Job::Finish
+            }
+        };
+        self.workers[worker] = Some(job);
+        world.after(wait, Happening::Worker(Side::Sink, worker));
+        Ok(())
+    }
+
+    /// A thread begins to write a frame: how long will it take?
+    pub(crate) fn begin_write(
+        &mut self,
+        world: &mut World,
+        write: &Write,
+    ) -> Checked<std::time::Duration> {
+        let ost = &world.options.sink_osts[write.ost.index()];
+        self.writing[write.ost.index()] += 1;
+        if self.writing[write.ost.index()] > ost.spec.in_flight_max {
+            return Err(format!("{} has more in flight than it may", write.ost));
+        }
+        let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
+        Ok(ost.service(&mut world.rng, bytes))
+    }
+
+    /// An I/O thread has done what it was told.
+    pub(crate) fn on_worker(&mut self, world: &mut World, worker: usize) -> Checked {
+        match self.workers[worker].take().expect("it had something to do") {
+            Job::Examine(entries) => self.examine(world, &entries),
+            Job::Write(write, started) => self.finish_write(world, write, started),
+            Job::SyncData(files) => {
+                let results = self.sync_data(world, files);
+                self.append(world, &results);
+                self.workers[worker] = Some(Job::SyncJournal(results));
+                let wait = world.rng.micros(100, 20_000);
+                world.after(wait, Happening::Worker(Side::Sink, worker));
+                Ok(())
+            }
+            Job::SyncJournal(results) => self.finish_sync(world, results),
+            Job::Commit(commits) => self.commit(world, &commits),
+            Job::Close(entries) => self.close(world, &entries),
+            Job::Discard(entries) => self.discard(world, &entries),
+            Job::Finish => {
+                self.journal.finish(&mut world.disk);
+                world.disk.sync_names();
+                self.tell(world, Event::Finished)
+            }
+        }
+    }
+
+    /// A failure at this end.
+    pub(crate) fn failure(operation: Operation, errno: i32) -> Failure {
+        Failure::new(Side::Sink, operation, Reason::Os(errno))
+    }
+}

@@ -1,0 +1,384 @@
+//! What the sink's I/O threads do to the disk, and what goes wrong with it.
+
+use crate::content::Content;
+use crate::disk::Name;
+use crate::journal::Journal;
+use crate::options::draw_layout;
+use crate::sink_end::{SinkEnd, State};
+use crate::source_end::EIO;
+use crate::world::{Checked, World};
+use lads_core::entry::{Entry, Identity, Kind};
+use lads_core::frame::Row;
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::journal::BlockRecord;
+use lads_core::message::Answer;
+use lads_core::sink::{Commit, Committed, Event, Examined, SyncFile, Write};
+use lads_core::units::{EntryId, Instant};
+
+/// Linux's ENOSPC.
+const ENOSPC: i32 = 28;
+
+impl SinkEnd {
+    pub(crate) fn examine(&mut self, world: &mut World, entries: &[Entry]) -> Checked {
+        let mut results = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let examined = self.examine_one(world, entry)?;
+            let item = self.items.get_mut(&entry.id).expect("registered");
+            if item.state == State::Closed {
+                return Err(format!("{} was closed before it was examined", item.path));
+            }
+            item.is_examined = true;
+            item.state = match &examined {
+                Examined::Want { .. } => State::Wanted,
+                Examined::Answer(Answer::Failed(_)) => State::Failed,
+                Examined::Answer(_) => State::Made,
+            };
+            results.push((entry.id, examined));
+        }
+        self.tell(world, Event::Examined(results))
+    }
+
+    fn examine_one(&mut self, world: &mut World, entry: &Entry) -> Checked<Examined> {
+        let item = self.items[&entry.id].clone();
+        let path = item.path.as_str();
+        if !self.make_parents(world, item.parent)? {
+            let failure = Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed);
+            return Ok(Examined::Answer(Answer::Failed(failure)));
+        }
+        let rate = world.faults.examine_error;
+        if item.state == State::Announced && world.fails(rate, path) {
+            let failure = Self::failure(Operation::Create, EIO);
+            return Ok(Examined::Answer(Answer::Failed(failure)));
+        }
+        let there = world.disk.names.get(path).map(|name| &name.what);
+        let answer = match &entry.kind {
+            Kind::File { identity, .. } => return self.examine_file(world, entry.id, identity),
+            Kind::Directory => {
+                if there != Some(&Name::Directory) {
+                    world.disk.make(path, Name::Directory);
+                }
+                Answer::Made
+            }
+            Kind::Symlink { target } => {
+                let wanted = Name::Symlink(target.clone());
+                if there == Some(&wanted) {
+                    Answer::Have
+                } else {
+                    world.disk.make(path, wanted);
+                    Answer::Made
+                }
+            }
+            Kind::HardLink { target } => {
+                let target = String::from_utf8_lossy(target).into_owned();
+                let wanted = world.disk.names.get(&target).map(|name| name.what.clone());
+                let Some(wanted @ Name::File(_)) = wanted else {
+                    return Err(format!("{path} is linked to {target}, which is not there"));
+                };
+                if there == Some(&wanted) {
+                    Answer::Have
+                } else {
+                    world.disk.make(path, wanted);
+                    Answer::Made
+                }
+            }
+            Kind::Special { .. } => return Err(format!("{path}: there are no specials")),
+        };
+        Ok(Examined::Answer(answer))
+    }
+
+    /// Directories are made when something in them is looked at, if their own turn comes later.
+    fn make_parents(&mut self, world: &mut World, directory: EntryId) -> Checked<bool> {
+        if directory == EntryId::ROOT {
+            return Ok(true);
+        }
+        let Some(item) = self.items.get(&directory).cloned() else {
+            return Err(format!("directory {directory} was not announced before what is in it"));
+        };
+        match item.state {
+            State::Failed => Ok(false),
+            State::Closed => Err(format!("{} is closed, and something new in it", item.path)),
+            State::Announced => {
+                if !self.make_parents(world, item.parent)? {
+                    return Ok(false);
+                }
+                if !world.disk.names.contains_key(&item.path) {
+                    world.disk.make(&item.path, Name::Directory);
+                }
+                self.items.get_mut(&directory).expect("just seen").state = State::Made;
+                Ok(true)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn examine_file(
+        &mut self,
+        world: &mut World,
+        entry: EntryId,
+        identity: &Identity,
+    ) -> Checked<Examined> {
+        let path = self.items[&entry].path.clone();
+        let is_there = world
+            .disk
+            .file(&path)
+            .is_some_and(|body| (body.size, body.mtime) == (identity.size, identity.mtime));
+        if is_there {
+            return Ok(Examined::Answer(Answer::Have));
+        }
+        let is_double =
+            |item: &crate::sink_end::Item| item.path == path && item.state == State::Wanted;
+        if self.items.values().any(is_double) {
+            return Err(format!("{path} begins anew before what there was of it is dropped"));
+        }
+        let done = self.journal.take_begun(&mut world.disk, &path, identity);
+        let body = if done.is_empty() {
+            let layout = draw_layout(&mut world.rng, self.config.osts.len());
+            world.disk.create(&path, layout, identity.size)
+        } else {
+            world.disk.unfinished[&path].what
+        };
+        let layout = world.disk.bodies[body].layout.clone();
+        let item = self.items.get_mut(&entry).expect("looked up above");
+        item.body = Some(body);
+        item.on_record = done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
+        item.written = item.on_record.clone();
+        Ok(Examined::Want { done, layout })
+    }
+
+    pub(crate) fn finish_write(
+        &mut self,
+        world: &mut World,
+        write: Write,
+        started: Instant,
+    ) -> Checked {
+        let held = self.buffers[write.buffer.0 as usize].take();
+        let held = held.ok_or("a buffer is written that holds nothing")?;
+        let mut failures = Vec::with_capacity(write.rows.len());
+        for (row, place) in &write.rows {
+            let held = held.iter().find(|held| held.place == *place && held.block == row.block);
+            let held = held.ok_or_else(|| format!("{row:?} is not at {place} in its buffer"))?;
+            failures.push(self.write_block(world, row, held.content)?);
+        }
+        self.writing[write.ost.index()] -= 1;
+        let service = world.now.since(started);
+        self.tell(world, Event::Written { write, service, failures })
+    }
+
+    fn write_block(
+        &mut self,
+        world: &mut World,
+        row: &Row,
+        content: Content,
+    ) -> Checked<Option<Failure>> {
+        let block = row.block;
+        let item = self.items.get_mut(&block.entry).ok_or("a block of nothing")?;
+        let Some(body) = item.body.filter(|_| item.state == State::Wanted) else {
+            return Err(format!("{row:?} is written to a file that is {:?}", item.state));
+        };
+        let range = block.offset..block.end();
+        if content.checksum(block.offset, block.length.into()) != row.checksum {
+            return Err(format!("{row:?} is written with other bytes: {content:?}"));
+        }
+        let rate = world.faults.write_error;
+        if world.fails(rate, &item.path) {
+            world.disk.bodies[body].volatile.put(range, Content::GARBAGE);
+            let errno = if world.faults.is_full { ENOSPC } else { EIO };
+            return Ok(Some(Self::failure(Operation::Write, errno)));
+        }
+        world.disk.bodies[body].volatile.put(range.clone(), content);
+        item.written.insert(range);
+        Ok(None)
+    }
+
+    pub(crate) fn sync_data(
+        &mut self,
+        world: &mut World,
+        files: Vec<SyncFile>,
+    ) -> Vec<(SyncFile, Option<Failure>)> {
+        let mut results = Vec::with_capacity(files.len());
+        for file in files {
+            let path = self.items[&file.entry].path.clone();
+            let rate = world.faults.sync_error;
+            let fails = world.fails(rate, &path);
+            if !fails {
+                self.make_durable(world, &file);
+            }
+            results.push((file, fails.then(|| Self::failure(Operation::Sync, EIO))));
+        }
+        results
+    }
+
+    /// Only what was written before the sync began is sure to be durable: the blocks in it.
+    pub(crate) fn make_durable(&self, world: &mut World, file: &SyncFile) {
+        let item = &self.items[&file.entry];
+        let Some(body) = item.body else { return };
+        if let Some(name) = world.disk.unfinished.get_mut(&item.path) {
+            name.is_durable = true;
+        }
+        let body = &mut world.disk.bodies[body];
+        for block in &file.blocks {
+            let range = range_of(block);
+            if let Some(content) = body.volatile.single(range.clone()) {
+                body.durable.put(range, content);
+            }
+        }
+    }
+
+    pub(crate) fn append(&mut self, world: &mut World, results: &[(SyncFile, Option<Failure>)]) {
+        let mut records = Vec::new();
+        for (file, failure) in results {
+            let item = &self.items[&file.entry];
+            if let Some(identity) = item.identity()
+                && failure.is_none()
+            {
+                records.push((item.path.clone(), identity, file.blocks.clone()));
+            }
+        }
+        self.journal.append(&mut world.disk, &records);
+    }
+
+    pub(crate) fn finish_sync(
+        &mut self,
+        world: &mut World,
+        mut results: Vec<(SyncFile, Option<Failure>)>,
+    ) -> Checked {
+        if world.rng.hits(world.faults.journal_error) {
+            for (file, failure) in &mut results {
+                world.excused.insert(self.items[&file.entry].path.clone());
+                failure.get_or_insert(Self::failure(Operation::Journal, EIO));
+            }
+        } else {
+            Journal::sync(&mut world.disk);
+            for (file, _) in results.iter().filter(|(_, failure)| failure.is_none()) {
+                let item = self.items.get_mut(&file.entry).expect("synced");
+                for block in &file.blocks {
+                    item.on_record.insert(range_of(block));
+                }
+            }
+        }
+        self.tell(world, Event::Synced(results))
+    }
+
+    pub(crate) fn commit(&mut self, world: &mut World, commits: &[Commit]) -> Checked {
+        let mut results = Vec::with_capacity(commits.len());
+        for commit in commits {
+            let committed = self.commit_one(world, commit)?;
+            results.push((commit.entry, committed));
+        }
+        self.tell(world, Event::Committed(results))
+    }
+
+    fn commit_one(&mut self, world: &mut World, commit: &Commit) -> Checked<Committed> {
+        let path = self.items[&commit.entry].path.clone();
+        let rate = world.faults.commit_error;
+        if world.fails(rate, &path) {
+            return Ok(Committed::Failed(Self::failure(Operation::Rename, EIO)));
+        }
+        if let Some(records) = &commit.verify {
+            let bad = self.read_back(world, commit.entry, records)?;
+            if !bad.is_empty() {
+                return Ok(Committed::Bad(bad));
+            }
+        }
+        self.give_name(world, commit.entry)?;
+        Ok(Committed::Complete)
+    }
+
+    /// The last step of a file, if it is what was announced.
+    pub(crate) fn give_name(&mut self, world: &mut World, entry: EntryId) -> Checked {
+        self.check_commit(world, entry)?;
+        let item = self.items.get_mut(&entry).expect("checked");
+        let identity = item.identity().expect("only files are committed");
+        item.state = State::Committed;
+        world.disk.commit(&item.path, identity.mtime);
+        self.journal.forget(&mut world.disk, &item.path);
+        Ok(())
+    }
+
+    /// Reads a file back from storage that may have rotted.
+    fn read_back(
+        &self,
+        world: &mut World,
+        entry: EntryId,
+        records: &[BlockRecord],
+    ) -> Checked<Vec<BlockRecord>> {
+        let item = &self.items[&entry];
+        let body = item.body.ok_or("a commit of nothing")?;
+        let rate = world.faults.rot;
+        if !records.is_empty() && world.fails(rate, &item.path) {
+            let range = range_of(world.rng.pick(records));
+            world.disk.bodies[body].volatile.put(range, Content::GARBAGE);
+        }
+        let is_bad = |record: &&BlockRecord| {
+            let content = world.disk.bodies[body].volatile.single(range_of(record));
+            content.map(|c| c.checksum(record.offset, record.length.into()))
+                != Some(record.checksum)
+        };
+        self.check_read_back(world, entry, records)?;
+        Ok(records.iter().filter(is_bad).copied().collect())
+    }
+
+    pub(crate) fn close(&mut self, world: &mut World, entries: &[EntryId]) -> Checked {
+        let mut results = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let item = self.items.get_mut(entry).ok_or("nothing is closed")?;
+            if item.kind != Kind::Directory || !item.is_examined {
+                return Err(format!("{} is closed, and {:?}", item.path, item.state));
+            }
+            let path = item.path.clone();
+            let mut failure = None;
+            if item.state != State::Failed {
+                item.state = State::Closed;
+                let rate = world.faults.close_error;
+                failure =
+                    world.fails(rate, &path).then(|| Self::failure(Operation::SetMetadata, EIO));
+                self.make_names_durable(world, &path);
+            }
+            results.push((*entry, failure));
+        }
+        self.tell(world, Event::Closed(results))
+    }
+
+    fn make_names_durable(&self, world: &mut World, directory: &str) {
+        for (path, name) in &mut world.disk.names {
+            if path == directory || crate::tree::parent_of(path) == directory {
+                name.is_durable = true;
+            }
+        }
+    }
+
+    pub(crate) fn discard(&mut self, world: &mut World, entries: &[(EntryId, bool)]) -> Checked {
+        for (entry, is_kept) in entries {
+            self.discard_one(world, *entry, *is_kept)?;
+        }
+        let entries = entries.iter().map(|(entry, _)| *entry).collect();
+        self.tell(world, Event::Discarded(entries))
+    }
+
+    pub(crate) fn discard_one(
+        &mut self,
+        world: &mut World,
+        entry: EntryId,
+        is_kept: bool,
+    ) -> Checked {
+        let item = self.items.get_mut(&entry).ok_or("nothing is dropped")?;
+        item.state = State::Dropped;
+        item.is_kept = is_kept;
+        let body = item.body.take();
+        if is_kept {
+            return Ok(());
+        }
+        self.journal.forget(&mut world.disk, &item.path);
+        let there = world.disk.unfinished.get(&item.path).map(|name| name.what);
+        if there.is_some() && there != body {
+            return Err(format!("{} is dropped, and with it another's blocks", item.path));
+        }
+        world.disk.unfinished.remove(&item.path);
+        Ok(())
+    }
+}
+
+/// Which bytes a record is of.
+pub(crate) fn range_of(record: &BlockRecord) -> std::ops::Range<u64> {
+    record.offset..record.offset + u64::from(record.length)
+}
