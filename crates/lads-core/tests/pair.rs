@@ -155,7 +155,8 @@ impl Pair {
             self.do_source_task(task);
             has_moved = true;
         }
-        let expected = self.sink.may_have_task() || self.sink.next_timeout() <= Some(self.now);
+        let expected =
+            self.sink.may_have_task() || self.sink.next_timeout().is_some_and(|at| at <= self.now);
         if let Some(task) = self.sink.next_task(self.now) {
             assert!(expected, "nobody would have been woken for {task:?}");
             self.do_sink_task(task);
