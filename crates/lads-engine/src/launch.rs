@@ -31,8 +31,9 @@ const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// How long to wait for the last words of an other end that has ended.
 const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
-/// Streams by default at most: more help where one is limited by its window, not here.
-const STREAMS_DEFAULT_MAX: usize = 4;
+/// Streams by default: as many as I/O threads can send on at a time, two for each processor, so
+/// that none waits for another. Measured: `docs/benchmarks.md`.
+const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
 
 /// The two directions of the control channel.
 pub(crate) type Control = (MessageReader<Box<dyn Read + Send>>, Box<dyn Write + Send>);
@@ -159,7 +160,10 @@ fn sides(job: &Job) -> Result<(Side, Option<String>), Fatal> {
 fn with_defaults(options: &Options) -> Options {
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let streams = match options.streams {
-        0 => u16::try_from(processors.clamp(2, STREAMS_DEFAULT_MAX)).unwrap_or(2),
+        0 => {
+            let count = (processors * 2).clamp(*STREAMS_DEFAULT.start(), *STREAMS_DEFAULT.end());
+            u16::try_from(count).expect("at most the end of the range")
+        }
         count => count,
     };
     Options { streams, ..options.clone() }

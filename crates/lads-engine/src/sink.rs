@@ -232,10 +232,13 @@ impl SinkEnd {
     }
 }
 
+/// One I/O thread for each OST at least, and half as many as requests that the OSTs should have:
+/// what is quick is written by the threads that receive.
 fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
-    let by_osts: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
+    let in_flight_max: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
+    let ost_count = u32::try_from(osts.len()).unwrap_or(u32::MAX);
     match options.sink_threads {
-        0 => by_osts.clamp(2, THREADS_MAX) as usize,
+        0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX) as usize,
         count => usize::from(count),
     }
 }

@@ -108,7 +108,8 @@ fn describe(device: u64, mount: &Path) -> OstSpec {
     let system = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     let Ok(block_device) = system.canonicalize() else {
         // Memory, or something that queues for itself.
-        return OstSpec { name: mount.display().to_string(), in_flight_max: processors() };
+        let in_flight_max = processors() * 2;
+        return OstSpec { name: mount.display().to_string(), in_flight_max };
     };
     let name = block_device.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_spinning = is_rotational(&block_device);
@@ -126,7 +127,7 @@ fn is_rotational(block_device: &Path) -> bool {
 
 fn processors() -> u32 {
     let count = std::thread::available_parallelism().map_or(2, usize::from);
-    u32::try_from(count).unwrap_or(2).clamp(2, 16)
+    u32::try_from(count).unwrap_or(2).clamp(2, 8)
 }
 
 #[cfg(test)]
