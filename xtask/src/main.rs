@@ -14,6 +14,7 @@ mod shell;
 mod sim;
 mod sshd;
 mod tree;
+mod trust;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ const USAGE: &str = "\
 cargo xtask ci             format, lints, docs, licences, tests, simulation: what CI runs
 cargo xtask setup          install what the tests need (rsync, sshd, attr, acl)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
+cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads
 cargo xtask demo           move the Rust toolchain with lads, here and over ssh, and compare
 ";
@@ -34,6 +36,7 @@ fn main() -> Result<ExitCode> {
         ["setup"] => setup::run()?,
         ["sim"] => sim::fresh()?,
         ["sim", seed] => sim::replay(seed)?,
+        ["trust"] => trust::run()?,
         ["bench"] => bench::run(&bench::NAMES)?,
         ["bench", names @ ..] => bench::run(names)?,
         ["demo"] => demo::run()?,

@@ -12,12 +12,17 @@ const FRESH_COUNT: u64 = 300;
 /// Tries fixed and fresh seeds.
 pub(crate) fn ci() -> Result<()> {
     many(FIXED_COUNT, 0)?;
-    many(FRESH_COUNT, fresh_seed())
+    many_fresh(FRESH_COUNT)
 }
 
 /// Tries seeds that nobody has tried.
 pub(crate) fn fresh() -> Result<()> {
-    many(FRESH_COUNT * 10, fresh_seed())
+    many_fresh(FRESH_COUNT * 10)
+}
+
+/// Tries so many seeds that nobody has tried.
+pub(crate) fn many_fresh(count: u64) -> Result<()> {
+    many(count, fresh_seed())
 }
 
 /// Plays one seed again and shows what happens in it.

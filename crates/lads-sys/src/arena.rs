@@ -3,7 +3,7 @@
 //! Buffers are handed out most recently used first: they are warm in the cache, and memory that
 //! was never needed is never touched, so a transfer that keeps up uses a few MiB of it.
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -62,8 +62,6 @@ impl Arena {
         // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing.
         let start =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
-        // SAFETY: the range was mapped above. A kernel without huge pages refuses: no harm.
-        let _ = unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxHugepage) };
         let buffers = (0..buffer_count).rev().collect();
         let free = Mutex::new(Free { buffers, waiting: 0 });
         let freed = Condvar::new();
