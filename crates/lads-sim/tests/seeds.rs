@@ -1,7 +1,8 @@
 //! Worlds that are run with every change: a few hundred fixed ones, some that nobody has seen
 //! before, and those that once broke a promise.
 //!
-//! A world that fails prints its seed and what happened in it; `cargo xtask sim SEED` runs it again.
+//! A world that fails prints its seed and what happened in it; `cargo xtask sim SEED` runs it
+//! again.
 //! What a seed means changes when the simulator draws its choices otherwise; a failing seed is
 //! still worth keeping, because its story says what to draw.
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// If the file or its file system does not take the call.
 pub fn start_writeback(file: impl AsFd) -> io::Result<()> {
     let file = file.as_fd().as_raw_fd();
-    // SAFETY: the call takes numbers only, and the descriptor is open as long as `file` is borrowed.
+    // SAFETY: the call takes numbers only; the descriptor is open as long as `file` is borrowed.
     let result = unsafe { libc::sync_file_range(file, 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -80,8 +80,8 @@ impl SinkEnd {
         Ok(temporary)
     }
 
-    /// Gives a file that arrives in pieces its length, and its space if it has no holes; one that is
-    /// written in one go needs neither.
+    /// Gives a file that arrives in pieces its length, and its space if it has no holes; one that
+    /// is written in one go needs neither.
     fn reserve(&self, item: &Item, file: &OwnedFd, size: u64) -> Result<(), Errno> {
         if size == 0 {
             return Ok(());
