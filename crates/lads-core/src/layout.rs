@@ -65,6 +65,15 @@ impl Layout {
             .saturating_mul(self.stripe_size)
     }
 
+    /// After so many bytes everything repeats; 1 where the file is on one OST.
+    #[must_use]
+    pub fn period(&self) -> u64 {
+        match self.osts.len() as u64 {
+            1 => 1,
+            count => self.stripe_size.saturating_mul(count),
+        }
+    }
+
     /// The OSTs in turn.
     #[must_use]
     pub fn osts(&self) -> &[OstId] {

@@ -53,8 +53,12 @@ pub struct Lane {
     pub entry: EntryId,
     /// Which of the layout's OSTs, counted from zero; `None` for the whole file in order.
     pub position: Option<u32>,
+    /// Which of the sink's, if only what goes there; `None` for all of it.
+    pub sink_position: Option<u32>,
     /// Everything before this has been taken.
     pub offset: u64,
+    /// Whether any block of the file has been handed out.
+    pub is_begun: bool,
 }
 
 impl Plan {
@@ -63,7 +67,9 @@ impl Plan {
         self.source.osts().iter().enumerate().filter_map(move |(position, &ost)| {
             let offset = self.source.next_at(position, 0);
             let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
-            (offset < self.size).then_some((ost, Lane { entry, position, offset }))
+            let is_begun = self.is_begun;
+            let lane = Lane { entry, position, sink_position: None, offset, is_begun };
+            (offset < self.size).then_some((ost, lane))
         })
     }
 
@@ -72,9 +78,7 @@ impl Plan {
     pub fn next_piece(&self, lane: &Lane) -> Option<Piece> {
         let mut offset = lane.offset;
         loop {
-            if let Some(position) = lane.position {
-                offset = self.source.next_at(position as usize, offset);
-            }
+            offset = self.next_on_lane(lane, offset)?;
             if offset >= self.size {
                 return None;
             }
@@ -98,6 +102,34 @@ impl Plan {
                 sink_ost: self.sink.ost_at(offset),
             });
         }
+    }
+
+    /// The same lane as one for each OST of the sink.
+    pub fn split<'a>(&'a self, lane: &'a Lane) -> impl DoubleEndedIterator<Item = Lane> + 'a {
+        (0..self.sink.osts().len()).map(move |position| {
+            let position = u32::try_from(position).expect("at most STRIPE_COUNT_MAX");
+            Lane { sink_position: Some(position), ..*lane }
+        })
+    }
+
+    /// The first offset from `offset` on that is on this lane; `None` if there is none.
+    fn next_on_lane(&self, lane: &Lane, offset: u64) -> Option<u64> {
+        let Some(position) = lane.position else { return Some(offset) };
+        let Some(sink_position) = lane.sink_position else {
+            return Some(self.source.next_at(position as usize, offset));
+        };
+        let period = least_common_multiple(self.source.period(), self.sink.period());
+        let end = self.size.min(offset.saturating_add(period));
+        let mut at = offset;
+        while at < end {
+            at = self.source.next_at(position as usize, at);
+            let next = self.sink.next_at(sink_position as usize, at);
+            if next == at {
+                return Some(at);
+            }
+            at = next;
+        }
+        None
     }
 
     /// A range as blocks, done or not.
@@ -150,6 +182,15 @@ impl Plan {
         }
         end
     }
+}
+
+/// `u64::MAX` where it would be larger.
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
 }
 
 /// Rounds what holds data outwards to whole pages, so that blocks begin where direct I/O can.

@@ -82,6 +82,12 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].waiting.push_back(item);
     }
 
+    /// Puts an item before the first of an OST's queue that is `behind` it; all those before are not.
+    pub fn insert(&mut self, ost: OstId, item: T, behind: impl Fn(&T) -> bool) {
+        let waiting = &mut self.queues[ost.index()].waiting;
+        waiting.insert(waiting.partition_point(|other| !behind(other)), item);
+    }
+
     /// Whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {
@@ -216,10 +222,14 @@ struct Begun {
 }
 
 impl Begun {
+    fn is_full(&self) -> bool {
+        self.count >= self.count_max
+    }
+
     /// Whether blocks of this file may be handed out; if so, it has been begun.
     fn admit(&mut self, plan: &mut Plan) -> bool {
         if !plan.is_begun {
-            if self.count >= self.count_max {
+            if self.is_full() {
                 return false;
             }
             plan.is_begun = true;
@@ -254,7 +264,11 @@ impl Schedule {
     /// Queues a file's blocks.
     pub fn add(&mut self, entry: EntryId, plan: Plan) {
         match self.policy {
-            Policy::File => self.files.push_back(Lane { entry, position: None, offset: 0 }),
+            Policy::File => {
+                let (position, sink_position) = (None, None);
+                let lane = Lane { entry, position, sink_position, offset: 0, is_begun: false };
+                self.files.push_back(lane);
+            }
             Policy::Layout => {
                 for (ost, lane) in plan.lanes(entry) {
                     self.queues.push(ost, lane);
@@ -342,7 +356,11 @@ impl Schedule {
             let sink_ost = plan.sink.ost_at(block.offset);
             let (in_flight, in_flight_max) = self.queues.in_flight(source_ost);
             let is_free = in_flight < in_flight_max && self.room.has(sink_ost);
+            let was_begun = plan.is_begun;
             if is_free && self.begun.admit(plan) {
+                if !was_begun {
+                    self.move_ahead(block.entry, None);
+                }
                 let is_last_grant = self.room.take(sink_ost);
                 self.queues.queues[source_ost.index()].in_flight += 1;
                 return Some(Work { source_ost, sink_ost, is_last_grant, blocks: vec![block] });
@@ -355,9 +373,26 @@ impl Schedule {
     fn next_by_layout(&mut self) -> Option<Work> {
         let Self { queues, plans, room, begun, frame_bytes_max, .. } = self;
         let mut shelf = Shelf { plans, room, begun, frame_bytes_max: *frame_bytes_max };
-        let (_, mut work) = queues.next(|_, lanes| shelf.take_frame(lanes))?;
+        let (_, (mut work, begun_lane)) = queues.next(|_, lanes| shelf.take_frame(lanes))?;
+        if let Some(lane) = begun_lane {
+            self.move_ahead(lane.entry, lane.position);
+        }
         work.is_last_grant = self.room.take(work.sink_ost);
         Some(work)
+    }
+
+    /// Lanes of a file that has been begun go before those of files that have not, but for the one
+    /// at `position`, which has. Otherwise files that are open could wait behind files that must
+    /// not be opened before those are closed. What is left behind of them is dropped when met.
+    fn move_ahead(&mut self, entry: EntryId, position: Option<u32>) {
+        if self.policy == Policy::File {
+            return;
+        }
+        let Self { queues, plans, .. } = self;
+        let Some(plan) = plans.get(&entry) else { return };
+        for (ost, lane) in plan.lanes(entry).filter(|(_, lane)| lane.position != position) {
+            queues.insert(ost, lane, |other| !other.is_begun);
+        }
     }
 
     /// A thread goes on with its file; at its end it takes the next.
@@ -402,28 +437,55 @@ struct Shelf<'a> {
 
 impl Shelf<'_> {
     /// Takes a block from the first lane whose sink OST has room; if it is a whole small file, the
-    /// small files behind it go along.
-    fn take_frame(&mut self, lanes: &mut VecDeque<Lane>) -> Option<Work> {
+    /// small files behind it go along. Also says which lane is the first of its file to be begun,
+    /// if that has others.
+    fn take_frame(&mut self, lanes: &mut VecDeque<Lane>) -> Option<(Work, Option<Lane>)> {
         let mut at = 0;
         while at < lanes.len().min(LOOKAHEAD_LANES) {
-            let lane = lanes[at];
+            let mut lane = lanes[at];
             let Some((plan, piece)) = self.next_piece(&lane) else {
                 lanes.remove(at);
                 continue;
             };
-            let is_small = is_packed(plan, &piece);
-            if !self.room.has(piece.sink_ost) || !self.admit(lane.entry) {
-                at += 1;
+            if plan.is_begun && !lane.is_begun {
+                // It stands further ahead.
+                lanes.remove(at);
                 continue;
             }
-            let mut work = work_of(lane.entry, &piece);
-            if is_small {
-                lanes.remove(at);
-                self.pack(lanes, at, &mut work);
-            } else {
-                lanes[at].offset = piece.offset + u64::from(piece.length);
+            if !lane.is_begun && self.begun.is_full() {
+                // Nor has any lane behind it been begun.
+                return None;
             }
-            return Some(work);
+            let is_small = is_packed(plan, &piece);
+            if !self.room.has(piece.sink_ost) {
+                if lane.is_begun && lane.sink_position.is_none() && plan.sink.osts().len() > 1 {
+                    // What the file has for other OSTs of the sink need not wait for this one.
+                    lanes.remove(at);
+                    plan.split(&lane).rev().for_each(|lane| lanes.insert(at, lane));
+                } else {
+                    at += 1;
+                }
+                continue;
+            }
+            let is_new = !std::mem::replace(&mut lane.is_begun, true);
+            self.admit(lane.entry);
+            let mut work = work_of(lane.entry, &piece);
+            lanes.remove(at);
+            if is_small {
+                self.pack(lanes, at, &mut work);
+                return Some((work, None));
+            }
+            lane.offset = piece.offset + u64::from(piece.length);
+            let mut place = if is_new { lanes.partition_point(|other| other.is_begun) } else { at };
+            // Of the lanes that were one, that which is furthest behind goes first.
+            while lanes.get(place).is_some_and(|other| {
+                (other.entry, other.position) == (lane.entry, lane.position)
+                    && other.offset < lane.offset
+            }) {
+                place += 1;
+            }
+            lanes.insert(place, lane);
+            return Some((work, is_new.then_some(lane)));
         }
         None
     }
@@ -438,6 +500,10 @@ impl Shelf<'_> {
                 lanes.remove(at);
                 continue;
             };
+            if plan.is_begun && !lane.is_begun {
+                lanes.remove(at);
+                continue;
+            }
             let fits = is_packed(plan, &piece)
                 && piece.sink_ost == work.sink_ost
                 && bytes + pages(piece.length) <= self.frame_bytes_max;

@@ -27,10 +27,10 @@ use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::range::RangeSet;
 use crate::schedule::{OstSpec, OstStats, Policy, Schedule, Work};
-use crate::units::{Block, EntryId, Instant, StreamId};
+use crate::units::{Block, EntryId, Instant, OstId, StreamId};
 use directories::Directories;
 use links::{LinkKey, LinkRole, Links};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -257,8 +257,26 @@ struct Open {
 struct Stream {
     /// Frames that may still be lost, each with how many went before it.
     sent: VecDeque<(u64, Work)>,
+    /// Of these, frames of which nothing is needed any more because their files failed: whether
+    /// they arrived is only known when a later one did. Their grants are given back if not.
+    unsure: VecDeque<(u64, OstId)>,
     /// Frames that the sink had when it saw the stream end.
     ended_at: Option<u64>,
+}
+
+impl Stream {
+    /// Forgets frames for which nothing more has to happen, from the first on.
+    fn forget_settled(&mut self, open: &HashMap<EntryId, Open>, failed: &HashSet<EntryId>) {
+        let is_settled = |work: &Work| work.blocks.iter().all(|block| is_settled(open, block));
+        while let Some((number, work)) = self.sent.pop_front_if(|(_, work)| is_settled(work)) {
+            if work.blocks.iter().all(|block| failed.contains(&block.entry)) {
+                self.unsure.push_back((number, work.sink_ost));
+            } else {
+                // It arrived, and so did all before it.
+                self.unsure.retain(|(before, _)| *before > number);
+            }
+        }
+    }
 }
 
 /// The source's session.
@@ -271,6 +289,8 @@ pub struct Source {
     directories: Directories,
     links: Links<Box<Found>>,
     streams: Vec<Stream>,
+    /// Files that ended badly after blocks of them were handed out.
+    failed: HashSet<EntryId>,
     /// Entries announced (or held back) and not ended.
     outstanding: u64,
     announced_last: EntryId,
@@ -313,6 +333,7 @@ impl Source {
             directories: Directories::new(),
             links: Links::default(),
             streams: Vec::new(),
+            failed: HashSet::new(),
             outstanding: 0,
             announced_last: EntryId::ROOT,
             is_ready: false,
@@ -472,6 +493,7 @@ impl Source {
         if let Some(old) = found.replaces {
             let Some(open) = self.open.remove(&old) else { return };
             let attempt = open.attempt + 1;
+            self.failed.insert(old);
             let key = self.keep_link(&found.entry, open.link);
             self.counters.bytes_found -= open.data_bytes;
             self.notes.push_back(Note { entry: old, outcome: Outcome::Replaced });
@@ -839,12 +861,9 @@ impl Source {
             self.on_lost(work);
             return;
         }
-        let Self { streams, open, .. } = self;
-        let log = &mut streams[stream.index()].sent;
-        while log.front().is_some_and(|(_, work)| work.blocks.iter().all(|b| is_settled(open, b))) {
-            log.pop_front();
-        }
-        log.push_back((number, work));
+        let Self { streams, open, failed, .. } = self;
+        streams[stream.index()].forget_settled(open, failed);
+        streams[stream.index()].sent.push_back((number, work));
     }
 
     fn on_stream_end(&mut self, stream: u16, frames: u64) {
@@ -855,6 +874,11 @@ impl Source {
         for (number, work) in std::mem::take(&mut row.sent) {
             if number >= frames {
                 self.on_lost(work);
+            }
+        }
+        for (number, sink_ost) in std::mem::take(&mut self.streams[stream.index()].unsure) {
+            if number >= frames {
+                self.schedule.on_not_sent(sink_ost);
             }
         }
     }
@@ -889,6 +913,9 @@ impl Source {
 
     fn end_file(&mut self, entry: EntryId, open: &Open, outcome: Outcome) {
         self.schedule.remove(entry);
+        if matches!(outcome, Outcome::Failed(_)) && open.phase != Phase::Announced {
+            self.failed.insert(entry);
+        }
         if let Some(key) = open.link {
             let is_there = matches!(outcome, Outcome::Done(..));
             for (found, role) in self.links.on_first_ended(key, is_there) {

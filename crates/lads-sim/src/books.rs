@@ -163,8 +163,12 @@ impl Books {
             return Ok(());
         }
         for (entry, pieces) in &self.waiting {
-            let is_open = self.begun.contains(entry) || self.begun.len() < self.begun_max;
-            let free = heads(pieces).find(|piece| is_open && self.is_free(piece));
+            let is_begun = self.begun.contains(entry);
+            let may_go = |piece: &&Piece| {
+                // A file is begun with its first block on an OST.
+                is_begun || self.begun.len() < self.begun_max && is_head(piece, pieces)
+            };
+            let free = pieces.iter().filter(may_go).find(|piece| self.is_free(piece));
             if let Some(piece) = free
                 && self.waiting_count(piece.source_ost) <= LOOKAHEAD
             {
@@ -189,9 +193,13 @@ impl Books {
         self.in_flight[ost] < self.in_flight_max[ost] && self.room[piece.sink_ost.index()] > 0
     }
 
+    /// Lanes that may stand in an OST's queue.
     fn waiting_count(&self, ost: OstId) -> usize {
-        let lies_there = |pieces: &&Vec<Piece>| pieces.iter().any(|piece| piece.source_ost == ost);
-        self.waiting.values().filter(lies_there).count()
+        let there = |pieces: &Vec<Piece>| {
+            let there = pieces.iter().filter(|piece| piece.source_ost == ost);
+            there.map(|piece| piece.sink_ost).collect::<BTreeSet<_>>().len()
+        };
+        self.waiting.values().map(there).sum()
     }
 
     fn take_room(&mut self, ost: OstId) -> Checked {
@@ -240,11 +248,7 @@ fn pieces(entry: EntryId, plan: &Plan) -> Vec<Piece> {
     pieces
 }
 
-/// The first block on each source OST: the session looks no further, so that it reads in order.
-fn heads(pieces: &[Piece]) -> impl Iterator<Item = &Piece> {
-    pieces.iter().filter(|piece| {
-        let is_before =
-            |other: &Piece| other.source_ost == piece.source_ost && other.offset < piece.offset;
-        !pieces.iter().any(is_before)
-    })
+/// Whether it is the first of these on its source OST.
+fn is_head(piece: &Piece, pieces: &[Piece]) -> bool {
+    !pieces.iter().any(|other| other.source_ost == piece.source_ost && other.offset < piece.offset)
 }

@@ -174,7 +174,11 @@ impl SinkEnd {
 
     /// Sends what the session has to say.
     pub(crate) fn talk(&mut self, world: &mut World) -> Checked {
+        let is_expected = self.session.has_message();
         while let Some(message) = self.session.next_message() {
+            if !is_expected {
+                return Err(format!("nobody would have been woken for {message:?}"));
+            }
             self.check_message(world, &message)?;
             world.send(Side::Source, &message)?;
         }
@@ -194,7 +198,12 @@ impl SinkEnd {
         for step in 0..self.workers.len() {
             let worker = (first + step) % self.workers.len();
             if self.workers[worker].is_none() {
+                let is_late = self.session.next_timeout().is_some_and(|at| at <= world.now);
+                let is_expected = is_late || self.session.may_have_task();
                 match self.session.next_task(world.now) {
+                    Some(task) if !is_expected => {
+                        return Err(format!("nobody would have been woken for {task:?}"));
+                    }
                     Some(task) => self.begin(world, worker, task)?,
                     None => has_idle = true,
                 }

@@ -194,7 +194,11 @@ impl SourceEnd {
 
     /// Sends what the session has to say.
     pub(crate) fn talk(&mut self, world: &mut World) -> Checked {
+        let is_expected = self.session.has_message();
         while let Some(message) = self.session.next_message() {
+            if !is_expected {
+                return Err(format!("nobody would have been woken for {message:?}"));
+            }
             world.send(Side::Sink, &message)?;
         }
         Ok(())
@@ -221,7 +225,11 @@ impl SourceEnd {
         for step in 0..self.workers.len() {
             let worker = (first + step) % self.workers.len();
             if self.workers[worker].is_none() {
+                let is_expected = self.session.may_have_task();
                 match self.session.next_task(world.now, worker) {
+                    Some(task) if !is_expected => {
+                        return Err(format!("nobody would have been woken for {task:?}"));
+                    }
                     Some(task) => self.begin(world, worker, task)?,
                     None => has_idle = true,
                 }

@@ -145,3 +145,41 @@ fn no_more_files_are_begun_than_can_be_open() {
     schedule.remove(EntryId(0));
     assert_eq!(entries(&schedule.next(0).unwrap()), [2]);
 }
+
+#[test]
+fn open_files_do_not_wait_behind_files_that_must_not_be_opened_yet() {
+    let mut schedule = schedule(Policy::Layout, 2);
+    schedule.set_begun_max(1);
+    for entry in 0..100 {
+        schedule.add(EntryId(entry), plan(4 * u64::from(BLOCK), 0, 0));
+    }
+    let both = Layout::striped(u64::from(BLOCK), vec![OstId(1), OstId(0)]).unwrap();
+    schedule.add(EntryId(100), Plan { source: both, ..plan(2 * u64::from(BLOCK), 0, 0) });
+    // OST0 is busy, so that the file that lies on both OSTs is begun first.
+    schedule.queues.queues[0].in_flight = 1;
+    assert_eq!(entries(&schedule.next(0).unwrap()), [100]);
+    schedule.queues.queues[0].in_flight = 0;
+    assert_eq!(entries(&schedule.next(0).unwrap()), [100], "the rest of it, before 100 others");
+    assert_eq!(schedule.next(0), None);
+}
+
+#[test]
+fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
+    let mut schedule = Schedule::new(Policy::Layout, &osts(1, 99), BLOCK);
+    let both = Layout::striped(u64::from(BLOCK), vec![OstId(0), OstId(1)]).unwrap();
+    schedule.add(EntryId(1), Plan { sink: both, ..plan(8 * u64::from(BLOCK), 0, 0) });
+    schedule.on_grant(OstId(0), 1);
+    schedule.on_grant(OstId(1), 3);
+    let mut offsets = || {
+        let works = std::iter::from_fn(|| schedule.next(0));
+        works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
+    };
+    assert_eq!(offsets(), [0, 1, 3, 5], "OST0 has no room for block 2, OST1 for 3 and 5");
+    schedule.on_grant(OstId(0), 9);
+    schedule.on_grant(OstId(1), 9);
+    let mut offsets = || {
+        let works = std::iter::from_fn(|| schedule.next(0));
+        works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
+    };
+    assert_eq!(offsets(), [2, 4, 6, 7]);
+}
