@@ -72,13 +72,19 @@ const SAFETY: &str = "How data is kept safe";
 const NETWORK: &str = "The way between the hosts";
 const STORAGE: &str = "Storage and memory";
 
+// Not doc comments: rustdoc takes the brackets for a link.
+const PATHS_HELP: &str = "SRC... DST: what to move, and where to; one side may be [user@]host:path";
+const PATHS_LONG_HELP: &str = "\
+SRC... DST: what to move, and where to; one side may be [user@]host:path
+
+As in rsync, `dir` is made below DST, and `dir/` means what is in it. All sources must be on the \
+same host. A local name with a colon in it is written ./na:me.";
+
 /// What `lads cp` is told.
 #[derive(Args, Debug)]
 pub(crate) struct CopyArgs {
-    /// SRC... DST: what to move, and where to; one side may be [user@]host:path
-    ///
-    /// As in rsync, `dir` is made below DST, and `dir/` means what is in it. All sources must be on
-    /// the same host. A local name with a colon in it is written ./na:me.
+    /// What to move, and last where to.
+    #[arg(help = PATHS_HELP, long_help = PATHS_LONG_HELP)]
     #[arg(value_name = "PATH", required_unless_present = "help_short", num_args = 1..)]
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<OsString>,
