@@ -82,7 +82,8 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].waiting.push_back(item);
     }
 
-    /// Puts an item before the first of an OST's queue that is `behind` it; those before are not.
+    /// Puts an item into an OST's queue, before all that are `behind` it, and those are together at
+    /// its end.
     pub fn insert(&mut self, ost: OstId, item: T, behind: impl Fn(&T) -> bool) {
         let waiting = &mut self.queues[ost.index()].waiting;
         waiting.insert(waiting.partition_point(|other| !behind(other)), item);

@@ -120,7 +120,13 @@ impl Tree {
         if paths.is_empty() {
             return None;
         }
-        let path = rng.pick(&paths).clone();
+        let linked: Vec<&String> = paths.iter().filter(|path| self.has_other_names(path)).collect();
+        // Files with several names are few, and much can go wrong with them.
+        let path = match linked.as_slice() {
+            [] => rng.pick(&paths).clone(),
+            _ if rng.hits(700) => rng.pick(&paths).clone(),
+            linked => (*rng.pick(linked)).clone(),
+        };
         let Node::File(file) = self.nodes[&path] else { return None };
         let names = self.names_of(file);
         let text = match rng.below(6) {
@@ -170,6 +176,10 @@ impl Tree {
     /// All paths of a file.
     pub(crate) fn names_of(&self, file: usize) -> Vec<String> {
         self.file_paths().filter(|(_, other)| *other == file).map(|(p, _)| p.to_owned()).collect()
+    }
+
+    fn has_other_names(&self, path: &str) -> bool {
+        self.file_at(path).is_some_and(|file| self.names_of(file).len() > 1)
     }
 
     /// The names in a directory, those of directories last.

@@ -100,3 +100,17 @@ fn what_is_forgotten_stays_forgotten() {
 fn a_stop_is_not_taken_for_the_end() {
     check([12328, 16144, 39697]);
 }
+
+/// Files that were open waited in an OST's queue behind 64 files that must not be opened before
+/// those were closed.
+#[test]
+fn open_files_do_not_wait_for_files_that_are_not() {
+    check([6386]);
+}
+
+/// A first name was replaced by another file while it moved, and the further names of the old file
+/// were linked to the new one.
+#[test]
+fn further_names_are_linked_to_their_own_file() {
+    check([211]);
+}
