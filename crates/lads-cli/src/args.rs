@@ -8,6 +8,7 @@ mod text;
 use crate::{refusals, sizes};
 use clap::builder::ValueHint;
 use clap::{ArgAction, Args, Command, ValueEnum};
+use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_engine::{IoMode, Verify};
 use std::ffi::OsString;
@@ -317,6 +318,18 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     pub(crate) sink_layout: Option<String>,
 
+    /// On which OSTs new files go, where the sink's file system can be told
+    ///
+    /// What it made of that is looked at afterwards: if a file is elsewhere, it is written there.
+    #[arg(long, value_name = "RULE", help_heading = STORAGE, default_value = "aware")]
+    pub(crate) place: PlaceArg,
+
+    /// Move also files whose data is in an archive (HSM), which brings it back to disk first
+    ///
+    /// Without it they count as failed: bringing back may take hours, and fill the source.
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) restore: bool,
+
     /// How files are read
     #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "auto")]
@@ -412,6 +425,30 @@ impl From<Schedule> for Policy {
         match argument {
             Schedule::File => Self::File,
             Schedule::Layout => Self::Layout,
+        }
+    }
+}
+
+/// By which rule new files are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlaceArg {
+    /// Where the file system puts them
+    Inherit,
+    /// With stripes like those at the source, wherever the file system puts them
+    Same,
+    /// Each on one OST, servers in turn; to compare
+    Spread,
+    /// On OSTs with little to do and enough space, large files on several
+    Aware,
+}
+
+impl From<PlaceArg> for Place {
+    fn from(argument: PlaceArg) -> Self {
+        match argument {
+            PlaceArg::Inherit => Self::Inherit,
+            PlaceArg::Same => Self::Same,
+            PlaceArg::Spread => Self::Spread,
+            PlaceArg::Aware => Self::Aware,
         }
     }
 }

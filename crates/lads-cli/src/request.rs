@@ -44,6 +44,8 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         schedule: args.schedule.into(),
         source_layout: args.source_layout.as_ref().unwrap_or(&args.layout).clone(),
         sink_layout: args.sink_layout.as_ref().unwrap_or(&args.layout).clone(),
+        place: args.place.into(),
+        restore: args.restore,
         source_io: args.source_io.into(),
         sink_io: args.sink_io.into(),
         preallocate: !args.no_preallocate,

@@ -12,6 +12,7 @@
 //! A *position* is one stripe column of one part: they are counted through all parts, so each OST
 //! of a file has as many positions as parts, or stripes of a part, that use it.
 
+use crate::placement::Striping;
 use crate::units::OstId;
 use std::ops::Range;
 
@@ -142,6 +143,19 @@ impl Layout {
         (0..self.part_count()).map(|index| {
             let (end, stripes) = self.part(index);
             Part { end, stripe_size: stripes.size, osts: stripes.osts.clone() }
+        })
+    }
+
+    /// How a file of so many bytes is striped, in the part of it that has most stripes.
+    #[must_use]
+    pub fn striping(&self, size: u64) -> Striping {
+        let mut starts = 0;
+        let parts = (0..self.part_count()).map(|index| self.part(index));
+        let used = parts.filter(|(end, _)| std::mem::replace(&mut starts, *end) < size.max(1));
+        let widest = used.map(|(_, stripes)| stripes).max_by_key(|stripes| stripes.osts.len());
+        widest.map_or_else(Striping::default, |stripes| Striping {
+            size: if stripes.osts.len() == 1 { 0 } else { stripes.size },
+            count: u32::try_from(stripes.osts.len()).expect("at most STRIPE_COUNT_MAX"),
         })
     }
 
@@ -297,6 +311,8 @@ mod tests {
         assert_eq!(layout.next_at(0, 15), None);
         assert_eq!(layout.next_at(2, 0), Some(15));
         assert_eq!(layout.osts().map(|ost| ost.0).collect::<Vec<_>>(), [4, 9, 1, 6]);
+        assert_eq!(layout.striping(15), Striping { size: 0, count: 1 });
+        assert_eq!(layout.striping(16), Striping { size: 10, count: 3 });
     }
 
     #[test]

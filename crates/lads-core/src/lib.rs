@@ -19,6 +19,7 @@ pub mod layout;
 pub mod lov;
 pub mod message;
 pub mod pace;
+pub mod placement;
 pub mod plan;
 pub mod range;
 pub mod room;

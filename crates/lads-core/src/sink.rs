@@ -595,7 +595,7 @@ impl Sink {
                 return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
             }
             self.announced_last = self.announced_last.max(entry.id);
-            if let Kind::File { identity, data_bytes } = entry.kind {
+            if let Kind::File { identity, data_bytes, .. } = entry.kind {
                 self.files.insert(entry.id, File::new(identity.size, data_bytes));
             }
         }

@@ -4,6 +4,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Message};
+use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy, Work};
 use lads_core::source::{Event, Found, ReadOutcome, Source, SourceConfig, Task};
@@ -38,7 +39,7 @@ fn add(source: &mut Source, id: u64, block_count: u64) {
         id: EntryId(id),
         parent: EntryId::ROOT,
         name: id.to_string().into_bytes(),
-        kind: Kind::File { identity, data_bytes: size },
+        kind: Kind::File { identity, data_bytes: size, striping: Striping::default() },
         metadata: Metadata::default(),
     };
     let layout = Layout::on(OstId(0));

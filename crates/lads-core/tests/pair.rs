@@ -6,6 +6,7 @@ use lads_core::frame::{HEADER_BYTES, Header, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Message, Verb};
+use lads_core::placement::Striping;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{BufferId, Committed, Examined, Sink, SinkConfig};
 use lads_core::source::{Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig};
@@ -314,7 +315,8 @@ impl Pair {
 }
 
 fn file(size: u64) -> Kind {
-    Kind::File { identity: Identity { size, ..Identity::default() }, data_bytes: size }
+    let identity = Identity { size, ..Identity::default() };
+    Kind::File { identity, data_bytes: size, striping: Striping::default() }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
+use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_core::{wire_enum, wire_struct};
 use std::ffi::{OsStr, OsString};
@@ -83,6 +84,10 @@ pub struct Options {
     pub source_layout: String,
     /// Where the sink's layouts come from: `auto` or `synthetic:…`.
     pub sink_layout: String,
+    /// By which rule new files are placed at the sink, where its file system heeds wishes.
+    pub place: Place,
+    /// Whether files whose data is in an archive are moved, which brings it back first.
+    pub restore: bool,
     /// How files are read.
     pub source_io: IoMode,
     /// How files are written.
@@ -134,6 +139,8 @@ impl Default for Options {
             schedule: Policy::Layout,
             source_layout: "auto".to_owned(),
             sink_layout: "auto".to_owned(),
+            place: Place::Aware,
+            restore: false,
             source_io: IoMode::Auto,
             sink_io: IoMode::Auto,
             preallocate: true,
@@ -228,6 +235,8 @@ wire_struct!(Options {
     schedule,
     source_layout,
     sink_layout,
+    place,
+    restore,
     source_io,
     sink_io,
     preallocate,

@@ -2,6 +2,7 @@
 
 mod commit;
 mod examine;
+mod placing;
 mod receive;
 mod table;
 mod write;
@@ -57,6 +58,7 @@ pub(crate) struct SinkEnd {
     /// Buffers with frames that wait to be written, by their number.
     buffers: Vec<Mutex<Option<Buffer>>>,
     layouts: Box<dyn Layouts>,
+    placing: placing::Placing,
     new_file_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     board: Arc<Board>,
@@ -111,6 +113,7 @@ impl SinkEnd {
         };
         Ok(Arc::new(Self {
             hub: Hub::new(Sink::new(config), Wake::One, Arc::clone(&streams)),
+            placing: placing::Placing::new(options.place, layouts.as_ref()),
             osts,
             options,
             target,

@@ -395,7 +395,11 @@ impl SourceEnd {
             name_count,
             path: path.as_bytes().to_vec(),
         });
-        let kind = Kind::File { identity, data_bytes: version.data_set().byte_count() };
+        let kind = Kind::File {
+            identity,
+            data_bytes: version.data_set().byte_count(),
+            striping: world.tree.files[file].layout.striping(identity.size),
+        };
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();
         Found {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod arena;
+pub mod lustre;
 mod residency;
 mod usage;
 mod writeback;

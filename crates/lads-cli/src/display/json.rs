@@ -239,6 +239,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::InTheWay => "in-the-way",
         Reason::ParentFailed => "parent-failed",
         Reason::UnsafeName => "unsafe-name",
+        Reason::Archived => "archived",
     }
 }
 

@@ -4,13 +4,16 @@ use super::{Place, SinkEnd, failed, is_file};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::journal::Journal;
+use crate::layout;
 use crate::metadata::{apply, apply_at, differs, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
 use crate::sink::table::Item;
 use lads_core::entry::{Entry, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
+use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root};
+use lads_core::placement;
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, mkdirat, mknodat, openat,
@@ -175,9 +178,35 @@ impl SinkEnd {
         if self.options.dry_run {
             return Ok(Examined::Answer(Answer::Would));
         }
-        let number = self.new_file_count.fetch_add(1, Ordering::Relaxed);
-        let layout = self.layouts.of_new_file(number);
-        Ok(Examined::Want { done: self.left_from_before(item, handle), layout })
+        let done = self.left_from_before(item, handle);
+        let layout = self.place_file(item, handle, !done.is_empty())?;
+        Ok(Examined::Want { done, layout })
+    }
+
+    /// Where the file will lie: where it lies already, or where there is most to be said for.
+    fn place_file(
+        &self,
+        item: &Item,
+        directory: &OwnedFd,
+        is_there: bool,
+    ) -> Result<Layout, Failure> {
+        let path = item.path();
+        let size = item.identity.map_or(0, |identity| identity.size);
+        let source = item.striping;
+        let wish = self.placing.wish(&placement::NewFile { size, source }, self.layouts.as_ref());
+        let file = layout::NewFile {
+            directory,
+            name: &self.place().journal.temporary_name(&path),
+            number: self.new_file_count.fetch_add(1, Ordering::Relaxed),
+            size,
+            wish: &wish,
+            is_there,
+        };
+        let placed =
+            self.layouts.of_new_file(&file).map_err(|errno| failed(Operation::Create, errno))?;
+        item.is_made.store(placed.is_made, Ordering::Relaxed);
+        self.placing.on_placed(&placed, size, &path, &self.board);
+        Ok(placed.layout)
     }
 
     /// Blocks that an earlier attempt left, if its temporary file is still there.

@@ -2,9 +2,11 @@
 
 use crate::paths::Directory;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::placement::Striping;
 use lads_core::units::EntryId;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An entry that has not ended.
@@ -17,6 +19,10 @@ pub(super) struct Item {
     pub(super) identity: Option<Identity>,
     /// Whether all its bytes are data, none a hole.
     pub(super) is_dense: bool,
+    /// How it is striped at the source.
+    pub(super) striping: Striping,
+    /// Whether its temporary file was made, empty, to see where the file system puts it.
+    pub(super) is_made: AtomicBool,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
     /// The file that its blocks are written to, under a temporary name.
@@ -69,9 +75,11 @@ impl Table {
             Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
             _ => None,
         };
-        let (identity, is_dense) = match entry.kind {
-            Kind::File { identity, data_bytes } => (Some(identity), data_bytes == identity.size),
-            _ => (None, false),
+        let (identity, is_dense, striping) = match entry.kind {
+            Kind::File { identity, data_bytes, striping } => {
+                (Some(identity), data_bytes == identity.size, striping)
+            }
+            _ => (None, false, Striping::default()),
         };
         let item = Item {
             directory,
@@ -79,6 +87,8 @@ impl Table {
             metadata: entry.metadata.clone(),
             identity,
             is_dense,
+            striping,
+            is_made: AtomicBool::new(false),
             own,
             temporary: Mutex::default(),
         };

@@ -40,6 +40,8 @@ impl SinkEnd {
             .collect();
         let service = started.elapsed();
         drop(buffer);
+        let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
+        self.placing.on_written(write.ost, bytes);
         self.tell(Event::Written { write, service, failures });
     }
 
@@ -71,7 +73,7 @@ impl SinkEnd {
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
         let name = self.place().journal.temporary_name(&item.path());
         let size = item.identity.map_or(0, |identity| identity.size);
-        let file = open_temporary(&directory, &name, size)
+        let file = open_temporary(&directory, &name, size, item.is_made.load(Ordering::Relaxed))
             .map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| failed(Operation::Preallocate, errno))?;
         let direct = self.open_direct(&directory, &name, size);
@@ -178,32 +180,46 @@ impl SinkEnd {
         if let Some(temporary) = temporary {
             // If it cannot be removed it lies there under a name of ours; the next run uses it.
             let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
+        } else if item.is_made.load(Ordering::Relaxed)
+            && let Some(directory) = item.directory.as_ref().and_then(|it| it.open().ok())
+        {
+            let name = self.place().journal.temporary_name(&item.path());
+            let _ = unlinkat(&directory, name, AtFlags::empty());
         }
     }
 }
 
-/// Opens what an earlier attempt left under the temporary name if it has the right size, or makes
-/// a new file that only we can read until it has its own mode.
-fn open_temporary(directory: &OwnedFd, name: &str, size: u64) -> Result<OwnedFd, Errno> {
+/// Opens what an earlier attempt, or this one (`is_made`), left under the temporary name if it has
+/// the right size, or makes a new file that only we can read until it has its own mode.
+fn open_temporary(
+    directory: &OwnedFd,
+    name: &str,
+    size: u64,
+    is_made: bool,
+) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let new = flags | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR;
-    match openat(directory, name, new, mode) {
-        Err(Errno::EXIST) => {}
-        result => return result,
+    if !is_made {
+        match openat(directory, name, new, mode) {
+            Err(Errno::EXIST) => {}
+            result => return result,
+        }
     }
     if let Ok(file) = openat(directory, name, flags | OFlags::NONBLOCK, Mode::empty()) {
         let stat = fstat(&file)?;
         let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && stat.st_uid == rustix::process::geteuid().as_raw()
             && stat.st_nlink == 1
-            && u64::try_from(stat.st_size) == Ok(size);
+            && (u64::try_from(stat.st_size) == Ok(size) || is_made && stat.st_size == 0);
         if is_ours {
             return Ok(file);
         }
     }
-    unlinkat(directory, name, AtFlags::empty())?;
-    openat(directory, name, new, mode)
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => openat(directory, name, new, mode),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
