@@ -29,6 +29,18 @@ pub(crate) fn command() -> Command {
         .disable_help_subcommand(true)
         .subcommand(copy_command())
         .subcommand(
+            LayoutArgs::augment_args(Command::new("layout"))
+                .about("Shows which storage target holds which part of a file"),
+        )
+        .subcommand(
+            OstsArgs::augment_args(Command::new("osts"))
+                .about("Shows the storage targets of a file system, their state and space"),
+        )
+        .subcommand(
+            ProbeArgs::augment_args(Command::new("probe"))
+                .about("Finds out what lads can know of a file system and do with it"),
+        )
+        .subcommand(
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
                 .hide(true),
@@ -64,6 +76,50 @@ fn copy_command() -> Command {
         .disable_help_flag(true)
         .args_override_self(true);
     refusals::add_to(command)
+}
+
+/// What `lads layout` is told.
+#[derive(Args, Debug)]
+pub(crate) struct LayoutArgs {
+    /// Files; of a directory, what it gives to new files
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Tell it as JSON, an object for each path, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
+    pub(crate) layout: String,
+}
+
+/// What `lads osts` is told.
+#[derive(Args, Debug)]
+pub(crate) struct OstsArgs {
+    /// Anything on the file system
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+
+    /// Tell it as JSON, an object for each target, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
+    pub(crate) layout: String,
+}
+
+/// What `lads probe` is told.
+#[derive(Args, Debug)]
+pub(crate) struct ProbeArgs {
+    /// A file or directory; in a directory, an empty file is made and removed again
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+
+    /// Make no file: only look
+    #[arg(long)]
+    pub(crate) read_only: bool,
 }
 
 /// Headings of the help text.

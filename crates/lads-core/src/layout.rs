@@ -14,6 +14,7 @@
 
 use crate::placement::Striping;
 use crate::units::OstId;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How a file lies on storage targets.
@@ -146,6 +147,28 @@ impl Layout {
         })
     }
 
+    /// How many bytes of a range each OST holds; those that hold none are left out.
+    #[must_use]
+    pub fn bytes_per_ost(&self, range: Range<u64>) -> BTreeMap<OstId, u64> {
+        let mut bytes = BTreeMap::new();
+        let mut start = 0;
+        for index in 0..self.part_count() {
+            let (end, stripes) = self.part(index);
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            start = end;
+            if from >= to {
+                continue;
+            }
+            for (column, &ost) in stripes.osts.iter().enumerate() {
+                let here = stripes.bytes_before(column, to) - stripes.bytes_before(column, from);
+                if here > 0 {
+                    *bytes.entry(ost).or_default() += here;
+                }
+            }
+        }
+        bytes
+    }
+
     /// How a file of so many bytes is striped, in the part of it that has most stripes.
     #[must_use]
     pub fn striping(&self, size: u64) -> Striping {
@@ -226,6 +249,15 @@ impl Stripes {
         let count = self.osts.len();
         let stripes_ahead = (column + count - here) % count;
         (offset / self.size).saturating_add(stripes_ahead as u64).saturating_mul(self.size)
+    }
+
+    /// How many of the first `offset` bytes of the file are in a column.
+    fn bytes_before(&self, column: usize, offset: u64) -> u64 {
+        if self.osts.len() == 1 {
+            return offset;
+        }
+        let (period, before) = (self.period(), (column as u64).saturating_mul(self.size));
+        offset / period * self.size + (offset % period).saturating_sub(before).min(self.size)
     }
 
     fn period(&self) -> u64 {
@@ -340,6 +372,12 @@ mod tests {
             });
             let layout = Layout::composite(parts).unwrap();
             prop_assert_eq!(layout.osts().len(), layout.osts().count());
+            let per_ost = layout.bytes_per_ost(17..300);
+            for (&ost, &bytes) in &per_ost {
+                let found = (17..300).filter(|&offset| layout.ost_at(offset) == ost).count();
+                prop_assert_eq!(found as u64, bytes);
+            }
+            prop_assert_eq!(per_ost.values().sum::<u64>(), 300 - 17);
             let mut seen = vec![0; 300];
             for (position, ost) in layout.osts().enumerate() {
                 let mut at = layout.next_at(position, 0);

@@ -2,7 +2,6 @@
 
 use crate::board::{Board, lock};
 use crate::layout::{Layouts, Placed};
-use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Wish};
 use lads_core::units::OstId;
 use std::collections::HashMap;
@@ -66,7 +65,7 @@ impl Placing {
 
     /// So much of a file is going to be written where it was placed.
     pub(super) fn on_placed(&self, placed: &Placed, size: u64, path: &[u8], board: &Board) {
-        for (ost, bytes) in shares(&placed.layout, size) {
+        for (ost, bytes) in placed.layout.bytes_per_ost(0..size) {
             if let Some(queued) = self.queued.get(ost.index()) {
                 queued.fetch_add(bytes, Ordering::Relaxed);
             }
@@ -105,15 +104,4 @@ fn look(layouts: &dyn Layouts) -> Vec<Candidate> {
         }
     });
     targets.collect()
-}
-
-/// How much of a file of so many bytes comes to each position of its layout, nearly.
-fn shares(layout: &Layout, size: u64) -> impl Iterator<Item = (OstId, u64)> {
-    let mut start = 0;
-    layout.parts().flat_map(move |part| {
-        let bytes = part.end.min(size).saturating_sub(start);
-        start = part.end;
-        let share = bytes / part.osts.len() as u64;
-        part.osts.into_iter().map(move |ost| (ost, share))
-    })
 }
