@@ -21,7 +21,8 @@ pub(super) struct Item {
     pub(super) is_dense: bool,
     /// How it is striped at the source.
     pub(super) striping: Striping,
-    /// Whether its temporary file was made, empty, to see where the file system puts it.
+    /// Whether its temporary file was made to see where the file system puts it, and not opened
+    /// since.
     pub(super) is_made: AtomicBool,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
@@ -101,6 +102,11 @@ impl Table {
 
     pub(super) fn remove(&self, entry: EntryId) -> Option<Arc<Item>> {
         self.lock().remove(&entry)
+    }
+
+    /// Whatever has not ended, which is then forgotten.
+    pub(super) fn take_all(&self) -> Vec<Arc<Item>> {
+        self.lock().drain().map(|(_, item)| item).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<EntryId, Arc<Item>>> {

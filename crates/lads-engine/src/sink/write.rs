@@ -73,8 +73,9 @@ impl SinkEnd {
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
         let name = self.place().journal.temporary_name(&item.path());
         let size = item.identity.map_or(0, |identity| identity.size);
-        let file = open_temporary(&directory, &name, size, item.is_made.load(Ordering::Relaxed))
-            .map_err(|errno| failed(Operation::Create, errno))?;
+        let file =
+            open_temporary(&directory, &name, size, item.is_made.swap(false, Ordering::Relaxed))
+                .map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| failed(Operation::Preallocate, errno))?;
         let direct = self.open_direct(&directory, &name, size);
         let temporary = Arc::new(Temporary { directory, name, file, direct });
@@ -180,11 +181,26 @@ impl SinkEnd {
         if let Some(temporary) = temporary {
             // If it cannot be removed it lies there under a name of ours; the next run uses it.
             let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
-        } else if item.is_made.load(Ordering::Relaxed)
+        }
+        self.remove_unopened(item);
+    }
+
+    /// Removes a file that was made to see where it would lie, and never came to be written.
+    fn remove_unopened(&self, item: &Item) {
+        if item.is_made.swap(false, Ordering::Relaxed)
             && let Some(directory) = item.directory.as_ref().and_then(|it| it.open().ok())
         {
             let name = self.place().journal.temporary_name(&item.path());
             let _ = unlinkat(&directory, name, AtFlags::empty());
+        }
+    }
+}
+
+impl Drop for SinkEnd {
+    /// Files that no block came for would be made anew by another attempt.
+    fn drop(&mut self) {
+        for item in self.table.take_all() {
+            self.remove_unopened(&item);
         }
     }
 }
