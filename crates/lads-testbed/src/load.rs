@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use lads_core::lov::{self, Lov, Place};
 use lads_core::units::OstId;
 use lads_sys::Arena;
-use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Size of each file, in blocks.
-const FILE_BLOCKS: u64 = 64;
+const FILE_BLOCKS: u64 = 16;
 
 /// What to compete for, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -167,8 +167,14 @@ impl Plan {
         let arena = Arena::new(self.threads, self.block_bytes as usize)?;
         let shared = Arc::new(Shared::default());
         let files = (0..self.threads).map(|thread| {
-            let ost = self.osts[thread as usize % self.osts.len()];
-            make_file(&self.directory, ost, u64::from(self.block_bytes) * FILE_BLOCKS)
+            let file = make_file(&self.directory, self.osts[thread as usize % self.osts.len()])?;
+            let mut block = arena.take();
+            // Nobody moves what was never written.
+            for index in 0..FILE_BLOCKS {
+                block.fill(1);
+                file.write_all_at(&block, index * u64::from(self.block_bytes))?;
+            }
+            Ok(file)
         });
         let files = files.collect::<Result<Vec<_>>>()?;
         let began = Instant::now();
@@ -239,7 +245,7 @@ impl Outcome {
 }
 
 /// Makes a file on an OST; it has no name any more.
-fn make_file(directory: &Path, ost: OstId, bytes: u64) -> Result<File> {
+fn make_file(directory: &Path, ost: OstId) -> Result<File> {
     let path = directory.join(format!(".lads-load-{}-{ost}", std::process::id()));
     // Lustre's O_LOV_DELAY_CREATE: the file gets its layout from the attribute.
     let delay = OFlags::NOCTTY | OFlags::from_bits_retain(libc::O_ASYNC.unsigned_abs());
@@ -247,13 +253,13 @@ fn make_file(directory: &Path, ost: OstId, bytes: u64) -> Result<File> {
     let problem = || format!("cannot make {} on {ost}", path.display());
     let file: File =
         rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).with_context(problem)?.into();
-    let placed = place(&file, ost, bytes);
+    let placed = place(&file, ost);
     std::fs::remove_file(&path)?;
     placed.with_context(problem)?;
     Ok(file)
 }
 
-fn place(file: &File, ost: OstId, bytes: u64) -> Result<()> {
+fn place(file: &File, ost: OstId) -> Result<()> {
     let wish = Lov::wish_on(1 << 20, &[ost]).encode();
     rustix::fs::fsetxattr(file, lov::ATTRIBUTE, &wish, XattrFlags::empty())?;
     let mut value = vec![0; lov::BYTES_MAX];
@@ -262,7 +268,6 @@ fn place(file: &File, ost: OstId, bytes: u64) -> Result<()> {
     if place != Some(Place::Ost(ost)) {
         bail!("the file system chose another place");
     }
-    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)?;
     Ok(())
 }
 

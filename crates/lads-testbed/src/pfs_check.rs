@@ -48,9 +48,8 @@ struct Scene {
     mode: LoadMode,
     osts: std::ops::Range<u32>,
     threads: u32,
-    /// Orders before it begins, and once it has begun.
-    before: &'static str,
-    then: &'static str,
+    /// Orders once it has begun; before, nothing is limited.
+    orders: &'static str,
 }
 
 /// Measures, and prints a line of JSON for each figure. Fails if one is not as it should be.
@@ -64,7 +63,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let time = Duration::try_from_secs_f64(args.seconds)?;
     let mut figures: Vec<Figure> = Vec::new();
     for _ in 0..args.repeats.max(1) {
-        let daemon = Daemon::start(&std::env::current_exe()?, ["--rate", "50MB"])?;
+        let daemon = Daemon::start(&std::env::current_exe()?, ["--osts", "8"])?;
         for scene in scenes().iter().filter(|it| it.throughput.0.contains(&args.only)) {
             measure(scene, &daemon, time, &mut figures)?;
         }
@@ -83,26 +82,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn scenes() -> Vec<Scene> {
     use LoadMode::{Read, Write};
-    let scene = |throughput, cpu, mode, osts, threads, before, then| Scene {
+    let scene = |throughput, cpu, mode, osts, threads, orders| Scene {
         throughput,
         cpu,
         mode,
         osts,
         threads,
-        before,
-        then,
+        orders,
     };
     let (all, one) = (0..OSTS, 3..4);
     let (enough, exactly) = (380.0..=402.0, 47.0..=51.0);
-    let (usual, slow) = ("rate all 50MB", "rate 3 10MB");
+    let (usual, slow, free) = ("rate all 50MB", "rate all 50MB\nrate 3 10MB", "");
     let (cpu_read, cpu_write) = (Some("cpu of eight reads"), Some("cpu of eight writes"));
     vec![
-        scene(("eight read", enough.clone()), cpu_read, Read, all.clone(), 8, usual, ""),
-        scene(("eight write", enough), cpu_write, Write, all.clone(), 8, usual, ""),
-        scene(("one read", exactly.clone()), None, Read, one.clone(), 8, usual, ""),
-        scene(("one write", exactly), None, Write, one, 8, usual, ""),
-        scene(("seven and a slow one read", 340.0..=362.0), None, Read, all, 8, usual, slow),
-        scene(("unlimited read", 2500.0..=f64::MAX), None, Read, 0..2, 2, "rate all unlimited", ""),
+        scene(("eight read", enough.clone()), cpu_read, Read, all.clone(), 8, usual),
+        scene(("eight write", enough), cpu_write, Write, all.clone(), 8, usual),
+        scene(("one read", exactly.clone()), None, Read, one.clone(), 8, usual),
+        scene(("one write", exactly), None, Write, one, 8, usual),
+        scene(("seven and a slow one read", 340.0..=362.0), None, Read, all, 8, slow),
+        scene(("unlimited read", 2500.0..=f64::MAX), None, Read, 0..2, 2, free),
     ]
 }
 
@@ -112,7 +110,7 @@ fn measure(
     time: Duration,
     figures: &mut Vec<Figure>,
 ) -> Result<()> {
-    daemon.order(scene.before)?;
+    daemon.order("rate all unlimited")?;
     let plan = Plan {
         directory: daemon.mount().to_owned(),
         osts: scene.osts.clone().map(OstId).collect(),
@@ -121,8 +119,8 @@ fn measure(
         block_bytes: 1 << 20,
     };
     let load = plan.start()?;
+    daemon.order(scene.orders)?;
     std::thread::sleep(time / 8);
-    daemon.order(scene.then)?;
     let (bytes, cpu, began) = (load.bytes(), daemon.usage()?.cpu, Instant::now());
     std::thread::sleep(time);
     let (bytes, cpu) = (load.bytes() - bytes, daemon.usage()?.cpu - cpu);

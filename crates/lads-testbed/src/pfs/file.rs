@@ -156,7 +156,7 @@ impl FileBody {
 
     /// Its layout; `None` as long as it has none.
     pub(super) fn lov(&self) -> Option<Lov> {
-        self.lock().placed.as_ref().map(|placed| placed.lov.clone())
+        self.lock().placed.as_ref().map(|placed| placement::told(&placed.lov))
     }
 
     /// Gives it the layout wished for, if it has none yet; whether it had none.
