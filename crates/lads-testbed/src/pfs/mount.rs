@@ -47,7 +47,8 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
         Err(_) => End::Told,
     };
     if let End::Unmounted(result) = end {
-        return ready.and(result.map_err(Into::into));
+        ready?;
+        return Ok(result?);
     }
     // Programs that are in it keep what they have open until we are gone, which is soon.
     rustix::mount::unmount(mount, UnmountFlags::DETACH)?;
@@ -111,9 +112,9 @@ fn announce(mount: &Path, settings: &Settings) -> Result<()> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let readahead = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&readahead, (settings.readahead / 1024).to_string()) {
-        eprintln!("lads-testbed: the kernel reads ahead as it likes: {readahead}: {error}");
+        let problem = format!("the kernel reads ahead as it likes: {readahead}: {error}");
+        writeln!(std::io::stderr(), "lads-testbed: {problem}")?;
     }
-    println!("ready");
-    std::io::stdout().flush()?;
+    writeln!(std::io::stdout(), "ready")?;
     Ok(())
 }
