@@ -108,13 +108,31 @@ fn announce(mount: &Path, settings: &Settings) -> Result<()> {
     if stats["process"] != std::process::id() {
         bail!("another file system is mounted there");
     }
-    let device = mount.metadata()?.dev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let readahead = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    if let Err(error) = std::fs::write(&readahead, (settings.readahead / 1024).to_string()) {
-        let problem = format!("the kernel reads ahead as it likes: {readahead}: {error}");
-        writeln!(std::io::stderr(), "lads-testbed: {problem}")?;
+    for (limit, value) in limits(settings) {
+        set_limit(mount, limit, &value)?;
     }
     writeln!(std::io::stdout(), "ready")?;
+    Ok(())
+}
+
+/// What the kernel may collect for us, as `/sys/class/bdi` names it. By default it reads ahead
+/// 128 KiB and holds back one page in a hundred, which no disk system gets by with: rivals that
+/// use the page cache would be slow for no fault of theirs.
+fn limits(settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut limits = vec![("read_ahead_kb", (settings.readahead / 1024).to_string())];
+    if settings.writeback {
+        limits.extend([("max_ratio", "100".to_owned()), ("strict_limit", "0".to_owned())]);
+    }
+    limits
+}
+
+/// Sets a limit; says so if that cannot be.
+fn set_limit(mount: &Path, limit: &str, value: &str) -> Result<()> {
+    let device = mount.metadata()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let path = format!("/sys/class/bdi/{major}:{minor}/{limit}");
+    if let Err(error) = std::fs::write(&path, value) {
+        writeln!(std::io::stderr(), "lads-testbed: {path} stays as it is: {error}")?;
+    }
     Ok(())
 }
