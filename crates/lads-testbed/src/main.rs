@@ -17,8 +17,13 @@ enum Command {
     Wan(wan::WanArgs),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
+#[expect(clippy::print_stderr, reason = "what went wrong is said where a person looks")]
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
         Command::Wan(args) => wan::run(args),
-    }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("lads-testbed: {error:#}");
+        ExitCode::FAILURE
+    })
 }
