@@ -1,5 +1,6 @@
 //! The machine room: what LADS and its rivals are measured on, and what judges them.
 
+pub mod proxy;
 pub mod wan;
 
 mod chance;

@@ -1,7 +1,7 @@
 //! The machine room from the command line: `lads-testbed SUBCOMMAND`.
 
 use clap::{Parser, Subcommand};
-use lads_testbed::wan;
+use lads_testbed::{proxy, wan};
 use std::process::ExitCode;
 
 /// Emulated file systems and networks, and what judges the programs that use them
@@ -14,12 +14,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Proxy(proxy::ProxyArgs),
     Wan(wan::WanArgs),
 }
 
 #[expect(clippy::print_stderr, reason = "what went wrong is said where a person looks")]
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Proxy(args) => proxy::run(&args),
         Command::Wan(args) => wan::run(args),
     };
     outcome.unwrap_or_else(|error| {
