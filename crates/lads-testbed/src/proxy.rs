@@ -12,7 +12,7 @@ pub use rule::{Fault, Rule, Way};
 
 use crate::chance::Chance;
 use anyhow::{Context as _, Result};
-use rustix::net::{connect_unspec, sockopt::set_socket_linger};
+use rustix::net::{connect_unspec, sockopt};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 /// only when the one before was answered.
 const REORDER_PATIENCE: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that the kernel takes for us and we have not read: else it takes megabytes from whoever
+/// writes to a connection that has stopped.
+const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
 
 /// A TCP proxy that delays, damages and breaks what it carries
 ///
@@ -357,6 +360,7 @@ struct Connection {
 impl Connection {
     fn new(number: u64, near: TcpStream, far: TcpStream) -> std::io::Result<Self> {
         for socket in [&near, &far] {
+            sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES)?;
             socket.set_nodelay(true)?;
             socket.set_read_timeout(Some(pump::TICK * 5))?;
             socket.set_write_timeout(Some(pump::TICK * 5))?;
@@ -396,7 +400,7 @@ impl Connection {
             return;
         }
         for socket in [&self.near, &self.far] {
-            let _ = set_socket_linger(socket, Some(Duration::ZERO));
+            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
             // Sends RST at once, though threads may read from it; if the kernel refuses because of
             // them, RST is sent when the last of them has gone.
             if connect_unspec(socket).is_err() {

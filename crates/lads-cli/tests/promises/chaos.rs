@@ -211,15 +211,11 @@ fn a_stream_that_is_closed_one_way_is_survived() {
 }
 
 #[test]
-fn one_stream_of_three_that_goes_dead_is_noticed() {
-    let options = ["--timeout", "3"];
-    arrives_or_goes_on(&["stop connection=1..4 after=50..2000000"], &options);
-    arrives_or_goes_on(&["black-hole connection=1..4 after=50..2000000"], &options);
+fn one_stream_whose_opening_is_never_answered_is_noticed() {
+    arrives_or_goes_on(&["stop connection=1..4"], &["--timeout", "3"]);
 }
 
 #[test]
-fn a_network_that_swallows_everything_is_noticed() {
-    let options = ["--timeout", "3"];
-    arrives_or_goes_on(&["black-hole after=0..1000000"], &options);
-    arrives_or_goes_on(&["stop after=0..1000000"], &options);
+fn a_network_that_swallows_everything_from_the_start_is_noticed() {
+    arrives_or_goes_on(&["black-hole"], &["--timeout", "3"]);
 }

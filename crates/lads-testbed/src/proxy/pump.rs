@@ -1,12 +1,13 @@
 //! How bytes go one way through one connection, and what happens to them.
 //!
 //! Two threads: one reads and stamps what it read with the time, the other waits for its time,
-//! does what the rules say, and writes. Between them is a short queue; when it is full, whoever
-//! writes to us has to wait, as on any line.
+//! does what the rules say, and writes. No more lies between them than has to wait for its time, so
+//! that a connection that has stopped swallows next to nothing: whoever writes notices.
 
 use super::rule::{Fault, Way};
 use super::{Connection, State};
 use crate::chance::Chance;
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks under way: with a delay, no more than so many come through in that time.
-const CHUNKS_MAX: usize = 256;
+const CHUNK_BYTES: usize = 16 << 10;
+/// Chunks under way while there is a delay: 16 MiB.
+const CHUNKS_MAX: usize = 1024;
 /// How often a thread that has nothing to do looks for rules whose time has come.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
@@ -27,7 +28,7 @@ struct Chunk {
 
 /// Starts both threads; they end with the connection.
 pub(super) fn start(state: &Arc<State>, connection: &Arc<Connection>, way: Way) {
-    let (to, from) = sync_channel(CHUNKS_MAX);
+    let (to, from) = sync_channel(0);
     let reader = Arc::clone(connection);
     std::thread::spawn(move || read(&reader, way, &to));
     let chance = Chance::new(state.seed ^ connection.number << 1 ^ u64::from(way == Way::Back));
@@ -35,6 +36,7 @@ pub(super) fn start(state: &Arc<State>, connection: &Arc<Connection>, way: Way) 
         state: Arc::clone(state),
         connection: Arc::clone(connection),
         way,
+        waiting: VecDeque::new(),
         position: 0,
         effects: Effects::default(),
         done: Vec::new(),
@@ -83,6 +85,8 @@ struct Pump {
     state: Arc<State>,
     connection: Arc<Connection>,
     way: Way,
+    /// What has not waited long enough.
+    waiting: VecDeque<Chunk>,
     /// Bytes that went this way.
     position: u64,
     effects: Effects,
@@ -97,14 +101,20 @@ impl Pump {
     fn run(mut self, from: &Receiver<Chunk>) {
         while !self.connection.is_gone() {
             self.apply_due(0);
-            if self.effects.has_stopped {
-                std::thread::sleep(TICK);
-                continue;
-            }
-            match from.recv_timeout(TICK) {
-                Ok(chunk) => self.take(chunk),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+            let until_due = self.until_due();
+            if self.effects.has_stopped
+                || (self.waiting.len() >= CHUNKS_MAX && !until_due.is_zero())
+            {
+                std::thread::sleep(until_due.clamp(Duration::from_millis(1), TICK));
+            } else if until_due.is_zero() {
+                self.take_next();
+            } else {
+                match from.recv_timeout(until_due.min(TICK)) {
+                    Ok(chunk) => self.waiting.push_back(chunk),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) if self.waiting.is_empty() => break,
+                    Err(RecvTimeoutError::Disconnected) => std::thread::sleep(until_due.min(TICK)),
+                }
             }
         }
         let to = self.connection.writes_to(self.way);
@@ -114,10 +124,16 @@ impl Pump {
         self.state.on_way_ended(&self.connection, self.way, self.position);
     }
 
-    /// Passes a chunk on, piece by piece between the places where something happens.
-    fn take(&mut self, chunk: Chunk) {
-        let mut bytes = chunk.bytes;
-        self.wait_until(chunk.came + self.effects.delay);
+    /// How long the next chunk must wait; long, if there is none.
+    fn until_due(&self) -> Duration {
+        let delay = self.effects.delay;
+        let next = self.waiting.front();
+        next.map_or(Duration::MAX, |chunk| delay.saturating_sub(chunk.came.elapsed()))
+    }
+
+    /// Passes the next chunk on, piece by piece between the places where something happens.
+    fn take_next(&mut self) {
+        let Some(Chunk { mut bytes, .. }) = self.waiting.pop_front() else { return };
         while !bytes.is_empty() && !self.connection.is_gone() {
             let piece_bytes = self.bytes_until_next(bytes.len());
             if piece_bytes == 0 {
