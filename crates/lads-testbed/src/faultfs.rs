@@ -27,14 +27,21 @@ mod state;
 
 use anyhow::{Context, Result};
 use filesystem::FaultFs;
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{geteuid, umask};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use state::State;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long somebody may use the mount after it was asked to end: those who end with it do so soon.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What `lads-testbed faultfs` is told.
 #[derive(Debug, clap::Args)]
@@ -62,10 +69,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("cannot use {}", args.directory.display()))?,
     );
     let file_system = FaultFs::new(Arc::clone(&state));
-    let mut session = Session::new(file_system, &args.mount, &config(args.threads))
+    let session = Session::new(file_system, &args.mount, &config(args.threads))
         .with_context(|| format!("cannot mount at {}", args.mount.display()))?;
-    let unmounter = session.unmount_callable();
-    unmount_on_signal(unmounter, Arc::clone(&state))?;
+    unmount_on_signal(args.mount.clone(), Arc::clone(&state))?;
     let serving = std::thread::spawn(move || session.run());
     let answer = std::fs::read(args.mount.join(control::DIRECTORY).join("counts"));
     answer.with_context(|| format!("{} does not answer", args.mount.display()))?;
@@ -90,17 +96,45 @@ fn config(threads: usize) -> Config {
     config
 }
 
-fn unmount_on_signal(mut unmounter: SessionUnmounter, state: Arc<State>) -> Result<()> {
+fn unmount_on_signal(mount: PathBuf, state: Arc<State>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
-        for _ in signals.forever() {
-            // What hangs would hold up the end.
-            state.release();
-            if unmounter.unmount().is_err() {
-                continue;
-            }
+        if signals.forever().next().is_none() {
             return;
+        }
+        // What hangs would hold up the end.
+        state.release();
+        let deadline = Instant::now() + BUSY_MAX;
+        while !is_unmounted(&mount) {
+            if Instant::now() > deadline {
+                // Who still uses it gets an error when nobody serves it any more.
+                detach(&mount);
+                state.tidy();
+                std::process::exit(0);
+            }
+            std::thread::sleep(BUSY_INTERVAL);
         }
     });
     Ok(())
+}
+
+/// Unmounts it, unless somebody uses it. Not by fuser, which tries only once.
+fn is_unmounted(mount: &Path) -> bool {
+    match unmount(mount, UnmountFlags::empty()) {
+        Err(Errno::PERM) => fusermount(&["-u", "-q"], mount),
+        result => result.is_ok(),
+    }
+}
+
+/// Unmounts it, although somebody uses it.
+fn detach(mount: &Path) {
+    if unmount(mount, UnmountFlags::DETACH) == Err(Errno::PERM) {
+        fusermount(&["-u", "-q", "-z"], mount);
+    }
+}
+
+/// Only this program may unmount what a user who is not root has mounted.
+fn fusermount(options: &[&str], mount: &Path) -> bool {
+    let status = Command::new("fusermount3").args(options).arg(mount).status();
+    status.is_ok_and(|status| status.success())
 }

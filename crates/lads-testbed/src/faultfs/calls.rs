@@ -586,7 +586,8 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
     }
 }
 
-/// Seconds and nanoseconds since 1970; the nanoseconds count forward also before that.
+/// Seconds and nanoseconds since 1970 as the kernel gave them. fuser 0.18 takes nanoseconds before
+/// 1970 for nanoseconds further back, which they are not: its answer is read the same way.
 fn moment(time: SystemTime) -> Timespec {
     let seconds = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
     match time.duration_since(SystemTime::UNIX_EPOCH) {
@@ -595,13 +596,7 @@ fn moment(time: SystemTime) -> Timespec {
         }
         Err(error) => {
             let before = error.duration();
-            match before.subsec_nanos() {
-                0 => Timespec { tv_sec: -seconds(before.as_secs()), tv_nsec: 0 },
-                nanos => Timespec {
-                    tv_sec: -seconds(before.as_secs()) - 1,
-                    tv_nsec: (1_000_000_000 - nanos).into(),
-                },
-            }
+            Timespec { tv_sec: -seconds(before.as_secs()), tv_nsec: before.subsec_nanos().into() }
         }
     }
 }

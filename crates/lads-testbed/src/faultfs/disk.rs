@@ -301,8 +301,8 @@ impl Volatile {
     }
 
     /// Loses what is not durable, or some of it if a seed is given to draw with; from now on there
-    /// is no power.
-    pub(super) fn cut(&mut self, tear: Option<u64>) -> Result<(), Errno> {
+    /// is no power. Says what was concerned.
+    pub(super) fn cut(&mut self, tear: Option<u64>) -> Result<Lost, Errno> {
         self.is_off = true;
         self.epoch += 1;
         if let Some(seed) = tear {
@@ -312,13 +312,17 @@ impl Volatile {
                 chance(seed, number).is_multiple_of(2)
             }));
         }
+        let mut lost = Lost::default();
         while let Some(operation) = self.operations.pop() {
             self.undo(&operation)?;
+            lost.names.extend(operation.changes.into_iter().map(|change| change.name));
         }
         for (number, before) in std::mem::take(&mut self.files) {
             before.restore(tear.map(|seed| chance(seed, number)))?;
+            lost.files.push(before.node);
         }
-        self.tidy()
+        self.tidy()?;
+        Ok(lost)
     }
 
     /// There is power again.
@@ -351,16 +355,19 @@ impl Volatile {
 
 impl Before {
     /// Puts it back; draws with `tear`, if given, what is kept.
-    fn restore(self, tear: Option<u64>) -> Result<(), Errno> {
+    fn restore(&self, tear: Option<u64>) -> Result<(), Errno> {
         let is_kept = |what: u64| tear.is_some_and(|seed| chance(seed, what).is_multiple_of(2));
         // Beyond all page numbers.
         let (of_length, of_metadata) = (u64::MAX, u64::MAX - 1);
+        // Putting the data back changes the times.
+        let snapshot =
+            if is_kept(of_metadata) { &Snapshot::of(&self.node)? } else { &self.snapshot };
         if !self.node.is_directory() {
             let now = length_of(&self.node)?;
             let bytes = if is_kept(of_length) { now } else { self.bytes };
             self.restore_data(bytes, is_kept)?;
         }
-        if is_kept(of_metadata) { Ok(()) } else { self.snapshot.restore(&self.node) }
+        snapshot.restore(&self.node)
     }
 
     fn restore_data(&self, bytes: u64, is_kept: impl Fn(u64) -> bool) -> Result<(), Errno> {
@@ -378,6 +385,15 @@ impl Before {
         }
         Ok(())
     }
+}
+
+/// What a power cut took away.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Files and directories with data or metadata that was not durable.
+    pub(super) files: Vec<Arc<Node>>,
+    /// Names of which the last change was not durable, and is undone.
+    pub(super) names: Vec<OsString>,
 }
 
 /// Where what has lost a name is kept until that is durable, each under its number.

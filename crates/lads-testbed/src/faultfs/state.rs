@@ -104,25 +104,34 @@ impl State {
                 Fault::Cut { .. } => Some(Errno::IO.raw_os_error()),
                 _ => None,
             };
-            self.write_log(&json!({
+            let mut line = json!({
                 "fault": fault.name(),
                 "call": call.kind.name(),
-                "path": String::from_utf8_lossy(paths.first().map_or(b"", Vec::as_slice)),
+                "path": text(paths.first().map_or(b"", Vec::as_slice)),
                 "offset": call.offset,
                 "errno": errno,
-            }));
+            });
+            if let Fault::Cut { tear } = fault {
+                line["lost"] = self.cut(tear)?;
+            }
+            self.write_log(&line);
             match fault {
                 Fault::Fail(errno) => return Err(Errno::from_raw_os_error(errno)),
+                Fault::Cut { .. } => return Err(Errno::IO),
                 Fault::Short(drawn) => passage.short = Some(drawn),
                 Fault::Delay(delay) => std::thread::sleep(delay),
                 Fault::Hang => self.hang(),
-                Fault::Cut { tear } => {
-                    self.disk.any().cut(tear)?;
-                    return Err(Errno::IO);
-                }
             }
         }
         Ok(passage)
+    }
+
+    /// Cuts the power; what that took away, for the log.
+    fn cut(&self, tear: Option<u64>) -> Result<Value, Errno> {
+        let lost = self.disk.any().cut(tear)?;
+        let files = lost.files.iter().map(|node| text(&self.nodes.path_of(node)));
+        let names = lost.names.iter().map(|name| name.to_string_lossy().into_owned());
+        Ok(json!({"files": files.collect::<Vec<_>>(), "names": names.collect::<Vec<_>>()}))
     }
 
     fn hang(&self) {
@@ -170,8 +179,8 @@ impl State {
             }
             Command::Settle => self.disk.any().sync_all()?,
             Command::PowerCut { tear } => {
-                self.disk.any().cut(tear)?;
-                self.write_log(&json!({"fault": "cut"}));
+                let lost = self.cut(tear)?;
+                self.write_log(&json!({"fault": "cut", "lost": lost}));
             }
             Command::PowerOn => self.disk.any().switch_on(),
             Command::Flip { path, bit } => self.flip(&path, bit)?,
@@ -224,6 +233,10 @@ impl State {
         let counts: serde_json::Map<String, Value> = counts.collect();
         Value::Object(counts).to_string() + "\n"
     }
+}
+
+fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 /// A lock that does not care whether another thread panicked.
