@@ -10,11 +10,12 @@ pub mod curve;
 pub mod fluid;
 pub mod record;
 
+use crate::stats::Stats;
 use anyhow::{Context, Result};
 use clap::Args;
 use curve::Steps;
 use fluid::{UNLIMITED, Way};
-use record::{Stats, servers};
+use record::servers;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,14 +53,14 @@ pub struct BoundArgs {
 /// If a file cannot be read, or is not what a mounted file system writes.
 #[expect(clippy::print_stdout, reason = "it is a command")]
 pub fn run(args: &BoundArgs) -> Result<ExitCode> {
-    let stats = read_stats(&args.source_stats)?;
+    let stats = Stats::read(&args.source_stats)?;
     let on_osts = || stats.osts.iter().map(|ost| ost.used_bytes).collect();
     let bytes = args.source_bytes.clone().unwrap_or_else(on_osts);
     let source_series = read_series(args.source_series.as_deref())?;
     let sink = match &args.sink_stats {
         Some(path) => {
             let series = read_series(args.sink_series.as_deref())?;
-            Some(servers(&read_stats(path)?, &series, &[], args.from)?)
+            Some(servers(&Stats::read(path)?, &series, &[], args.from)?)
         }
         None => None,
     };
@@ -79,10 +80,6 @@ pub fn run(args: &BoundArgs) -> Result<ExitCode> {
     });
     println!("{text}");
     Ok(ExitCode::SUCCESS)
-}
-
-fn read_stats(path: &Path) -> Result<Stats> {
-    serde_json::from_str(&read(path)?).with_context(|| path.display().to_string())
 }
 
 fn read_series(path: Option<&Path>) -> Result<String> {

@@ -3,40 +3,9 @@
 
 use super::curve::Steps;
 use super::fluid::{Server, Target, UNLIMITED};
+use crate::stats::{OssStats, Stats};
 use anyhow::{Context, Result};
 use serde::Deserialize;
-
-/// As much of `.pfs/stats` as a fluid has to know.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Stats {
-    /// All OSTs, by index.
-    pub osts: Vec<OstStats>,
-    /// All OSSes, by index.
-    pub osses: Vec<OssStats>,
-}
-
-/// One OST.
-#[derive(Clone, Debug, Deserialize)]
-pub struct OstStats {
-    /// Its index.
-    pub ost: usize,
-    /// The OSS that holds it.
-    pub oss: usize,
-    /// Its rate now; `None` is unlimited.
-    pub rate_bytes_per_second: Option<f64>,
-    /// What lies on it.
-    #[serde(default)]
-    pub used_bytes: u64,
-}
-
-/// One OSS.
-#[derive(Clone, Debug, Deserialize)]
-pub struct OssStats {
-    /// Its index.
-    pub oss: usize,
-    /// Its cap now; `None` is unlimited.
-    pub rate_bytes_per_second: Option<f64>,
-}
 
 /// One line of `.pfs/series`; samples have neither OST nor OSS.
 #[derive(Debug, Deserialize)]
