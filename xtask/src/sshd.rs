@@ -97,7 +97,7 @@ fn config_text(directory: &Path, port: u16) -> String {
         "ListenAddress 127.0.0.1\nPort {port}\nHostKey {directory}/host_key\n\
          AuthorizedKeysFile {directory}/authorized_keys\nPidFile none\nStrictModes no\n\
          UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-         PermitRootLogin prohibit-password\n"
+         PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
     )
 }
 

@@ -8,28 +8,7 @@ use crate::bench::machine::Machine;
 use crate::bench::table::Spread;
 use std::fmt::Write as _;
 
-const STYLE: &str = "
-:root{--page:#fcfcfb;--ink:#1c1c1a;--soft:#5d5c57;--grid:#e4e3de;--card:#fff;
---c0:#2a78d6;--c1:#d9691a;--c2:#1a8f66;--c3:#8a5cd0;--c4:#c8403a;--c5:#a37a00;--c6:#5f7283;--c7:#bf4a94}
-@media (prefers-color-scheme:dark){:root{--page:#171716;--ink:#ecebe6;--soft:#a5a49c;--grid:#35342f;
---card:#1f1f1d;--c0:#5b9df0;--c1:#f08c45;--c2:#3fb98c;--c3:#ab86e6;--c4:#ea6f69;--c5:#cfa52e;
---c6:#93a6b7;--c7:#e07ab8}}
-body{background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:1180px;
-margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}p.soft,.soft{color:var(--soft)}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:1rem}
-figure{margin:0;background:var(--card);border:1px solid var(--grid);border-radius:6px;padding:.6rem}
-figcaption{font-size:.85rem;color:var(--soft)}
-svg{width:100%;height:auto;font:12px system-ui,sans-serif}
-svg text{fill:var(--ink)}svg .title{font-size:14px;font-weight:600}
-svg .tick,svg .label{fill:var(--soft)}
-.grid{stroke:var(--grid);stroke-width:1}polyline{fill:none;stroke-width:2.5}
-line.dashed{stroke-dasharray:6 4;stroke-width:2}line.key{stroke-width:4}
-line.key.dashed{stroke-width:2}.thin{stroke-width:1.2}.whisker{stroke:var(--ink)}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;margin:.6rem 0}
-th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--grid)}
-th:first-child,td:first-child{text-align:left}td.no{text-align:left;color:var(--soft)}
-";
+const STYLE: &str = include_str!("page.css");
 
 /// The whole page.
 pub(super) fn page(
@@ -41,9 +20,8 @@ pub(super) fn page(
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n\
-         <style>{STYLE}{1}</style>\n<h1>{0}</h1>\n<p>{2}</p>\n<p class=\"soft\">{3}</p>\n",
+         <style>{STYLE}</style>\n<h1>{0}</h1>\n<p>{1}</p>\n<p class=\"soft\">{2}</p>\n",
         escaped(&format!("{}: {}", scenario.name, scenario.title)),
-        colours(),
         escaped(scenario.about),
         escaped(&machine_text(machine))
     );
@@ -68,14 +46,6 @@ pub(super) fn page(
          Foreign CPU is that of everything else on the machine, the file systems included.</p>\n",
     );
     out
-}
-
-fn colours() -> String {
-    (0..8).fold(String::new(), |mut text, index| {
-        let _ =
-            write!(text, ".s{index}{{stroke:var(--c{index})}}.f{index}{{fill:var(--c{index})}}");
-        text
-    })
 }
 
 fn stage_text(stage: &Held, out: &mut String) {

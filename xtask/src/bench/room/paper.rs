@@ -44,8 +44,8 @@ pub(super) fn figure_7(most: f64, range: Option<(f64, f64)>) -> Paper {
     Paper {
         plot: plot("The paper: big files", &["1", "2", "4", "8"], "MB/s", Kind::Lines, vec![lads]),
         source: "Read off the text of section 4.2: 400 to 450 MB/s at most, \"almost a perfect \
-                 linear scaling\" from 1 to 8 threads; \"little improvement in bbcp\", whose figures \
-                 the text does not give. The line between is drawn, not measured.",
+                 linear scaling\" from 1 to 8 threads; \"little improvement in bbcp\", whose \
+                 figures the text does not give. The line between is drawn, not measured.",
     }
 }
 

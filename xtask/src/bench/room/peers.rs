@@ -279,3 +279,40 @@ impl Drop for Daemon {
         let _ = self.0.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    #[test]
+    fn every_rival_that_is_here_copies_a_tree() {
+        let scratch = Scratch::new(&std::env::temp_dir(), "rivals").unwrap();
+        let source = scratch.join("source");
+        for name in ["a/one", "a/b/two", "a/b/three"] {
+            let path = source.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name.repeat(1000)).unwrap();
+        }
+        let by_hand = ("by hand".to_owned(), "cp -r {src}/. {dst}".to_owned());
+        let route = Route::loopback();
+        let (rivals, missing) = all(&route, &scratch, &[by_hand]);
+        missing.iter().for_each(|missing| println!("not tried: {missing}"));
+        for rival in rivals {
+            let target = scratch.join("target");
+            fs::create_dir(&target).unwrap();
+            (rival.run)(&route, &source, &target)
+                .and_then(|_| tree::compare(&source, &target))
+                .unwrap_or_else(|error| panic!("{}: {error:#}", rival.line));
+            fs::remove_dir_all(&target).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_rival_that_fails_says_why() {
+        let nobody = other("nobody", "echo no such planet >&2; exit 3");
+        let route = Route::loopback();
+        let error = (nobody.run)(&route, Path::new("/"), Path::new("/")).unwrap_err();
+        assert_eq!(error.to_string(), "exit status: 3: no such planet");
+    }
+}

@@ -1,8 +1,8 @@
 //! What is measured: the experiments of the papers, scaled to a small machine.
 //!
-//! A scenario has stages, which are run one after the other: storage, data, distance, congestion and
-//! the movers that take turns. Its views say what is drawn of which stages, and what the paper
-//! says to it.
+//! A scenario has stages, which are run one after the other: storage, data, distance, congestion
+//! and the movers that take turns. Its views say what is drawn of which stages, and what the
+//! paper says to it.
 
 use super::contest::{Congestion, Contestant};
 use super::data::DataSet;
