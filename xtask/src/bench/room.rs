@@ -23,6 +23,7 @@ use crate::shell;
 use anyhow::{Context, Result, bail};
 use contest::{Arena, DATA, Row, Standing};
 use mount::Pair;
+use paper::Paper;
 use plot::{Kind, Plot, Series};
 use route::{Line, Route};
 use scenario::{Quantity, Scenario, Stage, View};
@@ -120,17 +121,7 @@ impl Room {
             "machine": machine,
             "stages": held,
         }))?;
-        let plots: Vec<_> = scenario
-            .views
-            .iter()
-            .map(|view| {
-                let (paper, source) = match &view.paper {
-                    Some(paper) => (Some(paper.plot.clone()), paper.source.to_owned()),
-                    None => (None, String::new()),
-                };
-                (drawn(view, held), paper, source)
-            })
-            .collect();
+        let plots = plots(scenario, held);
         let page = page::page(scenario, machine, held, &plots);
         for (extension, text) in [("json", text + "\n"), ("html", page)] {
             let path = self.kept.join(format!("{name}.{extension}"));
@@ -210,6 +201,11 @@ fn table(held: &Held) -> Table {
         ]
     });
     Table::of_words(&held.name, &head, rows.collect())
+}
+
+/// All views as pictures, each with the paper's, and where that was read.
+fn plots(scenario: &Scenario, held: &[Held]) -> Vec<(Plot, Option<Paper>)> {
+    scenario.views.iter().map(|view| (drawn(view, held), view.paper.clone())).collect()
 }
 
 /// A view as a picture.
@@ -337,4 +333,71 @@ pub(crate) fn choice(words: &[&str]) -> Result<(Choice, Vec<String>)> {
         bail!("--repeats 0 would measure nothing");
     }
     Ok((choice, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contest::End;
+
+    /// A stage of a scenario as if it had been held: LADS rises with its threads.
+    fn held(stage: &Stage) -> Held {
+        let end = End { cpu_seconds: 0.4, memory_bytes_peak: 290e6 };
+        let notes = Scratch::new(&std::env::temp_dir(), "held").unwrap();
+        let route = Route::loopback();
+        let (contestants, missing) = stage.contestants(Path::new("lads"), &route, &notes, &[]);
+        let standing = |(index, contestant): (usize, contest::Contestant)| {
+            let at = contestant.at.clone();
+            let threads = at.as_deref().and_then(|at| at.parse().ok()).unwrap_or(1.5);
+            let is_lost = index == 5;
+            let row = |round: usize| {
+                let seconds = 8.0 / threads * (1.0 + round as f64 / 50.0);
+                Row::invented(&contestant, round, seconds, [end, end])
+            };
+            Standing {
+                line: contestant.line.clone(),
+                at: contestant.at.clone(),
+                rows: if is_lost { Vec::new() } else { (1..=5).map(row).collect() },
+                failure: is_lost.then(|| "exit status: 1: <no> such thing".to_owned()),
+            }
+        };
+        let standings = contestants.into_iter().enumerate().map(standing).collect();
+        Held { name: stage.name.to_owned(), settings: "as set".to_owned(), standings, missing }
+    }
+
+    #[test]
+    fn every_scenario_has_a_page_with_all_its_pictures() {
+        for name in NAMES {
+            let scenario = scenario::of(name).unwrap();
+            let held: Vec<Held> = scenario.stages.iter().map(held).collect();
+            let page =
+                page::page(&scenario, &Machine::here().unwrap(), &held, &plots(&scenario, &held));
+            let papers = scenario.views.iter().filter(|view| view.paper.is_some()).count();
+            assert_eq!(page.matches("</svg>").count(), scenario.views.len() + papers, "{name}");
+            assert!(!page.contains("<no>") && !page.contains("NaN"), "{name}");
+            if let Some(place) = std::env::var_os("LADS_PAGES") {
+                fs::write(Path::new(&place).join(format!("{name}.html")), page).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_mover_that_failed_has_no_figure() {
+        let scenario = scenario::of("fig7").unwrap();
+        let text = table(&held(&scenario.stages[0])).to_string();
+        let line = text.lines().find(|line| line.contains("no figure")).unwrap();
+        assert_eq!(
+            line,
+            "| LADS, --schedule file, 2 | no figure: exit status: 1: <no> such thing |"
+        );
+    }
+
+    #[test]
+    fn options_and_names_may_be_mixed() {
+        let words = ["fig7", "--repeats", "7", "--peer", "wdt=wdt {src} {dst}", "spider"];
+        let (choice, names) = choice(&words).unwrap();
+        assert_eq!(names, ["fig7", "spider"]);
+        assert_eq!(choice.repeats, 7);
+        assert_eq!(choice.peers, [("wdt".to_owned(), "wdt {src} {dst}".to_owned())]);
+    }
 }

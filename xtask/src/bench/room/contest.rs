@@ -112,6 +112,30 @@ impl Row {
         Some((end.cpu_seconds / self.elapsed_seconds, end.memory_bytes_peak))
     }
 
+    /// A run that never was, for tests of what shows it.
+    #[cfg(test)]
+    pub(super) fn invented(
+        contestant: &Contestant,
+        round: usize,
+        elapsed_seconds: f64,
+        [source, sink]: [End; 2],
+    ) -> Self {
+        Self {
+            line: contestant.line.clone(),
+            at: contestant.at.clone(),
+            round,
+            elapsed_seconds,
+            bytes_per_second: 200e6 / elapsed_seconds,
+            bound_seconds: 0.9,
+            bound_share: 0.9 / elapsed_seconds,
+            cpu_seconds: 0.5,
+            foreign_cpu_seconds: 0.1,
+            load_average: 1.0,
+            source: Some(source),
+            sink: Some(sink),
+        }
+    }
+
     /// Processor seconds of all that the mover started.
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.cpu_seconds

@@ -1,6 +1,7 @@
 //! The page that shows a scenario: one file, readable without a network, light or dark.
 
 use super::contest::Standing;
+use super::paper::Paper;
 use super::plot::{Plot, escaped};
 use super::scenario::Scenario;
 use super::{Held, machine_text};
@@ -15,7 +16,7 @@ pub(super) fn page(
     scenario: &Scenario,
     machine: &Machine,
     held: &[Held],
-    plots: &[(Plot, Option<Plot>, String)],
+    plots: &[(Plot, Option<Paper>)],
 ) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
@@ -25,13 +26,13 @@ pub(super) fn page(
         escaped(scenario.about),
         escaped(&machine_text(machine))
     );
-    for (ours, paper, source) in plots {
+    for (ours, paper) in plots {
         let _ = write!(out, "<div class=\"pair\"><figure>{}", ours.svg());
         out.push_str(
             "<figcaption>Here. Medians; whiskers are the least and the most.</figcaption></figure>",
         );
         if let Some(paper) = paper {
-            let (svg, source) = (paper.svg(), escaped(source));
+            let (svg, source) = (paper.plot.svg(), escaped(paper.source));
             let _ = write!(out, "<figure>{svg}<figcaption>{source}</figcaption></figure>");
         }
         out.push_str("</div>\n");

@@ -80,16 +80,17 @@ pub(super) fn all(
     }
     let config = notes.join("rsyncd.conf");
     let keys = notes.join("keys");
-    let rivals: [(&[&str], Contestant); 3] = [
-        (&["rsync"], rsync_daemon(config)),
-        (&["globus-url-copy", "globus-gridftp-server"], gridftp()),
-        (&["scp", "sshd"], scp(keys)),
+    let rivals: [(&[&str], &str, Contestant); 3] = [
+        (&["rsync"], "rsync", rsync_daemon(config)),
+        (&["globus-url-copy", "globus-gridftp-server"], GRIDFTP_PACKAGES, gridftp()),
+        (&["scp", "sshd"], "openssh-client openssh-server", scp(keys)),
     ];
-    for (programs, contestant) in rivals {
+    for (programs, packages, contestant) in rivals {
         let absent: Vec<&str> =
             programs.iter().filter(|program| shell::find(program).is_none()).copied().collect();
         if !absent.is_empty() {
-            missing.push(format!("{}: no {} here", contestant.line, absent.join(" and no ")));
+            let absent = absent.join(" and no ");
+            missing.push(format!("{}: no {absent} here ({packages})", contestant.line));
         } else if route.is_local() || contestant.line != SCP {
             contestants.push(contestant);
         }
@@ -97,6 +98,9 @@ pub(super) fn all(
     contestants.extend(others.iter().map(|(name, command)| other(name, command)));
     (contestants, missing)
 }
+
+/// As Debian calls them.
+const GRIDFTP_PACKAGES: &str = "globus-gass-copy-progs globus-gridftp-server-progs";
 
 /// Rivals that are named elsewhere, too.
 const CP: &str = "cp -r";
