@@ -3,11 +3,13 @@
 #![allow(unsafe_code)]
 
 mod arena;
+mod realtime;
 mod residency;
 mod usage;
 mod writeback;
 
 pub use arena::{Arena, Buffer};
+pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use usage::{Usage, usage};
 pub use writeback::start_writeback;

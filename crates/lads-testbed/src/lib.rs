@@ -2,4 +2,7 @@
 
 pub mod bound;
 pub mod stats;
+pub mod wan;
 pub mod watch;
+
+mod chance;
