@@ -4,7 +4,6 @@
 //! are in force only while somebody is measured: data sets are made, compared and removed at full
 //! speed.
 
-use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -52,8 +51,8 @@ impl Default for Storage {
 /// times slower. They are said with every result.
 const FOR_BUFFERED_RIVALS: [&str; 3] = ["--readahead", "8M", "--writeback"];
 
-/// Requests that can wait at OSTs at a time: more than anybody has in flight.
-const THREADS: &str = "128";
+/// Where the bytes of all mounts lie: in memory.
+const BACKING: &str = "/dev/shm";
 
 /// How long a file system may take to come or go.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -64,8 +63,6 @@ pub(super) struct Mount {
     child: Child,
     path: PathBuf,
     storage: Storage,
-    /// Where its bytes lie; removed after the mount is gone.
-    _backing: Scratch,
 }
 
 impl Mount {
@@ -76,20 +73,17 @@ impl Mount {
         directory: &Path,
         name: &str,
     ) -> Result<Self> {
-        let backing = Scratch::new(Path::new("/dev/shm"), &format!("lads-pfs-{name}"))?;
         let path = directory.join(name);
         fs::create_dir_all(&path)?;
         let mut child = shell::command(testbed)
             .arg("pfs")
             .args(arguments(storage))
-            .arg("--backing")
-            .arg(backing.join("bytes"))
             .arg(&path)
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the emulated file system")?;
         let stdout = child.stdout.take().expect("piped above");
-        let mount = Self { child, path, storage, _backing: backing };
+        let mount = Self { child, path, storage };
         let mut word = String::new();
         BufReader::new(stdout).read_line(&mut word)?;
         if word.trim() != "ready" {
@@ -169,7 +163,7 @@ fn arguments(storage: Storage) -> Vec<String> {
         format!("--osses={osses}"),
         format!("--stripe-count={stripe_count}"),
         "--rate=unlimited".to_owned(),
-        format!("--threads={THREADS}"),
+        format!("--backing={BACKING}"),
     ];
     words.extend(FOR_BUFFERED_RIVALS.map(str::to_owned));
     if !keeps_bytes {
