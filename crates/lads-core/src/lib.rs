@@ -16,6 +16,7 @@ pub mod frame;
 pub mod issue;
 pub mod journal;
 pub mod layout;
+pub mod lov;
 pub mod message;
 pub mod pace;
 pub mod plan;

@@ -10,7 +10,7 @@ pub mod wire;
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
-use crate::layout::Layout;
+use crate::layout::{Layout, Part};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
@@ -381,16 +381,38 @@ impl Wire for Operation {
     }
 }
 
-impl Wire for Layout {
+/// A part's end and stripe size are mostly so large that they mean "without end": that is zero.
+impl Wire for Part {
     fn put(&self, to: &mut Writer) {
-        self.stripe_size().put(to);
-        wire::put_list(self.osts(), to);
+        zero_for_endless(self.end).put(to);
+        zero_for_endless(self.stripe_size).put(to);
+        wire::put_list(&self.osts, to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
-        let stripe_size = u64::take(from)?;
-        let osts = wire::take_list(from)?;
-        Self::striped(stripe_size, osts).ok_or(WireError::OutOfRange("layout"))
+        let end = endless_for_zero(u64::take(from)?);
+        let stripe_size = endless_for_zero(u64::take(from)?);
+        Ok(Self { end, stripe_size, osts: wire::take_list(from)? })
+    }
+}
+
+fn zero_for_endless(bytes: u64) -> u64 {
+    if bytes == u64::MAX { 0 } else { bytes }
+}
+
+fn endless_for_zero(bytes: u64) -> u64 {
+    if bytes == 0 { u64::MAX } else { bytes }
+}
+
+impl Wire for Layout {
+    fn put(&self, to: &mut Writer) {
+        (self.parts().len() as u64).put(to);
+        self.parts().for_each(|part| part.put(to));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let parts: Vec<Part> = wire::take_list(from)?;
+        Self::composite(parts).ok_or(WireError::OutOfRange("layout"))
     }
 }
 

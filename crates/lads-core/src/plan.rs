@@ -4,7 +4,7 @@
 //! transfer's block size ends, and where a hole begins, whichever comes first: so it lies on one
 //! OST at each end. Files are never cut all at once. A [`Lane`] walks over the part of a file that
 //! lies on one of its OSTs, block by block, so that a file of any size takes as much memory as it
-//! has OSTs.
+//! has OSTs, parts of a composite layout counted each.
 
 use crate::layout::Layout;
 use crate::range::RangeSet;
@@ -46,14 +46,14 @@ pub struct Piece {
     pub sink_ost: OstId,
 }
 
-/// The part of a file that lies on one of its OSTs (or all of it), and how far it has been taken.
+/// The part of a file at one position of its layout (or all of it), and how far it has been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The file.
     pub entry: EntryId,
-    /// Which of the layout's OSTs, counted from zero; `None` for the whole file in order.
+    /// Which position of the layout; `None` for the whole file in order.
     pub position: Option<u32>,
-    /// Which of the sink's, if only what goes there; `None` for all of it.
+    /// Which position of the sink's, if only what goes there; `None` for all of it.
     pub sink_position: Option<u32>,
     /// Everything before this has been taken.
     pub offset: u64,
@@ -62,10 +62,10 @@ pub struct Lane {
 }
 
 impl Plan {
-    /// A lane for each of the file's OSTs that holds any of it.
+    /// A lane for each position of the file that holds any of it.
     pub fn lanes(&self, entry: EntryId) -> impl Iterator<Item = (OstId, Lane)> + '_ {
-        self.source.osts().iter().enumerate().filter_map(move |(position, &ost)| {
-            let offset = self.source.next_at(position, 0);
+        self.source.osts().enumerate().filter_map(move |(position, ost)| {
+            let offset = self.source.next_at(position, 0)?;
             let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
             let is_begun = self.is_begun;
             let lane = Lane { entry, position, sink_position: None, offset, is_begun };
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// The same lane as one for each OST of the sink.
+    /// The same lane as one for each position at the sink.
     pub fn split<'a>(&'a self, lane: &'a Lane) -> impl DoubleEndedIterator<Item = Lane> + 'a {
         (0..self.sink.osts().len()).map(move |position| {
             let position = u32::try_from(position).expect("at most STRIPE_COUNT_MAX");
@@ -115,15 +115,19 @@ impl Plan {
     /// The first offset from `offset` on that is on this lane; `None` if there is none.
     fn next_on_lane(&self, lane: &Lane, offset: u64) -> Option<u64> {
         let Some(position) = lane.position else { return Some(offset) };
+        let position = position as usize;
         let Some(sink_position) = lane.sink_position else {
-            return Some(self.source.next_at(position as usize, offset));
+            return self.source.next_at(position, offset);
         };
-        let period = least_common_multiple(self.source.period(), self.sink.period());
-        let end = self.size.min(offset.saturating_add(period));
-        let mut at = offset;
+        let sink_position = sink_position as usize;
+        let (source_start, source_period) = self.source.period(position);
+        let (sink_start, sink_period) = self.sink.period(sink_position);
+        let mut at = offset.max(source_start).max(sink_start);
+        let period = least_common_multiple(source_period, sink_period);
+        let end = self.size.min(at.saturating_add(period));
         while at < end {
-            at = self.source.next_at(position as usize, at);
-            let next = self.sink.next_at(sink_position as usize, at);
+            at = self.source.next_at(position, at)?;
+            let next = self.sink.next_at(sink_position, at)?;
             if next == at {
                 return Some(at);
             }
@@ -208,6 +212,7 @@ pub fn align_data(data: &RangeSet, size: u64) -> RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Part;
     use proptest::prelude::*;
 
     fn plan(size: u64, source: Layout, sink: Layout) -> Plan {
@@ -223,20 +228,31 @@ mod tests {
     }
 
     fn pieces(plan: &Plan) -> Vec<Piece> {
+        plan.lanes(EntryId(1)).flat_map(|(_, lane)| pieces_of(plan, lane)).collect()
+    }
+
+    fn pieces_of(plan: &Plan, mut lane: Lane) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        for (_, mut lane) in plan.lanes(EntryId(1)) {
-            while let Some(piece) = plan.next_piece(&lane) {
-                lane.offset = piece.offset + u64::from(piece.length);
-                pieces.push(piece);
-            }
+        while let Some(piece) = plan.next_piece(&lane) {
+            lane.offset = piece.offset + u64::from(piece.length);
+            pieces.push(piece);
         }
         pieces
     }
 
     fn layout_strategy() -> impl Strategy<Value = Layout> {
-        (1u64..20, prop::collection::vec(0u32..9, 1..5)).prop_map(|(size, osts)| {
-            let osts = osts.into_iter().map(OstId).collect();
-            Layout::striped(size * 4096, osts).unwrap()
+        let part = (1u64..150, 1u64..20, prop::collection::vec(0u32..9, 1..5));
+        prop::collection::vec(part, 1..5).prop_map(|parts| {
+            let (mut end, last) = (0, parts.len() - 1);
+            let parts = parts.into_iter().enumerate().map(|(index, (length, size, osts))| {
+                end += length * 4096;
+                Part {
+                    end: if index == last { u64::MAX } else { end },
+                    stripe_size: size * 4096,
+                    osts: osts.into_iter().map(OstId).collect(),
+                }
+            });
+            Layout::composite(parts).unwrap()
         })
     }
 
@@ -256,6 +272,24 @@ mod tests {
                 prop_assert!(piece.length <= plan.block_size);
             }
             prop_assert_eq!(seen.byte_count(), size);
+        }
+
+        #[test]
+        fn a_lane_that_is_split_has_the_same_blocks(
+            size in 1u64..2_000_000, source in layout_strategy(), sink in layout_strategy()) {
+            let plan = plan(size, source, sink);
+            for (_, lane) in plan.lanes(EntryId(1)) {
+                let mut split: Vec<_> = plan
+                    .split(&lane)
+                    .flat_map(|part| {
+                        let pieces = pieces_of(&plan, part);
+                        assert!(pieces.iter().all(|it| it.sink_ost == pieces[0].sink_ost));
+                        pieces
+                    })
+                    .collect();
+                split.sort_by_key(|piece| piece.offset);
+                prop_assert_eq!(split, pieces_of(&plan, lane));
+            }
         }
 
         #[test]

@@ -4,7 +4,7 @@
 //! in which everything fails at once hides what fails only when the rest works.
 
 use crate::rng::Rng;
-use lads_core::layout::Layout;
+use lads_core::layout::{Layout, Part};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::SinkConfig;
 use lads_core::source::SourceConfig;
@@ -228,12 +228,25 @@ pub(crate) fn draw_layout(rng: &mut Rng, ost_count: usize) -> Layout {
     if ost_count == 1 || rng.hits(500) {
         return Layout::on(ost_at(rng.index(ost_count)));
     }
-    let count = rng.between(2, ost_count as u64);
+    let part_count = if rng.hits(300) { rng.between(2, 4) } else { 1 };
+    let mut end = 0;
+    let parts = (1..=part_count).map(|number| {
+        end += rng.of_any_size(1, 512) * PAGE;
+        Part {
+            end: if number == part_count { u64::MAX } else { end },
+            stripe_size: rng.of_any_size(16, 256) * PAGE,
+            osts: draw_osts(rng, ost_count),
+        }
+    });
+    Layout::composite(parts).expect("parts follow each other, and none is empty")
+}
+
+fn draw_osts(rng: &mut Rng, ost_count: usize) -> Vec<OstId> {
+    let count = rng.between(1, ost_count as u64);
     let first = rng.index(ost_count);
-    let osts = (0..usize::try_from(count).expect("a few"))
+    (0..usize::try_from(count).expect("a few"))
         .map(|step| ost_at((first + step) % ost_count))
-        .collect();
-    Layout::striped(rng.of_any_size(16, 256) * PAGE, osts).expect("neither is empty")
+        .collect()
 }
 
 fn ost_at(index: usize) -> OstId {

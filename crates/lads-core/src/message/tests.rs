@@ -57,7 +57,7 @@ fn bytes_on_the_wire_stay_as_documented() {
     let layout = Layout::striped(1 << 20, vec![OstId(0), OstId(3)]).unwrap();
     check(
         &Message::FileId(vec![(EntryId(2), Answer::Want { done, layout })]),
-        &expect!["0f 00 00 00 07 01 02 00 02 00 64 64 32 80 80 40 02 00 03"],
+        &expect!["11 00 00 00 07 01 02 00 02 00 64 64 32 01 00 80 80 40 02 00 03"],
     );
     check(&Message::Grant(vec![(OstId(3), 2)]), &expect!["04 00 00 00 08 01 03 02"]);
     let range = BlockRange { entry: EntryId(2), offset: 0, length: 300 };

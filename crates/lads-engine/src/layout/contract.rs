@@ -9,7 +9,7 @@ fn check(layouts: &dyn Layouts) {
     assert!(osts.iter().all(|ost| ost.in_flight_max > 0 && !ost.name.is_empty()));
     for number in 0..50 {
         for layout in [layouts.of_file(1, number), layouts.of_new_file(number)] {
-            assert!(layout.osts().iter().all(|ost| ost.index() < osts.len()), "{layout:?}");
+            assert!(layout.osts().all(|ost| ost.index() < osts.len()), "{layout:?}");
         }
         assert_eq!(layouts.of_file(1, number), layouts.of_file(1, number), "answers agree");
     }

@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn parameters_are_read_and_have_defaults() {
         let it = Synthetic::parse("osts=4,stripe_size=64K,stripe_count=2,latency_ms=5").unwrap();
-        assert_eq!(it.of_file(0, 3).osts(), [OstId(3), OstId(0)]);
-        assert_eq!(it.of_file(0, 3).stripe_size(), 64 << 10);
+        let striped = Layout::striped(64 << 10, vec![OstId(3), OstId(0)]);
+        assert_eq!(Some(it.of_file(0, 3)), striped);
         assert_eq!(Synthetic::parse("").unwrap().osts().len(), 8);
     }
 
