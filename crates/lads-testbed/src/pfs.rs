@@ -1,0 +1,95 @@
+//! How an emulated parallel file system is mounted, and how it ends.
+//!
+//! It is striped over storage targets as Lustre is, and every program can use it. The bytes are
+//! in memory, one file each ([`backing`]); a storage target is a queue that lets time pass
+//! ([`queues`]). Who waits for that is [`service`]; where files lie, [`placement`]; what the kernel
+//! asks, [`mounted`].
+
+mod backing;
+mod congestion;
+mod control;
+mod file;
+mod hidden;
+mod layouts;
+mod model;
+mod mount;
+mod mounted;
+mod placement;
+mod queues;
+mod service;
+mod settings;
+mod share;
+mod space;
+mod system;
+mod tree;
+
+use anyhow::{Context, Result};
+use backing::Backing;
+use file::Store;
+use lads_core::lov::Lov;
+use model::Model;
+use mounted::Mounted;
+use placement::Defaults;
+use service::Service;
+use settings::Settings;
+use space::Space;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use system::System;
+use tree::{Maker, Tree};
+
+/// What to mount, and where.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+    /// Where to mount it: a directory
+    mount: PathBuf,
+}
+
+/// Mounts it, prints `ready`, and serves until it is unmounted or a signal says to end.
+///
+/// # Errors
+/// If it cannot be mounted.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let backing = Backing::new(&args.settings.backing)?;
+    let system = Arc::new(start(args.settings, backing));
+    mount::serve(&args.mount, Mounted::new(Arc::clone(&system)), &system.settings)
+        .with_context(|| format!("cannot mount on {}", args.mount.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start(settings: Settings, backing: Backing) -> System {
+    let (stripe_size, stripe_count) = (settings.stripe_size, settings.stripe_count);
+    let store = Store {
+        backing,
+        space: Mutex::new(Space::new(settings.osts, settings.capacity)),
+        defaults: Defaults { stripe_size, stripe_count },
+    };
+    let template = Arc::new(Lov::wish(stripe_size, stripe_count));
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let maker = Maker { uid, gid, mode: 0o755, device: 0 };
+    let tree = Tree::new(template, maker, SystemTime::now());
+    let service = Service::start(model(&settings), SERVING_THREADS);
+    System::new(settings, service, Arc::new(store), tree)
+}
+
+/// Threads that answer requests which are served: two can copy bytes to the kernel while one of
+/// them was just about to watch the clock.
+const SERVING_THREADS: usize = 3;
+
+fn model(settings: &Settings) -> Model {
+    let mut model = Model::new(&settings.oss_of(), settings.seed, service::now());
+    for ost in 0..settings.osts {
+        model.set_rate(ost, settings.rate.0);
+        model.set_latency(ost, Duration::from_micros(settings.latency));
+        model.set_jitter(ost, Duration::from_micros(settings.jitter));
+    }
+    for oss in 0..model.queues().oss_count() {
+        model.set_oss_rate(oss, settings.oss_rate.0);
+    }
+    model.reset();
+    model
+}

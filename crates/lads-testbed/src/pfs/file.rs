@@ -1,0 +1,332 @@
+//! What an emulated regular file is: its layout, its size, the room it takes, and its bytes.
+
+use super::backing::Backing;
+use super::placement::{self, Defaults};
+use super::service::Share;
+use super::space::Space;
+use lads_core::layout::Layout;
+use lads_core::lov::{Lov, Stand};
+use lads_core::range::RangeSet;
+use lads_core::units::OstId;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Room is given in pages of this many bytes.
+const PAGE_BYTES: u64 = 4096;
+
+/// Stands for the MDT in layouts: it has no queue.
+const MDT: OstId = OstId(u32::MAX);
+
+/// Stands for parts that have no object yet.
+const NOWHERE: OstId = OstId(u32::MAX - 1);
+
+/// What all files of a file system have in common.
+pub(super) struct Store {
+    /// Where the bytes are.
+    pub(super) backing: Backing,
+    /// The storage targets as room. Locked after a file, never before.
+    pub(super) space: Mutex<Space>,
+    /// What takes the place of zeros and blanks in a wish for a layout.
+    pub(super) defaults: Defaults,
+}
+
+impl Store {
+    /// The storage targets as room.
+    pub(super) fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().expect("no thread panics while it holds the lock")
+    }
+}
+
+/// A regular file.
+pub(super) struct FileBody {
+    inode: u64,
+    store: Arc<Store>,
+    /// The layout its directory has for new files.
+    template: Arc<Lov>,
+    state: Mutex<State>,
+}
+
+struct State {
+    size: u64,
+    placed: Option<Placed>,
+    /// Whole pages that hold something, and so take room.
+    kept: RangeSet,
+    /// How often it is open, and its bytes while it is.
+    open_count: usize,
+    bytes: Option<Arc<File>>,
+    /// Whether it has a name.
+    is_named: bool,
+}
+
+/// A layout, as Lustre says it and as it is used.
+struct Placed {
+    lov: Lov,
+    layout: Layout,
+}
+
+impl Placed {
+    fn new(lov: Lov) -> Self {
+        let layout = lov.layout(Stand { mdt: MDT, elsewhere: NOWHERE });
+        Self { lov, layout }
+    }
+
+    /// How many bytes of a range are on which OST.
+    fn shares(&self, range: Range<u64>, shares: &mut Vec<Share>) {
+        let mut at = range.start;
+        while at < range.end {
+            let end = self.layout.stripe_end(at).min(range.end);
+            let ost = self.layout.ost_at(at);
+            if ost < NOWHERE {
+                match shares.iter_mut().find(|(it, _)| *it == ost.index()) {
+                    Some((_, bytes)) => *bytes += end - at,
+                    None => shares.push((ost.index(), end - at)),
+                }
+            }
+            at = end;
+        }
+    }
+}
+
+impl FileBody {
+    /// An empty file without a layout.
+    pub(super) fn new(inode: u64, store: Arc<Store>, template: Arc<Lov>) -> Self {
+        let state = State {
+            size: 0,
+            placed: None,
+            kept: RangeSet::new(),
+            open_count: 0,
+            bytes: None,
+            is_named: true,
+        };
+        Self { inode, store, template, state: Mutex::new(state) }
+    }
+
+    /// Opens its bytes; they stay open until as many [`Self::release`] as this.
+    ///
+    /// # Errors
+    /// As opening does.
+    pub(super) fn open(&self) -> std::io::Result<()> {
+        let mut state = self.lock();
+        if state.bytes.is_none() {
+            state.bytes = Some(Arc::new(self.store.backing.open(self.inode)?));
+        }
+        state.open_count += 1;
+        Ok(())
+    }
+
+    /// Closes them again.
+    pub(super) fn release(&self) {
+        let mut state = self.lock();
+        state.open_count -= 1;
+        if state.open_count == 0 {
+            state.bytes = None;
+        }
+        self.discard_if_unused(&mut state);
+    }
+
+    /// Its last name is gone: once it is closed, nobody sees it again.
+    pub(super) fn on_unlinked(&self) {
+        let mut state = self.lock();
+        state.is_named = false;
+        self.discard_if_unused(&mut state);
+    }
+
+    /// Its bytes, open.
+    ///
+    /// # Errors
+    /// As opening does.
+    pub(super) fn bytes(&self) -> Result<Arc<File>, Errno> {
+        let opened = || self.store.backing.open(self.inode).map(Arc::new).map_err(|it| errno(&it));
+        self.lock().bytes.clone().map_or_else(opened, Ok)
+    }
+
+    /// Its size in bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.lock().size
+    }
+
+    /// How many bytes of room it takes.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.lock().kept.byte_count()
+    }
+
+    /// Its layout; `None` as long as it has none.
+    pub(super) fn lov(&self) -> Option<Lov> {
+        self.lock().placed.as_ref().map(|placed| placed.lov.clone())
+    }
+
+    /// Gives it the layout wished for, if it has none yet; whether it had none.
+    ///
+    /// # Errors
+    /// Those of [`placement::place`].
+    pub(super) fn place(&self, wish: &Lov) -> Result<bool, Errno> {
+        let mut state = self.lock();
+        if state.placed.is_some() {
+            return Ok(false);
+        }
+        let lov = placement::place(wish, self.store.defaults, &mut self.store.space())?;
+        state.placed = Some(Placed::new(lov));
+        Ok(true)
+    }
+
+    /// Gives it the layout that its directory has for new files, if it has none yet.
+    ///
+    /// # Errors
+    /// Those of [`placement::place`].
+    pub(super) fn place_by_default(&self) -> Result<(), Errno> {
+        self.place(&self.template).map(|_| ())
+    }
+
+    /// Which OSTs a read has to do with, and how many bytes there are to read.
+    ///
+    /// # Errors
+    /// `EIO` if an OST is down.
+    pub(super) fn read_shares(&self, offset: u64, length: u64) -> Result<(Vec<Share>, u64), Errno> {
+        let state = self.lock();
+        let end = offset.saturating_add(length).min(state.size);
+        let mut shares = Vec::new();
+        if let Some(placed) = &state.placed {
+            placed.shares(offset..end, &mut shares);
+        }
+        self.store.space().check_up(&shares)?;
+        Ok((shares, end.saturating_sub(offset)))
+    }
+
+    /// Writes; says which OSTs have to do with it.
+    ///
+    /// # Errors
+    /// `EIO` if an OST is down, `ENOSPC` if one is full; nothing is written then.
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Vec<Share>, Errno> {
+        let file = self.bytes()?;
+        let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
+        let mut state = self.lock();
+        let shares = self.take_room(&mut state, offset..end)?;
+        // Not held while the bytes are copied: others may write elsewhere.
+        drop(state);
+        write_all(&file, data, offset)?;
+        let mut state = self.lock();
+        state.size = state.size.max(end);
+        Ok(shares)
+    }
+
+    /// Sets the size.
+    ///
+    /// # Errors
+    /// Those of [`placement::place`], and of the system call.
+    pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
+        self.place_by_default()?;
+        let file = self.bytes()?;
+        let mut state = self.lock();
+        rustix::fs::ftruncate(&file, size)?;
+        state.size = size;
+        self.give_room_back(&mut state, size.next_multiple_of(PAGE_BYTES)..u64::MAX);
+        Ok(())
+    }
+
+    /// Takes room ahead, or makes a hole.
+    ///
+    /// # Errors
+    /// Those of [`Self::write`], and of the system call.
+    pub(super) fn allocate(&self, range: Range<u64>, mode: FallocateFlags) -> Result<(), Errno> {
+        let file = self.bytes()?;
+        let mut state = self.lock();
+        let is_hole = mode.contains(FallocateFlags::PUNCH_HOLE);
+        if !is_hole {
+            self.take_room(&mut state, range.clone())?;
+        }
+        rustix::fs::fallocate(&file, mode, range.start, range.end - range.start)?;
+        if is_hole {
+            let whole =
+                range.start.next_multiple_of(PAGE_BYTES)..range.end / PAGE_BYTES * PAGE_BYTES;
+            self.give_room_back(&mut state, whole);
+        } else if !mode.contains(FallocateFlags::KEEP_SIZE) {
+            state.size = state.size.max(range.end);
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the lock")
+    }
+
+    /// Makes the objects that a range needs, and takes room for what has none there; says how many
+    /// bytes are on which OST.
+    fn take_room(&self, state: &mut State, range: Range<u64>) -> Result<Vec<Share>, Errno> {
+        let mut space = self.store.space();
+        let mut placed = match state.placed.take() {
+            Some(placed) => placed,
+            None => Placed::new(placement::place(&self.template, self.store.defaults, &mut space)?),
+        };
+        let instantiated =
+            placement::instantiate(&mut placed.lov, range.clone(), self.store.defaults, &mut space);
+        if instantiated == Ok(true) {
+            placed = Placed::new(placed.lov);
+        }
+        let placed = state.placed.insert(placed);
+        instantiated?;
+        let mut shares = Vec::new();
+        placed.shares(range.clone(), &mut shares);
+        space.check_up(&shares)?;
+        let pages = range.start / PAGE_BYTES * PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES);
+        if !state.kept.contains(pages.clone()) {
+            let mut missing = Vec::new();
+            for gap in gaps(&state.kept, pages.clone()) {
+                placed.shares(gap, &mut missing);
+            }
+            space.take(&missing)?;
+            state.kept.insert(pages);
+        }
+        Ok(shares)
+    }
+
+    fn give_room_back(&self, state: &mut State, range: Range<u64>) {
+        let Some(placed) = &state.placed else { return };
+        if range.is_empty() {
+            return;
+        }
+        let mut shares = Vec::new();
+        for kept in state.kept.iter().filter(|it| it.start < range.end && range.start < it.end) {
+            placed.shares(kept.start.max(range.start)..kept.end.min(range.end), &mut shares);
+        }
+        self.store.space().give_back(&shares);
+        state.kept.remove(range);
+    }
+
+    fn discard_if_unused(&self, state: &mut State) {
+        if state.is_named || state.open_count > 0 {
+            return;
+        }
+        self.give_room_back(state, 0..u64::MAX);
+        if let Some(placed) = state.placed.take() {
+            placement::remove_objects(&placed.lov, &mut self.store.space());
+        }
+        self.store.backing.remove(self.inode);
+    }
+}
+
+/// The parts of a range that are not in a set.
+fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let next = set.next_from(at).unwrap_or(range.end..range.end);
+        if at < next.start {
+            gaps.push(at..next.start.min(range.end));
+        }
+        at = next.end.max(at + 1);
+    }
+    gaps
+}
+
+/// Writes it all.
+fn write_all(file: &File, data: &[u8], offset: u64) -> Result<(), Errno> {
+    std::os::unix::fs::FileExt::write_all_at(file, data, offset).map_err(|error| errno(&error))
+}
+
+/// The number of an error of the standard library.
+pub(super) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

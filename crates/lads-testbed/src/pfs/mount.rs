@@ -1,0 +1,119 @@
+//! How the mount itself begins and ends: nobody measures on what is not mounted, and nothing is
+//! left behind.
+
+use super::mounted::Mounted;
+use super::settings::Settings;
+use anyhow::{Context, Result, bail};
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::mount::UnmountFlags;
+use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// What `mount` shows as the device and as part of the type.
+const NAME: &str = "lads-pfs";
+
+/// How long a mount that is going may take to be gone, and ours to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why the file system ends.
+enum End {
+    /// It is unmounted, or the kernel has no more to do with us.
+    Unmounted(std::io::Result<()>),
+    /// A signal came.
+    Told,
+}
+
+/// Mounts, serves, and unmounts.
+pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Result<()> {
+    wait_until_free(mount)?;
+    let (sender, ends) = channel();
+    let watched = sender.clone();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            let _ = watched.send(End::Told);
+        }
+    });
+    let session = Session::new(mounted, mount, &config(settings))?;
+    start(session, sender);
+    let ready = announce(mount, settings);
+    let end = match &ready {
+        Ok(()) => ends.recv().expect("whoever sends lives as long as this"),
+        Err(_) => End::Told,
+    };
+    if let End::Unmounted(result) = end {
+        return ready.and(result.map_err(Into::into));
+    }
+    // Programs that are in it keep what they have open until we are gone, which is soon.
+    rustix::mount::unmount(mount, UnmountFlags::DETACH)?;
+    match ends.recv_timeout(Duration::from_secs(1)) {
+        Ok(_) | Err(RecvTimeoutError::Timeout) => ready,
+        Err(RecvTimeoutError::Disconnected) => bail!("the file system ended without a word"),
+    }
+}
+
+fn start(session: Session<Mounted>, sender: Sender<End>) {
+    std::thread::spawn(move || {
+        let _ = sender.send(End::Unmounted(session.run()));
+    });
+}
+
+fn config(settings: &Settings) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(NAME.to_owned()),
+        MountOption::Subtype(NAME.to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::Suid,
+        MountOption::Dev,
+    ];
+    config.acl =
+        if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(settings.threads.max(1));
+    config.clone_fd = true;
+    config
+}
+
+/// Waits until another emulated file system, which may be about to end, is gone: it would take
+/// ours with it.
+fn wait_until_free(mount: &Path) -> Result<()> {
+    let mount =
+        mount.canonicalize().with_context(|| format!("no directory {}", mount.display()))?;
+    let begin = Instant::now();
+    while is_mount_point(&mount)? {
+        if begin.elapsed() > PATIENCE {
+            bail!("something is mounted there already");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn is_mount_point(directory: &Path) -> Result<bool> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(points.into_iter().any(|point| Path::new(point) == directory))
+}
+
+/// Sees whether what is mounted is ours, and tells whoever waits for it.
+fn announce(mount: &Path, settings: &Settings) -> Result<()> {
+    let stats = std::fs::read(mount.join(".pfs/stats"))?;
+    let stats: Value = serde_json::from_slice(&stats)?;
+    if stats["process"] != std::process::id() {
+        bail!("another file system is mounted there");
+    }
+    let device = mount.metadata()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let readahead = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&readahead, (settings.readahead / 1024).to_string()) {
+        eprintln!("lads-testbed: the kernel reads ahead as it likes: {readahead}: {error}");
+    }
+    println!("ready");
+    std::io::stdout().flush()?;
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! On which OSTs a new file lies: what it wishes for, its directory's default, or the next in turn.
+//!
+//! The rules and errors are those of Lustre's MDS (`lod_qos.c`, `lod_lov.c`), as far as there is
+//! something here to apply them to: no pools, mirrors, erasure codes or self-extending components.
+
+use super::space::Space;
+use lads_core::lov::{self, Body, Component, Composite, Form, Lov, Object, Stripes, flag, pattern};
+use lads_core::units::OstId;
+use rustix::io::Errno;
+use std::collections::HashSet;
+
+/// What takes the place of zeros and blanks in a wish.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Defaults {
+    /// Bytes in a stripe.
+    pub(super) stripe_size: u32,
+    /// How many stripes; [`lov::ALL_OSTS`] for all.
+    pub(super) stripe_count: u16,
+}
+
+/// The sequence of all objects, as a Lustre with one MDT has it.
+const OBJECT_SEQUENCE: u64 = 0x1_0000_0000;
+
+/// Whether a wish, or a directory's default, can be understood.
+///
+/// # Errors
+/// `EINVAL` for nonsense, `EOPNOTSUPP` for what Lustre can do and this cannot.
+pub(super) fn check(wish: &Lov, ost_count: usize) -> Result<(), Errno> {
+    let mut start = 0;
+    for component in &wish.components {
+        let end = component.extent.end;
+        let is_aligned = end == u64::MAX || end.is_multiple_of(lov::STRIPE_SIZE_UNIT.into());
+        if component.extent.start != start || end <= start || !is_aligned {
+            return Err(Errno::INVAL);
+        }
+        start = end;
+        check_component(component, wish.composite.is_some(), ost_count)?;
+    }
+    let extra_mirrors = wish.composite.map_or(0, |it| it.extra_mirrors);
+    match (start, extra_mirrors) {
+        (u64::MAX, 0) => Ok(()),
+        (_, 0) => Err(Errno::INVAL),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+fn check_component(component: &Component, is_part: bool, ost_count: usize) -> Result<(), Errno> {
+    let Body::Stripes(stripes) = &component.body else { return Err(Errno::OPNOTSUPP) };
+    if component.flags & (flag::EXTENSION | flag::PARITY) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if !stripes.stripe_size.is_multiple_of(lov::STRIPE_SIZE_UNIT) {
+        return Err(Errno::INVAL);
+    }
+    match stripes.pattern & !pattern::OVERSTRIPED {
+        0 | pattern::RAID0 => {}
+        // Data on the MDT: the beginning of a file, and nothing else.
+        pattern::MDT if is_part && component.extent.start == 0 => return Ok(()),
+        _ => return Err(Errno::INVAL),
+    }
+    check_osts(stripes, ost_count)
+}
+
+/// Whether the OSTs that stripes name can be theirs.
+fn check_osts(stripes: &Stripes, ost_count: usize) -> Result<(), Errno> {
+    let first = stripes.first_ost;
+    if stripes.form != Form::Specific {
+        let is_known = first == lov::ANY_OST || usize::from(first) < ost_count;
+        return if is_known { Ok(()) } else { Err(Errno::INVAL) };
+    }
+    let osts: Vec<OstId> = stripes.objects.iter().map(|object| object.ost).collect();
+    let distinct: HashSet<OstId> = osts.iter().copied().collect();
+    let may_repeat = stripes.pattern & pattern::OVERSTRIPED != 0;
+    let is_first_listed = first == lov::ANY_OST || distinct.contains(&OstId(first.into()));
+    let is_sound = !osts.is_empty()
+        && osts.len() == usize::from(stripes.stripe_count)
+        && osts.iter().all(|ost| ost.index() < ost_count)
+        && (may_repeat || distinct.len() == osts.len())
+        && is_first_listed;
+    if is_sound { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Whether this is the wish that deletes a directory's default.
+pub(super) fn is_deletion(wish: &Lov) -> bool {
+    match &wish.components[..] {
+        [Component { body: Body::Stripes(it), .. }] if wish.composite.is_none() => {
+            (it.stripe_size, it.stripe_count, it.first_ost) == (0, 0, lov::ANY_OST)
+                && it.form != Form::Specific
+        }
+        _ => false,
+    }
+}
+
+/// The layout of a new file, all of whose objects exist; of a composite one, those of the first
+/// component: the others follow when something is written there ([`instantiate`]).
+///
+/// # Errors
+/// Those of [`check`], of [`Space::check_takes_files`], and `ENOSPC` if no OST takes new files.
+pub(super) fn place(wish: &Lov, defaults: Defaults, space: &mut Space) -> Result<Lov, Errno> {
+    check(wish, space.targets().len())?;
+    let mut lov = wish.clone();
+    if let Some(composite) = &mut lov.composite {
+        *composite = Composite { generation: 1, ..Composite::default() };
+    }
+    for (index, component) in (1..).zip(&mut lov.components) {
+        component.id = if lov.composite.is_some() { index } else { 0 };
+        component.flags = 0;
+    }
+    instantiate(&mut lov, 0..1, defaults, space)?;
+    Ok(lov)
+}
+
+/// Makes the objects of the components that begin within, or reach into, a range of the file and
+/// have none yet; whether there were any.
+///
+/// # Errors
+/// Those of [`Space::check_takes_files`], and `ENOSPC`; then the layout is as before.
+pub(super) fn instantiate(
+    lov: &mut Lov,
+    range: std::ops::Range<u64>,
+    defaults: Defaults,
+    space: &mut Space,
+) -> Result<bool, Errno> {
+    let mut placed = lov.components.clone();
+    let is_touched = |it: &&mut Component| {
+        it.flags & flag::INSTANTIATED == 0
+            && it.extent.start < range.end
+            && range.start < it.extent.end
+    };
+    let mut has_changed = false;
+    for component in placed.iter_mut().filter(is_touched) {
+        if let Body::Stripes(stripes) = &mut component.body {
+            *stripes = place_stripes(stripes, defaults, space)?;
+        }
+        component.flags |= flag::INSTANTIATED;
+        has_changed = true;
+    }
+    for (component, before) in placed.iter_mut().zip(&lov.components) {
+        if component.flags != before.flags {
+            make_objects(component, space);
+        }
+    }
+    lov.components = placed;
+    if let (true, Some(composite)) = (has_changed, &mut lov.composite) {
+        composite.generation += 1;
+    }
+    Ok(has_changed)
+}
+
+/// Stripes with the OSTs they get; the objects have no numbers yet.
+fn place_stripes(wish: &Stripes, defaults: Defaults, space: &mut Space) -> Result<Stripes, Errno> {
+    let mut stripes = wish.clone();
+    if stripes.stripe_size == 0 {
+        stripes.stripe_size = defaults.stripe_size;
+    }
+    stripes.form = if stripes.pool.is_empty() { Form::V1 } else { Form::V3 };
+    stripes.first_ost = lov::ANY_OST;
+    if stripes.pattern & pattern::MDT != 0 {
+        stripes.stripe_count = 0;
+        return Ok(stripes);
+    }
+    stripes.pattern |= pattern::RAID0;
+    let osts = choose(wish, defaults, space)?;
+    stripes.stripe_count = u16::try_from(osts.len()).expect("at most 2000 OSTs");
+    stripes.objects = osts
+        .into_iter()
+        .map(|ost| Object { ost: ost_id(ost), sequence: OBJECT_SEQUENCE, ..Object::default() })
+        .collect();
+    Ok(stripes)
+}
+
+fn choose(wish: &Stripes, defaults: Defaults, space: &mut Space) -> Result<Vec<usize>, Errno> {
+    if wish.form == Form::Specific {
+        return listed(wish, space);
+    }
+    let wide = |count: u16| match count {
+        lov::WIDE_STRIPE_COUNT_MIN.. => usize::MAX,
+        _ => usize::from(count),
+    };
+    let count = if wish.stripe_count == 0 { defaults.stripe_count } else { wish.stripe_count };
+    let first = (wish.first_ost != lov::ANY_OST).then_some(usize::from(wish.first_ost));
+    if let Some(first) = first {
+        space.check_takes_files(first)?;
+    }
+    let mut osts = space.next_usable(wide(count), first);
+    // The degraded come last, but not the one that was asked for.
+    if let Some(first) = first
+        && osts.first() != Some(&first)
+    {
+        osts.retain(|ost| *ost != first);
+        osts.insert(0, first);
+        osts.truncate(wide(count));
+    }
+    if osts.is_empty() { Err(Errno::NOSPC) } else { Ok(osts) }
+}
+
+/// Exactly the OSTs listed, from the first one on.
+fn listed(wish: &Stripes, space: &Space) -> Result<Vec<usize>, Errno> {
+    let mut osts: Vec<usize> = wish.objects.iter().map(|object| object.ost.index()).collect();
+    for ost in &osts {
+        space.check_takes_files(*ost)?;
+    }
+    let first = osts.iter().position(|ost| *ost == usize::from(wish.first_ost));
+    osts.rotate_left(first.unwrap_or(0));
+    Ok(osts)
+}
+
+fn make_objects(component: &mut Component, space: &mut Space) {
+    if let Body::Stripes(stripes) = &mut component.body {
+        for object in &mut stripes.objects {
+            object.id = space.make_object(object.ost.index());
+        }
+    }
+}
+
+/// Removes all objects of a file.
+pub(super) fn remove_objects(lov: &Lov, space: &mut Space) {
+    for component in lov.components.iter().filter(|it| it.flags & flag::INSTANTIATED != 0) {
+        if let Body::Stripes(stripes) = &component.body {
+            for object in &stripes.objects {
+                space.remove_object(object.ost.index());
+            }
+        }
+    }
+}
+
+fn ost_id(ost: usize) -> OstId {
+    OstId(u32::try_from(ost).expect("at most 2000 OSTs"))
+}
+
+#[cfg(test)]
+mod tests;

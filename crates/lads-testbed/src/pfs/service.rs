@@ -1,0 +1,240 @@
+//! Who waits until a storage target has served a request, and then answers it.
+//!
+//! [`Model`] knows when each request is done; the threads here let its time pass and run the
+//! [`Answer`] of each request that is. One thread at a time watches the clock; when something is
+//! due, it takes it and another takes over the watch, so no two wake up for the same moment and
+//! long answers do not hold up others. Requests that nothing limits never get here: whoever
+//! submits one answers it at once.
+
+use super::model::Model;
+use super::queues::{Direction, Piece, Ticket};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What is to be done when a request is served, or could not be.
+pub(super) type Answer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
+
+/// Bytes of a request that fall to an OST.
+pub(super) type Share = (usize, u64);
+
+/// Threads that serve.
+pub(super) struct Service {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the thread that watches the clock.
+    watch: Condvar,
+    /// Wakes one that has nothing to do.
+    idle: Condvar,
+}
+
+struct State {
+    model: Model,
+    requests: HashMap<Ticket, Request>,
+    /// Answers that are only delayed, by when they are due.
+    delayed: BTreeMap<(Duration, Ticket), Answer>,
+    due: VecDeque<(Answer, Result<(), Errno>)>,
+    tickets: Ticket,
+    /// Until when somebody watches the clock: `None` if nobody does, or without end.
+    watched_until: Option<Duration>,
+    is_watched: bool,
+    is_over: bool,
+}
+
+struct Request {
+    pieces_left: usize,
+    answer: Answer,
+}
+
+impl Service {
+    /// Begins to serve, with this number of threads.
+    pub(super) fn start(model: Model, thread_count: usize) -> Self {
+        let state = State {
+            model,
+            requests: HashMap::new(),
+            delayed: BTreeMap::new(),
+            due: VecDeque::new(),
+            tickets: 0,
+            watched_until: None,
+            is_watched: false,
+            is_over: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            watch: Condvar::new(),
+            idle: Condvar::new(),
+        });
+        let start = |_| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.serve())
+        };
+        let threads = (0..thread_count.max(1)).map(start).collect();
+        Self { shared, threads }
+    }
+
+    /// Has a request served by all OSTs that have a share in it, and then answered: before this
+    /// returns if nothing limits them.
+    pub(super) fn submit(&self, shares: &[Share], direction: Direction, answer: Answer) {
+        let mut state = self.shared.lock();
+        state.advance();
+        let ticket = state.next_ticket();
+        let queued = shares.iter().filter(|(ost, bytes)| {
+            state.model.submit(*ost, Piece { ticket, bytes: *bytes, direction })
+        });
+        let pieces_left = queued.count();
+        if pieces_left > 0 {
+            state.requests.insert(ticket, Request { pieces_left, answer });
+            self.shared.wake_for(&mut state);
+        } else {
+            self.shared.wake_for(&mut state);
+            drop(state);
+            answer(Ok(()));
+        }
+    }
+
+    /// Runs an answer later; now, if there is nothing to wait for.
+    pub(super) fn delay(&self, by: Duration, answer: Answer) {
+        if by.is_zero() {
+            return answer(Ok(()));
+        }
+        let mut state = self.shared.lock();
+        let ticket = state.next_ticket();
+        state.delayed.insert((now() + by, ticket), answer);
+        self.shared.wake_for(&mut state);
+    }
+
+    /// Looks at the model, or changes it, as it is now.
+    pub(super) fn with_model<T>(&self, act: impl FnOnce(&mut Model) -> T) -> T {
+        let mut state = self.shared.lock();
+        state.advance();
+        let result = act(&mut state.model);
+        self.shared.wake_for(&mut state);
+        result
+    }
+
+    /// Fails all requests that an OST has to do.
+    pub(super) fn abandon(&self, ost: usize, error: Errno) {
+        let mut state = self.shared.lock();
+        state.advance();
+        for ticket in state.model.abandon(ost) {
+            // The other OSTs serve their pieces for nothing, as they would.
+            if let Some(request) = state.requests.remove(&ticket) {
+                state.due.push_back((request.answer, Err(error)));
+            }
+        }
+        self.shared.wake_for(&mut state);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.watch.notify_all();
+        self.shared.idle.notify_all();
+        for thread in self.threads.drain(..) {
+            thread.join().expect("answers do not panic");
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the lock")
+    }
+
+    /// Sees to it that somebody is awake when something is due.
+    fn wake_for(&self, state: &mut State) {
+        if !state.is_watched {
+            self.idle.notify_one();
+            return;
+        }
+        let until = state.watched_until;
+        let is_too_late = |next| until.is_none_or(|until| next < until);
+        if !state.due.is_empty() || state.next_timeout().is_some_and(is_too_late) {
+            self.watch.notify_one();
+        }
+    }
+
+    /// What each thread does.
+    fn serve(&self) {
+        let mut state = self.lock();
+        while !state.is_over {
+            state.advance();
+            if let Some((answer, result)) = state.due.pop_front() {
+                if !state.is_watched {
+                    self.idle.notify_one();
+                }
+                drop(state);
+                answer(result);
+                state = self.lock();
+            } else if state.is_watched {
+                state = self.idle.wait(state).expect("as in `lock`");
+            } else {
+                state = self.watch(state);
+            }
+        }
+    }
+
+    /// Waits until something is due, or might be.
+    fn watch<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.is_watched = true;
+        state.watched_until = state.next_timeout();
+        state = match state.watched_until {
+            None => self.watch.wait(state).expect("as in `lock`"),
+            Some(until) => {
+                let wait = until.saturating_sub(now());
+                self.watch.wait_timeout(state, wait).expect("as in `lock`").0
+            }
+        };
+        state.is_watched = false;
+        state.watched_until = None;
+        state
+    }
+}
+
+impl State {
+    fn next_ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    fn next_timeout(&mut self) -> Option<Duration> {
+        let delayed = self.delayed.first_key_value().map(|((due, _), _)| *due);
+        self.model.next_timeout().into_iter().chain(delayed).min()
+    }
+
+    /// Lets time pass until now.
+    fn advance(&mut self) {
+        let (now, mut ended) = (now(), Vec::new());
+        self.model.advance(now, &mut ended);
+        for ticket in ended {
+            self.on_piece_served(ticket);
+        }
+        while let Some(entry) = self.delayed.first_entry().filter(|it| it.key().0 <= now) {
+            self.due.push_back((entry.remove(), Ok(())));
+        }
+    }
+
+    fn on_piece_served(&mut self, ticket: Ticket) {
+        // It is gone if another OST failed it.
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        request.pieces_left -= 1;
+        if request.pieces_left == 0
+            && let Some(request) = self.requests.remove(&ticket)
+        {
+            self.due.push_back((request.answer, Ok(())));
+        }
+    }
+}
+
+/// The time on `CLOCK_MONOTONIC`, which is the same for all programs of a machine.
+pub(super) fn now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::try_from(now).expect("it begins at zero")
+}
