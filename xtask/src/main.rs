@@ -28,7 +28,7 @@ cargo xtask bench [NAME]   measure beside rivals: big medium small journal memor
                            emulated file systems: fig7 fig8 fig9 fig10 fig11 table2 ndm6 ndm8
                            xdd-lan xdd-wan xdd-null spider, all by `room`
     [--repeats N] [--peer 'NAME=COMMAND {src} {dst}']
-cargo xtask demo           move the Rust toolchain with lads, here and over ssh, and compare
+cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched
 ";
 
 fn main() -> Result<ExitCode> {

@@ -131,8 +131,9 @@ fn median(rates: impl Iterator<Item = f64>) -> f64 {
 /// One line for each OST, and one above them; each ends with a line feed and clears what was
 /// there before.
 fn picture(sides: &[Side; 2], paint: Paint) -> String {
-    let rates = sides.iter().flat_map(|side| &side.osts);
-    let full = rates.filter_map(|ost| ost.rate_bytes_per_second).fold(0.0, f64::max);
+    let osts = sides.iter().flat_map(|side| &side.osts);
+    let possible = osts.map(|ost| ost.rate_bytes_per_second.unwrap_or(ost.bytes_per_second));
+    let full = possible.fold(0.0, f64::max);
     let count = sides.iter().map(|side| side.osts.len()).max().unwrap_or(0);
     let mut text = "      ".to_owned();
     for side in sides {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a file system consists of.
@@ -75,7 +75,7 @@ impl Mount {
     ) -> Result<Self> {
         let path = directory.join(name);
         fs::create_dir_all(&path)?;
-        let mut child = shell::command(testbed)
+        let mut child = bound_to_us(testbed)
             .arg("pfs")
             .args(arguments(storage))
             .arg(&path)
@@ -154,6 +154,16 @@ impl Drop for Mount {
         let _ = self.child.wait();
         let _ = shell::output(shell::command("umount").arg("-l").arg(&self.path));
     }
+}
+
+/// A command that ends when we do, however we end; `setpriv` is part of every Debian.
+pub(super) fn bound_to_us(program: &Path) -> Command {
+    if shell::find("setpriv").is_none() {
+        return shell::command(program);
+    }
+    let mut command = shell::command("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
 }
 
 fn arguments(storage: Storage) -> Vec<String> {

@@ -151,8 +151,10 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
 
 const MIB: u64 = 1 << 20;
 
-/// 192 MiB in files of several blocks: the paper's 100 × 1 GB, scaled.
-const BIG: DataSet = DataSet::Uniform { files: 48, bytes_each: 4 * MIB };
+/// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled.
+const BIG: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
+/// Four times that: enough for many threads to work for a second.
+const MORE: DataSet = DataSet::Uniform { files: 256, bytes_each: 3 * MIB };
 /// 192 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
 const SMALL: DataSet = DataSet::Uniform { files: 768, bytes_each: MIB / 4 };
 
@@ -218,13 +220,23 @@ fn fig7() -> Scenario {
                 free, so threads add up; a mover that takes file after file has one OST at a time. \
                 Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 MiB.",
         stages: vec![
-            stage("big files: 48 of 4 MiB", lads_storage(), BIG, both_schedules(&THREADS)),
+            stage("big files: 64 of 3 MiB", lads_storage(), BIG, both_schedules(&THREADS)),
             stage("small files: 768 of 256 KiB", lads_storage(), SMALL, both_schedules(&THREADS)),
+            Stage {
+                rivals: Rivals::Parallel,
+                ..stage(
+                    "as many threads as OSTs and more: 256 of 3 MiB",
+                    lads_storage(),
+                    MORE,
+                    both_schedules(&["16", "32", "64"]),
+                )
+            },
         ],
         views: vec![
             view("Big files", &[0], THREADS_LABEL, Quantity::Throughput)
                 .beside(paper::figure_7(425.0, Some((400.0, 450.0)))),
             view("Small files", &[1], THREADS_LABEL, Quantity::Throughput),
+            view("More threads", &[2], THREADS_LABEL, Quantity::Share),
         ],
     }
 }
@@ -240,7 +252,7 @@ fn fig8() -> Scenario {
         about: "LADS (FAST '15), figure 8: processor time grows slightly with the threads, memory \
                 does not. Here as fig7, LADS alone; both as LADS says in its summary.",
         stages: vec![
-            alone("big files: 48 of 4 MiB", BIG),
+            alone("big files: 64 of 3 MiB", BIG),
             alone("small files: 768 of 256 KiB", SMALL),
         ],
         views: vec![

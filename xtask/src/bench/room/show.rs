@@ -3,7 +3,7 @@
 
 use super::contest::{Arena, Congestion, Contestant, DATA, Row};
 use super::data::DataSet;
-use super::mount::{Pair, Storage};
+use super::mount::{Pair, Storage, bound_to_us};
 use super::route::Route;
 use super::{mounts_need, peers};
 use crate::scratch::Scratch;
@@ -11,7 +11,7 @@ use crate::shell;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Child;
 
 const STORAGE: Storage = Storage {
     osts: 8,
@@ -57,9 +57,8 @@ pub(crate) fn run(lads: &Path) -> Result<()> {
         bytes: extent.bytes,
         compares: true,
     };
-    let picture = Picture::start(&testbed, &pair)?;
-    let row = arena.run_once(&peers::lads(lads, &notes, "LADS", None, &[]), 0)?;
-    drop(picture);
+    let row =
+        arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), &testbed), 0)?;
     let (rivals, missing) = peers::all(&route, &notes, &[]);
     let rivals: Vec<String> = rivals
         .iter()
@@ -69,6 +68,17 @@ pub(crate) fn run(lads: &Path) -> Result<()> {
     println!("\n{}", sentence(&row, &rivals));
     missing.iter().for_each(|missing| println!("({missing})"));
     Ok(())
+}
+
+/// The same, with a live picture as long as it runs.
+fn watched(contestant: Contestant, testbed: &Path) -> Contestant {
+    let Contestant { line, at, run } = contestant;
+    let testbed = testbed.to_owned();
+    let run = move |route: &Route, source: &Path, sink: &Path| {
+        let _picture = Picture::start(&testbed, source, sink)?;
+        run(route, source, sink)
+    };
+    Contestant { line, at, run: Box::new(run) }
 }
 
 fn in_words(rival: &Contestant, arena: &Arena<'_>) -> String {
@@ -93,10 +103,12 @@ fn sentence(row: &Row, rivals: &[String]) -> String {
 struct Picture(Child);
 
 impl Picture {
-    fn start(testbed: &Path, pair: &Pair) -> Result<Self> {
-        let child = Command::new(testbed)
+    /// Of the file systems that hold these directories.
+    fn start(testbed: &Path, source: &Path, sink: &Path) -> Result<Self> {
+        let mounts = [source, sink].map(|directory| directory.parent().unwrap_or(directory));
+        let child = bound_to_us(testbed)
             .arg("watch")
-            .args([pair.source.path(), pair.sink.path()])
+            .args(mounts)
             .spawn()
             .context("cannot start the live picture")?;
         Ok(Self(child))
