@@ -10,7 +10,8 @@ use lads_core::units::{Instant, OstId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-const MIB: f64 = 1048576.0;
+const MIB_BYTES: u64 = 1 << 20;
+const MIB: f64 = MIB_BYTES as f64;
 const TICK: Duration = Duration::from_millis(1);
 
 /// A bed of OSTs, some of which are slow.
@@ -31,8 +32,8 @@ enum Slow {
     None,
     /// The first so many, always.
     Fixed(usize),
-    /// So many at a time, others after so many seconds.
-    Moving(usize, f64),
+    /// So many at a time, others after so many milliseconds.
+    Moving(usize, usize),
 }
 
 impl Slow {
@@ -46,13 +47,14 @@ impl Slow {
 }
 
 impl Bed {
-    fn rate(&self, ost: usize, now: f64) -> f64 {
+    /// The rate of an OST, so many milliseconds after the start.
+    fn rate(&self, ost: usize, now: usize) -> f64 {
         let is_slow = match self.slow {
             Slow::None => false,
             Slow::Fixed(count) => ost < count,
             Slow::Moving(count, dwell) => {
                 // A walk that visits all OSTs, in no order that a policy could know.
-                let step = (now / dwell) as usize;
+                let step = now / dwell;
                 (0..count).any(|it| (step * count + it) * 11 % self.osts == ost)
             }
         };
@@ -63,12 +65,12 @@ impl Bed {
     fn bound(&self) -> f64 {
         let tick = TICK.as_secs_f64();
         let time_of = |ost| {
-            let (mut left, mut now) = (self.mib_each as f64 * MIB, 0.0);
+            let (mut left, mut ticks) = (self.mib_each as f64 * MIB, 0);
             while left > 0.0 {
-                left -= self.rate(ost, now) * tick;
-                now += tick;
+                left -= self.rate(ost, ticks) * tick;
+                ticks += 1;
             }
-            now
+            ticks as f64 * tick
         };
         (0..self.osts).map(time_of).fold(0.0, f64::max)
     }
@@ -84,13 +86,15 @@ impl Bed {
         let mut queues = OstQueues::new(policy.rule(threshold), &specs);
         for ost in 0..self.osts {
             for _ in 0..self.mib_each {
-                queues.push(id(ost), MIB as u64, MIB as u64);
+                queues.push(id(ost), MIB_BYTES, MIB_BYTES);
             }
         }
         let mut served: Vec<VecDeque<Request>> = vec![VecDeque::new(); self.osts];
         let (mut idle, mut ticks) = (self.threads, 0);
+        let at =
+            |ticks: usize| Instant::START + TICK * u32::try_from(ticks).expect("an hour at most");
         loop {
-            let now = Instant::START + TICK * ticks;
+            let now = at(ticks);
             let take = |_, waiting: &mut VecDeque<u64>, bytes_max| {
                 let left = waiting.pop_front()?;
                 let bytes = left.min(u64::from(bytes_max));
@@ -112,9 +116,9 @@ impl Bed {
                 return now.since_start().as_secs_f64();
             }
             ticks += 1;
-            let now = Instant::START + TICK * ticks;
+            let now = at(ticks);
             for (ost, requests) in served.iter_mut().enumerate() {
-                let mut can = self.rate(ost, now.since_start().as_secs_f64()) * TICK.as_secs_f64();
+                let mut can = self.rate(ost, ticks) * TICK.as_secs_f64();
                 while let Some(request) = requests.front_mut() {
                     let some = can.min(request.left);
                     request.left -= some;
@@ -139,7 +143,7 @@ struct Request {
 }
 
 fn id(index: usize) -> OstId {
-    OstId(u32::try_from(index).unwrap())
+    OstId(u32::try_from(index).expect("a few"))
 }
 
 const EIGHT: Bed = Bed {
@@ -178,7 +182,7 @@ fn where_nothing_is_slow_every_policy_reaches_what_is_possible() {
 
 #[test]
 fn with_threads_for_all_osts_a_slow_one_costs_nothing() {
-    for slow in [Slow::Fixed(1), Slow::Moving(1, 0.7), Slow::Moving(1, 5.0)] {
+    for slow in [Slow::Fixed(1), Slow::Moving(1, 700), Slow::Moving(1, 5000)] {
         let bed = Bed { slow, ..EIGHT };
         assert!(share(&bed, Policy::Adaptive) > 0.98, "{}", share(&bed, Policy::Adaptive));
         let bed = Bed { slow: slow.times(4), threads: 64, ..MANY };
@@ -188,10 +192,10 @@ fn with_threads_for_all_osts_a_slow_one_costs_nothing() {
 
 #[test]
 fn with_fewer_threads_adaptive_steers_round_the_slow_ones_that_layout_runs_into() {
-    let eight = Bed { threads: 8, slow: Slow::Moving(1, 0.7), ..EIGHT };
+    let eight = Bed { threads: 8, slow: Slow::Moving(1, 700), ..EIGHT };
     assert!(share(&eight, Policy::Adaptive) > 0.98);
     assert!(eight.run(Policy::Layout) > 1.35 * eight.run(Policy::Adaptive));
-    for dwell in [1.5, 5.0] {
+    for dwell in [1500, 5000] {
         let many = Bed { slow: Slow::Moving(4, dwell), ..MANY };
         assert!(share(&many, Policy::Adaptive) > 0.85, "{}", share(&many, Policy::Adaptive));
         assert!(many.run(Policy::Layout) > 1.2 * many.run(Policy::Adaptive));
@@ -200,7 +204,7 @@ fn with_fewer_threads_adaptive_steers_round_the_slow_ones_that_layout_runs_into(
 
 #[test]
 fn adaptive_needs_no_telling_to_beat_every_threshold() {
-    let bed = Bed { slow: Slow::Moving(4, 5.0), ..MANY };
+    let bed = Bed { slow: Slow::Moving(4, 5000), ..MANY };
     let adaptive = bed.run(Policy::Adaptive);
     for window in [4, 10, 40] {
         for limit_micros in [200_000, 300_000, 500_000] {
