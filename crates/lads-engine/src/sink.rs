@@ -100,6 +100,8 @@ impl SinkEnd {
         }
         let threads = thread_count(&options, &osts);
         let config = SinkConfig {
+            policy: options.schedule,
+            threshold: options.threshold,
             osts: osts.clone(),
             buffer_count,
             buffer_bytes: options.block_size,

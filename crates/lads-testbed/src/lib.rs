@@ -15,3 +15,4 @@ pub mod watch;
 mod chance;
 mod clock;
 mod sizes;
+mod stats;

@@ -6,18 +6,12 @@
 
 mod commands;
 mod delay;
-<<<<<<< HEAD
 mod flow;
-=======
->>>>>>> bench
 mod janitor;
 mod namespace;
 mod options;
 mod path;
-<<<<<<< HEAD
 mod probe;
-=======
->>>>>>> bench
 mod queue;
 mod statistics;
 
@@ -26,10 +20,7 @@ use clap::Subcommand;
 use commands::{Commands, Events};
 use options::LineOptions;
 use path::{Carried, Path};
-<<<<<<< HEAD
 use serde::Serialize;
-=======
->>>>>>> bench
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -67,13 +58,10 @@ pub struct WanArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-<<<<<<< HEAD
     /// Measure what TCP gets through the line, as JSON
     Flow(flow::FlowArgs),
     /// Measure round trips: idle, with a full line, and with busy processors; as JSON, line by line
     Probe(probe::ProbeArgs),
-=======
->>>>>>> bench
     /// Lay the line for others, print names and addresses as JSON, wait until stdin closes
     Up {
         /// Goes into the names of the namespaces
@@ -114,7 +102,6 @@ fn act(args: &WanArgs, path: &Path, events: &Events) -> Result<ExitCode> {
             say(&path.described(&args.line))?;
             Ok(events.wait_for_the_end())
         }
-<<<<<<< HEAD
         (Some(Action::Flow(flow)), _) => {
             say(&flow::measure(path, flow)?)?;
             Ok(ExitCode::SUCCESS)
@@ -123,8 +110,6 @@ fn act(args: &WanArgs, path: &Path, events: &Events) -> Result<ExitCode> {
             probe::measure(path, &args.line, probe, say)?;
             Ok(ExitCode::SUCCESS)
         }
-=======
->>>>>>> bench
         (None, Some(source)) => {
             let sink = args.sink.as_deref();
             Commands { sink, source, wait_for_port: args.wait_for_port }.run(path, events)
@@ -134,15 +119,9 @@ fn act(args: &WanArgs, path: &Path, events: &Events) -> Result<ExitCode> {
 }
 
 /// One line of JSON on stdout.
-<<<<<<< HEAD
 fn say(value: &impl Serialize) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(value)?)?;
-=======
-fn say(value: &serde_json::Value) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{value}")?;
->>>>>>> bench
     stdout.flush().context("cannot write to stdout")
 }
 
