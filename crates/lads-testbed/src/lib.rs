@@ -14,4 +14,5 @@ pub mod watch;
 
 mod chance;
 mod clock;
+mod kernel_mount;
 mod sizes;
