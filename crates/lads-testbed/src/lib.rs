@@ -14,5 +14,6 @@ pub mod watch;
 
 mod chance;
 mod clock;
+mod kernel_mount;
 mod sizes;
 mod stats;
