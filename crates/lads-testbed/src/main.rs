@@ -22,7 +22,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Proxy(args) => proxy::run(&args),
-        Command::Wan(args) => wan::run(args),
+        Command::Wan(args) => wan::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("lads-testbed: {error:#}");
