@@ -13,8 +13,8 @@ use lads_core::journal::BlockRecord;
 use lads_core::message::{Answer, Root};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, mkdirat, mknodat, openat,
-    readlinkat, renameat, statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, mknodat, openat,
+    readlinkat, renameat, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -52,6 +52,8 @@ impl SinkEnd {
             (Err(Errno::NOENT), None) => {
                 mkdirat(CWD, named(target), Mode::RWXU | Mode::RWXG | Mode::RWXO)
                     .map_err(|errno| self.cannot("make the target directory", target, errno))?;
+                sync_name(target)
+                    .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
                 let place = self.open_root(target, None, false)?;
                 let _ = place.root.was_made.set(());
                 Ok(place)
@@ -209,12 +211,16 @@ impl SinkEnd {
         };
         let mend = || {
             let stat = fstat(&file)?;
-            if differs(&file, &stat, &item.metadata, &self.options) {
+            let differs = differs(&file, &stat, &item.metadata, &self.options);
+            if differs {
                 apply(&file, &stat, &item.metadata, &self.options, true)?;
             }
-            Ok(())
+            Ok(differs)
         };
-        mend().map_err(|errno| failed(Operation::SetMetadata, errno))
+        if mend().map_err(|errno| failed(Operation::SetMetadata, errno))? {
+            fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        }
+        Ok(())
     }
 
     /// Links and specials, which have no data and are made here.
@@ -300,6 +306,17 @@ impl SinkEnd {
             apply_at(handle, temporary.as_bytes(), is_link, &item.metadata, &self.options)?;
         }
         renameat(handle, temporary, handle, item.name.as_slice())
+    }
+}
+
+/// Makes the name of a directory that a person named durable in the directory above.
+fn sync_name(path: &[u8]) -> Result<(), Errno> {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let cut = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    match open_named(&path[..cut]) {
+        // One may be permitted to make names in a directory and not to open it.
+        Err(Errno::ACCESS) => syncfs(open_named(path)?),
+        above => fsync(above?),
     }
 }
 
