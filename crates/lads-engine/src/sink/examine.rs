@@ -1,12 +1,13 @@
 //! What is under an entry's name at the sink, and what is done about it before any data comes.
 
-use super::{Place, SinkEnd, failed, is_file};
+use super::{Place, SinkEnd, failed, is_file, journal_failed};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::journal::Journal;
 use crate::metadata::{apply, apply_at, differs, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
 use crate::sink::table::Item;
+use crate::sink::write::reopen_temporary;
 use lads_core::entry::{Entry, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
@@ -179,25 +180,24 @@ impl SinkEnd {
         }
         let number = self.new_file_count.fetch_add(1, Ordering::Relaxed);
         let layout = self.layouts.of_new_file(number);
-        Ok(Examined::Want { done: self.left_from_before(item, handle), layout })
+        Ok(Examined::Want { done: self.left_from_before(item, handle)?, layout })
     }
 
-    /// Blocks that an earlier attempt left, if its temporary file is still there.
-    fn left_from_before(&self, item: &Item, handle: &OwnedFd) -> Vec<BlockRecord> {
+    /// Blocks that an earlier attempt left, if the source file is still the same and the temporary
+    /// file still there.
+    fn left_from_before(&self, item: &Item, handle: &OwnedFd) -> Result<Vec<BlockRecord>, Failure> {
         let journal = &self.place().journal;
         let path = item.path();
         let identity = item.identity.expect("files are announced with it");
-        let Some(begun) = journal.take_begun(&path, &identity) else { return Vec::new() };
+        let Some(begun) = journal.take_begun(&path) else { return Ok(Vec::new()) };
         let name = journal.temporary_name(&path);
-        let is_there = statat(handle, name.as_str(), NOT_THROUGH_LINKS).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                && u64::try_from(stat.st_size) == Ok(identity.size)
-        });
-        if is_there {
-            return begun.blocks;
+        let is_there = reopen_temporary(handle, &name, identity.size).is_some();
+        if is_there && begun.identity == identity {
+            let _ = item.goes_on.set(());
+            return Ok(begun.blocks);
         }
-        journal.forget(&path);
-        Vec::new()
+        journal.forget_durably(&path).map_err(|error| journal_failed(&error))?;
+        Ok(Vec::new())
     }
 
     /// The data is the same; the metadata is made so.

@@ -5,7 +5,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::units::EntryId;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An entry that has not ended.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Item {
     pub(super) is_dense: bool,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
+    /// Whether blocks that an earlier attempt left in its temporary file count as done.
+    pub(super) goes_on: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<Option<Arc<Temporary>>>,
 }
@@ -80,6 +82,7 @@ impl Table {
             identity,
             is_dense,
             own,
+            goes_on: OnceLock::new(),
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
