@@ -288,6 +288,22 @@ impl SinkEnd {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
+        let made = self
+            .make_temporary_other(entry, item, handle, temporary)
+            .and_then(|()| renameat(handle, temporary, handle, item.name.as_slice()));
+        if made.is_err() {
+            let _ = unlinkat(handle, temporary, AtFlags::empty());
+        }
+        made
+    }
+
+    fn make_temporary_other(
+        &self,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        temporary: &str,
+    ) -> Result<(), Errno> {
         match &entry.kind {
             Kind::Symlink { target } => symlinkat(target.as_slice(), handle, temporary)?,
             Kind::HardLink { target } => {
@@ -305,7 +321,7 @@ impl SinkEnd {
         if !matches!(entry.kind, Kind::HardLink { .. }) {
             apply_at(handle, temporary.as_bytes(), is_link, &item.metadata, &self.options)?;
         }
-        renameat(handle, temporary, handle, item.name.as_slice())
+        Ok(())
     }
 }
 

@@ -78,7 +78,13 @@ impl SinkEnd {
             create_temporary(&directory, &name)
         };
         let file = file.map_err(|errno| failed(Operation::Create, errno))?;
-        self.reserve(item, &file, size).map_err(|errno| failed(Operation::Preallocate, errno))?;
+        self.reserve(item, &file, size).map_err(|errno| {
+            if item.goes_on.get().is_none() {
+                // Nobody knows of it yet, so nobody else would remove it.
+                let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
+            }
+            failed(Operation::Preallocate, errno)
+        })?;
         let direct = self.open_direct(&directory, &name, size);
         let temporary = Arc::new(Temporary { directory, name, file, direct });
         *place = Some(Arc::clone(&temporary));
