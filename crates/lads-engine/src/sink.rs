@@ -248,6 +248,12 @@ fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
     }
 }
 
+/// A failure to put something on record.
+fn journal_failed(error: &std::io::Error) -> Failure {
+    let errno = error.raw_os_error().unwrap_or(0);
+    Failure::new(Side::Sink, Operation::Journal, Reason::Os(errno))
+}
+
 /// A failure at the sink.
 fn failed(operation: Operation, errno: Errno) -> Failure {
     let reason = match errno {

@@ -7,7 +7,7 @@ use lads_core::units::EntryId;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An entry that has not ended.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Item {
     pub(super) is_made: AtomicBool,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
+    /// Whether blocks that an earlier attempt left in its temporary file count as done.
+    pub(super) goes_on: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<Option<Arc<Temporary>>>,
 }
@@ -91,6 +93,7 @@ impl Table {
             striping,
             is_made: AtomicBool::new(false),
             own,
+            goes_on: OnceLock::new(),
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
