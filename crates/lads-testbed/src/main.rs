@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Part::Pfs(args) => pfs::run(args),
         Part::PfsCheck(args) => pfs_check::run(&args),
         Part::Proxy(args) => proxy::run(&args),
-        Part::Wan(args) => wan::run(args),
+        Part::Wan(args) => wan::run(&args),
         Part::Watch(args) => watch::run(&args),
     };
     outcome.unwrap_or_else(|error| {

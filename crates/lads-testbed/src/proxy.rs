@@ -37,10 +37,10 @@ const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
 /// Prints its port as JSON. While it runs, lines on stdin add rules; `clear` removes all. It ends
 /// when stdin is closed. What was done to whom goes to stderr, as JSON, line by line.
 ///
-/// A rule: FAULT [connection=N] [way=out|back] [after=BYTES] [at=SECONDS] [of=all]. Faults: delay=MS,
-/// rate=BYTES_PER_SECOND, recut=BYTES, reset, reset-all, close (one way, with way=), stop, black-hole,
-/// flip, reorder=CONNECTIONS. A number may be LOW..HIGH, to be drawn. With of=all, bytes of all
-/// connections count, and it happens once.
+/// A rule: FAULT [connection=N] [way=out|back] [after=BYTES] [at=SECONDS] [of=all]. Faults:
+/// delay=MS, rate=BYTES_PER_SECOND, recut=BYTES, reset, reset-all, close (one way, with way=),
+/// stop, black-hole, flip, reorder=CONNECTIONS. A number may be LOW..HIGH, to be drawn. With
+/// of=all, bytes of all connections count, and it happens once.
 #[derive(Debug, clap::Args)]
 pub struct ProxyArgs {
     /// Where to listen; port 0 is a free one

@@ -81,7 +81,7 @@ enum Action {
 /// # Errors
 ///
 /// When something is missing on this machine, says what; then nothing is left behind.
-pub fn run(args: WanArgs) -> Result<ExitCode> {
+pub fn run(args: &WanArgs) -> Result<ExitCode> {
     if let Some(Action::Janitor { pid }) = args.action {
         return janitor::run(pid);
     }
@@ -89,7 +89,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     let events = Events::new()?;
     let name = if let Some(Action::Up { name }) = &args.action { name } else { "wan" };
     let path = Path::lay(name, &args.line)?;
-    let code = act(&args, &path, &events);
+    let code = act(args, &path, &events);
     let carried = path.take_down();
     let code = code?;
     report(&carried?, args.statistics.as_deref())?;

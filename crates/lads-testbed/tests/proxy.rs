@@ -71,7 +71,7 @@ fn all_of(stream: &mut TcpStream) -> Arrival {
 }
 
 fn pattern() -> Vec<u8> {
-    (0..BYTES).map(|index| (index % 251) as u8).collect()
+    (0..BYTES).map(|index| u8::try_from(index % 251).unwrap()).collect()
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Whether the long-distance network is as long, as narrow and as lossy as asked for, and goes away.
+//! Whether the long-distance network is as long, as narrow and as lossy as asked for, and goes
+//! away.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
 use serde_json::Value;

@@ -95,8 +95,8 @@ impl Transfer {
         command
     }
 
-    /// Runs it through a proxy with these rules, in which `DATA` stands for the way of the data; how
-    /// it ended, and what the proxy did.
+    /// Runs it through a proxy with these rules, in which `DATA` stands for the way of the data;
+    /// how it ended, and what the proxy did.
     fn through(&self, seed: u64, rules: &[&str], options: &[&str]) -> Option<(Ended, Chaos)> {
         let port = free_port();
         let rules: Vec<String> =
@@ -142,8 +142,8 @@ fn arrives(rules: &[&str], options: &[&str]) {
     });
 }
 
-/// Transfers through a network that does this; each arrives, or ends as one that lost the network, and
-/// the same command without that network brings the rest.
+/// Transfers through a network that does this; each arrives, or ends as one that lost the network,
+/// and the same command without that network brings the rest.
 fn arrives_or_goes_on(rules: &[&str], options: &[&str]) {
     if !has("rsync") {
         return;
