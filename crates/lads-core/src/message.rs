@@ -202,6 +202,9 @@ pub enum Message {
     },
     /// I am alive.
     Heartbeat,
+    /// From the source: frames sent so far on each data stream. One that does not arrive was lost
+    /// by something in between that took it.
+    Frames(Vec<u64>),
     /// How far I have come.
     Progress(Counters),
     /// Something for the person to see: an entry that failed.
@@ -350,6 +353,7 @@ wire_enum!(Message {
     19 => Finished(counters),
     20 => Stop(reason),
     21 => Fatal { code, text },
+    22 => Frames(counts),
 });
 wire_list!(
     Rule,

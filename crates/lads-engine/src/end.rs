@@ -1,5 +1,6 @@
 //! What both kinds of end can be asked and told by the threads that talk and watch.
 
+use crate::board::lock;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Wakes};
 use crate::sink::SinkEnd;
@@ -10,6 +11,7 @@ use lads_core::message::{Counters, Message};
 use lads_core::sink::{Event as SinkEvent, Sink};
 use lads_core::source::{Event as SourceEvent, Note, ProtocolError, Source};
 use lads_core::units::Instant;
+use std::time::Duration;
 
 /// One end of a transfer.
 pub(crate) trait End: Send + Sync + 'static {
@@ -26,6 +28,10 @@ pub(crate) trait End: Send + Sync + 'static {
     fn counters(&self) -> Counters;
     /// Passes on what became of entries.
     fn pass_on(&self, notes: Vec<Note>);
+    /// The other end has sent so many frames on each stream.
+    fn on_frames(&self, counts: &[u64]);
+    /// Sees, many times within a timeout, that no stream stands still unnoticed.
+    fn tend_streams(&self, now: Instant, timeout: Duration);
 }
 
 /// The part of a session that is the same at both ends.
@@ -141,6 +147,21 @@ impl End for SourceEnd {
     fn pass_on(&self, notes: Vec<Note>) {
         Self::pass_on(self, notes);
     }
+
+    fn on_frames(&self, _counts: &[u64]) {}
+
+    fn tend_streams(&self, now: Instant, timeout: Duration) {
+        let mut told = lock(&self.frames_told);
+        if told.at.is_some_and(|at| now.since(at) < timeout / 6) {
+            return;
+        }
+        told.at = Some(now);
+        let counts = self.streams.frames();
+        if counts != told.counts {
+            told.counts.clone_from(&counts);
+            self.hub.with(|inner| inner.messages.push_back(Message::Frames(counts)));
+        }
+    }
 }
 
 impl End for SinkEnd {
@@ -167,4 +188,12 @@ impl End for SinkEnd {
     }
 
     fn pass_on(&self, _notes: Vec<Note>) {}
+
+    fn on_frames(&self, counts: &[u64]) {
+        lock(&self.missing).on_frames(counts, self.streams.count());
+    }
+
+    fn tend_streams(&self, now: Instant, timeout: Duration) {
+        lock(&self.missing).end_silent(&self.streams, now, timeout);
+    }
 }

@@ -16,7 +16,7 @@ use crate::journal::Journal;
 use crate::layout::{self, Layouts};
 use crate::paths::Directory;
 use crate::session::Setup;
-use crate::stream::Streams;
+use crate::stream::{Missing, Streams};
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{Message, Root};
@@ -61,6 +61,7 @@ pub(crate) struct SinkEnd {
     placing: placing::Placing,
     new_file_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) missing: Mutex<Missing>,
     board: Arc<Board>,
     clock: Clock,
     has_noticed_fallback: AtomicBool,
@@ -127,6 +128,7 @@ impl SinkEnd {
             layouts,
             new_file_count: AtomicU64::new(0),
             streams,
+            missing: Mutex::default(),
             board,
             clock,
             has_noticed_fallback: AtomicBool::new(false),

@@ -16,10 +16,11 @@ use lads_core::issue::Failure;
 use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
+use lads_core::units::Instant;
 use lads_sys::Arena;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
 
@@ -41,9 +42,18 @@ pub(crate) struct SourceEnd {
     arena: Arena,
     layouts: Box<dyn Layouts>,
     pub(crate) streams: Arc<Streams>,
+    /// What the sink was last told of the frames sent.
+    pub(crate) frames_told: Mutex<FramesTold>,
     board: Arc<Board>,
     clock: Clock,
     has_noticed_fallback: AtomicBool,
+}
+
+/// When the sink was told how many frames had been sent, and how many.
+#[derive(Debug, Default)]
+pub(crate) struct FramesTold {
+    pub(crate) at: Option<Instant>,
+    pub(crate) counts: Vec<u64>,
 }
 
 impl SourceEnd {
@@ -76,6 +86,7 @@ impl SourceEnd {
             arena,
             layouts,
             streams,
+            frames_told: Mutex::default(),
             board,
             clock,
             has_noticed_fallback: AtomicBool::new(false),

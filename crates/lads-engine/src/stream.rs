@@ -6,7 +6,7 @@
 
 use crate::event::ExitCode;
 use crate::hub::Fatal;
-use lads_core::units::StreamId;
+use lads_core::units::{Instant as CoreInstant, StreamId};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Socket, Type};
@@ -37,6 +37,10 @@ struct Stream {
     socket: OwnedFd,
     /// Held while a frame is sent; counts the frames.
     frames_sent: Mutex<u64>,
+    /// The same number, or frames received, for whoever only looks.
+    frames: AtomicU64,
+    /// Reads that brought something.
+    reads: AtomicU64,
     is_lost: AtomicBool,
     /// Micros that threads spent sending on it or waiting for it.
     busy_micros: AtomicU64,
@@ -49,6 +53,8 @@ impl Streams {
             .map(|socket| Stream {
                 socket,
                 frames_sent: Mutex::new(0),
+                frames: AtomicU64::new(0),
+                reads: AtomicU64::new(0),
                 is_lost: AtomicBool::new(false),
                 busy_micros: AtomicU64::new(0),
             })
@@ -96,6 +102,7 @@ impl Streams {
             return Err(error);
         }
         *frames_sent += 1;
+        stream.frames.store(*frames_sent, Ordering::Relaxed);
         drop(frames_sent);
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         stream.busy_micros.fetch_add(micros, Ordering::Relaxed);
@@ -138,11 +145,22 @@ impl Streams {
                 Ok(0) if filled == 0 => return Ok(false),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => filled += count,
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno.into()),
             }
+            self.streams[id.index()].reads.fetch_add(1, Ordering::Relaxed);
         }
         Ok(true)
+    }
+
+    /// A frame arrived whole.
+    pub(crate) fn on_frame_received(&self, id: StreamId) {
+        self.streams[id.index()].frames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frames sent, or received, on each stream.
+    pub(crate) fn frames(&self) -> Vec<u64> {
+        self.streams.iter().map(|stream| stream.frames.load(Ordering::Relaxed)).collect()
     }
 
     /// Ends one stream.
@@ -170,6 +188,49 @@ fn write_all(socket: &OwnedFd, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Frames that were sent and do not arrive. A connection that dies is noticed by whoever uses it;
+/// but something in between, a forwarded port or a proxy, may take frames, acknowledge them, and
+/// keep them for ever. Nobody at the source writes to the stream again, and the sink cannot know
+/// that something should come, but for being told (FRAMES).
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    rows: Vec<MissingRow>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct MissingRow {
+    frames_sent: u64,
+    /// Reads when they were last looked at, and since when they have been as many.
+    reads: u64,
+    since: Option<CoreInstant>,
+}
+
+impl Missing {
+    /// The source has sent so many frames on each stream.
+    pub(crate) fn on_frames(&mut self, counts: &[u64], stream_count: u16) {
+        self.rows.resize(stream_count.into(), MissingRow::default());
+        for (row, count) in self.rows.iter_mut().zip(counts) {
+            row.frames_sent = *count;
+        }
+    }
+
+    /// Ends streams on which frames are missing and nothing arrived for so long.
+    pub(crate) fn end_silent(&mut self, streams: &Streams, now: CoreInstant, timeout: Duration) {
+        for (row, stream) in self.rows.iter_mut().zip(&streams.streams) {
+            let reads = stream.reads.load(Ordering::Relaxed);
+            let is_missing = row.frames_sent > stream.frames.load(Ordering::Relaxed);
+            if !is_missing || reads != row.reads {
+                (row.reads, row.since) = (reads, None);
+                continue;
+            }
+            let since = *row.since.get_or_insert(now);
+            if now.since(since) >= timeout && !stream.is_lost.load(Ordering::Relaxed) {
+                stream.lose();
+            }
+        }
+    }
 }
 
 /// A place where data streams can be connected to, with a token for each.

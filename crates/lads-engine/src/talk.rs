@@ -77,6 +77,10 @@ pub(crate) fn listen<E: End>(
         board.on_heard(clock.now());
         match message {
             Message::Heartbeat => continue,
+            Message::Frames(counts) => {
+                end.on_frames(&counts);
+                continue;
+            }
             Message::Progress(counters) => {
                 *lock(&board.peer) = counters;
                 continue;

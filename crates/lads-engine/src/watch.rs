@@ -64,6 +64,7 @@ impl Watch<'_, '_> {
             self.show(Some(end));
             self.tell_progress(end, &mut pace);
             self.check_silence(end, timeout, &connected);
+            end.tend_streams(self.clock.now(), timeout);
             end.hub().watch_for(TICK);
         }
         let (fatal, is_finished) =

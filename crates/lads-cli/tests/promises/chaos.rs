@@ -219,3 +219,13 @@ fn one_stream_whose_opening_is_never_answered_is_noticed() {
 fn a_network_that_swallows_everything_from_the_start_is_noticed() {
     arrives_or_goes_on(&["black-hole"], &["--timeout", "3"]);
 }
+
+#[test]
+fn a_stream_that_something_in_between_swallows_is_noticed_and_sent_again() {
+    arrives(&["stop connection=1..4 after=10000..900000"], &["--timeout", "2"]);
+}
+
+#[test]
+fn a_network_that_begins_to_swallow_everything_is_noticed() {
+    arrives_or_goes_on(&["black-hole after=10000..900000"], &["--timeout", "2"]);
+}

@@ -79,6 +79,7 @@ fn bytes_on_the_wire_stay_as_documented() {
         &expect!["13 00 00 00 0b 02 02 00 04 02 01 05 00 38 01 80 80 40 80 80 40 01 03"],
     );
     check(&Message::Finish, &expect!["01 00 00 00 12"]);
+    check(&Message::Frames(vec![5, 300]), &expect!["05 00 00 00 16 02 05 ac 02"]);
 }
 
 proptest! {
@@ -88,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_a_type_are_refused_or_read(kind in 1u8..22, mut bytes: Vec<u8>) {
+    fn any_bytes_behind_a_type_are_refused_or_read(kind in 1u8..23, mut bytes: Vec<u8>) {
         bytes.insert(0, kind);
         let _ = decode(&bytes);
     }

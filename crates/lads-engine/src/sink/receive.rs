@@ -35,6 +35,7 @@ impl SinkEnd {
         };
         while self.receive_frame(&mut receiver).unwrap_or(false) {
             receiver.frames += 1;
+            self.streams.on_frame_received(receiver.stream);
         }
         self.streams.lose(receiver.stream);
         self.tell(Event::StreamEnded { stream, frames: receiver.frames });
