@@ -14,6 +14,7 @@ mod movers;
 mod moves;
 mod needs;
 mod race;
+pub(crate) mod room;
 mod table;
 mod threads;
 
@@ -25,7 +26,7 @@ use std::fs;
 use std::path::PathBuf;
 use table::Table;
 
-/// All benchmarks.
+/// The benchmarks of LADS on plain memory and disk: those that run if none is named.
 pub(crate) const NAMES: [&str; 6] = ["big", "medium", "small", "journal", "memory", "threads"];
 
 /// What every benchmark starts from.
@@ -37,23 +38,37 @@ struct Bench {
     disk: PathBuf,
 }
 
-/// Runs these benchmarks; writes `target/bench/NAME.json` and a table for each.
-pub(crate) fn run(names: &[&str]) -> Result<()> {
-    if let Some(name) = names.iter().find(|name| !NAMES.contains(name)) {
-        bail!("no such benchmark: {name}; there are {}", NAMES.join(", "));
+/// Runs these benchmarks, all of [`NAMES`] if there are none, or all of the machine room by the
+/// name of `room`; writes `target/bench/NAME.json` and a table for each, and for those of the
+/// machine room a page.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let (choice, mut names) = room::choice(words)?;
+    if names.is_empty() {
+        names = NAMES.map(str::to_owned).to_vec();
+    } else if names == ["room"] {
+        names = room::NAMES.map(str::to_owned).to_vec();
+    }
+    let known = || NAMES.into_iter().chain(room::NAMES);
+    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
+        let known: Vec<&str> = known().collect();
+        bail!("no such benchmark: {name}; there are {}, and room for all", known.join(", "));
     }
     let disk = shell::target_dir()?.join("bench");
     fs::create_dir_all(&disk)?;
     let bench = Bench { lads: shell::build_lads()?, memory: "/dev/shm".into(), disk };
-    for name in names {
-        bench.run(name)?;
+    for name in &names {
+        println!("\n## {name}\n");
+        if room::NAMES.contains(&name.as_str()) {
+            room::Room::new(&bench.lads, &bench.disk)?.run(name, &choice)?;
+        } else {
+            bench.run(name)?;
+        }
     }
     Ok(())
 }
 
 impl Bench {
     fn run(&self, name: &str) -> Result<()> {
-        println!("\n## {name}\n");
         let missing = self.needs(name).missing()?;
         if !missing.is_empty() {
             println!("not measured, for want of: {}", missing.join("; "));

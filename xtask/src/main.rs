@@ -24,8 +24,11 @@ cargo xtask ci             format, lints, docs, licences, tests, simulation: wha
 cargo xtask setup          install what the tests need (rsync, sshd, attr, acl)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
-cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads
-cargo xtask demo           move the Rust toolchain with lads, here and over ssh, and compare
+cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads; or, on
+                           emulated file systems: fig7 fig8 fig9 fig10 fig11 table2 ndm6 ndm8
+                           xdd-lan xdd-wan xdd-null spider, all by `room`
+    [--repeats N] [--peer 'NAME=COMMAND {src} {dst}']
+cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched
 ";
 
 fn main() -> Result<ExitCode> {
@@ -37,8 +40,7 @@ fn main() -> Result<ExitCode> {
         ["sim"] => sim::fresh()?,
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,
-        ["bench"] => bench::run(&bench::NAMES)?,
-        ["bench", names @ ..] => bench::run(names)?,
+        ["bench", words @ ..] => bench::run(words)?,
         ["demo"] => demo::run()?,
         // The control of the benchmarks: run by them, in processes of their own.
         ["bare-sink", target] => bench::bare::sink(target.as_ref())?,

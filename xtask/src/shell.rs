@@ -58,6 +58,12 @@ pub(crate) fn build_lads() -> Result<PathBuf> {
     Ok(target_dir()?.join("release/lads"))
 }
 
+/// Builds the machine room; says where the command is.
+pub(crate) fn build_testbed() -> Result<PathBuf> {
+    run(cargo().args(["build", "--release", "--quiet", "--package", "lads-testbed"]))?;
+    Ok(target_dir()?.join("release/lads-testbed"))
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = metadata(&["--no-deps"])?;

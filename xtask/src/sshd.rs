@@ -55,12 +55,17 @@ impl Sshd {
 
     /// The command that reaches it, for `lads cp -e`.
     pub(crate) fn remote_shell(&self) -> String {
-        let options = "-o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR";
-        format!(
-            "ssh -p {} -i {} {options} -o UserKnownHostsFile=/dev/null",
-            self.port,
-            self.key.display()
-        )
+        format!("ssh {}", self.options().join(" "))
+    }
+
+    /// Options with which `ssh` and `scp` reach it and ask nothing.
+    pub(crate) fn options(&self) -> Vec<String> {
+        let port = format!("Port={}", self.port);
+        let key = format!("IdentityFile={}", self.key.display());
+        let fixed = ["BatchMode=yes", "StrictHostKeyChecking=no", "LogLevel=ERROR"];
+        let none = "UserKnownHostsFile=/dev/null";
+        let options = [&port, &key].map(String::as_str).into_iter().chain(fixed).chain([none]);
+        options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
     }
 
     fn wait_until_it_answers(&mut self, log: &Path) -> Result<()> {
@@ -92,7 +97,7 @@ fn config_text(directory: &Path, port: u16) -> String {
         "ListenAddress 127.0.0.1\nPort {port}\nHostKey {directory}/host_key\n\
          AuthorizedKeysFile {directory}/authorized_keys\nPidFile none\nStrictModes no\n\
          UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-         PermitRootLogin prohibit-password\n"
+         PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
     )
 }
 

@@ -4,10 +4,12 @@
 //! rsync's options that are only taken or refused come from [`crate::refusals`].
 
 mod text;
+mod threshold;
 
 use crate::{refusals, sizes};
 use clap::builder::ValueHint;
 use clap::{ArgAction, Args, Command, ValueEnum};
+use lads_core::congestion::Threshold;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_engine::{IoMode, Verify};
@@ -355,8 +357,16 @@ pub(crate) struct CopyArgs {
 
     /// By which rule blocks are handed to I/O threads
     #[arg(long, value_name = "RULE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "layout")]
+    #[arg(default_value = "adaptive")]
     pub(crate) schedule: Schedule,
+
+    /// What is slow, for --schedule threshold: window=40,limit_ms=50,skips=16
+    ///
+    /// If the mean time of so many requests to an OST is above the limit (for 1 MiB), so many
+    /// threads skip it.
+    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(value_parser = threshold::parse)]
+    pub(crate) threshold: Option<Threshold>,
 
     /// Where both ends take layouts from: auto asks the file system
     ///
@@ -474,6 +484,10 @@ pub(crate) enum Schedule {
     File,
     /// A thread takes a block of any file from the next OST that is free
     Layout,
+    /// The same, but an OST that is slower than --threshold is skipped for a while
+    Threshold,
+    /// The same, but an OST that is slower than others, and than it was, comes last
+    Adaptive,
 }
 
 impl From<Schedule> for Policy {
@@ -481,6 +495,8 @@ impl From<Schedule> for Policy {
         match argument {
             Schedule::File => Self::File,
             Schedule::Layout => Self::Layout,
+            Schedule::Threshold => Self::Threshold,
+            Schedule::Adaptive => Self::Adaptive,
         }
     }
 }

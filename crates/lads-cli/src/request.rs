@@ -42,6 +42,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         source_threads: args.source_threads.unwrap_or(args.threads),
         sink_threads: args.sink_threads.unwrap_or(args.threads),
         schedule: args.schedule.into(),
+        threshold: args.threshold.unwrap_or_default(),
         source_layout: args.source_layout.as_ref().unwrap_or(&args.layout).clone(),
         sink_layout: args.sink_layout.as_ref().unwrap_or(&args.layout).clone(),
         place: args.place.into(),

@@ -7,6 +7,7 @@
 
 pub mod wire;
 
+use crate::congestion::Threshold;
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
@@ -286,8 +287,9 @@ wire_struct!(Counters {
 });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });
-wire_enum!(Policy { 0 => File, 1 => Layout });
 wire_enum!(Place { 0 => Inherit, 1 => Same, 2 => Spread, 3 => Aware });
+wire_enum!(Policy { 0 => File, 1 => Layout, 2 => Threshold, 3 => Adaptive });
+wire_struct!(Threshold { window, limit_micros, skips });
 wire_struct!(EntryId { 0 });
 wire_struct!(OstId { 0 });
 wire_struct!(Timestamp { seconds, nanos });

@@ -1,6 +1,7 @@
 //! A source and a sink that talk without delay, in a world where every task succeeds unless a
 //! test says otherwise.
 
+use lads_core::congestion::Threshold;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{HEADER_BYTES, Header, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -52,7 +53,8 @@ impl Pair {
     fn new() -> Self {
         let source = Source::new(
             SourceConfig {
-                policy: Policy::Layout,
+                policy: Policy::Adaptive,
+                threshold: Threshold::default(),
                 block_size: BLOCK,
                 window_entries: 100,
                 open_files_max: 100,
@@ -62,6 +64,8 @@ impl Pair {
             &osts(),
         );
         let sink = Sink::new(SinkConfig {
+            policy: Policy::Adaptive,
+            threshold: Threshold::default(),
             osts: osts(),
             buffer_count: 32,
             buffer_bytes: BLOCK,
@@ -88,7 +92,7 @@ impl Pair {
     }
 
     fn tell_source(&mut self, event: source::Event) {
-        self.source.handle(event).expect("the sink keeps the protocol");
+        self.source.handle(self.now, event).expect("the sink keeps the protocol");
     }
 
     fn tell_sink(&mut self, event: sink::Event) {
@@ -226,7 +230,7 @@ impl Pair {
             .collect();
         let buffer = BufferId(u32::try_from(self.frame_number % 32).expect("below 32"));
         self.world.frames.insert(buffer.0, (work.sink_ost, checked.clone()));
-        let at_once = self.sink.on_frame(buffer, work.sink_ost, &checked);
+        let at_once = self.sink.on_frame(self.now, buffer, work.sink_ost, &checked);
         if let Some(write) = at_once {
             if write.rows.is_empty() {
                 self.sink.on_empty_frame(write.ost);

@@ -1,5 +1,6 @@
 //! What a transfer is asked to do.
 
+use lads_core::congestion::Threshold;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
 use lads_core::placement::Place;
@@ -80,6 +81,8 @@ pub struct Options {
     pub sink_threads: u16,
     /// By which rule blocks are handed to I/O threads.
     pub schedule: Policy,
+    /// What is slow, for [`Policy::Threshold`].
+    pub threshold: Threshold,
     /// Where the source's layouts come from: `auto` or `synthetic:…`.
     pub source_layout: String,
     /// Where the sink's layouts come from: `auto` or `synthetic:…`.
@@ -136,7 +139,8 @@ impl Default for Options {
             streams: 0,
             source_threads: 0,
             sink_threads: 0,
-            schedule: Policy::Layout,
+            schedule: Policy::Adaptive,
+            threshold: Threshold::default(),
             source_layout: "auto".to_owned(),
             sink_layout: "auto".to_owned(),
             place: Place::Aware,
@@ -233,6 +237,7 @@ wire_struct!(Options {
     source_threads,
     sink_threads,
     schedule,
+    threshold,
     source_layout,
     sink_layout,
     place,

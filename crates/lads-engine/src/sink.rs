@@ -100,6 +100,8 @@ impl SinkEnd {
         }
         let threads = thread_count(&options, &osts);
         let config = SinkConfig {
+            policy: options.schedule,
+            threshold: options.threshold,
             osts: osts.clone(),
             buffer_count,
             buffer_bytes: options.block_size,
@@ -244,6 +246,12 @@ fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
         0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX) as usize,
         count => usize::from(count),
     }
+}
+
+/// A failure to put something on record.
+fn journal_failed(error: &std::io::Error) -> Failure {
+    let errno = error.raw_os_error().unwrap_or(0);
+    Failure::new(Side::Sink, Operation::Journal, Reason::Os(errno))
 }
 
 /// A failure at the sink.

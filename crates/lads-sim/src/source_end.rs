@@ -97,7 +97,9 @@ impl SourceEnd {
     /// Tells the session what happened.
     pub(crate) fn tell(&mut self, world: &World, event: Event) -> Checked {
         world.log(|| format!("source <- {event:?}"));
-        self.session.handle(event).map_err(|error| format!("the source refuses: {error}"))
+        self.session
+            .handle(world.now, event)
+            .map_err(|error| format!("the source refuses: {error}"))
     }
 
     /// Someone stops it.

@@ -4,11 +4,13 @@
 
 mod arena;
 pub mod lustre;
+mod realtime;
 mod residency;
 mod usage;
 mod writeback;
 
 pub use arena::{Arena, Buffer};
+pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use usage::{Usage, usage};
 pub use writeback::start_writeback;

@@ -1,7 +1,7 @@
 //! How a program that needs an emulated file system starts one, and is sure that it ends.
 
+use crate::kernel_mount;
 use anyhow::{Context, Result, bail};
-use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -132,7 +132,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if self.end().is_err() {
             // Else the directory could not be removed.
-            let _ = rustix::mount::unmount(self.mount.path(), UnmountFlags::DETACH);
+            let _ = kernel_mount::unmount(self.mount.path());
         }
     }
 }

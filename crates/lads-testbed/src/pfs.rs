@@ -6,6 +6,7 @@
 //! asks, [`mounted`].
 
 mod backing;
+mod ceph;
 mod congestion;
 mod control;
 mod file;

@@ -34,7 +34,7 @@ impl Uniform {
 
     /// Makes the files, each with bytes of its own.
     pub(super) fn make(self, root: &Path) -> Result<Extent> {
-        let mut noise = Noise(1);
+        let mut noise = Noise::new(1);
         let mut buffer = vec![0; usize::try_from(self.bytes_each.min(1 << 20))?];
         for number in 0..self.files {
             let directory = root.join(format!("d{:04}", number / FILES_PER_DIRECTORY));
@@ -55,16 +55,32 @@ impl Uniform {
 }
 
 /// Bytes that no file system or network can make shorter (xorshift, Marsaglia 2003).
-struct Noise(u64);
+pub(super) struct Noise(u64);
 
 impl Noise {
-    fn fill(&mut self, buffer: &mut [u8]) {
+    /// The noise of this seed.
+    pub(super) fn new(seed: u64) -> Self {
+        // Zero is the one state that this generator never leaves.
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).max(1))
+    }
+
+    /// Fills a buffer.
+    pub(super) fn fill(&mut self, buffer: &mut [u8]) {
         for chunk in buffer.chunks_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            chunk.copy_from_slice(&self.0.to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
         }
+    }
+
+    /// A number from 0 up to 1.
+    pub(super) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a benchmark can be run here, and what is missing if not.
 
-use crate::shell;
+use crate::{setup, shell};
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -9,6 +9,9 @@ use std::path::Path;
 pub(super) struct Needs<'a> {
     programs: Vec<&'static str>,
     spaces: Vec<(&'a Path, u64)>,
+    devices: Vec<&'a Path>,
+    /// What only root may do, in words.
+    for_root: Option<&'static str>,
 }
 
 impl<'a> Needs<'a> {
@@ -24,6 +27,18 @@ impl<'a> Needs<'a> {
         self
     }
 
+    /// A device of the kernel's.
+    pub(super) fn device(mut self, path: &'a Path) -> Self {
+        self.devices.push(path);
+        self
+    }
+
+    /// To be root, and what for.
+    pub(super) fn root(mut self, what_for: &'static str) -> Self {
+        self.for_root = Some(what_for);
+        self
+    }
+
     /// What of it is not here, in words.
     pub(super) fn missing(&self) -> Result<Vec<String>> {
         let mut missing: Vec<String> = self
@@ -32,6 +47,11 @@ impl<'a> Needs<'a> {
             .filter(|program| shell::find(program).is_none())
             .map(|program| format!("the program {program}"))
             .collect();
+        let devices = self.devices.iter().filter(|path| !path.exists());
+        missing.extend(devices.map(|path| format!("the device {}", path.display())));
+        if let Some(what_for) = self.for_root.filter(|_| !setup::is_root()) {
+            missing.push(format!("root ({what_for})"));
+        }
         for (directory, bytes) in &self.spaces {
             let free = free_bytes(directory)?;
             if free < *bytes {

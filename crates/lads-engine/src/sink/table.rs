@@ -29,6 +29,8 @@ pub(super) struct Item {
     pub(super) outstanding: OnceLock<Outstanding>,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
+    /// Whether blocks that an earlier attempt left in its temporary file count as done.
+    pub(super) goes_on: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<Option<Arc<Temporary>>>,
 }
@@ -95,6 +97,7 @@ impl Table {
             is_made: AtomicBool::new(false),
             outstanding: OnceLock::new(),
             own,
+            goes_on: OnceLock::new(),
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));

@@ -173,6 +173,23 @@ impl FileBody {
         Ok(true)
     }
 
+    /// Gives it the layout wished for in place of the one it has, as CephFS allows.
+    ///
+    /// # Errors
+    /// Those of [`placement::place`], and `ENOTEMPTY` if there is something in it.
+    pub(super) fn place_anew(&self, wish: &Lov) -> Result<(), Errno> {
+        let mut state = self.lock();
+        if state.size > 0 || !state.kept.is_empty() {
+            return Err(Errno::NOTEMPTY);
+        }
+        let mut space = self.store.space();
+        let lov = placement::place(wish, self.store.defaults, &mut space)?;
+        if let Some(before) = state.placed.replace(Placed::new(lov)) {
+            placement::remove_objects(&before.lov, &mut space);
+        }
+        Ok(())
+    }
+
     /// Gives it the layout that its directory has for new files, if it has none yet.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! An emulated file system as other programs see it: mounted, and used through the kernel.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
+
 use anyhow::Result;
 use lads_core::lov::{self, Lov, Place};
 use lads_core::units::OstId;
@@ -151,6 +153,31 @@ fn a_layout_stays_once_a_file_has_one() {
         assert_eq!(nonsense, Err(Errno::INVAL));
         let unknown = create_delayed(&daemon.path("g"))?;
         assert_eq!(wish(&unknown, &Lov::wish_on(1 << 20, &[OstId(4)])), Err(Errno::INVAL));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_layout_can_be_worded_as_ceph_does() {
+    on_a_mount(&["--osts", "4", "--layout-style", "ceph"], |daemon| {
+        let path = daemon.path("f");
+        let file = File::create_new(&path)?;
+        let set = |value: &str| {
+            rustix::fs::fsetxattr(&file, "ceph.file.layout", value.as_bytes(), XattrFlags::empty())
+        };
+        let read = |name: &str| {
+            let mut value = vec![0; 1000];
+            let length = rustix::fs::getxattr(&path, name, &mut value[..])?;
+            Ok::<_, Errno>(String::from_utf8_lossy(&value[..length]).into_owned())
+        };
+        assert_eq!(read("ceph.file.layout.stripe_count")?, "1");
+        let wide = "stripe_unit=65536 stripe_count=3 object_size=4194304 pool=data";
+        set(wide)?;
+        assert_eq!(read("ceph.file.layout")?, wide);
+        assert_eq!(read(lov::ATTRIBUTE), Err(Errno::NODATA));
+        file.write_all_at(&[1; 200_000], 0)?;
+        assert_eq!(of_osts(daemon, "files")?.iter().sum::<u64>(), 3);
+        assert_eq!(set(wide), Err(Errno::NOTEMPTY));
         Ok(())
     });
 }
@@ -384,7 +411,8 @@ fn rsync_makes_an_identical_copy() {
 fn make_tree(root: &Path) -> Result<()> {
     fs::create_dir_all(root.join("a/b"))?;
     fs::create_dir(root.join("empty"))?;
-    let large: Vec<u8> = (0..3 * MIB + 17).map(|index| (index % 251) as u8).collect();
+    let large: Vec<u8> =
+        (0..3 * MIB + 17).map(|index| u8::try_from(index % 251).unwrap()).collect();
     fs::write(root.join("a/large"), large)?;
     fs::write(root.join("a/nothing"), "")?;
     for index in 0..50 {

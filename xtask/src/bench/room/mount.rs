@@ -1,0 +1,219 @@
+//! Two emulated parallel file systems: how they are mounted, ruled and asked.
+//!
+//! A mount answers before anything is measured on it, and is unmounted whatever happens. Rates
+//! are in force only while somebody is measured: data sets are made, compared and removed at full
+//! speed.
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a file system consists of.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Storage {
+    /// OSTs.
+    pub(super) osts: u32,
+    /// OSSes that hold them.
+    pub(super) osses: u32,
+    /// What each OST can do; `None` is unlimited.
+    pub(super) ost_bytes_per_second: Option<u64>,
+    /// What each OSS can do.
+    pub(super) oss_bytes_per_second: Option<u64>,
+    /// What each request to an OST takes besides.
+    pub(super) latency_micros: u64,
+    /// OSTs that a file is spread over.
+    pub(super) stripe_count: u32,
+    /// Whether bytes are kept; otherwise files read as zeros and what is written is gone.
+    pub(super) keeps_bytes: bool,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            osts: 8,
+            osses: 2,
+            ost_bytes_per_second: Some(25_000_000),
+            oss_bytes_per_second: None,
+            latency_micros: 0,
+            stripe_count: 1,
+            keeps_bytes: true,
+        }
+    }
+}
+
+/// Set at every mount, for rivals that go through the page cache: without them they are several
+/// times slower. They are said with every result.
+const FOR_BUFFERED_RIVALS: [&str; 3] = ["--readahead", "8M", "--writeback"];
+
+/// Where the bytes of all mounts lie: in memory.
+const BACKING: &str = "/dev/shm";
+
+/// How long a file system may take to come or go.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// A mounted file system; unmounted when this is dropped.
+#[derive(Debug)]
+pub(super) struct Mount {
+    child: Child,
+    path: PathBuf,
+    storage: Storage,
+}
+
+impl Mount {
+    /// Mounts `storage` below `directory`, and sees that it answers.
+    pub(super) fn start(
+        testbed: &Path,
+        storage: Storage,
+        directory: &Path,
+        name: &str,
+    ) -> Result<Self> {
+        let path = directory.join(name);
+        fs::create_dir_all(&path)?;
+        let mut child = bound_to_us(testbed)
+            .arg("pfs")
+            .args(arguments(storage))
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the emulated file system")?;
+        let stdout = child.stdout.take().expect("piped above");
+        let mount = Self { child, path, storage };
+        let mut word = String::new();
+        BufReader::new(stdout).read_line(&mut word)?;
+        if word.trim() != "ready" {
+            bail!("the emulated file system at {} is not ready: {word}", mount.path.display());
+        }
+        mount.stats()?;
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says of itself; fails if it is not mounted.
+    pub(super) fn stats(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::from_str(&self.read("stats")?)?)
+    }
+
+    /// The text of one of its hidden files.
+    pub(super) fn read(&self, name: &str) -> Result<String> {
+        let path = self.path.join(".pfs").join(name);
+        fs::read_to_string(&path).with_context(|| format!("not mounted: {}", path.display()))
+    }
+
+    /// Gives it a command.
+    pub(super) fn control(&self, command: &str) -> Result<()> {
+        fs::write(self.path.join(".pfs/control"), format!("{command}\n")).with_context(|| {
+            let why = self.read("last-error").unwrap_or_default();
+            format!("{command}: {}", why.trim())
+        })
+    }
+
+    /// Puts its rates in force, and begins to count anew.
+    pub(super) fn throttle(&self) -> Result<()> {
+        let said = |rate: Option<u64>| {
+            rate.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())
+        };
+        self.control("reset-stats")?;
+        self.control(&format!("rate all {}", said(self.storage.ost_bytes_per_second)))?;
+        self.control(&format!("oss-rate all {}", said(self.storage.oss_bytes_per_second)))?;
+        self.control(&format!("latency all {}", self.storage.latency_micros))
+    }
+
+    /// Lets it do what the machine can.
+    pub(super) fn release(&self) -> Result<()> {
+        self.control("congest off")?;
+        self.control("rate all unlimited")?;
+        self.control("oss-rate all unlimited")?;
+        self.control("latency all 0")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        // An error means that it has ended already.
+        let _ = kill_process(pid, Signal::TERM);
+        let start = Instant::now();
+        while start.elapsed() < WAIT_MAX {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        println!("{} does not go: killed", self.path.display());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = shell::output(shell::command("umount").arg("-l").arg(&self.path));
+    }
+}
+
+/// A command that ends when we do, however we end; `setpriv` is part of every Debian.
+pub(super) fn bound_to_us(program: &Path) -> Command {
+    if shell::find("setpriv").is_none() {
+        return shell::command(program);
+    }
+    let mut command = shell::command("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
+}
+
+fn arguments(storage: Storage) -> Vec<String> {
+    let Storage { osts, osses, stripe_count, keeps_bytes, .. } = storage;
+    let mut words = vec![
+        format!("--osts={osts}"),
+        format!("--osses={osses}"),
+        format!("--stripe-count={stripe_count}"),
+        "--rate=unlimited".to_owned(),
+        format!("--backing={BACKING}"),
+    ];
+    words.extend(FOR_BUFFERED_RIVALS.map(str::to_owned));
+    if !keeps_bytes {
+        words.push("--null".to_owned());
+    }
+    words
+}
+
+/// A source and a sink.
+#[derive(Debug)]
+pub(super) struct Pair {
+    /// Where data comes from.
+    pub(super) source: Mount,
+    /// Where it goes to.
+    pub(super) sink: Mount,
+}
+
+impl Pair {
+    /// Mounts both.
+    pub(super) fn start(
+        testbed: &Path,
+        source: Storage,
+        sink: Storage,
+        directory: &Path,
+    ) -> Result<Self> {
+        Ok(Self {
+            source: Mount::start(testbed, source, directory, "source")?,
+            sink: Mount::start(testbed, sink, directory, "sink")?,
+        })
+    }
+
+    /// Lets both do what the machine can.
+    pub(super) fn release(&self) -> Result<()> {
+        self.source.release()?;
+        self.sink.release()
+    }
+
+    /// Puts the rates of both in force.
+    pub(super) fn throttle(&self) -> Result<()> {
+        self.source.throttle()?;
+        self.sink.throttle()
+    }
+}

@@ -1,0 +1,322 @@
+//! How LADS and its rivals are started between two mounts: each as a person would, and unmodified.
+
+use super::super::measure::children;
+use super::super::movers::slashed;
+use super::contest::{Contestant, End, Move, Run};
+use super::route::Route;
+use crate::scratch::Scratch;
+use crate::sshd::Sshd;
+use crate::{setup, shell};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long one run of a rival may take: whoever needs longer has no figure.
+const RUN_MAX_SECONDS: &str = "120";
+
+/// LADS with these options.
+pub(super) fn lads(
+    lads: &Path,
+    notes: &Scratch,
+    line: &str,
+    at: Option<&str>,
+    options: &[&str],
+) -> Contestant {
+    let lads = lads.display().to_string();
+    let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    let shell_path = notes.join("at-sink");
+    contestant(line, at, move |route, source, target| {
+        let mut command = route.at_source(&lads);
+        command.args(["cp", "-q", "--json"]).args(&options);
+        let [source, mut target] = slashed(source, target);
+        if !route.is_local() {
+            write_remote_shell(route, &shell_path)?;
+            command.arg("-e").arg(&shell_path).args(["--remote-lads", &lads]);
+            command.args(["--data-address", &route.sink_address]);
+            target = format!("sink:{target}");
+        }
+        let (elapsed, said) = timed(command.args([source, target]))?;
+        Ok(Run { elapsed, ends: Some(ends(&said)?) })
+    })
+}
+
+/// A remote shell that needs no ssh: it runs the command in the sink's namespace.
+fn write_remote_shell(route: &Route, path: &Path) -> Result<()> {
+    let prefix = route.sink_prefix.join(" ");
+    fs::write(path, format!("#!/bin/sh\nshift\nexec {prefix} sh -c \"$*\"\n"))?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+}
+
+/// What both ends needed, as the summary says.
+fn ends(events: &str) -> Result<[End; 2]> {
+    let summary: serde_json::Value =
+        serde_json::from_str(events.lines().last().context("lads said nothing")?)?;
+    let end = |side: &str| -> Result<End> {
+        let number = |key: &str| summary[side][key].as_f64().with_context(|| format!("no {key}"));
+        Ok(End {
+            cpu_seconds: number("cpu_seconds")?,
+            memory_bytes_peak: number("memory_bytes_peak")?,
+        })
+    };
+    Ok([end("source")?, end("sink")?])
+}
+
+/// All rivals that are here and can go this way, and what is missing.
+pub(super) fn all(
+    route: &Route,
+    notes: &Scratch,
+    others: &[(String, String)],
+) -> (Vec<Contestant>, Vec<String>) {
+    let mut contestants = Vec::new();
+    let mut missing = Vec::new();
+    if route.is_local() {
+        contestants.push(cp());
+        contestants.push(parallel_cp());
+    }
+    let config = notes.join("rsyncd.conf");
+    let keys = notes.join("keys");
+    let rivals: [(&[&str], &str, Contestant); 3] = [
+        (&["rsync"], "rsync", rsync_daemon(config)),
+        (&["globus-url-copy", "globus-gridftp-server"], GRIDFTP_PACKAGES, gridftp()),
+        (&["scp", "sshd"], "openssh-client openssh-server", scp(keys)),
+    ];
+    for (programs, packages, contestant) in rivals {
+        let absent: Vec<&str> =
+            programs.iter().filter(|program| shell::find(program).is_none()).copied().collect();
+        if !absent.is_empty() {
+            let absent = absent.join(" and no ");
+            missing.push(format!("{}: no {absent} here ({packages})", contestant.line));
+        } else if route.is_local() || contestant.line != SCP {
+            contestants.push(contestant);
+        }
+    }
+    contestants.extend(others.iter().map(|(name, command)| other(name, command)));
+    (contestants, missing)
+}
+
+/// As Debian calls them.
+const GRIDFTP_PACKAGES: &str = "globus-gass-copy-progs globus-gridftp-server-progs";
+
+/// Rivals that are named elsewhere, too.
+const CP: &str = "cp -r";
+pub(super) const RSYNC: &str = "rsync daemon -aW";
+const SCP: &str = "scp -r, AES-GCM";
+
+/// Those that take file after file, in one stream.
+pub(super) const SERIAL: [&str; 3] = [CP, RSYNC, SCP];
+
+fn contestant(
+    line: &str,
+    at: Option<&str>,
+    run: impl Fn(&Route, &Path, &Path) -> Result<Run> + 'static,
+) -> Contestant {
+    let run: Move = Box::new(run);
+    Contestant { line: line.to_owned(), at: at.map(str::to_owned), run }
+}
+
+/// One that is a command and a target, nothing more.
+fn rival(
+    line: &str,
+    run: impl Fn(&Route, &Path, &Path) -> Result<Duration> + 'static,
+) -> Contestant {
+    contestant(line, None, move |route, source, target| {
+        Ok(Run { elapsed: run(route, source, target)?, ends: None })
+    })
+}
+
+fn cp() -> Contestant {
+    rival(CP, |route, source, target| {
+        let mut command = limited(route);
+        Ok(timed(command.args(["cp", "-r"]).arg(source.join(".")).arg(target))?.0)
+    })
+}
+
+/// What a person does who has learnt that one `cp` is slow.
+fn parallel_cp() -> Contestant {
+    rival("8 × cp", |route, source, target| {
+        let script = "cd \"$1\" && find . -type d -print0 | (cd \"$2\" && xargs -0 mkdir -p) && \
+                      find . -type f -print0 | xargs -0 -P 8 -n 2 cp --parents -t \"$2\"";
+        let mut command = limited(route);
+        Ok(timed(command.args(["sh", "-c", script, "sh"]).arg(source).arg(target))?.0)
+    })
+}
+
+fn rsync_daemon(config: PathBuf) -> Contestant {
+    rival(RSYNC, move |route, source, target| {
+        let port = route.free_port()?;
+        let owner = if setup::is_root() { "uid = 0\ngid = 0\n" } else { "" };
+        let path = target.display();
+        let address = &route.sink_address;
+        let module = format!("[sink]\npath = {path}\nread only = no\nuse chroot = no\n{owner}");
+        fs::write(&config, format!("port = {port}\naddress = {address}\n{module}"))?;
+        let mut command = route.at_sink("rsync");
+        command.args(["--daemon", "--no-detach", "--config"]).arg(&config);
+        let _daemon = Daemon::start(route, &mut command, port)?;
+        let url = format!("rsync://{address}:{port}/sink/");
+        let source = format!("{}/", source.display());
+        Ok(timed(limited(route).args(["rsync", "-aW", &source, &url]))?.0)
+    })
+}
+
+/// Eight sessions, pipelined, eight streams' worth of files at a time; no security in its way.
+fn gridftp() -> Contestant {
+    rival("GridFTP -pp -cc 8", |route, source, target| {
+        let port = route.free_port()?;
+        let mut command = route.at_sink("globus-gridftp-server");
+        command.args(["-aa", "-log-level", "error", "-p", &port.to_string()]);
+        for interface in ["-control-interface", "-data-interface"] {
+            command.args([interface, &route.sink_address]);
+        }
+        if setup::is_root() {
+            command.args(["-anonymous-user", "root", "-allow-root"]);
+        }
+        let _daemon = Daemon::start(route, &mut command, port)?;
+        let from = format!("file://{}/", source.display());
+        let to = format!("ftp://{}:{port}{}/", route.sink_address, target.display());
+        let options = ["-r", "-cd", "-pp", "-cc", "8", "-fast"];
+        let mut command = limited(route);
+        Ok(timed(command.arg("globus-url-copy").args(options).args([from, to]))?.0)
+    })
+}
+
+fn scp(keys: PathBuf) -> Contestant {
+    rival(SCP, move |route, source, target| {
+        let _ = fs::remove_dir_all(&keys);
+        fs::create_dir_all(&keys)?;
+        let sshd = Sshd::start(&keys)?.context("sshd is not here")?;
+        let to = format!("localhost:{}/", target.display());
+        let cipher = ["-q", "-r", "-c", "aes128-gcm@openssh.com"];
+        let mut command = limited(route);
+        command.arg("scp").args(cipher).args(sshd.options());
+        Ok(timed(command.arg(source.join(".")).arg(to))?.0)
+    })
+}
+
+/// Any other program: a shell command with `{src}`, `{dst}` and `{sink}`, the sink's address.
+fn other(name: &str, command: &str) -> Contestant {
+    let text = command.to_owned();
+    rival(name, move |route, source, target| {
+        let text = text
+            .replace("{src}", &source.display().to_string())
+            .replace("{dst}", &target.display().to_string())
+            .replace("{sink}", &route.sink_address);
+        Ok(timed(limited(route).args(["sh", "-c", &text]))?.0)
+    })
+}
+
+/// A command at the source that is ended if it takes too long.
+fn limited(route: &Route) -> Command {
+    let mut command = route.at_source("timeout");
+    command.arg(RUN_MAX_SECONDS);
+    command
+}
+
+/// How long a command takes, and what it prints.
+fn timed(command: &mut Command) -> Result<(Duration, String)> {
+    let start = Instant::now();
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+    let elapsed = start.elapsed();
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.trim().lines().last().unwrap_or_default().to_owned();
+        bail!("{}: {last}", output.status);
+    }
+    Ok((elapsed, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// A server at the sink; stopped, and waited for, when this is dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    /// Starts it and waits until something listens on its port.
+    fn start(route: &Route, command: &mut Command, port: u16) -> Result<Self> {
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start the server at the sink")?;
+        let mut daemon = Self(child);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            if is_listening(route, daemon.0.id(), port)? {
+                return Ok(daemon);
+            }
+            if let Some(status) = daemon.0.try_wait()? {
+                bail!("the server at the sink has ended: {status}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("the server at the sink does not listen")
+    }
+}
+
+/// Whether somebody listens on this port, in the network that a process lives in. Nobody is
+/// connected to: a server that serves one connection at a time would take that for its client.
+fn is_listening(route: &Route, pid: u32, port: u16) -> Result<bool> {
+    let address: Ipv4Addr = route.sink_address.parse()?;
+    let wanted = format!("{:08X}:{port:04X}", u32::from_le_bytes(address.octets()));
+    let mut table = String::new();
+    match fs::File::open(format!("/proc/{pid}/net/tcp")) {
+        Ok(mut file) => file.read_to_string(&mut table)?,
+        Err(_) => return Ok(false),
+    };
+    const LISTENS: &str = "0A";
+    Ok(table.lines().skip(1).any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next() == Some(&wanted) && words.nth(1) == Some(LISTENS)
+    }))
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Processes that served a connection end by themselves; their time counts only then.
+        let start = Instant::now();
+        while !children(self.0.id()).is_empty() && start.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    #[test]
+    fn every_rival_that_is_here_copies_a_tree() {
+        let scratch = Scratch::new(&std::env::temp_dir(), "rivals").unwrap();
+        let source = scratch.join("source");
+        for name in ["a/one", "a/b/two", "a/b/three"] {
+            let path = source.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name.repeat(1000)).unwrap();
+        }
+        let by_hand = ("by hand".to_owned(), "cp -r {src}/. {dst}".to_owned());
+        let route = Route::loopback();
+        let (rivals, missing) = all(&route, &scratch, &[by_hand]);
+        missing.iter().for_each(|missing| println!("not tried: {missing}"));
+        for rival in rivals {
+            let target = scratch.join("target");
+            fs::create_dir(&target).unwrap();
+            (rival.run)(&route, &source, &target)
+                .and_then(|_| tree::compare(&source, &target))
+                .unwrap_or_else(|error| panic!("{}: {error:#}", rival.line));
+            fs::remove_dir_all(&target).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_rival_that_fails_says_why() {
+        let nobody = other("nobody", "echo no such planet >&2; exit 3");
+        let route = Route::loopback();
+        let error = (nobody.run)(&route, Path::new("/"), Path::new("/")).unwrap_err();
+        assert_eq!(error.to_string(), "exit status: 3: no such planet");
+    }
+}

@@ -1,0 +1,530 @@
+//! What is measured: the experiments of the papers, scaled to a small machine.
+//!
+//! A scenario has stages, which are run one after the other: storage, data, distance, congestion
+//! and the movers that take turns. Its views say what is drawn of which stages, and what the
+//! paper says to it.
+
+use super::contest::{Congestion, Contestant};
+use super::data::DataSet;
+use super::mount::Storage;
+use super::paper::{self, Paper};
+use super::peers;
+use super::route::{Distance, Route};
+use crate::scratch::Scratch;
+use std::path::Path;
+
+/// One experiment.
+pub(super) struct Scenario {
+    /// As on the command line.
+    pub(super) name: &'static str,
+    /// What it is about.
+    pub(super) title: &'static str,
+    /// What the paper did, and what is done here.
+    pub(super) about: &'static str,
+    /// What is run.
+    pub(super) stages: Vec<Stage>,
+    /// What is drawn.
+    pub(super) views: Vec<View>,
+}
+
+/// One contest.
+pub(super) struct Stage {
+    /// What it is called.
+    pub(super) name: &'static str,
+    /// Where data comes from.
+    pub(super) source: Storage,
+    /// Where it goes to.
+    pub(super) sink: Storage,
+    /// What is moved.
+    pub(super) data: DataSet,
+    /// How far; `None` is loopback.
+    pub(super) distance: Option<Distance>,
+    /// What is in the way.
+    pub(super) congestion: Congestion,
+    /// With which options LADS takes part.
+    pub(super) lads: Vec<Entry>,
+    /// Which rivals take part.
+    pub(super) rivals: Rivals,
+}
+
+/// LADS with some options.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    line: String,
+    at: Option<String>,
+    options: Vec<String>,
+}
+
+/// Which rivals take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rivals {
+    /// None.
+    No,
+    /// Those that keep several OSTs busy: the others would need minutes.
+    Parallel,
+    /// All that are here.
+    All,
+}
+
+/// One picture.
+pub(super) struct View {
+    /// What it shows.
+    pub(super) title: &'static str,
+    /// Stages by number: the one whose lines are drawn, or those whose bars stand side by side.
+    pub(super) stages: Vec<usize>,
+    /// What is varied; bars if nothing is.
+    pub(super) x_label: Option<&'static str>,
+    /// What is measured.
+    pub(super) quantity: Quantity,
+    /// The paper's shape.
+    pub(super) paper: Option<Paper>,
+}
+
+/// What a picture shows of each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    /// MB/s.
+    Throughput,
+    /// Share of the fluid bound, in percent.
+    Share,
+    /// From start to end.
+    Seconds,
+    /// Processor time by time, of each end.
+    Cpu,
+    /// High-water mark of each end, in MB.
+    Memory,
+}
+
+impl Stage {
+    /// Everybody who takes part, and who is missing.
+    pub(super) fn contestants(
+        &self,
+        lads: &Path,
+        route: &Route,
+        notes: &Scratch,
+        others: &[(String, String)],
+    ) -> (Vec<Contestant>, Vec<String>) {
+        let mut contestants: Vec<Contestant> = self
+            .lads
+            .iter()
+            .map(|Entry { line, at, options }| {
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                peers::lads(lads, notes, line, at.as_deref(), &options)
+            })
+            .collect();
+        if self.rivals == Rivals::No {
+            return (contestants, Vec::new());
+        }
+        let (mut rivals, missing) = peers::all(route, notes, others);
+        if self.rivals == Rivals::Parallel {
+            rivals.retain(|rival| !peers::SERIAL.contains(&rival.line.as_str()));
+        }
+        contestants.extend(rivals);
+        (contestants, missing)
+    }
+}
+
+/// All scenarios.
+pub(in crate::bench) const NAMES: [&str; 12] = [
+    "fig7", "fig8", "fig9", "fig10", "fig11", "table2", "ndm6", "ndm8", "xdd-lan", "xdd-wan",
+    "xdd-null", "spider",
+];
+
+/// The scenario of this name.
+pub(super) fn of(name: &str) -> Option<Scenario> {
+    Some(match name {
+        "fig7" => fig7(),
+        "fig8" => fig8(),
+        "fig9" => fig9(),
+        "fig10" => fig10(),
+        "fig11" => fig11(),
+        "table2" => table2(),
+        "ndm6" => ndm6(),
+        "ndm8" => ndm8(),
+        "xdd-lan" => xdd_lan(),
+        "xdd-wan" => xdd_wan(),
+        "xdd-null" => xdd_null(),
+        "spider" => spider(),
+        _ => return None,
+    })
+}
+
+const MIB: u64 = 1 << 20;
+
+/// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled.
+const BIG: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
+/// Four times that: enough for many threads to work for a second.
+const MORE: DataSet = DataSet::Uniform { files: 256, bytes_each: 3 * MIB };
+/// 192 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
+const SMALL: DataSet = DataSet::Uniform { files: 768, bytes_each: MIB / 4 };
+
+/// The LADS paper's test bed: 32 OSTs below one OSS.
+fn lads_storage() -> Storage {
+    Storage { osts: 32, osses: 1, ..Storage::default() }
+}
+
+/// A stage between two of these storages, on loopback, with nothing in its way.
+fn stage(name: &'static str, storage: Storage, data: DataSet, lads: Vec<Entry>) -> Stage {
+    Stage {
+        name,
+        source: storage,
+        sink: storage,
+        data,
+        distance: None,
+        congestion: Congestion::default(),
+        lads,
+        rivals: Rivals::All,
+    }
+}
+
+fn entry(line: &str, at: Option<&str>, options: &[&str]) -> Entry {
+    let options = options.iter().map(|&option| option.to_owned()).collect();
+    Entry { line: line.to_owned(), at: at.map(str::to_owned), options }
+}
+
+/// LADS by this rule with these numbers of threads.
+fn threads(schedule: &str, counts: &[&str]) -> Vec<Entry> {
+    let line = format!("LADS, --schedule {schedule}");
+    let options = |count| ["--schedule", schedule, "--threads", count];
+    counts.iter().map(|&count| entry(&line, Some(count), &options(count))).collect()
+}
+
+fn both_schedules(counts: &[&str]) -> Vec<Entry> {
+    [threads("layout", counts), threads("file", counts)].concat()
+}
+
+const THREADS: [&str; 4] = ["1", "2", "4", "8"];
+const THREADS_LABEL: Option<&str> = Some("I/O threads at each end");
+
+fn view(
+    title: &'static str,
+    stages: &[usize],
+    x_label: Option<&'static str>,
+    quantity: Quantity,
+) -> View {
+    View { title, stages: stages.to_vec(), x_label, quantity, paper: None }
+}
+
+impl View {
+    fn beside(mut self, paper: Paper) -> Self {
+        self.paper = Some(paper);
+        self
+    }
+}
+
+fn fig7() -> Scenario {
+    Scenario {
+        name: "fig7",
+        title: "throughput against I/O threads, stripe count 1",
+        about: "LADS (FAST '15), figure 7: blocks of many files are read from whichever OST is \
+                free, so threads add up; a mover that takes file after file has one OST at a time. \
+                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 MiB.",
+        stages: vec![
+            stage("big files: 64 of 3 MiB", lads_storage(), BIG, both_schedules(&THREADS)),
+            stage("small files: 768 of 256 KiB", lads_storage(), SMALL, both_schedules(&THREADS)),
+            Stage {
+                rivals: Rivals::Parallel,
+                ..stage(
+                    "as many threads as OSTs and more: 256 of 3 MiB",
+                    lads_storage(),
+                    MORE,
+                    both_schedules(&["16", "32", "64"]),
+                )
+            },
+        ],
+        views: vec![
+            view("Big files", &[0], THREADS_LABEL, Quantity::Throughput)
+                .beside(paper::figure_7(425.0, Some((400.0, 450.0)))),
+            view("Small files", &[1], THREADS_LABEL, Quantity::Throughput),
+            view("More threads", &[2], THREADS_LABEL, Quantity::Share),
+        ],
+    }
+}
+
+fn fig8() -> Scenario {
+    let alone = |name, data| Stage {
+        rivals: Rivals::No,
+        ..stage(name, lads_storage(), data, threads("layout", &THREADS))
+    };
+    Scenario {
+        name: "fig8",
+        title: "processor time and memory of both ends against I/O threads",
+        about: "LADS (FAST '15), figure 8: processor time grows slightly with the threads, memory \
+                does not. Here as fig7, LADS alone; both as LADS says in its summary.",
+        stages: vec![
+            alone("big files: 64 of 3 MiB", BIG),
+            alone("small files: 768 of 256 KiB", SMALL),
+        ],
+        views: vec![
+            view("Big files: processor", &[0], THREADS_LABEL, Quantity::Cpu),
+            view("Big files: memory", &[0], THREADS_LABEL, Quantity::Memory)
+                .beside(paper::figure_8_memory()),
+            view("Small files: processor", &[1], THREADS_LABEL, Quantity::Cpu),
+            view("Small files: memory", &[1], THREADS_LABEL, Quantity::Memory)
+                .beside(paper::figure_8_memory()),
+        ],
+    }
+}
+
+const BUFFERS: [&str; 6] = ["4M", "8M", "16M", "32M", "64M", "256M"];
+
+fn fig9() -> Scenario {
+    let one_end = |end: &str| -> Vec<Entry> {
+        let option = format!("--{end}-buffers");
+        let options = |size| ["--threads", "8", option.as_str(), size];
+        BUFFERS.iter().map(|&size| entry("LADS", Some(size), &options(size))).collect()
+    };
+    let both: Vec<Entry> = BUFFERS
+        .iter()
+        .map(|&size| entry("LADS", Some(size), &["--threads", "8", "--buffers", size]))
+        .collect();
+    let alone = |name, lads| Stage { rivals: Rivals::No, ..stage(name, lads_storage(), BIG, lads) };
+    let throughput = Quantity::Throughput;
+    Scenario {
+        name: "fig9",
+        title: "throughput against the size of the buffers",
+        about: "LADS (FAST '15), figure 9: a few MB at the sink suffice, and throughput grows with \
+                the source's buffer. Here as fig7, big files, 8 I/O threads; the other end has 256 \
+                MiB.",
+        stages: vec![
+            alone("buffers at the source", one_end("source")),
+            alone("buffers at the sink", one_end("sink")),
+            alone("buffers at both ends", both),
+        ],
+        views: vec![
+            view("Varied at the source", &[0], Some("buffers"), throughput),
+            view("Varied at the sink", &[1], Some("buffers"), throughput),
+            view("Varied at both ends", &[2], Some("buffers"), throughput),
+        ],
+    }
+}
+
+/// Four OSTs of 32 at a tenth of their rate, for a second each time, as the paper's load
+/// generator moved from four disks to the next four.
+fn moving(count: u32) -> String {
+    format!("congest moving COUNT={count} DWELL=1 RATE=2500000 SEED=1")
+}
+
+fn congested_at(source: Option<String>, sink: Option<String>) -> Congestion {
+    Congestion { source, sink, ..Congestion::default() }
+}
+
+fn fig10() -> Scenario {
+    let data = DataSet::Uniform { files: 128, bytes_each: 4 * MIB };
+    let run = |name, congestion| Stage {
+        congestion,
+        rivals: Rivals::Parallel,
+        ..stage(name, lads_storage(), data, both_schedules(&["8"]))
+    };
+    Scenario {
+        name: "fig10",
+        title: "run time with congested OSTs at the source or at the sink",
+        about: "LADS (FAST '15), figure 10 and table 1: a load generator goes from four disks to \
+                the next four; scheduling that avoids them won up to 35 % at the source, and \
+                nothing at the sink, where buffered writes hid the congestion. Here: 4 of 32 OSTs \
+                at a tenth of their rate, moving every second, 512 MiB.",
+        stages: vec![
+            run("normal", Congestion::default()),
+            run("source congested", congested_at(Some(moving(4)), None)),
+            run("sink congested", congested_at(None, Some(moving(4)))),
+        ],
+        views: vec![
+            view("Run time", &[0, 1, 2], None, Quantity::Seconds),
+            view("Share of the fluid bound", &[0, 1, 2], None, Quantity::Share),
+        ],
+    }
+}
+
+fn fig11() -> Scenario {
+    let data = DataSet::Uniform { files: 128, bytes_each: 4 * MIB };
+    let entries = ["16M", "32M", "64M", "128M", "256M", "512M"]
+        .iter()
+        .map(|&size| {
+            let options = ["--threads", "8", "--source-buffers", size, "--sink-buffers", "16M"];
+            entry("LADS", Some(size), &options)
+        })
+        .collect();
+    Scenario {
+        name: "fig11",
+        title: "a congested sink, and room at the source to wait for it",
+        about: "LADS (FAST '15), figure 11: while the sink is congested, the source reads ahead \
+                into memory or flash, and delivers when the sink is free again; throughput grows \
+                with that room. Here: 8 of 32 OSTs of the sink at a twentieth of their rate for \
+                half a second, then none for as long, then the next 8; 16 MiB at the sink.",
+        stages: vec![Stage {
+            congestion: Congestion { sink_turns: eights_in_turn(), ..Congestion::default() },
+            rivals: Rivals::No,
+            ..stage("sink congested at times", lads_storage(), data, entries)
+        }],
+        views: vec![view(
+            "Throughput against room at the source",
+            &[0],
+            Some("buffers at the source"),
+            Quantity::Throughput,
+        )],
+    }
+}
+
+/// The sink's OSTs slow in eights, with a pause after each.
+fn eights_in_turn() -> Vec<(f64, String)> {
+    let eights = (0..4).map(|eight| {
+        let osts: Vec<String> = (eight * 8..eight * 8 + 8).map(|ost| ost.to_string()).collect();
+        format!("congest fixed OSTS={} 1250000", osts.join(","))
+    });
+    let pause = || (0.5, "congest off".to_owned());
+    eights.flat_map(|slow| [(0.5, slow), pause()]).collect()
+}
+
+fn table2() -> Scenario {
+    let storage = Storage { stripe_count: 4, ..lads_storage() };
+    Scenario {
+        name: "table2",
+        title: "over a long line, stripe count 4, against I/O threads",
+        about: "LADS (FAST '15), table 2: between two production file systems, through sockets, \
+                the default stripe count of 4. Here: 32 OSTs of 25 MB/s at each end of a line of \
+                26.8 ms.",
+        stages: vec![Stage {
+            distance: Some(Distance::Chicago),
+            ..stage("26.8 ms", storage, BIG, both_schedules(&THREADS))
+        }],
+        views: vec![
+            view("Throughput", &[0], THREADS_LABEL, Quantity::Throughput).beside(paper::table_2()),
+        ],
+    }
+}
+
+/// The test bed of the second paper: 8 OSTs below two OSSes.
+fn ndm_storage() -> Storage {
+    Storage { osts: 8, osses: 2, ..Storage::default() }
+}
+
+fn ndm6() -> Scenario {
+    let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
+    let run = |name, congestion| Stage {
+        congestion,
+        ..stage(name, ndm_storage(), data, both_schedules(&["4"]))
+    };
+    let one_moving = "congest moving COUNT=1 DWELL=0.7 RATE=2500000 SEED=1".to_owned();
+    Scenario {
+        name: "ndm6",
+        title: "a congested OST at the source: file by file, or by layout",
+        about: "Layout-Aware I/O Scheduling (NDM '12 and later), figure 6: four threads, 8 OSTs in \
+                two OSSes, overloaded in turn. Reading file by file lost 30 %, by layout 16 %. \
+                Here: one OST of 8 at a tenth of its rate, moving every 0.7 s.",
+        stages: vec![
+            run("normal", Congestion::default()),
+            run("source congested", congested_at(Some(one_moving), None)),
+        ],
+        views: vec![
+            view("Throughput", &[0, 1], None, Quantity::Throughput).beside(paper::ndm_6()),
+            view("Share of the fluid bound", &[0, 1], None, Quantity::Share),
+        ],
+    }
+}
+
+fn ndm8() -> Scenario {
+    let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
+    let run = |name, congestion| Stage {
+        congestion,
+        ..stage(name, ndm_storage(), data, both_schedules(&["8"]))
+    };
+    let fixed = "congest fixed OSTS=5 2500000".to_owned();
+    Scenario {
+        name: "ndm8",
+        title: "a congested OST at the sink: a file a server, or by layout",
+        about: "Layout-Aware I/O Scheduling, figure 8: eight threads write, OST 5 is overloaded. \
+                Whoever binds files to OSTs lost 37 %, whoever places them on free ones less than \
+                10 %. Here: OST 5 of 8 at a tenth of its rate.",
+        stages: vec![
+            run("normal", Congestion::default()),
+            run("sink congested", congested_at(None, Some(fixed))),
+        ],
+        views: vec![
+            view("Throughput", &[0, 1], None, Quantity::Throughput).beside(paper::ndm_8()),
+            view("Share of the fluid bound", &[0, 1], None, Quantity::Share),
+        ],
+    }
+}
+
+/// One file over 8 OSTs of 50 MB/s: a logical volume, as the XDD paper had one.
+fn volume() -> Storage {
+    Storage { ost_bytes_per_second: Some(50_000_000), stripe_count: 8, ..Storage::default() }
+}
+
+fn xdd_lan() -> Scenario {
+    let data = DataSet::Uniform { files: 1, bytes_each: 512 * MIB };
+    Scenario {
+        name: "xdd-lan",
+        title: "one large file over a short line, against I/O threads",
+        about: "XDD (MSST '11 and later), figure 28: one file of 200 GiB, direct I/O, volumes that \
+                do 1000 MB/s, a loop of 0.28 ms. Here: 512 MiB over 8 OSTs of 50 MB/s.",
+        stages: vec![Stage {
+            distance: Some(Distance::Ornl),
+            ..stage("0.28 ms", volume(), data, threads("layout", &["1", "2", "4", "8", "16"]))
+        }],
+        views: vec![
+            view("Throughput", &[0], THREADS_LABEL, Quantity::Throughput)
+                .beside(paper::figure_28()),
+        ],
+    }
+}
+
+fn xdd_wan() -> Scenario {
+    let data = DataSet::Uniform { files: 1, bytes_each: 768 * MIB };
+    let run = |distance: Distance| Stage {
+        distance: Some(distance),
+        ..stage(distance.said(), volume(), data, vec![entry("LADS", None, &[])])
+    };
+    Scenario {
+        name: "xdd-wan",
+        title: "one large file over four distances",
+        about: "XDD, figures 8 and 29 to 31: the same file over loops of 0.28, 26.8, 128 and 163 \
+                ms; what is made for the distance loses least by it. Here: 768 MiB, options by \
+                default.",
+        stages: Distance::ALL.map(run).into(),
+        views: vec![
+            view("Throughput", &[0, 1, 2, 3], None, Quantity::Throughput),
+            view("Share of the fluid bound", &[0, 1, 2, 3], None, Quantity::Share),
+        ],
+    }
+}
+
+fn xdd_null() -> Scenario {
+    let storage = Storage {
+        ost_bytes_per_second: None,
+        stripe_count: 8,
+        keeps_bytes: false,
+        ..Storage::default()
+    };
+    let data = DataSet::Uniform { files: 1, bytes_each: 2048 * MIB };
+    Scenario {
+        name: "xdd-null",
+        title: "the cost of the software alone",
+        about: "XDD, figures 26 and 27: from a source that costs nothing to a sink that costs \
+                nothing. Here: file systems without limits that keep no bytes: reads give zeros, \
+                writes are thrown away. What the mounts cost is in every figure, ours and the \
+                rivals'; copies cannot be compared.",
+        stages: vec![stage("null to null", storage, data, threads("layout", &THREADS))],
+        views: vec![view("Throughput", &[0], THREADS_LABEL, Quantity::Throughput)],
+    }
+}
+
+fn spider() -> Scenario {
+    let data = DataSet::Spider { files: 400, bytes: 384 * MIB, seed: 1 };
+    let entries = vec![
+        entry("LADS", None, &[]),
+        entry("LADS, --schedule file", None, &["--schedule", "file"]),
+    ];
+    Scenario {
+        name: "spider",
+        title: "files of the sizes that a centre-wide file system holds",
+        about: "LADS (FAST '15), figure 6: 86.76 % of the files are below 1 MiB, 90.35 % below 4 \
+                MiB, and the few large ones hold the bytes. Here: 400 such files, 384 MiB, 8 OSTs \
+                of 25 MB/s, stripe count 1.",
+        stages: vec![stage("loopback", ndm_storage(), data, entries)],
+        views: vec![
+            view("Throughput", &[0], None, Quantity::Throughput),
+            view("Share of the fluid bound", &[0], None, Quantity::Share),
+        ],
+    }
+}

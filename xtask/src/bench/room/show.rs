@@ -1,0 +1,124 @@
+//! What the machine room shows in a minute: LADS between two emulated file systems, each with a
+//! slow OST, and what its rivals need for the same.
+
+use super::contest::{Arena, Congestion, Contestant, DATA, Row};
+use super::data::DataSet;
+use super::mount::{Pair, Storage, bound_to_us};
+use super::route::Route;
+use super::{mounts_need, peers};
+use crate::scratch::Scratch;
+use crate::shell;
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::Child;
+
+const STORAGE: Storage = Storage {
+    osts: 8,
+    osses: 2,
+    ost_bytes_per_second: Some(20_000_000),
+    oss_bytes_per_second: None,
+    latency_micros: 0,
+    stripe_count: 1,
+    keeps_bytes: true,
+};
+
+const FILES: DataSet = DataSet::Uniform { files: 80, bytes_each: 4 << 20 };
+
+/// Shows it, or says what is missing.
+pub(crate) fn run(lads: &Path) -> Result<()> {
+    let missing = mounts_need().space(Path::new("/dev/shm"), FILES.bytes() * 3).missing()?;
+    if !missing.is_empty() {
+        println!("left out, for want of: {}", missing.join("; "));
+        return Ok(());
+    }
+    let testbed = shell::build_testbed()?;
+    let notes = Scratch::new(&std::env::temp_dir(), "lads-show")?;
+    let pair = Pair::start(&testbed, STORAGE, STORAGE, &notes.join("mounts"))?;
+    let extent = FILES.make(&pair.source.path().join(DATA))?;
+    let route = Route::loopback();
+    let congestion = Congestion {
+        source: Some("rate 2 8000000".to_owned()),
+        sink: Some("rate 5 4000000".to_owned()),
+        ..Congestion::default()
+    };
+    println!(
+        "{} files, {} MiB; 8 OSTs of 20 MB/s at each end; OST 2 of the source does 8 MB/s, OST 5 \
+         of the sink 4 MB/s\n",
+        extent.files,
+        extent.bytes >> 20
+    );
+    let arena = Arena {
+        testbed: &testbed,
+        pair: &pair,
+        route: &route,
+        congestion: &congestion,
+        notes: &notes,
+        bytes: extent.bytes,
+        compares: true,
+    };
+    let row =
+        arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), &testbed), 0)?;
+    let (rivals, missing) = peers::all(&route, &notes, &[]);
+    let rivals: Vec<String> = rivals
+        .iter()
+        .filter(|rival| ["8 × cp", peers::RSYNC].contains(&rival.line.as_str()))
+        .map(|rival| in_words(rival, &arena))
+        .collect();
+    println!("\n{}", sentence(&row, &rivals));
+    missing.iter().for_each(|missing| println!("({missing})"));
+    Ok(())
+}
+
+/// The same, with a live picture as long as it runs.
+fn watched(contestant: Contestant, testbed: &Path) -> Contestant {
+    let Contestant { line, at, run } = contestant;
+    let testbed = testbed.to_owned();
+    let run = move |route: &Route, source: &Path, sink: &Path| {
+        let _picture = Picture::start(&testbed, source, sink)?;
+        run(route, source, sink)
+    };
+    Contestant { line, at, run: Box::new(run) }
+}
+
+fn in_words(rival: &Contestant, arena: &Arena<'_>) -> String {
+    match arena.run_once(rival, 0) {
+        Ok(row) => format!("{} {:.1} s", rival.line, row.figures()[0]),
+        Err(error) => format!("{} failed ({error})", rival.line),
+    }
+}
+
+fn sentence(row: &Row, rivals: &[String]) -> String {
+    let [seconds, rate, share] = row.figures();
+    format!(
+        "LADS took {seconds:.1} s ({:.0} MB/s), {:.0} % of what a fluid could do that knows the \
+         future; every byte is the same. On the same storage: {}.",
+        rate / 1e6,
+        share * 100.0,
+        rivals.join(", ")
+    )
+}
+
+/// The live picture; ended when this is dropped.
+struct Picture(Child);
+
+impl Picture {
+    /// Of the file systems that hold these directories.
+    fn start(testbed: &Path, source: &Path, sink: &Path) -> Result<Self> {
+        let mounts = [source, sink].map(|directory| directory.parent().unwrap_or(directory));
+        let child = bound_to_us(testbed)
+            .arg("watch")
+            .args(mounts)
+            .spawn()
+            .context("cannot start the live picture")?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
