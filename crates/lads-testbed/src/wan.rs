@@ -28,8 +28,9 @@ use std::process::ExitCode;
 
 /// A long-distance network between two network namespaces
 ///
-/// Runs a command at either end, which find the addresses in $SOURCE_ADDRESS and $SINK_ADDRESS, and
-/// ends with the source's exit code; or does what the subcommand says.
+/// Runs a command at either end, and ends with the source's exit code; or does what the subcommand
+/// says. The commands find addresses in $SOURCE_ADDRESS and $SINK_ADDRESS, and the names for `ip
+/// netns exec` in $SOURCE_NAMESPACE and $SINK_NAMESPACE.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_negates_reqs = true)]
 pub struct WanArgs {
