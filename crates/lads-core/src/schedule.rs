@@ -177,9 +177,9 @@ impl<T> OstQueues<T> {
         found
     }
 
-    /// Counts a request of so many bytes as in flight that did not wait, if its OST is free, nothing
-    /// waits for it, and it usually answers faster than `service_max`: then handing it over costs
-    /// more than doing it.
+    /// Counts a request of so many bytes as in flight that did not wait, if its OST is free,
+    /// nothing waits for it, and it usually answers faster than `service_max`: then handing it
+    /// over costs more than doing it.
     pub fn start_at_once(
         &mut self,
         now: Instant,
@@ -614,8 +614,8 @@ struct Shelf<'a> {
 }
 
 impl Shelf<'_> {
-    /// Takes a block from the first lane whose sink OST has room, at most so many bytes of it; if it
-    /// is a whole small file, the small files behind it go along. Also says which lane is the
+    /// Takes a block from the first lane whose sink OST has room, at most so many bytes of it; if
+    /// it is a whole small file, the small files behind it go along. Also says which lane is the
     /// first of its file to be begun, if that has others.
     fn take_frame(
         &mut self,
