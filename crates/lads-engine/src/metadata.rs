@@ -49,14 +49,27 @@ pub(crate) fn metadata_of(stat: &Stat) -> Metadata {
     }
 }
 
+/// Attributes with which Lustre, overlays and the like keep books: what they say of a file is
+/// untrue of its copy. Their names begin with these.
+const BOOKS: [&[u8]; 11] = [
+    b"trusted.lov",
+    b"trusted.lma",
+    b"trusted.lmv",
+    b"trusted.dmv",
+    b"trusted.link",
+    b"trusted.fid",
+    b"trusted.version",
+    b"trusted.hsm",
+    b"trusted.som",
+    b"trusted.lfsck",
+    b"trusted.overlay",
+];
+
 /// Whether an attribute is moved. Those that say how *this* file system keeps the file (layouts of
 /// Lustre, Ceph and the like) or how this host labels it are not.
 fn is_moved(name: &[u8]) -> bool {
     name.starts_with(b"user.")
-        || (name.starts_with(b"trusted.")
-            && !name.starts_with(b"trusted.lov")
-            && !name.starts_with(b"trusted.lma")
-            && !name.starts_with(b"trusted.overlay"))
+        || (name.starts_with(b"trusted.") && !BOOKS.iter().any(|it| name.starts_with(it)))
         || name == b"security.capability"
         || name == ACCESS_ACL
         || name == DEFAULT_ACL

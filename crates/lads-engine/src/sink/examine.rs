@@ -182,7 +182,7 @@ impl SinkEnd {
             return Ok(Examined::Answer(Answer::Would));
         }
         let done = self.left_from_before(item, handle)?;
-        let layout = self.place_file(item, handle, !done.is_empty())?;
+        let layout = self.place_file(item, handle, &done)?;
         Ok(Examined::Want { done, layout })
     }
 
@@ -191,7 +191,7 @@ impl SinkEnd {
         &self,
         item: &Item,
         directory: &OwnedFd,
-        is_there: bool,
+        done: &[BlockRecord],
     ) -> Result<Layout, Failure> {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
@@ -203,12 +203,17 @@ impl SinkEnd {
             number: self.new_file_count.fetch_add(1, Ordering::Relaxed),
             size,
             wish: &wish,
-            is_there,
+            is_there: item.goes_on.get().is_some(),
         };
         let placed =
             self.layouts.of_new_file(&file).map_err(|errno| failed(Operation::Create, errno))?;
         item.is_made.store(placed.is_made, Ordering::Relaxed);
-        self.placing.on_placed(&placed, size, &path, &self.board);
+        let outstanding = self.placing.on_placed(&placed, size, &path, &self.board);
+        for block in done {
+            outstanding.on_written(placed.layout.ost_at(block.offset), u64::from(block.length));
+        }
+        // A file is examined once.
+        let _ = item.outstanding.set(outstanding);
         Ok(placed.layout)
     }
 

@@ -4,9 +4,9 @@ use crate::board::{Board, lock};
 use crate::layout::{Layouts, Placed};
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Wish};
 use lads_core::units::OstId;
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often the OSTs are looked at: as often as Lustre's client asks its servers.
@@ -19,10 +19,20 @@ const STRIPE_COUNT_MAX: usize = 2000;
 pub(super) struct Placing {
     rule: Place,
     state: Mutex<State>,
-    /// For each OST, what is to be written there and is not yet, in bytes.
-    queued: Vec<AtomicU64>,
+    queued: Arc<Queued>,
     /// How many files are not where they were wished to be.
     different_count: AtomicU64,
+}
+
+/// For each OST, what is to be written there and is not yet, in bytes.
+type Queued = [AtomicU64];
+
+/// What of one file is to be written on which OST; when it is dropped, nothing is any more,
+/// whatever became of the file.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    queued: Arc<Queued>,
+    left: Mutex<BTreeMap<OstId, u64>>,
 }
 
 #[derive(Debug)]
@@ -57,34 +67,52 @@ impl Placing {
             *candidates = look(layouts);
             *looked_at = Some(Instant::now());
         }
-        for (candidate, queued) in candidates.iter_mut().zip(&self.queued) {
+        for (candidate, queued) in candidates.iter_mut().zip(self.queued.iter()) {
             candidate.queued_bytes = queued.load(Ordering::Relaxed);
         }
         placer.wish(file, candidates)
     }
 
-    /// So much of a file is going to be written where it was placed.
-    pub(super) fn on_placed(&self, placed: &Placed, size: u64, path: &[u8], board: &Board) {
-        for (ost, bytes) in placed.layout.bytes_per_ost(0..size) {
-            if let Some(queued) = self.queued.get(ost.index()) {
-                queued.fetch_add(bytes, Ordering::Relaxed);
-            }
-        }
-        let Some(difference) = &placed.difference else { return };
-        if self.different_count.fetch_add(1, Ordering::Relaxed) == 0 {
+    /// Counts a file as waiting where it was placed, and tells if that is not where it should be.
+    pub(super) fn on_placed(
+        &self,
+        placed: &Placed,
+        size: u64,
+        path: &[u8],
+        board: &Board,
+    ) -> Outstanding {
+        if let Some(difference) = &placed.difference
+            && self.different_count.fetch_add(1, Ordering::Relaxed) == 0
+        {
             let path = String::from_utf8_lossy(path);
             board.notice(format!(
                 "the sink file system does not place every file as wished, which --place inherit \
                  would leave to it: {path}: {difference}"
             ));
         }
+        let left = placed.layout.bytes_per_ost(0..size);
+        for (ost, bytes) in &left {
+            self.queued[ost.index()].fetch_add(*bytes, Ordering::Relaxed);
+        }
+        Outstanding { queued: Arc::clone(&self.queued), left: Mutex::new(left) }
     }
+}
 
-    /// Bytes were written, or will not be.
+impl Outstanding {
+    /// Bytes were written there.
     pub(super) fn on_written(&self, ost: OstId, bytes: u64) {
-        if let Some(queued) = self.queued.get(ost.index()) {
-            let less = |queued: u64| Some(queued.saturating_sub(bytes));
-            let _ = queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if let Some(left) = lock(&self.left).get_mut(&ost) {
+            let bytes = bytes.min(*left);
+            *left -= bytes;
+            self.queued[ost.index()].fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        for (ost, bytes) in lock(&self.left).iter() {
+            self.queued[ost.index()].fetch_sub(*bytes, Ordering::Relaxed);
         }
     }
 }
@@ -104,4 +132,26 @@ fn look(layouts: &dyn Layouts) -> Vec<Candidate> {
         }
     });
     targets.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::layout::Layout;
+
+    #[test]
+    fn what_is_written_or_given_up_waits_no_more() {
+        let layouts = crate::layout::open("synthetic:osts=3", "/".as_ref()).unwrap();
+        let placing = Placing::new(Place::Aware, layouts.as_ref());
+        let board = Board::new("here".to_owned());
+        let layout = Layout::striped(10, vec![OstId(2), OstId(0)]).unwrap();
+        let file = placing.on_placed(&Placed::at(layout), 25, b"file", &board);
+        let queued = || placing.queued.iter().map(|it| it.load(Ordering::Relaxed));
+        assert_eq!(queued().collect::<Vec<_>>(), [10, 0, 15]);
+        file.on_written(OstId(2), 10);
+        file.on_written(OstId(0), 99);
+        assert_eq!(queued().collect::<Vec<_>>(), [0, 0, 5]);
+        drop(file);
+        assert_eq!(queued().sum::<u64>(), 0);
+    }
 }

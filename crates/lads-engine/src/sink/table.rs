@@ -1,5 +1,6 @@
 //! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
 
+use super::placing::Outstanding;
 use crate::paths::Directory;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::placement::Striping;
@@ -24,6 +25,8 @@ pub(super) struct Item {
     /// Whether its temporary file was made to see where the file system puts it, and not opened
     /// since.
     pub(super) is_made: AtomicBool,
+    /// What of it is to be written where, once it was placed.
+    pub(super) outstanding: OnceLock<Outstanding>,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
     /// Whether blocks that an earlier attempt left in its temporary file count as done.
@@ -92,6 +95,7 @@ impl Table {
             is_dense,
             striping,
             is_made: AtomicBool::new(false),
+            outstanding: OnceLock::new(),
             own,
             goes_on: OnceLock::new(),
             temporary: Mutex::default(),

@@ -5,7 +5,7 @@ use super::{SinkEnd, failed, journal_failed};
 use crate::job::IoMode;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::sink::{Event, SyncFile, Write};
-use lads_core::units::EntryId;
+use lads_core::units::{Block, EntryId, OstId};
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate,
     openat, unlinkat,
@@ -33,22 +33,21 @@ impl SinkEnd {
             .map(|(row, place)| {
                 let block = row.block;
                 let bytes = &buffer[*place as usize..][..block.length as usize];
-                self.write_block(block.entry, block.offset, bytes)
+                self.write_block(&block, write.ost, bytes)
                     .err()
                     .map(|failure| failure.of_block(block.offset, block.length, write.ost))
             })
             .collect();
         let service = started.elapsed();
         drop(buffer);
-        let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
-        self.placing.on_written(write.ost, bytes);
         self.tell(Event::Written { write, service, failures });
     }
 
-    fn write_block(&self, entry: EntryId, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    fn write_block(&self, block: &Block, ost: OstId, bytes: &[u8]) -> Result<(), Failure> {
         // An entry that ended meanwhile: the session ignores what comes of it.
-        let Some(item) = self.table.get(entry) else { return Ok(()) };
+        let Some(item) = self.table.get(block.entry) else { return Ok(()) };
         let temporary = self.temporary(&item)?;
+        let offset = block.offset;
         let written = match &temporary.direct {
             Some(direct) if offset.is_multiple_of(PAGE_BYTES as u64) => {
                 let (pages, tail) = bytes.split_at(bytes.len() / PAGE_BYTES * PAGE_BYTES);
@@ -57,6 +56,9 @@ impl SinkEnd {
             }
             _ => write_all(&temporary.file, bytes, offset),
         };
+        if let Some(outstanding) = item.outstanding.get() {
+            outstanding.on_written(ost, u64::from(block.length));
+        }
         written.map_err(|errno| failed(Operation::Write, errno))
     }
 
@@ -77,7 +79,11 @@ impl SinkEnd {
             // It was there when its blocks were counted as done: there is no other to take.
             reopen_temporary(&directory, &name, size).ok_or(Errno::STALE)
         } else if item.is_made.swap(false, Ordering::Relaxed) {
-            reopen_temporary(&directory, &name, 0).ok_or(Errno::STALE)
+            // Empty, or given its length already so that all its parts have a place.
+            [0, size]
+                .iter()
+                .find_map(|&size| reopen_temporary(&directory, &name, size))
+                .map_or_else(|| create_temporary(&directory, &name), Ok)
         } else {
             create_temporary(&directory, &name)
         };

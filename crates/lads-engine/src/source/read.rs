@@ -14,7 +14,7 @@ use lads_core::issue::Operation;
 use lads_core::schedule::Work;
 use lads_core::source::{Event, ReadOutcome};
 use lads_core::units::{Block, EntryId};
-use rustix::fs::{Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat};
 use rustix::io::{Errno, pread};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -145,6 +145,12 @@ impl SourceEnd {
             OpenFile { handle: open(flags).map_err(of_open)?, is_direct: false }
         };
         is_unchanged(item, &file)?;
+        if self.options.restore {
+            // Lustre brings nothing back from an archive for a file that must not block. Only now:
+            // it is known to be a file, and not a FIFO that somebody put under its name.
+            let flags = fcntl_getfl(&file.handle).map_err(of_open)?;
+            fcntl_setfl(&file.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
+        }
         Ok(file)
     }
 
