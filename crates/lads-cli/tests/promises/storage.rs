@@ -271,7 +271,7 @@ fn storage_that_takes_longer_than_the_timeout_is_not_taken_for_a_dead_peer() {
         for number in 0..20 {
             bench.write(&format!("file{number}"), &Rng::new(number).bytes(100_000));
         }
-        bench.storage.command(&format!("delay {call} 2500 nth=5"));
+        bench.storage.command(&format!("delay {call} 1500 nth=5"));
         run(bench.cp(&["--timeout", "1"])).expect(0);
         assert!(!bench.storage.log().is_empty());
         bench.finishes();
