@@ -13,10 +13,14 @@ mod changes;
 mod chaos;
 #[path = "promises/choice.rs"]
 mod choice;
+#[path = "promises/faultfs.rs"]
+mod faultfs;
 #[path = "promises/identity.rs"]
 mod identity;
 #[path = "promises/network.rs"]
 mod network;
+#[path = "promises/power.rs"]
+mod power;
 #[path = "promises/proxy.rs"]
 mod proxy;
 #[path = "promises/refusals.rs"]
@@ -25,6 +29,8 @@ mod refusals;
 mod resume;
 #[path = "promises/ssh.rs"]
 mod ssh;
+#[path = "promises/storage.rs"]
+mod storage;
 #[path = "promises/tree.rs"]
 mod tree;
 #[path = "promises/world.rs"]

@@ -305,6 +305,21 @@ impl Running {
         send_signal(self.pid(), signal);
     }
 
+    /// Kills it and the process that it started; waits until both are gone. What holds up a call
+    /// of theirs is let go by `release`.
+    pub(crate) fn kill_both_ends(mut self, release: impl FnOnce()) {
+        let other = child_of(self.pid());
+        let _ = self.child.kill();
+        if let Some(other) = other {
+            send_signal(other, "KILL");
+        }
+        release();
+        let _ = self.child.wait();
+        if let Some(other) = other {
+            wait_until_gone(other);
+        }
+    }
+
     /// Waits until so many bytes were written by the process `pid`, or the command has ended;
     /// whether it still runs.
     pub(crate) fn runs_until_written(&mut self, pid: u32, bytes: u64) -> bool {
@@ -342,7 +357,9 @@ pub(crate) fn send_signal(pid: u32, signal: &str) {
 pub(crate) fn wait_until_gone(pid: u32) {
     wait_for("a process to end", || {
         let state = stat_of(pid).map(|(state, _)| state);
-        state.is_none_or(|state| state == "Z").then_some(())
+        // Its other threads may still be in a call, and hold what it had open.
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        (state.is_none() || state.is_some_and(|state| state == "Z") && threads <= 1).then_some(())
     });
 }
 

@@ -1,0 +1,115 @@
+//! Storage that fails on command: a mount of `lads-testbed faultfs`, for the sink or the source.
+
+use crate::world::{World, skip, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+/// A mounted file system that does harm, as long as it is kept.
+pub(crate) struct FaultFs {
+    daemon: Child,
+    mount: PathBuf,
+}
+
+impl FaultFs {
+    /// Mounts `NAME`, which passes through `NAME.below`, in a world; `None` where that is not
+    /// possible.
+    pub(crate) fn mount(world: &World, name: &str) -> Option<Self> {
+        if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+            skip("this needs /dev/fuse");
+            return None;
+        }
+        let (below, mount) = (world.path(format!("{name}.below")), world.path(name));
+        for directory in [&below, &mount] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let mut daemon = Command::new(program())
+            .arg("faultfs")
+            .args([&below, &mount])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 6];
+        if daemon.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+            let _ = daemon.wait();
+            skip("mounting with FUSE is not permitted here");
+            return None;
+        }
+        assert_eq!(&said, b"ready\n");
+        Some(Self { daemon, mount })
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.mount.join(name)
+    }
+
+    /// Gives it a command, such as `fail write EIO nth=3`.
+    #[track_caller]
+    pub(crate) fn command(&self, line: &str) {
+        let directory = self.mount.join(".fault");
+        if let Err(error) = fs::write(directory.join("control"), line) {
+            let why = fs::read_to_string(directory.join("last-error")).unwrap_or_default();
+            panic!("{line}: {error}: {why}");
+        }
+    }
+
+    /// The harm done so far.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        let log = fs::read_to_string(self.mount.join(".fault/log")).unwrap();
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits until a harm of this kind is done for the first time; the call it was done to.
+    pub(crate) fn wait_for_fault(&self, fault: &str) -> Value {
+        let is_done = || self.log().into_iter().find(|line| line["fault"] == fault);
+        wait_for("harm to be done", is_done)
+    }
+
+    /// Loses what is not durable, or some of it, and starts again.
+    pub(crate) fn power_cycle(&self, tear: Option<u64>) {
+        self.command(&format!("clear\npower-cut {}\npower-on", torn(tear)));
+    }
+}
+
+/// The option that tears, if there is a seed for it.
+pub(crate) fn torn(seed: Option<u64>) -> String {
+    seed.map_or_else(String::new, |seed| format!("tear={seed}"))
+}
+
+impl Drop for FaultFs {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.daemon);
+        let _ = kill_process(pid, Signal::TERM);
+        // It ends although somebody should still use the mount.
+        let _ = self.daemon.wait();
+    }
+}
+
+/// The program that mounts it. Cargo tells a test only where the programs of its own package are,
+/// and builds those of others only if they have tests of the same kind; so it is asked to, in the
+/// same target directory and profile, which costs nothing if it is there already.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let lads = Path::new(crate::world::LADS);
+        let of_profile = lads.parent().unwrap();
+        let profile = match of_profile.file_name().unwrap().to_str().unwrap() {
+            "debug" => "dev",
+            profile => profile,
+        };
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "lads-testbed", "--bin", "lads-testbed"])
+            .args(["--profile", profile, "--target-dir"])
+            .arg(of_profile.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(status.success(), "lads-testbed cannot be built");
+        of_profile.join("lads-testbed")
+    })
+}

@@ -1,0 +1,293 @@
+//! Storage that refuses, shortens, holds up and damages: what cannot be done is told, the rest
+//! arrives, and the same command goes on when the storage works again.
+
+use crate::faultfs::FaultFs;
+use crate::tree::{Scale, assert_nothing_left_over, grow, hash_of, is_own_name, visit};
+use crate::world::{Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What happens at which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Source,
+    Sink,
+}
+
+/// A source and a sink, one of them on storage that fails on command.
+struct Bench {
+    // Unmounted before the directory that it is in is removed.
+    storage: FaultFs,
+    world: World,
+    at: At,
+}
+
+impl Bench {
+    fn new(at: At) -> Option<Self> {
+        if !has("rsync") {
+            return None;
+        }
+        let world = World::new();
+        let storage = FaultFs::mount(&world, "storage")?;
+        fs::create_dir(storage.path("src")).unwrap();
+        Some(Self { storage, world, at })
+    }
+
+    fn source(&self) -> PathBuf {
+        match self.at {
+            At::Source => self.storage.path("src"),
+            At::Sink => self.world.source(),
+        }
+    }
+
+    fn target(&self) -> PathBuf {
+        match self.at {
+            At::Source => self.world.target(),
+            At::Sink => self.storage.path("dst"),
+        }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.source().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn cp(&self, options: &[&str]) -> std::process::Command {
+        let mut command = lads(options);
+        command.args(["--block-size", "64K"]);
+        command.arg(format!("{}/", self.source().display())).arg(self.target());
+        command
+    }
+
+    /// Now that the storage works again, the same command does what is left to do.
+    fn finishes(&self) {
+        self.storage.command("clear");
+        run(self.cp(&[])).expect(0);
+        assert_identical(&self.source(), &self.target());
+        assert_nothing_left_over(&self.target());
+    }
+}
+
+/// Calls of each end, and the errors that they may meet.
+const SINK_CALLS: [&str; 20] = [
+    "mkdir",
+    "create",
+    "write",
+    "fsync",
+    "fdatasync",
+    "fsyncdir",
+    "rename",
+    "setxattr",
+    "removexattr",
+    "setattr",
+    "truncate",
+    "fallocate",
+    "unlink",
+    "symlink",
+    "link",
+    "open",
+    "opendir",
+    "lookup",
+    "getattr",
+    "listxattr",
+];
+const SINK_ERRORS: [(&str, i64); 6] =
+    [("EIO", 5), ("ENOSPC", 28), ("EDQUOT", 122), ("EROFS", 30), ("ESTALE", 116), ("ENOMEM", 12)];
+const SOURCE_CALLS: [&str; 10] = [
+    "opendir",
+    "readdir",
+    "open",
+    "read",
+    "getattr",
+    "lookup",
+    "readlink",
+    "listxattr",
+    "getxattr",
+    "lseek",
+];
+/// Not EPERM and EACCES: attributes that are not for us to see are left out silently.
+const SOURCE_ERRORS: [(&str, i64); 5] =
+    [("EIO", 5), ("ESHUTDOWN", 108), ("ETIMEDOUT", 110), ("ENOMEM", 12), ("EINVAL", 22)];
+/// What must not fail unseen: that something is durable is believed only when it was said.
+const SYNCS: [&str; 3] = ["fsync", "fdatasync", "fsyncdir"];
+
+#[test]
+fn an_error_of_the_sink_is_told_and_the_rest_arrives() {
+    for_seeds(12, 600, |seed| {
+        let mut rng = Rng::new(seed);
+        let call = SINK_CALLS[rng.below(SINK_CALLS.len())];
+        let error = SINK_ERRORS[rng.below(SINK_ERRORS.len())];
+        fails(&mut rng, At::Sink, call, error);
+    });
+}
+
+#[test]
+fn an_error_of_the_source_is_told_and_the_rest_arrives() {
+    for_seeds(8, 400, |seed| {
+        let mut rng = Rng::new(seed);
+        let call = SOURCE_CALLS[rng.below(SOURCE_CALLS.len())];
+        let error = SOURCE_ERRORS[rng.below(SOURCE_ERRORS.len())];
+        fails(&mut rng, At::Source, call, error);
+    });
+}
+
+/// A temporary file whose space could not be reserved was never removed.
+#[test]
+fn a_file_that_could_not_be_prepared_leaves_nothing_over() {
+    for call in ["truncate", "fallocate"] {
+        let Some(bench) = Bench::new(At::Sink) else { return };
+        bench.write("large", &Rng::new(1).bytes(300_000));
+        bench.storage.command(&format!("fail {call} EIO"));
+        run(bench.cp(&[])).expect(6);
+        bench.finishes();
+    }
+}
+
+/// A run meets an error of one kind of call, once or again and again.
+fn fails(rng: &mut Rng, at: At, call: &str, (name, errno): (&str, i64)) {
+    let Some(bench) = Bench::new(at) else { return };
+    grow(rng, &bench.source(), &Scale::SMALL);
+    bench.write("large", &rng.bytes(700_000));
+    let turn = match rng.below(5) {
+        0 => String::new(),
+        1 => format!("percent=30 seed={}", rng.below(1000)),
+        _ => format!("nth={}", 1 + rng.below(15)),
+    };
+    let rule = format!("fail {call} {name} {turn}");
+    let shown = crate::world::ShownOnFailure(rule.clone());
+    bench.storage.command(&rule);
+    let ended = run(bench.cp(&[]));
+    bench.storage.command("clear");
+    let harms = bench.storage.log();
+    if ended.code == Some(0) {
+        let is_harmed_unseen = SYNCS.contains(&call) && !harms.is_empty();
+        assert!(!is_harmed_unseen, "a failed {call} was not told: {ended:?}");
+        assert_identical(&bench.source(), &bench.target());
+    } else {
+        assert!(!harms.is_empty(), "nothing was wrong: {ended:?}");
+        is_told(&ended, at, errno);
+        the_rest_arrived(&bench, &ended);
+    }
+    bench.finishes();
+    drop(shown);
+}
+
+/// The exit code and what is said fit the error.
+fn is_told(ended: &Ended, at: At, errno: i64) {
+    let (side, code) = match at {
+        At::Source => ("source", 3),
+        At::Sink => ("sink", 6),
+    };
+    let issues = ended.events_of("issue");
+    let is_said = |text: &str| text.contains(&format!("os error {errno})"));
+    let is_fatal = ended.summary()["message"].as_str().is_some_and(is_said);
+    let is_listed = issues.iter().any(|issue| issue["errno"].as_i64() == Some(errno));
+    assert!(is_fatal || is_listed, "error {errno} is not told: {ended:?}");
+    // A source that fails when it is looked at once more counts as changed.
+    let is_code = ended.code == Some(code) || at == At::Source && ended.code == Some(8);
+    assert!(is_code, "{ended:?}");
+    for issue in issues {
+        assert_eq!(issue["side"], side, "{issue}");
+        for key in ["path", "message", "advice", "operation"] {
+            assert!(!issue[key].as_str().unwrap().is_empty(), "{issue}");
+        }
+    }
+}
+
+/// Whatever is not told to have failed is there, and nothing that is there is wrong.
+fn the_rest_arrived(bench: &Bench, ended: &Ended) {
+    let is_fatal = !ended.summary()["message"].is_null();
+    let failed: Vec<PathBuf> = ended
+        .events_of("issue")
+        .iter()
+        .map(|issue| PathBuf::from(issue["path"].as_str().unwrap()))
+        .collect();
+    let (source, target) = (bench.source(), bench.target());
+    visit(&source, &mut |path, metadata| {
+        let below = path.strip_prefix(&source).unwrap();
+        let there = target.join(below);
+        let has_failed =
+            failed.iter().any(|failed| path.starts_with(failed) || there.starts_with(failed));
+        // Names that are not text cannot be compared with what is told of them.
+        let is_text = below.to_str().is_some();
+        if !metadata.is_file() || is_fatal && !there.exists() || has_failed || !is_text {
+            return;
+        }
+        assert_eq!(hash_of(&there), hash_of(path), "{}: {ended:?}", below.display());
+    });
+    nothing_else_is_there(&target, &source);
+}
+
+fn nothing_else_is_there(target: &Path, source: &Path) {
+    visit(target, &mut |path, metadata| {
+        let below = path.strip_prefix(target).unwrap();
+        let wanted = source.join(below);
+        if metadata.is_file() && !is_own_name(path) {
+            assert_eq!(hash_of(path), hash_of(&wanted), "{} is wrong", path.display());
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_written_is_told_with_its_place() {
+    let Some(bench) = Bench::new(At::Sink) else { return };
+    for name in ["a", "large", "z"] {
+        bench.write(name, &Rng::new(1).bytes(if name == "large" { 300_000 } else { 10 }));
+    }
+    bench.storage.command("fail write ENOSPC from=3 path=*.part");
+    let ended = run(bench.cp(&["--sink-io", "buffered", "--streams", "1"]));
+    let issues = ended.events_of("issue");
+    let issue = issues.iter().find(|issue| issue["block_offset"].is_u64()).unwrap();
+    assert_eq!(ended.code, Some(6), "{ended:?}");
+    assert_eq!((&issue["errno_name"], &issue["operation"]), (&"ENOSPC".into(), &"write".into()));
+    assert!(issue["advice"].as_str().unwrap().contains("free space"), "{issue}");
+    assert!(issue["path"].as_str().unwrap().starts_with(bench.target().to_str().unwrap()));
+    bench.finishes();
+}
+
+#[test]
+fn short_reads_and_writes_change_nothing() {
+    for at in [At::Source, At::Sink] {
+        for_seeds(2, 60, |seed| {
+            let Some(bench) = Bench::new(at) else { return };
+            let mut rng = Rng::new(seed);
+            grow(&mut rng, &bench.source(), &Scale::SMALL);
+            bench.write("large", &rng.bytes(1 << 20));
+            bench.storage.command(&format!("short read,write percent=60 seed={seed}"));
+            let ways: [&[&str]; 3] = [&[], &["--verify", "media"], &["--sink-io", "direct"]];
+            let ended = run(bench.cp(ways[rng.below(ways.len())])).expect(0);
+            assert!(!bench.storage.log().is_empty(), "nothing was short");
+            assert_eq!(ended.count("blocks_resent"), 0, "{ended:?}");
+            bench.finishes();
+        });
+    }
+}
+
+#[test]
+fn storage_that_takes_longer_than_the_timeout_is_not_taken_for_a_dead_peer() {
+    for (at, call) in [(At::Sink, "write"), (At::Source, "read")] {
+        let Some(bench) = Bench::new(at) else { return };
+        for number in 0..20 {
+            bench.write(&format!("file{number}"), &Rng::new(number).bytes(100_000));
+        }
+        bench.storage.command(&format!("delay {call} 1500 nth=5"));
+        run(bench.cp(&["--timeout", "1"])).expect(0);
+        assert!(!bench.storage.log().is_empty());
+        bench.finishes();
+    }
+}
+
+#[test]
+fn a_bit_that_flips_at_rest_is_found_when_it_is_read_back() {
+    let Some(bench) = Bench::new(At::Sink) else { return };
+    bench.write("large", &Rng::new(1).bytes(1 << 20));
+    // When it is to be made durable, all is written and nothing read back.
+    bench.storage.command("hang fsync nth=1 path=*.part");
+    let running = start(bench.cp(&["--verify", "media"]));
+    let part = bench.storage.wait_for_fault("hang")["path"].as_str().unwrap().to_owned();
+    bench.storage.command(&format!("flip {part} 300000 5\nrelease"));
+    let ended = running.end().expect(0);
+    assert_eq!(ended.count("blocks_resent"), 1, "{ended:?}");
+    bench.finishes();
+}
