@@ -32,10 +32,10 @@ pub(crate) fn mount(directory: &Path, name: &str) -> Result<OwnedFd> {
     Ok(device)
 }
 
-/// Unmounts. Programs that are in it keep what they have open, until the file system ends.
+/// Unmounts, whoever uses it: what is under way and what programs have open fails.
 ///
 /// # Errors
 /// If nothing is mounted there.
 pub(crate) fn unmount(directory: &Path) -> Result<()> {
-    rustix::mount::unmount(directory, UnmountFlags::DETACH)
+    rustix::mount::unmount(directory, UnmountFlags::FORCE | UnmountFlags::DETACH)
 }

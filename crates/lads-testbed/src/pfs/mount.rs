@@ -58,7 +58,7 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
     if is_ours(mount)? {
         kernel_mount::unmount(mount)?;
     }
-    match ends.recv_timeout(Duration::from_secs(1)) {
+    match ends.recv_timeout(PATIENCE) {
         Ok(_) | Err(RecvTimeoutError::Timeout) => ready,
         Err(RecvTimeoutError::Disconnected) => bail!("the file system ended without a word"),
     }

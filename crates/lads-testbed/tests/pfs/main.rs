@@ -435,6 +435,30 @@ fn make_tree(root: &Path) -> Result<()> {
 }
 
 #[test]
+fn what_takes_long_holds_up_nobody_and_ends_with_the_mount() {
+    if let Some(obstacle) = obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let backing = tempfile::tempdir().unwrap();
+    let settings = ["--backing", backing.path().to_str().unwrap()];
+    let program = Path::new(env!("CARGO_BIN_EXE_lads-testbed"));
+    let daemon = Daemon::start(program, settings).unwrap();
+    let file = File::create_new(daemon.path("f")).unwrap();
+    daemon.order("metadata-latency 3600000000").unwrap();
+    let before = daemon.stats().unwrap()["metadata_operations"].as_u64();
+    let path = daemon.path("d");
+    let slow = std::thread::spawn(move || fs::create_dir(path));
+    while daemon.stats().unwrap()["metadata_operations"].as_u64() == before {
+        std::thread::yield_now();
+    }
+    file.write_all_at(b"not held up", 0).unwrap();
+    daemon.stop().unwrap();
+    assert!(slow.join().unwrap().is_err());
+    assert_eq!(fs::read_dir(backing.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_second_mount_waits_until_the_first_is_gone() {
     on_a_mount(&[], |daemon| {
         let program = env!("CARGO_BIN_EXE_lads-testbed");
