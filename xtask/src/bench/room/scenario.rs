@@ -510,7 +510,7 @@ fn xdd_null() -> Scenario {
 }
 
 fn spider() -> Scenario {
-    let data = DataSet::Spider { files: 400, bytes: 384 * MIB, seed: 1 };
+    let data = DataSet::Spider { files: 300, bytes: 192 * MIB, seed: 1 };
     let entries = vec![
         entry("LADS", None, &[]),
         entry("LADS, --schedule file", None, &["--schedule", "file"]),
@@ -519,7 +519,7 @@ fn spider() -> Scenario {
         name: "spider",
         title: "files of the sizes that a centre-wide file system holds",
         about: "LADS (FAST '15), figure 6: 86.76 % of the files are below 1 MiB, 90.35 % below 4 \
-                MiB, and the few large ones hold the bytes. Here: 400 such files, 384 MiB, 8 OSTs \
+                MiB, and the few large ones hold the bytes. Here: 300 such files, 192 MiB, 8 OSTs \
                 of 25 MB/s, stripe count 1.",
         stages: vec![stage("loopback", ndm_storage(), data, entries)],
         views: vec![
