@@ -103,7 +103,6 @@ impl Room {
             congestion: &stage.congestion,
             notes: &notes,
             bytes: extent.bytes,
-            compares: stage.source.keeps_bytes,
         };
         let standings = arena.hold(&contestants, choice.repeats)?;
         let settings = settings(stage, &route, &pair)?;
@@ -141,10 +140,7 @@ fn mounts_need() -> Needs<'static> {
 
 /// Memory that a scenario fills: source and sink, and some to spare.
 fn space(scenario: &Scenario) -> u64 {
-    let bytes = scenario
-        .stages
-        .iter()
-        .map(|stage| if stage.source.keeps_bytes { stage.data.bytes() } else { 0 });
+    let bytes = scenario.stages.iter().map(|stage| stage.data.bytes());
     bytes.max().unwrap_or(0) * 2 + (512 << 20)
 }
 

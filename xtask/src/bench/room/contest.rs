@@ -156,8 +156,6 @@ pub(super) struct Arena<'a> {
     pub(super) notes: &'a Scratch,
     /// Bytes of the data set.
     pub(super) bytes: u64,
-    /// Whether copies can be compared: not if the storage keeps no bytes.
-    pub(super) compares: bool,
 }
 
 /// What the source directory of a mount is called.
@@ -206,7 +204,7 @@ impl Arena<'_> {
         let said = [self.note(source, "source")?, self.note(sink, "sink")?];
         self.pair.release()?;
         let (run, sample) = result?;
-        self.compare(round, &from, &to)?;
+        compare(round, &from, &to)?;
         remove(&to)?;
         let bound_seconds = self.bound(&said, start_seconds)?;
         let [source, sink] = run.ends.map_or([None, None], |ends| ends.map(Some));
@@ -281,19 +279,6 @@ impl Arena<'_> {
         Ok(())
     }
 
-    fn compare(&self, round: usize, from: &Path, to: &Path) -> Result<()> {
-        if !self.compares {
-            return Ok(());
-        }
-        if round == 0 {
-            return tree::compare(from, to);
-        }
-        if tree::files(from)? != tree::files(to)? {
-            bail!("the copy has other names or lengths");
-        }
-        Ok(())
-    }
-
     /// Keeps what a file system says; returns where.
     fn note(&self, mount: &Mount, name: &str) -> Result<[PathBuf; 2]> {
         let paths = ["stats", "series"].map(|what| self.notes.join(&format!("{name}.{what}")));
@@ -320,6 +305,17 @@ impl Arena<'_> {
         }
         bound["seconds"].as_f64().context("bytes lie where they cannot be read")
     }
+}
+
+/// Byte for byte in round zero, by names and lengths in the others.
+fn compare(round: usize, from: &Path, to: &Path) -> Result<()> {
+    if round == 0 {
+        return tree::compare(from, to);
+    }
+    if tree::files(from)? != tree::files(to)? {
+        bail!("the copy has other names or lengths");
+    }
+    Ok(())
 }
 
 fn new_standing(contestant: &Contestant) -> Standing {

@@ -29,8 +29,6 @@ pub(super) struct Storage {
     pub(super) latency_micros: u64,
     /// OSTs that a file is spread over.
     pub(super) stripe_count: u32,
-    /// Whether bytes are kept; otherwise files read as zeros and what is written is gone.
-    pub(super) keeps_bytes: bool,
 }
 
 impl Default for Storage {
@@ -42,7 +40,6 @@ impl Default for Storage {
             oss_bytes_per_second: None,
             latency_micros: 0,
             stripe_count: 1,
-            keeps_bytes: true,
         }
     }
 }
@@ -167,7 +164,7 @@ pub(super) fn bound_to_us(program: &Path) -> Command {
 }
 
 fn arguments(storage: Storage) -> Vec<String> {
-    let Storage { osts, osses, stripe_count, keeps_bytes, .. } = storage;
+    let Storage { osts, osses, stripe_count, .. } = storage;
     let mut words = vec![
         format!("--osts={osts}"),
         format!("--osses={osses}"),
@@ -176,9 +173,6 @@ fn arguments(storage: Storage) -> Vec<String> {
         format!("--backing={BACKING}"),
     ];
     words.extend(FOR_BUFFERED_RIVALS.map(str::to_owned));
-    if !keeps_bytes {
-        words.push("--null".to_owned());
-    }
     words
 }
 

@@ -26,17 +26,7 @@ pub(super) fn page(
         escaped(scenario.about),
         escaped(&machine_text(machine))
     );
-    for (ours, paper) in plots {
-        let _ = write!(out, "<div class=\"pair\"><figure>{}", ours.svg());
-        out.push_str(
-            "<figcaption>Here. Medians; whiskers are the least and the most.</figcaption></figure>",
-        );
-        if let Some(paper) = paper {
-            let (svg, source) = (paper.plot.svg(), escaped(paper.source));
-            let _ = write!(out, "<figure>{svg}<figcaption>{source}</figcaption></figure>");
-        }
-        out.push_str("</div>\n");
-    }
+    pictures(plots, &mut out);
     for stage in held {
         stage_text(stage, &mut out);
     }
@@ -47,6 +37,26 @@ pub(super) fn page(
          Foreign CPU is that of everything else on the machine, the file systems included.</p>\n",
     );
     out
+}
+
+/// A picture of ours and the paper's stand side by side; so do two of ours without one.
+fn pictures(plots: &[(Plot, Option<Paper>)], out: &mut String) {
+    for row in plots.chunk_by(|left, right| left.1.is_none() && right.1.is_none()) {
+        out.push_str("<div class=\"pair\">");
+        for (ours, paper) in row {
+            let svg = ours.svg();
+            let _ = write!(
+                out,
+                "<figure>{svg}<figcaption>Here. Medians; whiskers are the least and the most.\
+                 </figcaption></figure>"
+            );
+            if let Some(paper) = paper {
+                let (svg, source) = (paper.plot.svg(), escaped(paper.source));
+                let _ = write!(out, "<figure>{svg}<figcaption>{source}</figcaption></figure>");
+            }
+        }
+        out.push_str("</div>\n");
+    }
 }
 
 fn stage_text(stage: &Held, out: &mut String) {

@@ -9,8 +9,6 @@ use crate::sshd::Sshd;
 use crate::{setup, shell};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::io::Read;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How long one run of a rival may take: whoever needs longer has no figure.
 const RUN_MAX_SECONDS: &str = "120";
+/// What `timeout` says then.
+const TIMED_OUT: i32 = 124;
 
 /// LADS with these options.
 pub(super) fn lads(
@@ -156,14 +156,14 @@ fn rsync_daemon(config: PathBuf) -> Contestant {
         fs::write(&config, format!("port = {port}\naddress = {address}\n{module}"))?;
         let mut command = route.at_sink("rsync");
         command.args(["--daemon", "--no-detach", "--config"]).arg(&config);
-        let _daemon = Daemon::start(route, &mut command, port)?;
+        let _daemon = Daemon::start(&mut command, port)?;
         let url = format!("rsync://{address}:{port}/sink/");
         let source = format!("{}/", source.display());
         Ok(timed(limited(route).args(["rsync", "-aW", &source, &url]))?.0)
     })
 }
 
-/// Eight sessions, pipelined, eight streams' worth of files at a time; no security in its way.
+/// Eight sessions, pipelined; no security in its way.
 fn gridftp() -> Contestant {
     rival("GridFTP -pp -cc 8", |route, source, target| {
         let port = route.free_port()?;
@@ -175,7 +175,7 @@ fn gridftp() -> Contestant {
         if setup::is_root() {
             command.args(["-anonymous-user", "root", "-allow-root"]);
         }
-        let _daemon = Daemon::start(route, &mut command, port)?;
+        let _daemon = Daemon::start(&mut command, port)?;
         let from = format!("file://{}/", source.display());
         let to = format!("ftp://{}:{port}{}/", route.sink_address, target.display());
         let options = ["-r", "-cd", "-pp", "-cc", "8", "-fast"];
@@ -224,6 +224,9 @@ fn timed(command: &mut Command) -> Result<(Duration, String)> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.trim().lines().last().unwrap_or_default().to_owned();
+        if output.status.code() == Some(TIMED_OUT) {
+            bail!("not done after {RUN_MAX_SECONDS} s");
+        }
         bail!("{}: {last}", output.status);
     }
     Ok((elapsed, String::from_utf8_lossy(&output.stdout).into_owned()))
@@ -234,7 +237,7 @@ struct Daemon(Child);
 
 impl Daemon {
     /// Starts it and waits until something listens on its port.
-    fn start(route: &Route, command: &mut Command, port: u16) -> Result<Self> {
+    fn start(command: &mut Command, port: u16) -> Result<Self> {
         let child = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -243,7 +246,7 @@ impl Daemon {
         let mut daemon = Self(child);
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(10) {
-            if is_listening(route, daemon.0.id(), port)? {
+            if is_listening(daemon.0.id(), port) {
                 return Ok(daemon);
             }
             if let Some(status) = daemon.0.try_wait()? {
@@ -257,19 +260,16 @@ impl Daemon {
 
 /// Whether somebody listens on this port, in the network that a process lives in. Nobody is
 /// connected to: a server that serves one connection at a time would take that for its client.
-fn is_listening(route: &Route, pid: u32, port: u16) -> Result<bool> {
-    let address: Ipv4Addr = route.sink_address.parse()?;
-    let wanted = format!("{:08X}:{port:04X}", u32::from_le_bytes(address.octets()));
-    let mut table = String::new();
-    match fs::File::open(format!("/proc/{pid}/net/tcp")) {
-        Ok(mut file) => file.read_to_string(&mut table)?,
-        Err(_) => return Ok(false),
-    };
+fn is_listening(pid: u32, port: u16) -> bool {
     const LISTENS: &str = "0A";
-    Ok(table.lines().skip(1).any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next() == Some(&wanted) && words.nth(1) == Some(LISTENS)
-    }))
+    let port = format!(":{port:04X}");
+    ["tcp", "tcp6"].iter().any(|family| {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{family}")).unwrap_or_default();
+        table.lines().skip(1).any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            words.next().is_some_and(|own| own.ends_with(&port)) && words.nth(1) == Some(LISTENS)
+        })
+    })
 }
 
 impl Drop for Daemon {

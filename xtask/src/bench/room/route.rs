@@ -6,8 +6,11 @@
 use crate::shell;
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// How far apart source and sink are: the loops of the XDD paper, table I.
@@ -57,6 +60,8 @@ pub(super) struct Line {
     child: Child,
     /// How to go along it.
     pub(super) route: Route,
+    /// What `ip netns exec` puts over `/etc` at both ends.
+    overlays: Vec<PathBuf>,
 }
 
 impl Line {
@@ -72,17 +77,32 @@ impl Line {
             .context("cannot lay the line")?;
         let mut said = String::new();
         BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut said)?;
-        let route = route_of(&said, distance).context("the line was not laid");
-        match route {
-            Ok(route) => Ok(Self { child, route }),
-            Err(error) => {
-                drop(child.stdin.take());
-                child.wait()?;
-                Err(error)
-            }
+        // From here on it is taken down whatever happens.
+        let mut line = Self { child, route: Route::loopback(), overlays: Vec::new() };
+        let said = serde_json::from_str(&said).context("the line was not laid")?;
+        line.route = route_of(&said, distance)?;
+        line.name_hosts(&said)?;
+        Ok(line)
+    }
+
+    /// Gives the ends names: some servers ask for that of every address, and there is no name
+    /// server in a namespace to say that there is none.
+    fn name_hosts(&mut self, said: &Value) -> Result<()> {
+        let mut hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        for end in ENDS {
+            let _ = writeln!(hosts, "{} {end}", text(said, end, "address")?);
         }
+        for end in ENDS {
+            let overlay = Path::new("/etc/netns").join(text(said, end, "namespace")?);
+            fs::create_dir_all(&overlay)?;
+            fs::write(overlay.join("hosts"), &hosts)?;
+            self.overlays.push(overlay);
+        }
+        Ok(())
     }
 }
+
+const ENDS: [&str; 2] = ["source", "sink"];
 
 impl Drop for Line {
     fn drop(&mut self) {
@@ -91,26 +111,30 @@ impl Drop for Line {
         if let Err(error) = self.child.wait() {
             println!("the line does not go: {error}");
         }
+        for overlay in &self.overlays {
+            if let Err(error) = fs::remove_dir_all(overlay) {
+                println!("cannot remove {}: {error}", overlay.display());
+            }
+        }
     }
 }
 
-fn route_of(said: &str, distance: Distance) -> Result<Route> {
-    let said: serde_json::Value = serde_json::from_str(said)?;
-    let text = |end: &str, key: &str| {
-        let text = said[end][key].as_str().map(str::to_owned);
-        text.with_context(|| format!("no {key} of the {end}"))
-    };
+fn route_of(said: &Value, distance: Distance) -> Result<Route> {
     let prefix = |end: &str| -> Result<Vec<String>> {
-        let words = ["ip", "netns", "exec", &text(end, "namespace")?];
-        Ok(words.map(str::to_owned).to_vec())
+        Ok(["ip", "netns", "exec", &text(said, end, "namespace")?].map(str::to_owned).to_vec())
     };
     Ok(Route {
         name: format!("{} there and back, {LINE_RATE}/s", distance.said()),
-        sink_address: text("sink", "address")?,
+        sink_address: text(said, "sink", "address")?,
         source_prefix: prefix("source")?,
         sink_prefix: prefix("sink")?,
         bytes_per_second: said["rate_bytes_per_second"].as_u64(),
     })
+}
+
+fn text(said: &Value, end: &str, key: &str) -> Result<String> {
+    let text = said[end][key].as_str().map(str::to_owned);
+    text.with_context(|| format!("no {key} of the {end}"))
 }
 
 /// How programs at the two ends are started, and reach each other.

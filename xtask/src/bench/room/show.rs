@@ -20,7 +20,6 @@ const STORAGE: Storage = Storage {
     oss_bytes_per_second: None,
     latency_micros: 0,
     stripe_count: 1,
-    keeps_bytes: true,
 };
 
 const FILES: DataSet = DataSet::Uniform { files: 80, bytes_each: 4 << 20 };
@@ -55,7 +54,6 @@ pub(crate) fn run(lads: &Path) -> Result<()> {
         congestion: &congestion,
         notes: &notes,
         bytes: extent.bytes,
-        compares: true,
     };
     let row =
         arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), &testbed), 0)?;
