@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Part::Ctl(args) => ctl::run(&args),
         Part::Faultfs(args) => faultfs::run(&args),
         Part::Load(args) => load::run(args),
-        Part::Pfs(args) => pfs::run(args),
+        Part::Pfs(args) => pfs::run(&args),
         Part::PfsCheck(args) => pfs_check::run(&args),
         Part::Proxy(args) => proxy::run(&args),
         Part::Wan(args) => wan::run(&args),

@@ -55,11 +55,13 @@ pub struct Args {
 ///
 /// # Errors
 /// If it cannot be mounted.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let problem = || format!("cannot mount on {}", args.mount.display());
+    let mount = args.mount.canonicalize().with_context(problem)?;
     let backing = Backing::new(&args.settings.backing)?;
-    let system = Arc::new(start(args.settings, backing));
-    mount::serve(&args.mount, Mounted::new(Arc::clone(&system)), &system.settings)
-        .with_context(|| format!("cannot mount on {}", args.mount.display()))?;
+    let system = Arc::new(start(args.settings.clone(), backing));
+    mount::serve(&mount, Mounted::new(Arc::clone(&system)), &system.settings)
+        .with_context(problem)?;
     Ok(ExitCode::SUCCESS)
 }
 

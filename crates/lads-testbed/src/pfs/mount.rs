@@ -4,7 +4,7 @@
 use super::mounted::Mounted;
 use super::settings::Settings;
 use crate::kernel_mount;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fuser::{Config, Session, SessionACL};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -40,6 +40,7 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
         }
     });
     let device = kernel_mount::mount(mount, NAME)?;
+    let number = device_mounted_at(mount)?;
     let session = Session::from_fd(mounted, device, SessionACL::All, config(settings));
     let session = session.or_else(|error| {
         kernel_mount::unmount(mount)?;
@@ -55,7 +56,7 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
         ready?;
         return Ok(result?);
     }
-    if is_ours(mount)? {
+    if device_mounted_at(mount)? == number {
         kernel_mount::unmount(mount)?;
     }
     match ends.recv_timeout(PATIENCE) {
@@ -80,10 +81,8 @@ fn config(settings: &Settings) -> Config {
 /// Waits until another emulated file system, which may be about to end, is gone: it would take
 /// ours with it.
 fn wait_until_free(mount: &Path) -> Result<()> {
-    let mount =
-        mount.canonicalize().with_context(|| format!("no directory {}", mount.display()))?;
     let begin = Instant::now();
-    while is_mount_point(&mount)? {
+    while device_mounted_at(mount)?.is_some() {
         if begin.elapsed() > PATIENCE {
             bail!("something is mounted there already");
         }
@@ -92,15 +91,21 @@ fn wait_until_free(mount: &Path) -> Result<()> {
     Ok(())
 }
 
-fn is_mount_point(directory: &Path) -> Result<bool> {
+/// The number of what is mounted on a directory (the last, if there are several). The file system
+/// itself is not asked: it may be slow, or just going.
+fn device_mounted_at(directory: &Path) -> Result<Option<String>> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    Ok(points.into_iter().any(|point| Path::new(point) == directory))
+    // proc_pid_mountinfo(5): the third field is the device, the fifth the directory.
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut here =
+        fields.filter(|fields| fields.get(4).is_some_and(|it| Path::new(it) == directory));
+    Ok(here.next_back().and_then(|fields| fields.get(2).map(|device| (*device).to_owned())))
 }
 
 /// Sees whether what is mounted is ours, and tells whoever waits for it.
 fn announce(mount: &Path, settings: &Settings) -> Result<()> {
-    if !is_ours(mount)? {
+    let stats: Value = serde_json::from_slice(&std::fs::read(mount.join(".pfs/stats"))?)?;
+    if stats["process"] != std::process::id() {
         bail!("another file system is mounted there");
     }
     for (limit, value) in limits(settings) {
@@ -108,15 +113,6 @@ fn announce(mount: &Path, settings: &Settings) -> Result<()> {
     }
     writeln!(std::io::stdout(), "ready")?;
     Ok(())
-}
-
-/// Whether what is mounted there is this process.
-fn is_ours(mount: &Path) -> Result<bool> {
-    match std::fs::read(mount.join(".pfs/stats")) {
-        Ok(stats) => Ok(serde_json::from_slice::<Value>(&stats)?["process"] == std::process::id()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// What the kernel may collect for us, as `/sys/class/bdi` names it. By default it reads ahead

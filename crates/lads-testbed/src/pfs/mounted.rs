@@ -352,7 +352,9 @@ impl Filesystem for Mounted {
             return match number {
                 Some(number) => {
                     let attributes = hidden::attributes(number);
-                    reply.entry(&Duration::ZERO, &attributes, Generation(0));
+                    // The name is known for good, so that nobody who looks for it waits for whoever
+                    // changes the directory.
+                    reply.entry_with_ttls(&Duration::ZERO, &FOR_LONG, &attributes, Generation(0));
                 }
                 None => reply.error(Errno::ENOENT),
             };
@@ -516,10 +518,14 @@ impl Filesystem for Mounted {
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let opened = self.try_open(ino.0, flags.0);
-        self.system.answer_metadata(move || match opened {
+        let answer = move || match opened {
             Ok((handle, flags)) => reply.opened(handle, flags),
             Err(error) => reply.error(code(error)),
-        });
+        };
+        if hidden::is_hidden(ino.0) {
+            return answer();
+        }
+        self.system.answer_metadata(answer);
     }
 
     fn create(

@@ -444,7 +444,9 @@ fn what_takes_long_holds_up_nobody_and_ends_with_the_mount() {
     let settings = ["--backing", backing.path().to_str().unwrap()];
     let program = Path::new(env!("CARGO_BIN_EXE_lads-testbed"));
     let daemon = Daemon::start(program, settings).unwrap();
-    let file = File::create_new(daemon.path("f")).unwrap();
+    fs::write(daemon.path("f"), [7; 4096]).unwrap();
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).clone();
+    let file = direct.open(daemon.path("f")).unwrap();
     daemon.order("metadata-latency 3600000000").unwrap();
     let before = daemon.stats().unwrap()["metadata_operations"].as_u64();
     let path = daemon.path("d");
@@ -452,7 +454,8 @@ fn what_takes_long_holds_up_nobody_and_ends_with_the_mount() {
     while daemon.stats().unwrap()["metadata_operations"].as_u64() == before {
         std::thread::yield_now();
     }
-    file.write_all_at(b"not held up", 0).unwrap();
+    let mut buffer = lads_sys::Arena::new(1, 4096).unwrap().take();
+    file.read_exact_at(&mut buffer, 0).unwrap();
     daemon.stop().unwrap();
     assert!(slow.join().unwrap().is_err());
     assert_eq!(fs::read_dir(backing.path()).unwrap().count(), 0);
