@@ -29,6 +29,9 @@ impl Backing {
     /// # Errors
     /// If it cannot be made.
     pub(super) fn new(place: &Path) -> Result<Self> {
+        // Nobody sweeps between the making of a directory and its lock.
+        let turn = File::open(place).with_context(|| format!("no {}", place.display()))?;
+        flock(&turn, FlockOperation::LockExclusive)?;
         sweep(place);
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place);
         let directory =
