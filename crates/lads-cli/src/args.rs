@@ -4,10 +4,13 @@
 //! rsync's options that are only taken or refused come from [`crate::refusals`].
 
 mod text;
+mod threshold;
 
 use crate::{refusals, sizes};
 use clap::builder::ValueHint;
 use clap::{ArgAction, Args, Command, ValueEnum};
+use lads_core::congestion::Threshold;
+use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_engine::{IoMode, Verify};
 use std::ffi::OsString;
@@ -27,6 +30,18 @@ pub(crate) fn command() -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(copy_command())
+        .subcommand(
+            LayoutArgs::augment_args(Command::new("layout"))
+                .about("Shows which storage target holds which part of a file"),
+        )
+        .subcommand(
+            OstsArgs::augment_args(Command::new("osts"))
+                .about("Shows the storage targets of a file system, their state and space"),
+        )
+        .subcommand(
+            ProbeArgs::augment_args(Command::new("probe"))
+                .about("Finds out what lads can know of a file system and do with it"),
+        )
         .subcommand(
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
@@ -63,6 +78,50 @@ fn copy_command() -> Command {
         .disable_help_flag(true)
         .args_override_self(true);
     refusals::add_to(command)
+}
+
+/// What `lads layout` is told.
+#[derive(Args, Debug)]
+pub(crate) struct LayoutArgs {
+    /// Files; of a directory, what it gives to new files
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Tell it as JSON, an object for each path, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
+    pub(crate) layout: String,
+}
+
+/// What `lads osts` is told.
+#[derive(Args, Debug)]
+pub(crate) struct OstsArgs {
+    /// Anything on the file system
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+
+    /// Tell it as JSON, an object for each target, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
+    pub(crate) layout: String,
+}
+
+/// What `lads probe` is told.
+#[derive(Args, Debug)]
+pub(crate) struct ProbeArgs {
+    /// A file or directory; in a directory, an empty file is made and removed again
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+
+    /// Make no file: only look
+    #[arg(long)]
+    pub(crate) read_only: bool,
 }
 
 /// Headings of the help text.
@@ -298,8 +357,16 @@ pub(crate) struct CopyArgs {
 
     /// By which rule blocks are handed to I/O threads
     #[arg(long, value_name = "RULE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "layout")]
+    #[arg(default_value = "adaptive")]
     pub(crate) schedule: Schedule,
+
+    /// What is slow, for --schedule threshold: window=40,limit_ms=50,skips=16
+    ///
+    /// If the mean time of so many requests to an OST is above the limit (for 1 MiB), so many
+    /// threads skip it.
+    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(value_parser = threshold::parse)]
+    pub(crate) threshold: Option<Threshold>,
 
     /// Where both ends take layouts from: auto asks the file system
     ///
@@ -316,6 +383,18 @@ pub(crate) struct CopyArgs {
     /// Where the sink takes layouts from, if not as --layout
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     pub(crate) sink_layout: Option<String>,
+
+    /// On which OSTs new files go, where the sink's file system can be told
+    ///
+    /// What it made of that is looked at afterwards: if a file is elsewhere, it is written there.
+    #[arg(long, value_name = "RULE", help_heading = STORAGE, default_value = "aware")]
+    pub(crate) place: PlaceArg,
+
+    /// Move also files whose data is in an archive (HSM), which brings it back to disk first
+    ///
+    /// Without it they count as failed: bringing back may take hours, and fill the source.
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) restore: bool,
 
     /// How files are read
     #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
@@ -405,6 +484,10 @@ pub(crate) enum Schedule {
     File,
     /// A thread takes a block of any file from the next OST that is free
     Layout,
+    /// The same, but an OST that is slower than --threshold is skipped for a while
+    Threshold,
+    /// The same, but an OST that is slower than others, and than it was, comes last
+    Adaptive,
 }
 
 impl From<Schedule> for Policy {
@@ -412,6 +495,32 @@ impl From<Schedule> for Policy {
         match argument {
             Schedule::File => Self::File,
             Schedule::Layout => Self::Layout,
+            Schedule::Threshold => Self::Threshold,
+            Schedule::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// By which rule new files are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlaceArg {
+    /// Where the file system puts them
+    Inherit,
+    /// With stripes like those at the source, wherever the file system puts them
+    Same,
+    /// Each on one OST, servers in turn; to compare
+    Spread,
+    /// On OSTs with little to do and enough space, large files on several
+    Aware,
+}
+
+impl From<PlaceArg> for Place {
+    fn from(argument: PlaceArg) -> Self {
+        match argument {
+            PlaceArg::Inherit => Self::Inherit,
+            PlaceArg::Same => Self::Same,
+            PlaceArg::Spread => Self::Spread,
+            PlaceArg::Aware => Self::Aware,
         }
     }
 }

@@ -19,10 +19,11 @@ use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Ver
 use std::io::{self, Write};
 use std::time::Duration;
 
+pub(crate) use json::PathText;
 pub(crate) use place::Places;
 use progress::Meter;
-pub(crate) use style::Style;
 pub(crate) use style::escape_text;
+pub(crate) use style::{Style, escape};
 
 /// So many issues are shown; the rest is counted, and is in the log.
 const ISSUES_SHOWN_MAX: u64 = 20;

@@ -3,15 +3,19 @@
 mod args;
 mod copy;
 mod display;
+mod layouts;
 mod lists;
 mod man;
+mod osts;
+mod probe;
 mod refusals;
 mod relay;
 mod request;
 mod signals;
 mod sizes;
+mod subject;
 
-use args::{CompletionsArgs, ManArgs, RelayArgs};
+use args::{CompletionsArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,6 +24,16 @@ fn main() -> ExitCode {
     let matches = args::command().get_matches();
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),
+        Some(("layout", matches)) => exit(
+            layouts::run(&parsed::<LayoutArgs>(matches)),
+            lads_engine::ExitCode::SourceUnreadable,
+        ),
+        Some(("osts", matches)) => {
+            exit(osts::run(&parsed::<OstsArgs>(matches)), lads_engine::ExitCode::SourceUnreadable)
+        }
+        Some(("probe", matches)) => {
+            exit(probe::run(&parsed::<ProbeArgs>(matches)), lads_engine::ExitCode::SourceUnreadable)
+        }
         Some(("serve", _)) => ExitCode::from(lads_engine::serve() as u8),
         Some(("relay", matches)) => {
             exit(relay::run(&parsed::<RelayArgs>(matches)), lads_engine::ExitCode::Network)

@@ -97,3 +97,38 @@ fn relay_says_that_nobody_listens() {
     assert_eq!(output.status.code(), Some(5));
     assert!(text(&output.stderr).contains(&format!("127.0.0.1 port {port}")));
 }
+
+#[test]
+fn shows_where_a_file_lies() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![1; 3 << 20]).expect("it can be written");
+    let path = path.to_str().expect("it is text");
+    let synthetic = "--layout=synthetic:osts=4,stripe_count=3,stripe_size=1M";
+    let shown = text(&lads(&["layout", synthetic, path]).stdout);
+    assert!(shown.contains("3.0 MiB on 3 OSTs (synthetic)"), "{shown}");
+    let json = text(&lads(&["layout", "--json", synthetic, path]).stdout);
+    let value: serde_json::Value = serde_json::from_str(&json).expect("it is one object");
+    assert_eq!(value["osts"].as_array().map(Vec::len), Some(3), "{value}");
+    assert_eq!(lads(&["layout", "/no/such/file", path]).status.code(), Some(3));
+}
+
+#[test]
+fn shows_the_targets_of_a_file_system() {
+    let table = text(&lads(&["osts", "/"]).stdout);
+    assert!(table.starts_with("OST "), "{table}");
+    let json = text(&lads(&["osts", "--json", "/"]).stdout);
+    let first = json.lines().next().expect("there is one");
+    let value: serde_json::Value = serde_json::from_str(first).expect("it is an object");
+    assert_eq!((&value["ost"], &value["state"]), (&0.into(), &"up".into()));
+}
+
+#[test]
+fn a_probe_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let output = lads(&["probe", directory.path().to_str().expect("it is text")]);
+    let told = text(&output.stdout);
+    assert!(output.status.success() && told.contains("served as local"), "{told}");
+    let left = std::fs::read_dir(directory.path()).expect("it is there").count();
+    assert_eq!(left, 0);
+}

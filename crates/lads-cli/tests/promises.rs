@@ -9,6 +9,8 @@
 
 #[path = "promises/changes.rs"]
 mod changes;
+#[path = "promises/chaos.rs"]
+mod chaos;
 #[path = "promises/choice.rs"]
 mod choice;
 #[path = "promises/identity.rs"]

@@ -1,5 +1,6 @@
 //! One thing of a tree, as the source found it: what the sink needs to make the same.
 
+use crate::placement::Striping;
 use crate::units::EntryId;
 
 /// A moment of the world's clock, as file systems record it.
@@ -57,6 +58,8 @@ pub enum Kind {
         identity: Identity,
         /// How many of its bytes are data, not holes: what the sink must have before it is whole.
         data_bytes: u64,
+        /// How it is striped at the source, for a sink that shall do the same.
+        striping: Striping,
     },
     /// A directory. The name `.` directly below the root means the root itself.
     Directory,

@@ -112,6 +112,8 @@ pub enum Reason {
     ParentFailed,
     /// The name is not one that the sink may create.
     UnsafeName,
+    /// Its data is in an archive, and reading it would bring it back.
+    Archived,
 }
 
 /// What went wrong with one entry, without its name.

@@ -12,7 +12,9 @@
 //! A *position* is one stripe column of one part: they are counted through all parts, so each OST
 //! of a file has as many positions as parts, or stripes of a part, that use it.
 
+use crate::placement::Striping;
 use crate::units::OstId;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How a file lies on storage targets.
@@ -145,6 +147,41 @@ impl Layout {
         })
     }
 
+    /// How many bytes of a range each OST holds; those that hold none are left out.
+    #[must_use]
+    pub fn bytes_per_ost(&self, range: Range<u64>) -> BTreeMap<OstId, u64> {
+        let mut bytes = BTreeMap::new();
+        let mut start = 0;
+        for index in 0..self.part_count() {
+            let (end, stripes) = self.part(index);
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            start = end;
+            if from >= to {
+                continue;
+            }
+            for (column, &ost) in stripes.osts.iter().enumerate() {
+                let here = stripes.bytes_before(column, to) - stripes.bytes_before(column, from);
+                if here > 0 {
+                    *bytes.entry(ost).or_default() += here;
+                }
+            }
+        }
+        bytes
+    }
+
+    /// How a file of so many bytes is striped, in the part of it that has most stripes.
+    #[must_use]
+    pub fn striping(&self, size: u64) -> Striping {
+        let mut starts = 0;
+        let parts = (0..self.part_count()).map(|index| self.part(index));
+        let used = parts.filter(|(end, _)| std::mem::replace(&mut starts, *end) < size.max(1));
+        let widest = used.map(|(_, stripes)| stripes).max_by_key(|stripes| stripes.osts.len());
+        widest.map_or_else(Striping::default, |stripes| Striping {
+            size: if stripes.osts.len() == 1 { 0 } else { stripes.size },
+            count: u32::try_from(stripes.osts.len()).expect("at most STRIPE_COUNT_MAX"),
+        })
+    }
+
     fn part_count(&self) -> usize {
         match &self.0 {
             Shape::Plain(_) => 1,
@@ -212,6 +249,15 @@ impl Stripes {
         let count = self.osts.len();
         let stripes_ahead = (column + count - here) % count;
         (offset / self.size).saturating_add(stripes_ahead as u64).saturating_mul(self.size)
+    }
+
+    /// How many of the first `offset` bytes of the file are in a column.
+    fn bytes_before(&self, column: usize, offset: u64) -> u64 {
+        if self.osts.len() == 1 {
+            return offset;
+        }
+        let (period, before) = (self.period(), (column as u64).saturating_mul(self.size));
+        offset / period * self.size + (offset % period).saturating_sub(before).min(self.size)
     }
 
     fn period(&self) -> u64 {
@@ -297,6 +343,8 @@ mod tests {
         assert_eq!(layout.next_at(0, 15), None);
         assert_eq!(layout.next_at(2, 0), Some(15));
         assert_eq!(layout.osts().map(|ost| ost.0).collect::<Vec<_>>(), [4, 9, 1, 6]);
+        assert_eq!(layout.striping(15), Striping { size: 0, count: 1 });
+        assert_eq!(layout.striping(16), Striping { size: 10, count: 3 });
     }
 
     #[test]
@@ -324,6 +372,12 @@ mod tests {
             });
             let layout = Layout::composite(parts).unwrap();
             prop_assert_eq!(layout.osts().len(), layout.osts().count());
+            let per_ost = layout.bytes_per_ost(17..300);
+            for (&ost, &bytes) in &per_ost {
+                let found = (17..300).filter(|&offset| layout.ost_at(offset) == ost).count();
+                prop_assert_eq!(found as u64, bytes);
+            }
+            prop_assert_eq!(per_ost.values().sum::<u64>(), 300 - 17);
             let mut seen = vec![0; 300];
             for (position, ost) in layout.osts().enumerate() {
                 let mut at = layout.next_at(position, 0);

@@ -10,6 +10,7 @@
 //! methods. The bytes of the files never enter this crate.
 #![forbid(unsafe_code)]
 
+pub mod congestion;
 pub mod entry;
 pub mod filter;
 pub mod frame;
@@ -19,6 +20,7 @@ pub mod layout;
 pub mod lov;
 pub mod message;
 pub mod pace;
+pub mod placement;
 pub mod plan;
 pub mod range;
 pub mod room;

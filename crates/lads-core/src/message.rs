@@ -7,10 +7,12 @@
 
 pub mod wire;
 
+use crate::congestion::Threshold;
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::{Layout, Part};
+use crate::placement::{Place, Striping};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
@@ -285,11 +287,14 @@ wire_struct!(Counters {
 });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });
-wire_enum!(Policy { 0 => File, 1 => Layout });
+wire_enum!(Place { 0 => Inherit, 1 => Same, 2 => Spread, 3 => Aware });
+wire_enum!(Policy { 0 => File, 1 => Layout, 2 => Threshold, 3 => Adaptive });
+wire_struct!(Threshold { window, limit_micros, skips });
 wire_struct!(EntryId { 0 });
 wire_struct!(OstId { 0 });
 wire_struct!(Timestamp { seconds, nanos });
 wire_struct!(Identity { size, mtime, ctime, inode });
+wire_struct!(Striping { size, count });
 wire_struct!(Xattr { name, value });
 wire_struct!(Metadata { mode, uid, gid, mtime, xattrs });
 wire_struct!(Entry { id, parent, name, kind, metadata });
@@ -306,9 +311,10 @@ wire_enum!(Reason {
     6 => InTheWay,
     7 => ParentFailed,
     8 => UnsafeName,
+    9 => Archived,
 });
 wire_enum!(Kind {
-    0 => File { identity, data_bytes },
+    0 => File { identity, data_bytes, striping },
     1 => Directory,
     2 => Symlink { target },
     3 => HardLink { target },

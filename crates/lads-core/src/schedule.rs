@@ -6,9 +6,11 @@
 //! rule, and serves both ends: at the source the queues hold lanes of files that are read, at the
 //! sink frames to be written. [`Schedule`] is the source's: it also sees that the sink has room.
 
+use crate::congestion::{Judge, PROBE_BYTES, Rule, Threshold, Verdict};
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::units::{Block, EntryId, Instant, OstId};
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use std::time::Duration;
 pub struct OstSpec {
     /// What people call it: `OST0003`, `/dev/nvme0n1`, a mount.
     pub name: String,
-    /// How many of our requests it should have at a time; at least one.
+    /// The most requests of ours that it should have at a time; at least one.
     pub in_flight_max: u32,
 }
 
@@ -31,13 +33,16 @@ pub struct OstStats {
     pub bytes: u64,
     /// Sum of the service times.
     pub busy: Duration,
+    /// How often a thread went elsewhere because it was congested.
+    pub avoided: u64,
 }
 
 #[derive(Debug)]
 struct OstQueue<T> {
     waiting: VecDeque<T>,
+    /// About how many bytes wait.
+    waiting_bytes: u64,
     in_flight: u32,
-    in_flight_max: u32,
     /// Smoothed service time of one request: an eighth of the new, seven eighths of the old.
     service: Option<Duration>,
     stats: OstStats,
@@ -47,25 +52,43 @@ struct OstQueue<T> {
 #[derive(Debug)]
 pub struct OstQueues<T> {
     queues: Vec<OstQueue<T>>,
+    judge: Judge,
     /// The queue to ask first next time.
     turn: usize,
+    /// Only so that it need not be allocated for every block.
+    choices: Vec<Choice>,
 }
 
+/// A queue that could be taken from; the least is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Choice {
+    is_avoided: bool,
+    in_flight: u32,
+    runs_waiting: Reverse<u64>,
+    is_stale: bool,
+    turn: usize,
+    index: usize,
+    bytes_max: u32,
+}
+
+/// Threads stay with an OST for about this part of what waits for each, but for so many bytes at
+/// least.
+const RUNS: u64 = 8;
+const RUN_BYTES_MIN: u64 = 8 << 20;
+
 impl<T> OstQueues<T> {
-    /// Empty queues for these OSTs, numbered from zero.
+    /// Empty queues for these OSTs, numbered from zero, judged by a rule.
     #[must_use]
-    pub fn new(osts: &[OstSpec]) -> Self {
-        let queues = osts
-            .iter()
-            .map(|ost| OstQueue {
-                waiting: VecDeque::new(),
-                in_flight: 0,
-                in_flight_max: ost.in_flight_max.max(1),
-                service: None,
-                stats: OstStats::default(),
-            })
-            .collect();
-        Self { queues, turn: 0 }
+    pub fn new(rule: Rule, osts: &[OstSpec]) -> Self {
+        let queue = |_| OstQueue {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            in_flight: 0,
+            service: None,
+            stats: OstStats::default(),
+        };
+        let judge = Judge::new(rule, osts.iter().map(|ost| ost.in_flight_max));
+        Self { queues: (0..osts.len()).map(queue).collect(), judge, turn: 0, choices: Vec::new() }
     }
 
     /// How many OSTs there are.
@@ -74,16 +97,18 @@ impl<T> OstQueues<T> {
         self.queues.len()
     }
 
-    /// Puts an item at the end of an OST's queue.
+    /// Puts an item of about so many bytes at the end of an OST's queue.
     ///
     /// # Panics
     /// If there is no such OST.
-    pub fn push(&mut self, ost: OstId, item: T) {
-        self.queues[ost.index()].waiting.push_back(item);
+    pub fn push(&mut self, ost: OstId, item: T, bytes: u64) {
+        let queue = &mut self.queues[ost.index()];
+        queue.waiting.push_back(item);
+        queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
     }
 
-    /// Puts an item into an OST's queue, before all that are `behind` it, and those are together at
-    /// its end.
+    /// Puts an item that takes the place of another into an OST's queue, before all that are
+    /// `behind` it, and those are together at its end.
     pub fn insert(&mut self, ost: OstId, item: T, behind: impl Fn(&T) -> bool) {
         let waiting = &mut self.queues[ost.index()].waiting;
         waiting.insert(waiting.partition_point(|other| !behind(other)), item);
@@ -92,53 +117,96 @@ impl<T> OstQueues<T> {
     /// Whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        let is_ready = |queue: &OstQueue<T>| {
-            !queue.waiting.is_empty() && queue.in_flight < queue.in_flight_max
-        };
-        self.queues.iter().any(is_ready)
+        (0..self.queues.len()).any(|index| self.is_ready(index))
     }
 
-    /// Takes work from the next queue in turn whose OST is free and for which `take` finds some.
+    /// Takes work from the next queue in turn whose OST is free and for which `take` finds some, at
+    /// most so many bytes of it; from that of a congested OST only if there is none for the others.
     /// The OST counts it as in flight until [`Self::finish`].
     pub fn next<W>(
         &mut self,
-        mut take: impl FnMut(OstId, &mut VecDeque<T>) -> Option<W>,
+        now: Instant,
+        mut take: impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
     ) -> Option<(OstId, W)> {
-        let count = self.queues.len();
-        for step in 0..count {
-            let index = (self.turn + step) % count;
-            let queue = &mut self.queues[index];
-            if queue.waiting.is_empty() || queue.in_flight >= queue.in_flight_max {
+        let (count, turn) = (self.queues.len(), self.turn);
+        let in_turn = || (0..count).map(|step| (turn + step) % count);
+        let mut has_congested = false;
+        for index in in_turn() {
+            if !self.is_ready(index) {
                 continue;
             }
-            let ost = OstId(u32::try_from(index).expect("OST numbers are 32 bits"));
-            if let Some(work) = take(ost, &mut queue.waiting) {
-                queue.in_flight += 1;
-                self.turn = (index + 1) % count;
-                return Some((ost, work));
+            let bytes_max = match self.judge.verdict(ost_id(index), now) {
+                Verdict::Clear => u32::MAX,
+                Verdict::Probe => PROBE_BYTES,
+                Verdict::Congested => {
+                    self.queues[index].stats.avoided += 1;
+                    has_congested = true;
+                    continue;
+                }
+            };
+            if let Some(found) = self.take(now, index, bytes_max, &mut take) {
+                return Some(found);
             }
         }
-        None
+        in_turn().filter(|_| has_congested).find_map(|index| {
+            self.is_ready(index).then(|| self.take(now, index, u32::MAX, &mut take))?
+        })
     }
 
-    /// Counts a request as in flight that did not wait, if its OST is free, nothing waits for it,
-    /// and it usually answers faster than `service_max`: then handing it over costs more than
-    /// doing it.
-    pub fn start_at_once(&mut self, ost: OstId, service_max: Duration) -> bool {
-        let queue = &mut self.queues[ost.index()];
+    /// The same, but from the queue that is best just now, not the next in turn: one whose OST has
+    /// the fewest requests in flight, is not congested, has most waiting, and was heard of last.
+    /// Where threads are fewer than OSTs, they stay with OSTs of which they know that they are
+    /// quick, and yet no queue is left to the end.
+    pub fn next_best<W>(
+        &mut self,
+        now: Instant,
+        mut take: impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
+    ) -> Option<(OstId, W)> {
+        let mut choices = std::mem::take(&mut self.choices);
+        choices.clear();
+        self.find_choices(now, &mut choices);
+        let best = choices.iter().min().copied();
+        let mut found = best.and_then(|it| self.take(now, it.index, it.bytes_max, &mut take));
+        if found.is_none() && choices.len() > 1 {
+            choices.sort_unstable();
+            let others = choices.iter().skip(1);
+            found =
+                others.copied().find_map(|it| self.take(now, it.index, it.bytes_max, &mut take));
+        }
+        self.choices = choices;
+        found
+    }
+
+    /// Counts a request of so many bytes as in flight that did not wait, if its OST is free, nothing
+    /// waits for it, and it usually answers faster than `service_max`: then handing it over costs
+    /// more than doing it.
+    pub fn start_at_once(
+        &mut self,
+        now: Instant,
+        ost: OstId,
+        bytes: u64,
+        service_max: Duration,
+    ) -> bool {
+        let queue = &self.queues[ost.index()];
         let is_quick = queue.service.is_some_and(|service| service < service_max);
-        let is_free = queue.waiting.is_empty() && queue.in_flight < queue.in_flight_max;
+        let is_free = queue.waiting.is_empty() && queue.in_flight < self.judge.window(ost);
         if is_quick && is_free {
-            queue.in_flight += 1;
+            self.start(now, ost, bytes);
         }
         is_quick && is_free
+    }
+
+    /// Counts a request of so many bytes as in flight.
+    pub fn start(&mut self, now: Instant, ost: OstId, bytes: u64) {
+        self.queues[ost.index()].in_flight += 1;
+        self.judge.on_start(ost, now, bytes);
     }
 
     /// A request is complete, after `service` of work on so many bytes.
     ///
     /// # Panics
     /// If this OST had none in flight.
-    pub fn finish(&mut self, ost: OstId, bytes: u64, service: Duration) {
+    pub fn finish(&mut self, now: Instant, ost: OstId, bytes: u64, service: Duration) {
         let queue = &mut self.queues[ost.index()];
         assert!(queue.in_flight > 0, "{ost} had nothing in flight");
         queue.in_flight -= 1;
@@ -146,19 +214,91 @@ impl<T> OstQueues<T> {
         queue.stats.requests += 1;
         queue.stats.bytes += bytes;
         queue.stats.busy += service;
+        self.judge.on_finish(ost, now, bytes, service);
     }
 
-    /// Requests in flight and the most that there should be.
+    /// Whether the OST should have a further request.
     #[must_use]
-    pub fn in_flight(&self, ost: OstId) -> (u32, u32) {
-        let queue = &self.queues[ost.index()];
-        (queue.in_flight, queue.in_flight_max)
+    pub fn is_free(&self, ost: OstId) -> bool {
+        self.queues[ost.index()].in_flight < self.judge.window(ost)
+    }
+
+    /// Requests in flight.
+    #[must_use]
+    pub fn in_flight(&self, ost: OstId) -> u32 {
+        self.queues[ost.index()].in_flight
+    }
+
+    fn is_ready(&self, index: usize) -> bool {
+        !self.queues[index].waiting.is_empty() && self.is_free(ost_id(index))
+    }
+
+    fn take<W>(
+        &mut self,
+        now: Instant,
+        index: usize,
+        bytes_max: u32,
+        take: &mut impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
+    ) -> Option<(OstId, W)> {
+        let ost = ost_id(index);
+        let queue = &mut self.queues[index];
+        let (work, bytes) = take(ost, &mut queue.waiting, bytes_max)?;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes);
+        if queue.waiting.is_empty() {
+            queue.waiting_bytes = 0;
+        }
+        self.start(now, ost, bytes);
+        self.turn = (index + 1) % self.queues.len();
+        Some((ost, work))
+    }
+
+    /// All queues that could be taken from.
+    fn find_choices(&mut self, now: Instant, choices: &mut Vec<Choice>) {
+        let count = self.queues.len();
+        let (mut bytes, mut work, mut in_flight) = (0, 0.0, 0);
+        for (index, queue) in self.queues.iter().enumerate() {
+            bytes += queue.waiting_bytes;
+            work += self.work(index);
+            in_flight += queue.in_flight;
+        }
+        let run_bytes = (bytes / (count as u64 * RUNS)).max(RUN_BYTES_MIN);
+        // How long all that waits takes as many requests as there are now.
+        let work_each = work / f64::from(in_flight + 1);
+        for index in 0..count {
+            if !self.is_ready(index) {
+                continue;
+            }
+            let verdict = self.judge.verdict(ost_id(index), now);
+            // If it is the last in any case, leaving it alone saves nothing.
+            let is_avoided = verdict == Verdict::Congested && self.work(index) < work_each;
+            let queue = &mut self.queues[index];
+            queue.stats.avoided += u64::from(is_avoided);
+            choices.push(Choice {
+                is_avoided,
+                in_flight: queue.in_flight,
+                runs_waiting: Reverse(queue.waiting_bytes / run_bytes),
+                is_stale: verdict != Verdict::Clear,
+                turn: (index + count - self.turn) % count,
+                index,
+                bytes_max: if verdict == Verdict::Probe { PROBE_BYTES } else { u32::MAX },
+            });
+        }
+    }
+
+    /// How long what waits for an OST takes at its present pace, in bytes of a usual OST.
+    fn work(&self, index: usize) -> f64 {
+        let slowness = self.judge.slowness(ost_id(index)).max(1.0);
+        self.queues[index].waiting_bytes as f64 * slowness
     }
 
     /// What each OST did, in the order of their numbers.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.iter().map(|queue| &queue.stats)
     }
+}
+
+fn ost_id(index: usize) -> OstId {
+    OstId(u32::try_from(index).expect("OST numbers are 32 bits"))
 }
 
 /// By which rule blocks are handed to I/O threads (`--schedule`).
@@ -168,8 +308,24 @@ pub enum Policy {
     /// on: what bbcp and most others do. The baseline.
     File,
     /// A thread takes a block of any file from the next OST that is free.
-    #[default]
     Layout,
+    /// The same, but OSTs slower than they may be are skipped for a while: the papers' rule.
+    Threshold,
+    /// The same, but OSTs slower than others, and than they were, come last. Needs no telling.
+    #[default]
+    Adaptive,
+}
+
+impl Policy {
+    /// By which rule it judges OSTs; `threshold` says what is slow, to the one that must be told.
+    #[must_use]
+    pub fn rule(self, threshold: Threshold) -> Rule {
+        match self {
+            Self::File | Self::Layout => Rule::Never,
+            Self::Threshold => Rule::Threshold(threshold),
+            Self::Adaptive => Rule::Adaptive,
+        }
+    }
 }
 
 /// Files no longer than this travel many to a frame, in bytes.
@@ -194,6 +350,14 @@ pub struct Work {
     pub is_last_grant: bool,
     /// The blocks; several only if each is a whole small file.
     pub blocks: Vec<Block>,
+}
+
+impl Work {
+    /// How much there is to read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.length)).sum()
+    }
 }
 
 /// The source's queues.
@@ -243,10 +407,15 @@ impl Begun {
 impl Schedule {
     /// Empty queues for these source OSTs, for frames of at most `frame_bytes_max` bytes.
     #[must_use]
-    pub fn new(policy: Policy, osts: &[OstSpec], frame_bytes_max: u32) -> Self {
+    pub fn new(
+        policy: Policy,
+        threshold: Threshold,
+        osts: &[OstSpec],
+        frame_bytes_max: u32,
+    ) -> Self {
         Self {
             policy,
-            queues: OstQueues::new(osts),
+            queues: OstQueues::new(policy.rule(threshold), osts),
             plans: HashMap::new(),
             again: VecDeque::new(),
             files: VecDeque::new(),
@@ -270,9 +439,11 @@ impl Schedule {
                 let lane = Lane { entry, position, sink_position, offset: 0, is_begun: false };
                 self.files.push_back(lane);
             }
-            Policy::Layout => {
+            _ => {
+                // Near enough: holes and what is done are not looked up.
+                let bytes = plan.size / plan.source.osts().len() as u64;
                 for (ost, lane) in plan.lanes(entry) {
-                    self.queues.push(ost, lane);
+                    self.queues.push(ost, lane, bytes);
                 }
             }
         }
@@ -323,20 +494,19 @@ impl Schedule {
     }
 
     /// What the thread numbered `worker` should read now; room at the sink is taken for it.
-    pub fn next(&mut self, worker: usize) -> Option<Work> {
-        if let Some(work) = self.next_again() {
+    pub fn next(&mut self, now: Instant, worker: usize) -> Option<Work> {
+        if let Some(work) = self.next_again(now) {
             return Some(work);
         }
         match self.policy {
-            Policy::Layout => self.next_by_layout(),
-            Policy::File => self.next_by_file(worker),
+            Policy::File => self.next_by_file(now, worker),
+            _ => self.next_by_layout(now),
         }
     }
 
     /// A read is complete; its OST is free for another.
-    pub fn on_read(&mut self, work: &Work, service: Duration) {
-        let bytes = work.blocks.iter().map(|block| u64::from(block.length)).sum();
-        self.queues.finish(work.source_ost, bytes, service);
+    pub fn on_read(&mut self, now: Instant, work: &Work, service: Duration) {
+        self.queues.finish(now, work.source_ost, work.bytes(), service);
     }
 
     /// Nothing was sent after all: the room at the sink is free again.
@@ -349,21 +519,20 @@ impl Schedule {
         self.queues.stats()
     }
 
-    fn next_again(&mut self) -> Option<Work> {
+    fn next_again(&mut self, now: Instant) -> Option<Work> {
         for _ in 0..self.again.len() {
             let block = self.again.pop_front()?;
             let Some(plan) = self.plans.get_mut(&block.entry) else { continue };
             let source_ost = plan.source.ost_at(block.offset);
             let sink_ost = plan.sink.ost_at(block.offset);
-            let (in_flight, in_flight_max) = self.queues.in_flight(source_ost);
-            let is_free = in_flight < in_flight_max && self.room.has(sink_ost);
+            let is_free = self.queues.is_free(source_ost) && self.room.has(sink_ost);
             let was_begun = plan.is_begun;
             if is_free && self.begun.admit(plan) {
                 if !was_begun {
                     self.move_ahead(block.entry, None);
                 }
                 let is_last_grant = self.room.take(sink_ost);
-                self.queues.queues[source_ost.index()].in_flight += 1;
+                self.queues.start(now, source_ost, u64::from(block.length));
                 return Some(Work { source_ost, sink_ost, is_last_grant, blocks: vec![block] });
             }
             self.again.push_back(block);
@@ -371,10 +540,18 @@ impl Schedule {
         None
     }
 
-    fn next_by_layout(&mut self) -> Option<Work> {
-        let Self { queues, plans, room, begun, frame_bytes_max, .. } = self;
+    fn next_by_layout(&mut self, now: Instant) -> Option<Work> {
+        let Self { policy, queues, plans, room, begun, frame_bytes_max, .. } = self;
         let mut shelf = Shelf { plans, room, begun, frame_bytes_max: *frame_bytes_max };
-        let (_, (mut work, begun_lane)) = queues.next(|_, lanes| shelf.take_frame(lanes))?;
+        let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
+            let (work, begun_lane) = shelf.take_frame(lanes, bytes_max)?;
+            let bytes = work.bytes();
+            Some(((work, begun_lane), bytes))
+        };
+        let (_, (mut work, begun_lane)) = match policy {
+            Policy::Adaptive => queues.next_best(now, take),
+            _ => queues.next(now, take),
+        }?;
         if let Some(lane) = begun_lane {
             self.move_ahead(lane.entry, lane.position);
         }
@@ -397,7 +574,7 @@ impl Schedule {
     }
 
     /// A thread goes on with its file; at its end it takes the next.
-    fn next_by_file(&mut self, worker: usize) -> Option<Work> {
+    fn next_by_file(&mut self, now: Instant, worker: usize) -> Option<Work> {
         if self.taken.len() <= worker {
             self.taken.resize(worker + 1, None);
         }
@@ -410,7 +587,7 @@ impl Schedule {
                 return None;
             }
             let is_last_grant = self.room.take(piece.sink_ost);
-            self.queues.queues[piece.source_ost.index()].in_flight += 1;
+            self.queues.start(now, piece.source_ost, u64::from(piece.length));
             lane.offset = piece.offset + u64::from(piece.length);
             self.taken[worker] = Some(lane);
             return Some(Work { is_last_grant, ..work_of(lane.entry, &piece) });
@@ -437,17 +614,22 @@ struct Shelf<'a> {
 }
 
 impl Shelf<'_> {
-    /// Takes a block from the first lane whose sink OST has room; if it is a whole small file, the
-    /// small files behind it go along. Also says which lane is the first of its file to be begun,
-    /// if that has others.
-    fn take_frame(&mut self, lanes: &mut VecDeque<Lane>) -> Option<(Work, Option<Lane>)> {
+    /// Takes a block from the first lane whose sink OST has room, at most so many bytes of it; if it
+    /// is a whole small file, the small files behind it go along. Also says which lane is the
+    /// first of its file to be begun, if that has others.
+    fn take_frame(
+        &mut self,
+        lanes: &mut VecDeque<Lane>,
+        bytes_max: u32,
+    ) -> Option<(Work, Option<Lane>)> {
         let mut at = 0;
         while at < lanes.len().min(LOOKAHEAD_LANES) {
             let mut lane = lanes[at];
-            let Some((plan, piece)) = self.next_piece(&lane) else {
+            let Some((plan, mut piece)) = self.next_piece(&lane) else {
                 lanes.remove(at);
                 continue;
             };
+            piece.length = piece.length.min(bytes_max);
             if plan.is_begun && !lane.is_begun {
                 // It stands further ahead.
                 lanes.remove(at);
@@ -473,7 +655,7 @@ impl Shelf<'_> {
             let mut work = work_of(lane.entry, &piece);
             lanes.remove(at);
             if is_small {
-                self.pack(lanes, at, &mut work);
+                self.pack(lanes, at, &mut work, bytes_max);
                 return Some((work, None));
             }
             lane.offset = piece.offset + u64::from(piece.length);
@@ -492,7 +674,8 @@ impl Shelf<'_> {
     }
 
     /// Adds the small files that follow in the queue, as long as the frame has place.
-    fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work) {
+    fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
+        let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let pages = |length: u32| u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES;
         let mut bytes = pages(work.blocks[0].length);
         while work.blocks.len() < PACK_COUNT_MAX {
@@ -507,7 +690,7 @@ impl Shelf<'_> {
             }
             let fits = is_packed(plan, &piece)
                 && piece.sink_ost == work.sink_ost
-                && bytes + pages(piece.length) <= self.frame_bytes_max;
+                && bytes + pages(piece.length) <= bytes_max;
             if !fits || !self.admit(lane.entry) {
                 return;
             }

@@ -16,6 +16,7 @@
 //! A file of a single block goes from its write straight to commit, without journal. A frame's
 //! buffer is free again, and granted anew, as soon as it is written.
 
+use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
 use crate::frame::{Header, Row};
 use crate::issue::{Failure, Operation, Reason, Side};
@@ -24,7 +25,7 @@ use crate::layout::Layout;
 use crate::message::{Answer, BlockRange, Counters, Ending, Message};
 use crate::range::RangeSet;
 use crate::room::Grants;
-use crate::schedule::{OstQueues, OstSpec, OstStats};
+use crate::schedule::{OstQueues, OstSpec, OstStats, Policy};
 pub use crate::source::ProtocolError;
 use crate::units::{EntryId, Instant, OstId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -33,6 +34,10 @@ use std::time::Duration;
 /// How a sink behaves.
 #[derive(Clone, Debug)]
 pub struct SinkConfig {
+    /// By which rule frames are handed to I/O threads.
+    pub policy: Policy,
+    /// What is slow, for [`Policy::Threshold`].
+    pub threshold: Threshold,
     /// Its OSTs.
     pub osts: Vec<OstSpec>,
     /// Buffers in its arena, each for one frame; at least one for each OST.
@@ -68,6 +73,14 @@ pub struct Write {
     pub ost: OstId,
     /// Blocks, and where in the buffer each begins.
     pub rows: Vec<(Row, u32)>,
+}
+
+impl Write {
+    /// How much there is to write.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum()
+    }
 }
 
 /// A file whose new blocks are to be put on record.
@@ -279,7 +292,7 @@ impl Sink {
         let in_flight_max = config.osts.iter().map(|ost| ost.in_flight_max);
         Self {
             grants: Grants::new(config.buffer_count, in_flight_max),
-            queues: OstQueues::new(&config.osts),
+            queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
             config,
             files: HashMap::new(),
             announced_last: EntryId::ROOT,
@@ -383,6 +396,7 @@ impl Sink {
     /// checksum. Returns what the caller should write itself, at once; otherwise it is queued.
     pub fn on_frame(
         &mut self,
+        now: Instant,
         buffer: BufferId,
         ost: OstId,
         rows: &[(Row, bool)],
@@ -403,10 +417,11 @@ impl Sink {
             place += row.block.length;
         }
         let write = Write { buffer, ost, rows: good };
-        if write.rows.is_empty() || self.queues.start_at_once(ost, self.config.at_once_max) {
+        let (bytes, at_once_max) = (write.bytes(), self.config.at_once_max);
+        if write.rows.is_empty() || self.queues.start_at_once(now, ost, bytes, at_once_max) {
             return Some(write);
         }
-        self.queues.push(ost, write);
+        self.queues.push(ost, write, bytes);
         None
     }
 
@@ -432,7 +447,11 @@ impl Sink {
         {
             return Some(task);
         }
-        if let Some((_, write)) = self.queues.next(|_, waiting| waiting.pop_front()) {
+        if let Some((_, write)) = self.queues.next(now, |_, waiting, _| {
+            let write = waiting.pop_front()?;
+            let bytes = write.bytes();
+            Some((write, bytes))
+        }) {
             return Some(Task::Write(write));
         }
         if !self.to_discard.is_empty() {
@@ -595,7 +614,7 @@ impl Sink {
                 return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
             }
             self.announced_last = self.announced_last.max(entry.id);
-            if let Kind::File { identity, data_bytes } = entry.kind {
+            if let Kind::File { identity, data_bytes, .. } = entry.kind {
                 self.files.insert(entry.id, File::new(identity.size, data_bytes));
             }
         }
@@ -690,8 +709,7 @@ impl Sink {
         service: Duration,
         failures: &[Option<Failure>],
     ) {
-        let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
-        self.queues.finish(write.ost, bytes, service);
+        self.queues.finish(now, write.ost, write.bytes(), service);
         self.grants.on_release(write.ost);
         for ((row, _), failure) in write.rows.iter().zip(failures) {
             match failure {

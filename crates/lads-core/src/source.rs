@@ -19,6 +19,7 @@
 mod directories;
 mod links;
 
+use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::layout::Layout;
@@ -66,6 +67,8 @@ pub enum ProtocolError {
 pub struct SourceConfig {
     /// By which rule blocks are handed to I/O threads.
     pub policy: Policy,
+    /// What is slow, for [`Policy::Threshold`].
+    pub threshold: Threshold,
     /// No block is longer, in bytes; a multiple of 4096.
     pub block_size: u32,
     /// Entries announced and not ended; memory grows with this, not with the tree.
@@ -323,7 +326,7 @@ impl Source {
     /// A session that reads from these OSTs.
     #[must_use]
     pub fn new(config: SourceConfig, osts: &[OstSpec]) -> Self {
-        let mut schedule = Schedule::new(config.policy, osts, config.block_size);
+        let mut schedule = Schedule::new(config.policy, config.threshold, osts, config.block_size);
         schedule.set_begun_max(config.open_files_max);
         Self {
             schedule,
@@ -352,7 +355,7 @@ impl Source {
     ///
     /// # Errors
     /// If the sink broke the protocol; the session cannot go on.
-    pub fn handle(&mut self, event: Event) -> Result<(), ProtocolError> {
+    pub fn handle(&mut self, now: Instant, event: Event) -> Result<(), ProtocolError> {
         match event {
             Event::Found(found) => self.on_found(found),
             Event::Listed { directory, subdirectory_count } => {
@@ -382,7 +385,9 @@ impl Source {
                 self.close_directory_if_done(EntryId::ROOT);
             }
             Event::Message(message) => return self.on_message(message),
-            Event::Read { work, service, outcomes } => self.on_read(&work, service, &outcomes),
+            Event::Read { work, service, outcomes } => {
+                self.on_read(now, &work, service, &outcomes);
+            }
             Event::Sent { stream, number, work } => self.on_sent(stream, number, work),
             Event::NotSent { work } => self.on_lost(work),
             Event::Checked { entry, outcome } => self.on_checked(entry, outcome),
@@ -408,9 +413,9 @@ impl Source {
         if self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now) {
             return None;
         }
-        let work = self.schedule.next(worker)?;
+        let work = self.schedule.next(now, worker)?;
         if let Some(pace) = &mut self.pace {
-            pace.on_sent(now, work.blocks.iter().map(|block| u64::from(block.length)).sum());
+            pace.on_sent(now, work.bytes());
         }
         Some(Task::Read(work))
     }
@@ -814,8 +819,8 @@ impl Source {
         self.checks.push_back(Task::Examine(entry));
     }
 
-    fn on_read(&mut self, work: &Work, service: Duration, outcomes: &[ReadOutcome]) {
-        self.schedule.on_read(work, service);
+    fn on_read(&mut self, now: Instant, work: &Work, service: Duration, outcomes: &[ReadOutcome]) {
+        self.schedule.on_read(now, work, service);
         let mut good_count = 0;
         for (block, outcome) in work.blocks.iter().zip(outcomes) {
             match outcome {
@@ -855,7 +860,7 @@ impl Source {
 
     fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
         self.counters.blocks_sent += work.blocks.len() as u64;
-        self.counters.bytes_sent += work.blocks.iter().map(|b| u64::from(b.length)).sum::<u64>();
+        self.counters.bytes_sent += work.bytes();
         self.grow_streams(stream);
         if self.streams[stream.index()].ended_at.is_some_and(|frames| number >= frames) {
             self.on_lost(work);

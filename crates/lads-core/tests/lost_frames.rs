@@ -1,9 +1,11 @@
 //! What the source knows of frames that were under way when a stream was lost.
 
+use lads_core::congestion::Threshold;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Message};
+use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy, Work};
 use lads_core::source::{Event, Found, ReadOutcome, Source, SourceConfig, Task};
@@ -15,6 +17,7 @@ const BLOCK: u32 = 1 << 20;
 fn source() -> Source {
     let config = SourceConfig {
         policy: Policy::Layout,
+        threshold: Threshold::default(),
         block_size: BLOCK,
         window_entries: 100,
         open_files_max: 100,
@@ -27,7 +30,7 @@ fn source() -> Source {
 }
 
 fn hear(source: &mut Source, message: Message) {
-    source.handle(Event::Message(message)).expect("the sink keeps to the protocol");
+    source.handle(Instant::START, Event::Message(message)).expect("the sink keeps to the protocol");
 }
 
 /// A file of so many blocks, which the sink wants.
@@ -38,12 +41,14 @@ fn add(source: &mut Source, id: u64, block_count: u64) {
         id: EntryId(id),
         parent: EntryId::ROOT,
         name: id.to_string().into_bytes(),
-        kind: Kind::File { identity, data_bytes: size },
+        kind: Kind::File { identity, data_bytes: size, striping: Striping::default() },
         metadata: Metadata::default(),
     };
     let layout = Layout::on(OstId(0));
     let found = Found { entry, layout: layout.clone(), data: None, link: None, replaces: None };
-    source.handle(Event::Found(Box::new(found))).expect("the sink keeps to the protocol");
+    source
+        .handle(Instant::START, Event::Found(Box::new(found)))
+        .expect("the sink keeps to the protocol");
     let want = Answer::Want { done: RangeSet::new(), layout };
     hear(source, Message::FileId(vec![(EntryId(id), want)]));
 }
@@ -53,7 +58,7 @@ fn read(source: &mut Source) -> Option<Work> {
     let outcomes = vec![ReadOutcome::Good; work.blocks.len()];
     let service = Duration::from_millis(1);
     source
-        .handle(Event::Read { work: work.clone(), service, outcomes })
+        .handle(Instant::START, Event::Read { work: work.clone(), service, outcomes })
         .expect("the sink keeps to the protocol");
     Some(work)
 }
@@ -61,7 +66,7 @@ fn read(source: &mut Source) -> Option<Work> {
 fn send(source: &mut Source, number: u64) {
     let work = read(source).expect("there is room");
     source
-        .handle(Event::Sent { stream: StreamId(0), number, work })
+        .handle(Instant::START, Event::Sent { stream: StreamId(0), number, work })
         .expect("the sink keeps to the protocol");
 }
 

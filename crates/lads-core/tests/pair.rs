@@ -1,11 +1,13 @@
 //! A source and a sink that talk without delay, in a world where every task succeeds unless a
 //! test says otherwise.
 
+use lads_core::congestion::Threshold;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{HEADER_BYTES, Header, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Message, Verb};
+use lads_core::placement::Striping;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{BufferId, Committed, Examined, Sink, SinkConfig};
 use lads_core::source::{Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig};
@@ -51,7 +53,8 @@ impl Pair {
     fn new() -> Self {
         let source = Source::new(
             SourceConfig {
-                policy: Policy::Layout,
+                policy: Policy::Adaptive,
+                threshold: Threshold::default(),
                 block_size: BLOCK,
                 window_entries: 100,
                 open_files_max: 100,
@@ -61,6 +64,8 @@ impl Pair {
             &osts(),
         );
         let sink = Sink::new(SinkConfig {
+            policy: Policy::Adaptive,
+            threshold: Threshold::default(),
             osts: osts(),
             buffer_count: 32,
             buffer_bytes: BLOCK,
@@ -87,7 +92,7 @@ impl Pair {
     }
 
     fn tell_source(&mut self, event: source::Event) {
-        self.source.handle(event).expect("the sink keeps the protocol");
+        self.source.handle(self.now, event).expect("the sink keeps the protocol");
     }
 
     fn tell_sink(&mut self, event: sink::Event) {
@@ -225,7 +230,7 @@ impl Pair {
             .collect();
         let buffer = BufferId(u32::try_from(self.frame_number % 32).expect("below 32"));
         self.world.frames.insert(buffer.0, (work.sink_ost, checked.clone()));
-        let at_once = self.sink.on_frame(buffer, work.sink_ost, &checked);
+        let at_once = self.sink.on_frame(self.now, buffer, work.sink_ost, &checked);
         if let Some(write) = at_once {
             if write.rows.is_empty() {
                 self.sink.on_empty_frame(write.ost);
@@ -314,7 +319,8 @@ impl Pair {
 }
 
 fn file(size: u64) -> Kind {
-    Kind::File { identity: Identity { size, ..Identity::default() }, data_bytes: size }
+    let identity = Identity { size, ..Identity::default() };
+    Kind::File { identity, data_bytes: size, striping: Striping::default() }
 }
 
 #[test]

@@ -67,8 +67,8 @@ impl Wakes for Sink {
 }
 
 impl Talks for Source {
-    fn take_message(&mut self, _now: Instant, message: Message) -> Result<(), ProtocolError> {
-        self.handle(SourceEvent::Message(message))
+    fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError> {
+        self.handle(now, SourceEvent::Message(message))
     }
 
     fn next_message(&mut self) -> Option<Message> {
@@ -79,8 +79,8 @@ impl Talks for Source {
         self.next_note()
     }
 
-    fn stop(&mut self, _now: Instant, reason: &str) -> Result<(), ProtocolError> {
-        self.handle(SourceEvent::Stop(reason.to_owned()))
+    fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError> {
+        self.handle(now, SourceEvent::Stop(reason.to_owned()))
     }
 
     fn is_over(&self) -> bool {

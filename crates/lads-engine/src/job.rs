@@ -1,7 +1,9 @@
 //! What a transfer is asked to do.
 
+use lads_core::congestion::Threshold;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
+use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_core::{wire_enum, wire_struct};
 use std::ffi::{OsStr, OsString};
@@ -79,10 +81,16 @@ pub struct Options {
     pub sink_threads: u16,
     /// By which rule blocks are handed to I/O threads.
     pub schedule: Policy,
+    /// What is slow, for [`Policy::Threshold`].
+    pub threshold: Threshold,
     /// Where the source's layouts come from: `auto` or `synthetic:…`.
     pub source_layout: String,
     /// Where the sink's layouts come from: `auto` or `synthetic:…`.
     pub sink_layout: String,
+    /// By which rule new files are placed at the sink, where its file system heeds wishes.
+    pub place: Place,
+    /// Whether files whose data is in an archive are moved, which brings it back first.
+    pub restore: bool,
     /// How files are read.
     pub source_io: IoMode,
     /// How files are written.
@@ -131,9 +139,12 @@ impl Default for Options {
             streams: 0,
             source_threads: 0,
             sink_threads: 0,
-            schedule: Policy::Layout,
+            schedule: Policy::Adaptive,
+            threshold: Threshold::default(),
             source_layout: "auto".to_owned(),
             sink_layout: "auto".to_owned(),
+            place: Place::Aware,
+            restore: false,
             source_io: IoMode::Auto,
             sink_io: IoMode::Auto,
             preallocate: true,
@@ -226,8 +237,11 @@ wire_struct!(Options {
     source_threads,
     sink_threads,
     schedule,
+    threshold,
     source_layout,
     sink_layout,
+    place,
+    restore,
     source_io,
     sink_io,
     preallocate,

@@ -101,14 +101,9 @@ impl Journal {
         format!("{PREFIX}{high:016x}{low:016x}.part")
     }
 
-    /// What an earlier attempt left of a file, if the source file is still the same.
-    pub(crate) fn take_begun(&self, path: &[u8], identity: &Identity) -> Option<Begun> {
-        let begun = self.lock().begun.remove(path)?;
-        if begun.identity == *identity {
-            return Some(begun);
-        }
-        self.forget(path);
-        None
+    /// What an earlier attempt left of a file.
+    pub(crate) fn take_begun(&self, path: &[u8]) -> Option<Begun> {
+        self.lock().begun.remove(path)
     }
 
     /// Records blocks that are durable; they are on record when this returns.
@@ -130,20 +125,30 @@ impl Journal {
             });
             encode(&Record::Blocks { number, blocks: blocks.to_vec() }, &mut bytes);
         }
-        if let Some(file) = &mut state.file {
+        if let Some(file) = &mut state.file
+            && !bytes.is_empty()
+        {
             file.write_all(&bytes)?;
             fdatasync(&*file)?;
         }
         Ok(())
     }
 
-    /// What is on record of a file no longer counts. Need not be durable: a file that has its name
-    /// is found under it, and one without a temporary file is begun anew.
+    /// What is on record of a file that has its name now no longer counts. Need not be durable: it
+    /// is found under its name.
     pub(crate) fn forget(&self, path: &[u8]) {
         let mut state = self.lock();
         if let Some(number) = state.numbers.remove(path) {
             encode(&Record::Forget { number }, &mut state.pending);
         }
+    }
+
+    /// What is on record of a file no longer counts, durably when this returns. Only then may its
+    /// temporary file be begun anew: a run that dies soon after would leave one of the right size
+    /// that the record is not about.
+    pub(crate) fn forget_durably(&self, path: &[u8]) -> std::io::Result<()> {
+        self.forget(path);
+        self.record(&[])
     }
 
     /// Ends the journal: removes it, and what an earlier attempt left of files that are not moved

@@ -103,11 +103,13 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     let (own_side, host) = sides(job)?;
     let options = with_defaults(&job.options);
     let mut other = Other::start(job, host.as_deref())?;
-    let hello = other.greet(stop)?;
+    let patience = Duration::from_secs(options.timeout_seconds.into());
+    let hello = other.greet(stop, patience)?;
     let assignment = assignment(job, own_side, &options, host.is_some());
     let mut bytes = Vec::new();
     assignment.put(&mut bytes);
     other.say(&Message::Job(bytes))?;
+    other.await_word(stop, Some(patience))?;
     let (address, port, tokens) = match other.hear()? {
         Message::Listen { address, port, tokens } => (address, port, tokens),
         Message::Fatal { code, text } => return Err(Fatal::new(exit_code_from(code), text)),
@@ -283,16 +285,12 @@ impl Other {
         })
     }
 
-    /// Exchanges HELLO.
-    fn greet(&mut self, stop: &StopFlag) -> Result<Hello, Fatal> {
+    /// Exchanges HELLO. Another host may take as long as it likes: somebody may be asked for a
+    /// password.
+    fn greet(&mut self, stop: &StopFlag, patience: Duration) -> Result<Hello, Fatal> {
         // If it is gone already, what it said last tells more than that we could not write.
         let _ = write_message(&mut self.writer, &own_hello());
-        while !wait_readable(&self.stdout, STOP_INTERVAL) {
-            if stop.is_set() {
-                let _ = self.child.kill();
-                return Err(self.explain_end(&[], stop));
-            }
-        }
+        self.await_word(stop, (!self.is_remote).then_some(patience))?;
         let mut first = [0; LENGTH_BYTES + 1 + MAGIC.len()];
         let mut filled = 0;
         while filled < first.len() {
@@ -308,6 +306,24 @@ impl Other {
         }
         self.put_back(first.to_vec());
         check_hello(self.hear()?, &self.name)
+    }
+
+    /// Waits until it says something; ends it if we are to stop, or if it is silent for so long.
+    fn await_word(&mut self, stop: &StopFlag, patience: Option<Duration>) -> Result<(), Fatal> {
+        let start = Instant::now();
+        while !wait_readable(&self.stdout, STOP_INTERVAL) {
+            if stop.is_set() {
+                let _ = self.child.kill();
+                return Err(self.explain_end(&[], stop));
+            }
+            if let Some(patience) = patience.filter(|patience| start.elapsed() >= *patience) {
+                let _ = self.child.kill();
+                let (name, seconds) = (&self.name, patience.as_secs());
+                let text = format!("{name} was silent for {seconds} s before the transfer began");
+                return Err(Fatal::new(ExitCode::Network, text));
+            }
+        }
+        Ok(())
     }
 
     /// Lets the reader begin with bytes that were looked at already.

@@ -1,23 +1,64 @@
 //! Where files lie: one provider for each kind of file system.
+//!
+//! A provider answers three questions: which storage targets there are ([`Layouts::osts`],
+//! [`Layouts::targets`]), where a file lies ([`Layouts::of_file`]), and where a new one will
+//! ([`Layouts::of_new_file`], which makes it, if it must be made to be placed). Each maps what its
+//! file system calls its targets to [`OstId`]s, numbered from zero without gaps, so that they can
+//! be rows of a table.
 
 mod local;
+mod lustre;
+mod mount;
 mod synthetic;
 
 use lads_core::layout::Layout;
+use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Answers where a file lies, or will lie.
 pub trait Layouts: Send + Sync {
+    /// What kind of file system it is for, in a word.
+    fn kind(&self) -> &'static str;
+
     /// The OSTs there are, numbered from zero; at least one.
     fn osts(&self) -> Vec<OstSpec>;
 
-    /// Where a file that is there lies, by the numbers of its file system and inode.
-    fn of_file(&self, device: u64, inode: u64) -> Layout;
+    /// The OSTs as they are now, in the same order; fewer if some are numbers that were made up for
+    /// what has no OST. By default all that is known is that they are there.
+    fn targets(&self) -> Vec<Target> {
+        self.osts()
+            .into_iter()
+            .map(|spec| Target { name: spec.name, ..Target::default() })
+            .collect()
+    }
 
-    /// Where a new file will lie, the `number`-th of this transfer.
-    fn of_new_file(&self, number: u64) -> Layout;
+    /// Where a file that is there lies. Never brings back what is in an archive.
+    fn of_file(&self, file: &FileAt<'_>) -> Located;
+
+    /// Where a new file will lie; makes it if that must be done to know.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno>;
+
+    /// What the file system itself says of a file or directory, byte by byte.
+    fn raw(&self, _file: &FileAt<'_>) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Whether it heeds wishes where new files should go.
+    fn heeds_wishes(&self) -> bool {
+        false
+    }
+
+    /// Bytes in a stripe of a new file of which nothing else is asked.
+    fn stripe_size(&self) -> u64 {
+        1 << 20
+    }
 
     /// Whether large files are best written past the page cache. They are on a block device: the
     /// data is durable when the write is, so putting blocks on record does not stall the writers.
@@ -29,18 +70,106 @@ pub trait Layouts: Send + Sync {
     fn pretend(&self, _ost: OstId) {}
 }
 
-/// The provider that `choice` names (`auto` or `synthetic:…`), for data below `root`.
+/// A file, by where it can be looked up and by its numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct FileAt<'a> {
+    /// The directory that holds it.
+    pub directory: &'a OwnedFd,
+    /// Its name in there.
+    pub name: &'a [u8],
+    /// Number of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// Where a file lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Which OST holds which byte.
+    pub layout: Layout,
+    /// Whether the data is in an archive, from which reading brings it back.
+    pub is_archived: bool,
+}
+
+/// A file to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFile<'a> {
+    /// The directory in which to make it.
+    pub directory: &'a OwnedFd,
+    /// Its name in there; what is under that name is in the way, unless [`Self::is_there`].
+    pub name: &'a str,
+    /// The how-many-eth new file of this transfer it is.
+    pub number: u64,
+    /// How long it will be, in bytes.
+    pub size: u64,
+    /// Where it should go.
+    pub wish: &'a Wish,
+    /// Whether an earlier attempt has made it: then only where it lies is asked.
+    pub is_there: bool,
+}
+
+/// Where a new file will lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Which OST will hold which byte.
+    pub layout: Layout,
+    /// Whether it was made to know that; there is no data in it.
+    pub is_made: bool,
+    /// How that differs from what was wished for, if it does, in words.
+    pub difference: Option<String>,
+}
+
+/// A storage target as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// What people call it.
+    pub name: String,
+    /// The server that holds it; empty if not known.
+    pub server: String,
+    /// What it can be used for.
+    pub state: OstState,
+    /// All its space, in bytes; zero if not known.
+    pub capacity_bytes: u64,
+    /// Its space left, in bytes.
+    pub free_bytes: u64,
+    /// Whether it is flash, if that is known.
+    pub is_flash: Option<bool>,
+}
+
+impl Located {
+    /// A file that can be read.
+    #[must_use]
+    pub fn at(layout: Layout) -> Self {
+        Self { layout, is_archived: false }
+    }
+}
+
+impl Placed {
+    /// Where a file will lie that need not be made to know.
+    #[must_use]
+    pub fn at(layout: Layout) -> Self {
+        Self { layout, is_made: false, difference: None }
+    }
+}
+
+/// The provider that `choice` names (`auto`, `lustre`, `local` or `synthetic:…`), for data below
+/// `root`.
 ///
 /// # Errors
-/// If there is no such provider, or its parameters make no sense; the text says which.
+/// If there is no such provider, or it cannot serve this place; the text says which.
 pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
     if let Some(parameters) = choice.strip_prefix("synthetic:") {
         return synthetic::Synthetic::parse(parameters).map(|it| Box::new(it) as Box<dyn Layouts>);
     }
+    let lustre = || lustre::Lustre::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     match choice {
-        "auto" | "local" => Ok(Box::new(local::Local::of(root))),
+        "auto" => Ok(lustre().unwrap_or_else(|| Box::new(local::Local::of(root)))),
+        "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
+        "local" => Ok(Box::new(local::Local::of(root))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto or synthetic:osts=8,stripe_size=1M"
+            "no layout provider is called {other:?}: use auto, lustre, local or \
+             synthetic:osts=8,stripe_size=1M"
         )),
     }
 }

@@ -67,7 +67,9 @@ fn split_names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Calls `fill` with a buffer that grows until what it fills in fits.
-fn read_all(mut fill: impl FnMut(&mut Vec<u8>) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+pub(crate) fn read_all(
+    mut fill: impl FnMut(&mut Vec<u8>) -> Result<usize, Errno>,
+) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; 256];
     loop {
         match fill(&mut bytes) {

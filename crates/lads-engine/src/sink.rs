@@ -2,6 +2,7 @@
 
 mod commit;
 mod examine;
+mod placing;
 mod receive;
 mod table;
 mod write;
@@ -57,6 +58,7 @@ pub(crate) struct SinkEnd {
     /// Buffers with frames that wait to be written, by their number.
     buffers: Vec<Mutex<Option<Buffer>>>,
     layouts: Box<dyn Layouts>,
+    placing: placing::Placing,
     new_file_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     board: Arc<Board>,
@@ -98,6 +100,8 @@ impl SinkEnd {
         }
         let threads = thread_count(&options, &osts);
         let config = SinkConfig {
+            policy: options.schedule,
+            threshold: options.threshold,
             osts: osts.clone(),
             buffer_count,
             buffer_bytes: options.block_size,
@@ -111,6 +115,7 @@ impl SinkEnd {
         };
         Ok(Arc::new(Self {
             hub: Hub::new(Sink::new(config), Wake::One, Arc::clone(&streams)),
+            placing: placing::Placing::new(options.place, layouts.as_ref()),
             osts,
             options,
             target,
@@ -241,6 +246,12 @@ fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
         0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX) as usize,
         count => usize::from(count),
     }
+}
+
+/// A failure to put something on record.
+fn journal_failed(error: &std::io::Error) -> Failure {
+    let errno = error.raw_os_error().unwrap_or(0);
+    Failure::new(Side::Sink, Operation::Journal, Reason::Os(errno))
 }
 
 /// A failure at the sink.

@@ -57,6 +57,7 @@ impl SourceEnd {
         let osts = layouts.osts();
         let config = SourceConfig {
             policy: options.schedule,
+            threshold: options.threshold,
             block_size: options.block_size,
             window_entries: WINDOW_ENTRIES,
             open_files_max: crate::session::open_files_max(),
@@ -138,9 +139,10 @@ impl SourceEnd {
     }
 
     fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
-        let result = self
-            .hub
-            .with(|inner| events.into_iter().try_for_each(|event| inner.session.handle(event)));
+        let now = self.clock.now();
+        let result = self.hub.with(|inner| {
+            events.into_iter().try_for_each(|event| inner.session.handle(now, event))
+        });
         if let Err(error) = result {
             self.hub.fail(crate::talk::breach(&error));
         }

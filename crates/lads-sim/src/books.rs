@@ -99,7 +99,7 @@ impl Books {
     /// The session handed out work.
     pub(crate) fn on_work(&mut self, work: &Work) -> Checked {
         let ost = work.source_ost.index();
-        if self.config.policy == Policy::Layout && self.in_flight[ost] >= self.in_flight_max[ost] {
+        if self.config.policy != Policy::File && self.in_flight[ost] >= self.in_flight_max[ost] {
             return Err(format!("{} has more in flight than it may", work.source_ost));
         }
         self.in_flight[ost] += 1;
@@ -190,7 +190,8 @@ impl Books {
 
     fn is_free(&self, piece: &Piece) -> bool {
         let ost = piece.source_ost.index();
-        self.in_flight[ost] < self.in_flight_max[ost] && self.room[piece.sink_ost.index()] > 0
+        let at_least = in_flight_at_least(self.config.policy, self.in_flight_max[ost]);
+        self.in_flight[ost] < at_least && self.room[piece.sink_ost.index()] > 0
     }
 
     /// Lanes that may stand in an OST's queue.
@@ -211,11 +212,18 @@ impl Books {
     fn take_block(&mut self, work: &Work, block: &Block) -> Checked {
         if let Some(pieces) = self.waiting.get_mut(&block.entry)
             && let Some(at) = pieces.iter().position(|piece| {
-                (piece.offset, piece.length) == (block.offset, block.length)
+                piece.offset == block.offset
                     && (piece.source_ost, piece.sink_ost) == (work.source_ost, work.sink_ost)
             })
+            && pieces[at].length >= block.length
         {
-            pieces.swap_remove(at);
+            // A short one looks whether an OST is still congested.
+            let piece = &mut pieces[at];
+            piece.offset += u64::from(block.length);
+            piece.length -= block.length;
+            if piece.length == 0 {
+                pieces.swap_remove(at);
+            }
             return Ok(());
         }
         let again = self.again.entry(block.entry).or_default();
@@ -251,4 +259,10 @@ fn pieces(entry: EntryId, plan: &Plan) -> Vec<Piece> {
 /// Whether it is the first of these on its source OST.
 fn is_head(piece: &Piece, pieces: &[Piece]) -> bool {
     !pieces.iter().any(|other| other.source_ost == piece.source_ost && other.offset < piece.offset)
+}
+
+/// How many requests an OST has in flight if work for it waits and threads are idle: a congested
+/// one need not have more than one.
+pub(crate) fn in_flight_at_least(policy: Policy, in_flight_max: u32) -> u32 {
+    if policy == Policy::Adaptive { 1 } else { in_flight_max }
 }

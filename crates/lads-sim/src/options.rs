@@ -4,6 +4,7 @@
 //! in which everything fails at once hides what fails only when the rest works.
 
 use crate::rng::Rng;
+use lads_core::congestion::Threshold;
 use lads_core::layout::{Layout, Part};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::SinkConfig;
@@ -187,7 +188,8 @@ fn draw_block_size(rng: &mut Rng) -> u32 {
 
 fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
     SourceConfig {
-        policy: if rng.hits(150) { Policy::File } else { Policy::Layout },
+        policy: draw_policy(rng),
+        threshold: draw_threshold(rng),
         block_size,
         window_entries: rng.of_any_size(1, 1000),
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
@@ -196,11 +198,30 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
     }
 }
 
+fn draw_policy(rng: &mut Rng) -> Policy {
+    match rng.count(0, 6) {
+        0 => Policy::File,
+        1 => Policy::Layout,
+        2 => Policy::Threshold,
+        _ => Policy::Adaptive,
+    }
+}
+
+fn draw_threshold(rng: &mut Rng) -> Threshold {
+    Threshold {
+        window: rng.count(1, 40),
+        limit_micros: rng.count(1, 100_000),
+        skips: rng.count(0, 20),
+    }
+}
+
 fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
     let ost_count = u32::try_from(osts.len()).expect("a few");
     // With a single buffer for each OST, one grant that is lost stops everything.
     let buffers_each = if rng.hits(200) { 1 } else { rng.count(1, 8) };
     SinkConfig {
+        policy: draw_policy(rng),
+        threshold: draw_threshold(rng),
         osts: osts.iter().map(|ost| ost.spec.clone()).collect(),
         buffer_count: ost_count * buffers_each + rng.count(0, ost_count - 1),
         buffer_bytes: block_size,

@@ -124,7 +124,7 @@ impl SinkEnd {
         };
         self.buffers[buffer] = Some(rows.iter().zip(&payload).map(&mut hold).collect());
         let id = BufferId(u32::try_from(buffer).expect("buffer numbers are 32 bits"));
-        match self.session.on_frame(id, ost, &checked) {
+        match self.session.on_frame(world.now, id, ost, &checked) {
             None => self.queued[ost.index()] += 1,
             Some(write) if write.rows.is_empty() => {
                 self.buffers[buffer] = None;

@@ -1,5 +1,6 @@
 //! The end that writes, as an engine would drive it: receiving threads, I/O threads, a disk.
 
+use crate::books::in_flight_at_least;
 use crate::content::Content;
 use crate::journal::Journal;
 use crate::receiver::Receiver;
@@ -220,7 +221,8 @@ impl SinkEnd {
     /// A thread was told that there is nothing to do: is that so?
     fn check_idle(&self) -> Checked {
         for (index, ost) in self.config.osts.iter().enumerate() {
-            if self.queued[index] > 0 && self.writing[index] < ost.in_flight_max {
+            let at_least = in_flight_at_least(self.config.policy, ost.in_flight_max);
+            if self.queued[index] > 0 && self.writing[index] < at_least {
                 return Err(format!("{} is free, its frames wait, a thread is idle", ost.name));
             }
         }

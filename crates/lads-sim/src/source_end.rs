@@ -97,7 +97,9 @@ impl SourceEnd {
     /// Tells the session what happened.
     pub(crate) fn tell(&mut self, world: &World, event: Event) -> Checked {
         world.log(|| format!("source <- {event:?}"));
-        self.session.handle(event).map_err(|error| format!("the source refuses: {error}"))
+        self.session
+            .handle(world.now, event)
+            .map_err(|error| format!("the source refuses: {error}"))
     }
 
     /// Someone stops it.
@@ -395,7 +397,11 @@ impl SourceEnd {
             name_count,
             path: path.as_bytes().to_vec(),
         });
-        let kind = Kind::File { identity, data_bytes: version.data_set().byte_count() };
+        let kind = Kind::File {
+            identity,
+            data_bytes: version.data_set().byte_count(),
+            striping: world.tree.files[file].layout.striping(identity.size),
+        };
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();
         Found {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod arena;
+pub mod lustre;
 mod realtime;
 mod residency;
 mod usage;

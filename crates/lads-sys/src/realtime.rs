@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Puts the calling thread under `SCHED_FIFO` with this priority, 1 to 99: it runs before all ordinary
-/// threads of the machine. Threads and processes that it starts are ordinary ones again.
+/// Puts the calling thread under `SCHED_FIFO` with this priority, 1 to 99: it runs before all
+/// ordinary threads of the machine. Threads and processes that it starts are ordinary ones again.
 ///
 /// # Errors
 ///

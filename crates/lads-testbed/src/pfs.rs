@@ -6,6 +6,7 @@
 //! asks, [`mounted`].
 
 mod backing;
+mod ceph;
 mod congestion;
 mod control;
 mod file;
@@ -23,6 +24,7 @@ mod space;
 mod system;
 mod tree;
 
+use crate::clock::monotonic;
 use anyhow::{Context, Result};
 use backing::Backing;
 use file::Store;
@@ -81,7 +83,7 @@ fn start(settings: Settings, backing: Backing) -> System {
 const SERVING_THREADS: usize = 3;
 
 fn model(settings: &Settings) -> Model {
-    let mut model = Model::new(&settings.oss_of(), settings.seed, service::now());
+    let mut model = Model::new(&settings.oss_of(), settings.seed, monotonic());
     for ost in 0..settings.osts {
         model.set_rate(ost, settings.rate.0);
         model.set_latency(ost, Duration::from_micros(settings.latency));

@@ -6,10 +6,12 @@
 
 mod commands;
 mod delay;
+mod flow;
 mod janitor;
 mod namespace;
 mod options;
 mod path;
+mod probe;
 mod queue;
 mod statistics;
 
@@ -18,6 +20,7 @@ use clap::Subcommand;
 use commands::{Commands, Events};
 use options::LineOptions;
 use path::{Carried, Path};
+use serde::Serialize;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -25,8 +28,9 @@ use std::process::ExitCode;
 
 /// A long-distance network between two network namespaces
 ///
-/// Runs a command at either end, which find the addresses in $SOURCE_ADDRESS and $SINK_ADDRESS, and
-/// ends with the source's exit code; or does what the subcommand says.
+/// Runs a command at either end, and ends with the source's exit code; or does what the subcommand
+/// says. The commands find addresses in $SOURCE_ADDRESS and $SINK_ADDRESS, and the names for `ip
+/// netns exec` in $SOURCE_NAMESPACE and $SINK_NAMESPACE.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_negates_reqs = true)]
 pub struct WanArgs {
@@ -55,6 +59,10 @@ pub struct WanArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Measure what TCP gets through the line, as JSON
+    Flow(flow::FlowArgs),
+    /// Measure round trips: idle, with a full line, and with busy processors; as JSON, line by line
+    Probe(probe::ProbeArgs),
     /// Lay the line for others, print names and addresses as JSON, wait until stdin closes
     Up {
         /// Goes into the names of the namespaces
@@ -74,7 +82,7 @@ enum Action {
 /// # Errors
 ///
 /// When something is missing on this machine, says what; then nothing is left behind.
-pub fn run(args: WanArgs) -> Result<ExitCode> {
+pub fn run(args: &WanArgs) -> Result<ExitCode> {
     if let Some(Action::Janitor { pid }) = args.action {
         return janitor::run(pid);
     }
@@ -82,7 +90,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     let events = Events::new()?;
     let name = if let Some(Action::Up { name }) = &args.action { name } else { "wan" };
     let path = Path::lay(name, &args.line)?;
-    let code = act(&args, &path, &events);
+    let code = act(args, &path, &events);
     let carried = path.take_down();
     let code = code?;
     report(&carried?, args.statistics.as_deref())?;
@@ -95,6 +103,14 @@ fn act(args: &WanArgs, path: &Path, events: &Events) -> Result<ExitCode> {
             say(&path.described(&args.line))?;
             Ok(events.wait_for_the_end())
         }
+        (Some(Action::Flow(flow)), _) => {
+            say(&flow::measure(path, flow)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Some(Action::Probe(probe)), _) => {
+            probe::measure(path, &args.line, probe, say)?;
+            Ok(ExitCode::SUCCESS)
+        }
         (None, Some(source)) => {
             let sink = args.sink.as_deref();
             Commands { sink, source, wait_for_port: args.wait_for_port }.run(path, events)
@@ -104,9 +120,9 @@ fn act(args: &WanArgs, path: &Path, events: &Events) -> Result<ExitCode> {
 }
 
 /// One line of JSON on stdout.
-fn say(value: &serde_json::Value) -> Result<()> {
+fn say(value: &impl Serialize) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{value}")?;
+    writeln!(stdout, "{}", serde_json::to_string(value)?)?;
     stdout.flush().context("cannot write to stdout")
 }
 

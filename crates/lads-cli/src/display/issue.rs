@@ -60,6 +60,7 @@ fn reason(reason: Reason) -> String {
         Reason::InTheWay => "something of another kind has its name",
         Reason::ParentFailed => "its directory could not be made",
         Reason::UnsafeName => "its name would lead elsewhere",
+        Reason::Archived => "its data is in an archive, not on storage targets",
     };
     text.to_owned()
 }

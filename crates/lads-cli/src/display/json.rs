@@ -31,14 +31,14 @@ fn event<T: Serialize>(event: &'static str, body: T) -> String {
 
 /// A path; with its bytes in hexadecimal if it is not text.
 #[derive(Serialize)]
-struct PathText {
+pub(crate) struct PathText {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
 }
 
 impl PathText {
-    fn new(path: &[u8]) -> Self {
+    pub(crate) fn new(path: &[u8]) -> Self {
         let path_hex = std::str::from_utf8(path).is_err().then(|| {
             path.iter().fold(String::new(), |mut hex, byte| {
                 write!(hex, "{byte:02x}").expect("a String takes everything");
@@ -239,6 +239,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::InTheWay => "in-the-way",
         Reason::ParentFailed => "parent-failed",
         Reason::UnsafeName => "unsafe-name",
+        Reason::Archived => "archived",
     }
 }
 

@@ -35,14 +35,14 @@ impl Places {
     /// makes likely: only the sink knows whether a single file got another name.
     pub(super) fn path(&self, side: Side, path: &[u8]) -> Vec<u8> {
         let first = path.split(|&byte| byte == b'/').next().unwrap_or_default();
-        let below = path.get(first.len() + 1..).unwrap_or_default();
-        let named = self.sources.iter().find(|source| last_component(&source.path) == first);
+        let named = self.sources.iter().find(|source| {
+            !is_contents_only(&source.path) && last_component(&source.path) == first
+        });
         match (side, named.or_else(|| self.sources.first())) {
-            (Side::Source, Some(source)) if named.is_some() => join(&source.path, below),
-            (Side::Source, Some(source)) => join(&source.path, path),
-            (Side::Sink, Some(source)) if named.is_some() && is_contents_only(&source.path) => {
-                join(&self.target.path, below)
+            (Side::Source, Some(source)) if named.is_some() => {
+                join(&source.path, path.get(first.len() + 1..).unwrap_or_default())
             }
+            (Side::Source, Some(source)) => join(&source.path, path),
             _ if last_component(&self.target.path) == path => self.target.path.clone(),
             _ => join(&self.target.path, path),
         }
@@ -100,8 +100,10 @@ mod tests {
 
     #[test]
     fn a_slash_at_the_end_leaves_out_a_level_at_the_sink() {
-        check(&["/data/run7/"], "/scratch", "run7/a", "source:/data/run7/a", "sink:/scratch/a");
-        check(&["."], "/scratch", "./a", "source:./a", "sink:/scratch/a");
+        check(&["/data/run7/"], "/scratch", "a", "source:/data/run7/a", "sink:/scratch/a");
+        let (source, sink) = ("source:/data/run7/run7/a", "sink:/scratch/run7/a");
+        check(&["/data/run7/"], "/scratch", "run7/a", source, sink);
+        check(&["."], "/scratch", "a", "source:./a", "sink:/scratch/a");
         check(&["/"], "/scratch", "a", "source:/a", "sink:/scratch/a");
     }
 

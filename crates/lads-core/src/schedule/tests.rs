@@ -21,7 +21,7 @@ fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
 }
 
 fn schedule(policy: Policy, source_osts: usize) -> Schedule {
-    let mut schedule = Schedule::new(policy, &osts(source_osts, 1), BLOCK);
+    let mut schedule = Schedule::new(policy, Threshold::default(), &osts(source_osts, 1), BLOCK);
     for ost in 0..4 {
         schedule.on_grant(OstId(ost), 100);
     }
@@ -38,23 +38,23 @@ fn takes_osts_in_turn_and_skips_the_busy() {
     for entry in 0..3 {
         schedule.add(EntryId(entry), plan(4 * u64::from(BLOCK), u32::try_from(entry).unwrap(), 0));
     }
-    let first: Vec<_> = (0..3).map(|_| schedule.next(0).unwrap()).collect();
+    let first: Vec<_> = (0..3).map(|_| schedule.next(Instant::START, 0).unwrap()).collect();
     assert_eq!(first.iter().map(|work| work.source_ost.0).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(schedule.next(0), None, "every OST has its one request in flight");
-    schedule.on_read(&first[1], Duration::from_millis(1));
-    assert_eq!(schedule.next(0).unwrap().source_ost, OstId(1));
+    assert_eq!(schedule.next(Instant::START, 0), None, "every OST has its one request in flight");
+    schedule.on_read(Instant::START, &first[1], Duration::from_millis(1));
+    assert_eq!(schedule.next(Instant::START, 0).unwrap().source_ost, OstId(1));
 }
 
 #[test]
 fn a_sink_ost_without_room_does_not_hold_up_the_others() {
-    let mut schedule = Schedule::new(Policy::Layout, &osts(1, 9), BLOCK);
+    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 9), BLOCK);
     schedule.on_grant(OstId(1), 2);
     schedule.add(EntryId(1), plan(u64::from(BLOCK), 0, 0));
     schedule.add(EntryId(2), plan(u64::from(BLOCK), 0, 1));
-    assert_eq!(entries(&schedule.next(0).unwrap()), [2]);
-    assert_eq!(schedule.next(0), None);
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [2]);
+    assert_eq!(schedule.next(Instant::START, 0), None);
     schedule.on_grant(OstId(0), 1);
-    assert_eq!(entries(&schedule.next(0).unwrap()), [1]);
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn small_files_share_a_frame() {
     for entry in 0..100 {
         schedule.add(EntryId(entry), plan(4000, 0, 0));
     }
-    let work = schedule.next(0).unwrap();
+    let work = schedule.next(Instant::START, 0).unwrap();
     assert_eq!(work.blocks.len(), PACK_COUNT_MAX);
-    schedule.on_read(&work, Duration::ZERO);
-    assert_eq!(schedule.next(0).unwrap().blocks.len(), 100 - PACK_COUNT_MAX);
+    schedule.on_read(Instant::START, &work, Duration::ZERO);
+    assert_eq!(schedule.next(Instant::START, 0).unwrap().blocks.len(), 100 - PACK_COUNT_MAX);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_frame_of_small_files_fits_in_a_buffer() {
     for entry in 0..40 {
         schedule.add(EntryId(entry), plan(100 << 10, 0, 0));
     }
-    let work = schedule.next(0).unwrap();
+    let work = schedule.next(Instant::START, 0).unwrap();
     let bytes: u64 = work.blocks.iter().map(|block| u64::from(block.length)).sum();
     assert!(bytes <= u64::from(BLOCK) && work.blocks.len() == 10, "{} files", work.blocks.len());
 }
@@ -86,28 +86,30 @@ fn by_file_each_thread_keeps_to_its_own_file() {
     for entry in 0..2 {
         schedule.add(EntryId(entry), plan(3 * u64::from(BLOCK), 0, 0));
     }
-    let taken: Vec<_> =
-        [0, 1, 0, 1, 0, 1].iter().map(|&w| entries(&schedule.next(w).unwrap())[0]).collect();
+    let taken: Vec<_> = [0, 1, 0, 1, 0, 1]
+        .iter()
+        .map(|&w| entries(&schedule.next(Instant::START, w).unwrap())[0])
+        .collect();
     assert_eq!(taken, [0, 1, 0, 1, 0, 1]);
-    assert_eq!(schedule.next(0), None);
+    assert_eq!(schedule.next(Instant::START, 0), None);
 }
 
 #[test]
 fn by_file_one_file_keeps_one_thread_busy() {
     let mut schedule = schedule(Policy::File, 1);
     schedule.add(EntryId(0), plan(3 * u64::from(BLOCK), 0, 0));
-    assert!(schedule.next(0).is_some());
-    assert_eq!(schedule.next(1), None);
+    assert!(schedule.next(Instant::START, 0).is_some());
+    assert_eq!(schedule.next(Instant::START, 1), None);
 }
 
 #[test]
 fn blocks_to_send_again_go_first() {
     let mut schedule = schedule(Policy::Layout, 2);
     schedule.add(EntryId(1), plan(4 * u64::from(BLOCK), 0, 0));
-    let first = schedule.next(0).unwrap();
-    schedule.on_read(&first, Duration::ZERO);
+    let first = schedule.next(Instant::START, 0).unwrap();
+    schedule.on_read(Instant::START, &first, Duration::ZERO);
     schedule.push_again(first.blocks[0]);
-    assert_eq!(schedule.next(0).unwrap().blocks, first.blocks);
+    assert_eq!(schedule.next(Instant::START, 0).unwrap().blocks, first.blocks);
 }
 
 #[test]
@@ -115,35 +117,39 @@ fn a_forgotten_file_is_not_handed_out() {
     let mut schedule = schedule(Policy::Layout, 1);
     schedule.add(EntryId(1), plan(4 * u64::from(BLOCK), 0, 0));
     schedule.remove(EntryId(1));
-    assert_eq!(schedule.next(0), None);
+    assert_eq!(schedule.next(Instant::START, 0), None);
 }
 
 #[test]
 fn only_a_quick_and_idle_ost_is_served_at_once() {
-    let mut queues: OstQueues<u8> = OstQueues::new(&osts(1, 1));
+    let mut queues: OstQueues<u8> = OstQueues::new(Rule::Never, &osts(1, 1));
     let (ost, limit) = (OstId(0), Duration::from_millis(1));
-    assert!(!queues.start_at_once(ost, limit), "nothing is known of it yet");
-    queues.push(ost, 1);
-    queues.next(|_, waiting| waiting.pop_front()).unwrap();
-    queues.finish(ost, 1, Duration::from_micros(100));
-    assert!(queues.start_at_once(ost, limit));
-    assert!(!queues.start_at_once(ost, limit), "it has its one request in flight");
-    queues.finish(ost, 1, Duration::from_secs(1));
-    assert!(!queues.start_at_once(ost, limit), "it has become slow");
+    assert!(!queues.start_at_once(Instant::START, ost, 1, limit), "nothing is known of it yet");
+    queues.push(ost, 1, 1);
+    queues.next(Instant::START, |_, waiting, _| Some((waiting.pop_front()?, 1))).unwrap();
+    queues.finish(Instant::START, ost, 1, Duration::from_micros(100));
+    assert!(queues.start_at_once(Instant::START, ost, 1, limit));
+    assert!(
+        !queues.start_at_once(Instant::START, ost, 1, limit),
+        "it has its one request in flight"
+    );
+    queues.finish(Instant::START, ost, 1, Duration::from_secs(1));
+    assert!(!queues.start_at_once(Instant::START, ost, 1, limit), "it has become slow");
 }
 
 #[test]
 fn no_more_files_are_begun_than_can_be_open() {
-    let mut schedule = Schedule::new(Policy::Layout, &osts(1, 9), BLOCK);
+    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 9), BLOCK);
     schedule.on_grant(OstId(0), 100);
     schedule.set_begun_max(2);
     for entry in 0..4 {
         schedule.add(EntryId(entry), plan(2 * u64::from(BLOCK), 0, 0));
     }
-    let taken: Vec<_> = std::iter::from_fn(|| schedule.next(0)).map(|w| entries(&w)[0]).collect();
+    let taken: Vec<_> =
+        std::iter::from_fn(|| schedule.next(Instant::START, 0)).map(|w| entries(&w)[0]).collect();
     assert_eq!(taken, [0, 0, 1, 1]);
     schedule.remove(EntryId(0));
-    assert_eq!(entries(&schedule.next(0).unwrap()), [2]);
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [2]);
 }
 
 #[test]
@@ -157,28 +163,32 @@ fn open_files_do_not_wait_behind_files_that_must_not_be_opened_yet() {
     schedule.add(EntryId(100), Plan { source: both, ..plan(2 * u64::from(BLOCK), 0, 0) });
     // OST0 is busy, so that the file that lies on both OSTs is begun first.
     schedule.queues.queues[0].in_flight = 1;
-    assert_eq!(entries(&schedule.next(0).unwrap()), [100]);
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [100]);
     schedule.queues.queues[0].in_flight = 0;
-    assert_eq!(entries(&schedule.next(0).unwrap()), [100], "the rest of it, before 100 others");
-    assert_eq!(schedule.next(0), None);
+    assert_eq!(
+        entries(&schedule.next(Instant::START, 0).unwrap()),
+        [100],
+        "the rest of it, before 100 others"
+    );
+    assert_eq!(schedule.next(Instant::START, 0), None);
 }
 
 #[test]
 fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
-    let mut schedule = Schedule::new(Policy::Layout, &osts(1, 99), BLOCK);
+    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 99), BLOCK);
     let both = Layout::striped(u64::from(BLOCK), vec![OstId(0), OstId(1)]).unwrap();
     schedule.add(EntryId(1), Plan { sink: both, ..plan(8 * u64::from(BLOCK), 0, 0) });
     schedule.on_grant(OstId(0), 1);
     schedule.on_grant(OstId(1), 3);
     let mut offsets = || {
-        let works = std::iter::from_fn(|| schedule.next(0));
+        let works = std::iter::from_fn(|| schedule.next(Instant::START, 0));
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
     };
     assert_eq!(offsets(), [0, 1, 3, 5], "OST0 has no room for block 2, OST1 for 3 and 5");
     schedule.on_grant(OstId(0), 9);
     schedule.on_grant(OstId(1), 9);
     let mut offsets = || {
-        let works = std::iter::from_fn(|| schedule.next(0));
+        let works = std::iter::from_fn(|| schedule.next(Instant::START, 0));
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
     };
     assert_eq!(offsets(), [2, 4, 6, 7]);

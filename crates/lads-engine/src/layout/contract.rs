@@ -1,31 +1,75 @@
 //! What every layout provider must hold: run against each of them.
 
-use super::{Layouts, open};
+use super::{FileAt, Layouts, NewFile, lustre, open};
+use lads_core::layout::Layout;
+use lads_core::placement::Wish;
+use lads_core::units::OstId;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-fn check(layouts: &dyn Layouts) {
+/// Runs all of it against a provider for a directory; files in there are its own.
+fn check(layouts: &dyn Layouts, directory: &Path) {
     let osts = layouts.osts();
     assert!(!osts.is_empty(), "there is at least one OST");
     assert!(osts.iter().all(|ost| ost.in_flight_max > 0 && !ost.name.is_empty()));
-    for number in 0..50 {
-        for layout in [layouts.of_file(1, number), layouts.of_new_file(number)] {
-            assert!(layout.osts().all(|ost| ost.index() < osts.len()), "{layout:?}");
+    assert!(layouts.targets().len() <= osts.len(), "targets are OSTs");
+    let is_known = |layout: &Layout| layout.osts().all(|ost| ost.index() < osts.len());
+    let handle = OwnedFd::from(File::open(directory).unwrap());
+    for number in 0..20 {
+        let name = format!("file-{number}");
+        let wish = match number % 3 {
+            0 => Wish::Default,
+            1 => Wish::Striped { stripe_size: 1 << 20, stripe_count: 2 },
+            _ => Wish::On { stripe_size: 1 << 20, osts: vec![OstId(0)] },
+        };
+        let (size, name) = (5 << 20, name.as_str());
+        let new = NewFile { directory: &handle, name, number, size, wish: &wish, is_there: false };
+        let placed = layouts.of_new_file(&new).unwrap();
+        assert!(is_known(&placed.layout), "{:?}", placed.layout);
+        let path = directory.join(name);
+        assert_eq!(path.exists(), placed.is_made, "says whether it made the file");
+        if placed.is_made {
+            let again = layouts.of_new_file(&NewFile { is_there: true, ..new }).unwrap();
+            assert_eq!(again.layout, placed.layout, "a file that is there stays where it is");
+            assert!(!again.is_made);
+        } else {
+            File::create(&path).unwrap();
         }
-        assert_eq!(layouts.of_file(1, number), layouts.of_file(1, number), "answers agree");
+        let metadata = path.metadata().unwrap();
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        let file = FileAt { directory: &handle, name: name.as_bytes(), device, inode };
+        let located = layouts.of_file(&file);
+        assert!(is_known(&located.layout), "{located:?}");
+        assert_eq!(located, layouts.of_file(&file), "answers agree");
     }
+    let missing = FileAt { directory: &handle, name: b"missing", device: 0, inode: 0 };
+    assert!(is_known(&layouts.of_file(&missing).layout), "a file that is gone has a layout");
 }
 
 #[test]
 fn local_keeps_the_contract() {
-    check(open("auto", Path::new("/")).unwrap().as_ref());
+    let directory = tempfile::tempdir().unwrap();
+    check(open("local", directory.path()).unwrap().as_ref(), directory.path());
 }
 
 #[test]
 fn synthetic_keeps_the_contract() {
-    check(open("synthetic:osts=5,stripe_count=3", Path::new("/")).unwrap().as_ref());
+    let directory = tempfile::tempdir().unwrap();
+    let layouts = open("synthetic:osts=5,stripe_count=3", directory.path()).unwrap();
+    check(layouts.as_ref(), directory.path());
+}
+
+#[test]
+fn lustre_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = lustre::tests::faked(directory.path(), 4) else { return };
+    check(&layouts, directory.path());
 }
 
 #[test]
 fn an_unknown_provider_is_refused_by_name() {
     assert!(open("lustr", Path::new("/")).err().unwrap().contains("lustr"));
+    assert!(open("lustre", Path::new("/proc")).err().unwrap().contains("/proc"));
 }

@@ -4,10 +4,13 @@
 //! (tmpfs, btrfs, overlay, network mounts) counts as a target of its own. Every mount at or below
 //! the root is a target, so that a tree over several disks keeps all of them busy.
 
-use super::Layouts;
+use super::mount::nearest_existing;
+use super::{FileAt, Layouts, Located, NewFile, Placed};
 use lads_core::layout::Layout;
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
+use rustix::fs::fstat;
+use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -46,6 +49,11 @@ impl Local {
         local
     }
 
+    fn on(&self, device: u64) -> Layout {
+        let index = self.targets.iter().position(|(known, _)| *known == device).unwrap_or(0);
+        Layout::on(OstId(u32::try_from(index).expect("mounts are few")))
+    }
+
     fn add(&mut self, device: u64, mount: &Path) {
         if !self.targets.iter().any(|(known, _)| *known == device) {
             self.targets.push((device, describe(device, mount)));
@@ -54,29 +62,25 @@ impl Local {
 }
 
 impl Layouts for Local {
+    fn kind(&self) -> &'static str {
+        "local"
+    }
+
     fn osts(&self) -> Vec<OstSpec> {
         self.targets.iter().map(|(_, spec)| spec.clone()).collect()
     }
 
-    fn of_file(&self, device: u64, _inode: u64) -> Layout {
-        let index = self.targets.iter().position(|(known, _)| *known == device).unwrap_or(0);
-        Layout::on(OstId(u32::try_from(index).expect("mounts are few")))
+    fn of_file(&self, file: &FileAt<'_>) -> Located {
+        Located::at(self.on(file.device))
     }
 
-    fn of_new_file(&self, _number: u64) -> Layout {
-        Layout::on(OstId(0))
+    fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
+        fstat(file.directory).map(|stat| Placed::at(self.on(stat.st_dev)))
     }
 
     fn prefers_direct_writes(&self) -> bool {
         self.targets.iter().all(|(_, spec)| spec.name.starts_with(DEVICES))
     }
-}
-
-/// The path, or as much of it as is there.
-fn nearest_existing(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let existing = absolute.ancestors().find_map(|path| path.canonicalize().ok());
-    existing.unwrap_or_else(|| PathBuf::from("/"))
 }
 
 fn mounts_below(root: &Path) -> Vec<PathBuf> {

@@ -4,10 +4,11 @@
 //! `synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5`. Each OST serves one request at a
 //! time, like the paper's, and takes `latency_ms` longer for it.
 
-use super::Layouts;
+use super::{FileAt, Layouts, Located, NewFile, Placed};
 use lads_core::layout::{Layout, STRIPE_COUNT_MAX};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
+use rustix::io::Errno;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,17 +72,21 @@ impl Synthetic {
 }
 
 impl Layouts for Synthetic {
+    fn kind(&self) -> &'static str {
+        "synthetic"
+    }
+
     fn osts(&self) -> Vec<OstSpec> {
         let name = |index| format!("OST{index:04x}");
         (0..self.ost_count).map(|index| OstSpec { name: name(index), in_flight_max: 1 }).collect()
     }
 
-    fn of_file(&self, _device: u64, inode: u64) -> Layout {
-        self.spread(inode)
+    fn of_file(&self, file: &FileAt<'_>) -> Located {
+        Located::at(self.spread(file.inode))
     }
 
-    fn of_new_file(&self, number: u64) -> Layout {
-        self.spread(number)
+    fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
+        Ok(Placed::at(self.spread(file.number)))
     }
 
     fn pretend(&self, ost: OstId) {
@@ -112,7 +117,7 @@ mod tests {
     fn parameters_are_read_and_have_defaults() {
         let it = Synthetic::parse("osts=4,stripe_size=64K,stripe_count=2,latency_ms=5").unwrap();
         let striped = Layout::striped(64 << 10, vec![OstId(3), OstId(0)]);
-        assert_eq!(Some(it.of_file(0, 3)), striped);
+        assert_eq!(Some(it.spread(3)), striped);
         assert_eq!(Synthetic::parse("").unwrap().osts().len(), 8);
     }
 

@@ -1,20 +1,24 @@
 //! What is under an entry's name at the sink, and what is done about it before any data comes.
 
-use super::{Place, SinkEnd, failed, is_file};
+use super::{Place, SinkEnd, failed, is_file, journal_failed};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::journal::Journal;
+use crate::layout;
 use crate::metadata::{apply, apply_at, differs, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
 use crate::sink::table::Item;
+use crate::sink::write::reopen_temporary;
 use lads_core::entry::{Entry, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
+use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root};
+use lads_core::placement;
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, linkat, mkdirat, mknodat, openat,
-    readlinkat, renameat, statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, mknodat, openat,
+    readlinkat, renameat, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -52,6 +56,8 @@ impl SinkEnd {
             (Err(Errno::NOENT), None) => {
                 mkdirat(CWD, named(target), Mode::RWXU | Mode::RWXG | Mode::RWXO)
                     .map_err(|errno| self.cannot("make the target directory", target, errno))?;
+                sync_name(target)
+                    .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
                 let place = self.open_root(target, None, false)?;
                 let _ = place.root.was_made.set(());
                 Ok(place)
@@ -175,27 +181,52 @@ impl SinkEnd {
         if self.options.dry_run {
             return Ok(Examined::Answer(Answer::Would));
         }
-        let number = self.new_file_count.fetch_add(1, Ordering::Relaxed);
-        let layout = self.layouts.of_new_file(number);
-        Ok(Examined::Want { done: self.left_from_before(item, handle), layout })
+        let done = self.left_from_before(item, handle)?;
+        let layout = self.place_file(item, handle, !done.is_empty())?;
+        Ok(Examined::Want { done, layout })
     }
 
-    /// Blocks that an earlier attempt left, if its temporary file is still there.
-    fn left_from_before(&self, item: &Item, handle: &OwnedFd) -> Vec<BlockRecord> {
+    /// Where the file will lie: where it lies already, or where there is most to be said for.
+    fn place_file(
+        &self,
+        item: &Item,
+        directory: &OwnedFd,
+        is_there: bool,
+    ) -> Result<Layout, Failure> {
+        let path = item.path();
+        let size = item.identity.map_or(0, |identity| identity.size);
+        let source = item.striping;
+        let wish = self.placing.wish(&placement::NewFile { size, source }, self.layouts.as_ref());
+        let file = layout::NewFile {
+            directory,
+            name: &self.place().journal.temporary_name(&path),
+            number: self.new_file_count.fetch_add(1, Ordering::Relaxed),
+            size,
+            wish: &wish,
+            is_there,
+        };
+        let placed =
+            self.layouts.of_new_file(&file).map_err(|errno| failed(Operation::Create, errno))?;
+        item.is_made.store(placed.is_made, Ordering::Relaxed);
+        self.placing.on_placed(&placed, size, &path, &self.board);
+        Ok(placed.layout)
+    }
+
+    /// Blocks that an earlier attempt left, if the source file is still the same and the temporary
+    /// file still there.
+    fn left_from_before(&self, item: &Item, handle: &OwnedFd) -> Result<Vec<BlockRecord>, Failure> {
         let journal = &self.place().journal;
         let path = item.path();
         let identity = item.identity.expect("files are announced with it");
-        let Some(begun) = journal.take_begun(&path, &identity) else { return Vec::new() };
+        let Some(begun) = journal.take_begun(&path) else { return Ok(Vec::new()) };
         let name = journal.temporary_name(&path);
-        let is_there = statat(handle, name.as_str(), NOT_THROUGH_LINKS).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                && u64::try_from(stat.st_size) == Ok(identity.size)
-        });
-        if is_there {
-            return begun.blocks;
+        let is_there = reopen_temporary(handle, &name, identity.size).is_some();
+        if is_there && begun.identity == identity {
+            let _ = item.goes_on.set(());
+            return Ok(begun.blocks);
         }
-        journal.forget(&path);
-        Vec::new()
+        journal.forget_durably(&path).map_err(|error| journal_failed(&error))?;
+        Ok(Vec::new())
     }
 
     /// The data is the same; the metadata is made so.
@@ -209,12 +240,16 @@ impl SinkEnd {
         };
         let mend = || {
             let stat = fstat(&file)?;
-            if differs(&file, &stat, &item.metadata, &self.options) {
+            let differs = differs(&file, &stat, &item.metadata, &self.options);
+            if differs {
                 apply(&file, &stat, &item.metadata, &self.options, true)?;
             }
-            Ok(())
+            Ok(differs)
         };
-        mend().map_err(|errno| failed(Operation::SetMetadata, errno))
+        if mend().map_err(|errno| failed(Operation::SetMetadata, errno))? {
+            fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        }
+        Ok(())
     }
 
     /// Links and specials, which have no data and are made here.
@@ -282,6 +317,22 @@ impl SinkEnd {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
+        let made = self
+            .make_temporary_other(entry, item, handle, temporary)
+            .and_then(|()| renameat(handle, temporary, handle, item.name.as_slice()));
+        if made.is_err() {
+            let _ = unlinkat(handle, temporary, AtFlags::empty());
+        }
+        made
+    }
+
+    fn make_temporary_other(
+        &self,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        temporary: &str,
+    ) -> Result<(), Errno> {
         match &entry.kind {
             Kind::Symlink { target } => symlinkat(target.as_slice(), handle, temporary)?,
             Kind::HardLink { target } => {
@@ -299,7 +350,18 @@ impl SinkEnd {
         if !matches!(entry.kind, Kind::HardLink { .. }) {
             apply_at(handle, temporary.as_bytes(), is_link, &item.metadata, &self.options)?;
         }
-        renameat(handle, temporary, handle, item.name.as_slice())
+        Ok(())
+    }
+}
+
+/// Makes the name of a directory that a person named durable in the directory above.
+fn sync_name(path: &[u8]) -> Result<(), Errno> {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let cut = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    match open_named(&path[..cut]) {
+        // One may be permitted to make names in a directory and not to open it.
+        Err(Errno::ACCESS) => syncfs(open_named(path)?),
+        above => fsync(above?),
     }
 }
 

@@ -88,7 +88,8 @@ impl SinkEnd {
         let place = &self.buffers[buffer.index() as usize];
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);
         let ost = header.sink_ost;
-        let write = self.hub.with(|inner| inner.session.on_frame(id, ost, &receiver.checked));
+        let now = self.clock.now();
+        let write = self.hub.with(|inner| inner.session.on_frame(now, id, ost, &receiver.checked));
         let Some(write) = write else { return };
         if write.rows.is_empty() {
             place.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -2,10 +2,12 @@
 
 use crate::paths::Directory;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::placement::Striping;
 use lads_core::units::EntryId;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An entry that has not ended.
 #[derive(Debug)]
@@ -17,8 +19,15 @@ pub(super) struct Item {
     pub(super) identity: Option<Identity>,
     /// Whether all its bytes are data, none a hole.
     pub(super) is_dense: bool,
+    /// How it is striped at the source.
+    pub(super) striping: Striping,
+    /// Whether its temporary file was made to see where the file system puts it, and not opened
+    /// since.
+    pub(super) is_made: AtomicBool,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
+    /// Whether blocks that an earlier attempt left in its temporary file count as done.
+    pub(super) goes_on: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<Option<Arc<Temporary>>>,
 }
@@ -69,9 +78,11 @@ impl Table {
             Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
             _ => None,
         };
-        let (identity, is_dense) = match entry.kind {
-            Kind::File { identity, data_bytes } => (Some(identity), data_bytes == identity.size),
-            _ => (None, false),
+        let (identity, is_dense, striping) = match entry.kind {
+            Kind::File { identity, data_bytes, striping } => {
+                (Some(identity), data_bytes == identity.size, striping)
+            }
+            _ => (None, false, Striping::default()),
         };
         let item = Item {
             directory,
@@ -79,7 +90,10 @@ impl Table {
             metadata: entry.metadata.clone(),
             identity,
             is_dense,
+            striping,
+            is_made: AtomicBool::new(false),
             own,
+            goes_on: OnceLock::new(),
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
@@ -91,6 +105,11 @@ impl Table {
 
     pub(super) fn remove(&self, entry: EntryId) -> Option<Arc<Item>> {
         self.lock().remove(&entry)
+    }
+
+    /// Whatever has not ended, which is then forgotten.
+    pub(super) fn take_all(&self) -> Vec<Arc<Item>> {
+        self.lock().drain().map(|(_, item)| item).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<EntryId, Arc<Item>>> {

@@ -1,7 +1,7 @@
 //! From a buffer to the temporary file, and from there onto record.
 
 use super::table::{Item, Temporary};
-use super::{SinkEnd, failed};
+use super::{SinkEnd, failed, journal_failed};
 use crate::job::IoMode;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::sink::{Event, SyncFile, Write};
@@ -40,6 +40,8 @@ impl SinkEnd {
             .collect();
         let service = started.elapsed();
         drop(buffer);
+        let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
+        self.placing.on_written(write.ost, bytes);
         self.tell(Event::Written { write, service, failures });
     }
 
@@ -71,9 +73,22 @@ impl SinkEnd {
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
         let name = self.place().journal.temporary_name(&item.path());
         let size = item.identity.map_or(0, |identity| identity.size);
-        let file = open_temporary(&directory, &name, size)
-            .map_err(|errno| failed(Operation::Create, errno))?;
-        self.reserve(item, &file, size).map_err(|errno| failed(Operation::Preallocate, errno))?;
+        let file = if item.goes_on.get().is_some() {
+            // It was there when its blocks were counted as done: there is no other to take.
+            reopen_temporary(&directory, &name, size).ok_or(Errno::STALE)
+        } else if item.is_made.swap(false, Ordering::Relaxed) {
+            reopen_temporary(&directory, &name, 0).ok_or(Errno::STALE)
+        } else {
+            create_temporary(&directory, &name)
+        };
+        let file = file.map_err(|errno| failed(Operation::Create, errno))?;
+        self.reserve(item, &file, size).map_err(|errno| {
+            if item.goes_on.get().is_none() {
+                // Nobody knows of it yet, so nobody else would remove it.
+                let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
+            }
+            failed(Operation::Preallocate, errno)
+        })?;
         let direct = self.open_direct(&directory, &name, size);
         let temporary = Arc::new(Temporary { directory, name, file, direct });
         *place = Some(Arc::clone(&temporary));
@@ -145,8 +160,7 @@ impl SinkEnd {
         let recorded = self.place().journal.record(&records);
         drop(records);
         if let Err(error) = recorded {
-            let errno = error.raw_os_error().unwrap_or(0);
-            let failure = Failure::new(Side::Sink, Operation::Journal, Reason::Os(errno));
+            let failure = journal_failed(&error);
             for (_, result) in &mut results {
                 result.get_or_insert(failure);
             }
@@ -179,31 +193,54 @@ impl SinkEnd {
             // If it cannot be removed it lies there under a name of ours; the next run uses it.
             let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
         }
+        self.remove_unopened(item);
+    }
+
+    /// Removes a file that was made to see where it would lie, and never came to be written.
+    fn remove_unopened(&self, item: &Item) {
+        if item.is_made.swap(false, Ordering::Relaxed)
+            && let Some(directory) = item.directory.as_ref().and_then(|it| it.open().ok())
+        {
+            let name = self.place().journal.temporary_name(&item.path());
+            let _ = unlinkat(&directory, name, AtFlags::empty());
+        }
     }
 }
 
-/// Opens what an earlier attempt left under the temporary name if it has the right size, or makes
-/// a new file that only we can read until it has its own mode.
-fn open_temporary(directory: &OwnedFd, name: &str, size: u64) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let new = flags | OFlags::CREATE | OFlags::EXCL;
-    let mode = Mode::RUSR | Mode::WUSR;
-    match openat(directory, name, new, mode) {
-        Err(Errno::EXIST) => {}
-        result => return result,
-    }
-    if let Ok(file) = openat(directory, name, flags | OFlags::NONBLOCK, Mode::empty()) {
-        let stat = fstat(&file)?;
-        let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && stat.st_uid == rustix::process::geteuid().as_raw()
-            && stat.st_nlink == 1
-            && u64::try_from(stat.st_size) == Ok(size);
-        if is_ours {
-            return Ok(file);
+impl Drop for SinkEnd {
+    /// Files that no block came for would be made anew by another attempt.
+    fn drop(&mut self) {
+        for item in self.table.take_all() {
+            self.remove_unopened(&item);
         }
     }
-    unlinkat(directory, name, AtFlags::empty())?;
-    openat(directory, name, new, mode)
+}
+
+/// Opens what an earlier attempt left under the temporary name, if it is ours and has the right
+/// size.
+pub(super) fn reopen_temporary(directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = openat(directory, name, flags, Mode::empty()).ok()?;
+    let stat = fstat(&file).ok()?;
+    let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && stat.st_nlink == 1
+        && u64::try_from(stat.st_size) == Ok(size);
+    is_ours.then_some(file)
+}
+
+/// Makes a new file that only we can read until it has its own mode. What an earlier attempt left
+/// under its name may have data where there are holes now.
+fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match openat(directory, name, flags, mode) {
+        Err(Errno::EXIST) => {
+            unlinkat(directory, name, AtFlags::empty())?;
+            openat(directory, name, flags, mode)
+        }
+        result => result,
+    }
 }
 
 fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {

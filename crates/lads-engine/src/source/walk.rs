@@ -9,6 +9,7 @@ use super::{SourceEnd, failed};
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
+use crate::layout::FileAt;
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
 use lads_core::entry::{Entry, Kind};
@@ -455,10 +456,17 @@ fn look(
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let identity = identity_of(stat);
+            let at = FileAt { directory: handle, name, device: stat.st_dev, inode: stat.st_ino };
+            let located = end.layouts.of_file(&at);
+            if located.is_archived && !options.restore {
+                return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));
+            }
+            seen.layout = located.layout;
+            // Only now: to look for holes can bring data back from an archive, too.
             seen.data = data_of(handle, name, stat)?;
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
-            seen.kind = Kind::File { identity, data_bytes };
-            seen.layout = end.layouts.of_file(stat.st_dev, stat.st_ino);
+            let striping = seen.layout.striping(identity.size);
+            seen.kind = Kind::File { identity, data_bytes, striping };
             if options.hard_links && stat.st_nlink > 1 {
                 seen.link = Some(LinkName {
                     device: stat.st_dev,

@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 const PREFIX: &str = "lads-pfs-";
@@ -15,6 +17,8 @@ const PREFIX: &str = "lads-pfs-";
 /// The directory with the bytes of all files.
 pub(super) struct Backing {
     directory: TempDir,
+    /// Removes files, which takes long if they are large.
+    remover: Option<(Sender<PathBuf>, JoinHandle<()>)>,
     /// Locked as long as it is open.
     _lock: File,
 }
@@ -31,7 +35,14 @@ impl Backing {
             directory.with_context(|| format!("cannot keep data in {}", place.display()))?;
         let lock = File::open(directory.path())?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { directory, _lock: lock })
+        let (sender, paths) = channel();
+        let remover = std::thread::spawn(move || {
+            for path in paths {
+                // It may never have been there.
+                let _ = std::fs::remove_file::<PathBuf>(path);
+            }
+        });
+        Ok(Self { directory, remover: Some((sender, remover)), _lock: lock })
     }
 
     /// Makes or opens the file with an inode's bytes.
@@ -47,13 +58,24 @@ impl Backing {
             .open(self.path(inode))
     }
 
-    /// Removes an inode's bytes. They may never have been there.
+    /// Removes an inode's bytes soon.
     pub(super) fn remove(&self, inode: u64) {
-        let _ = std::fs::remove_file(self.path(inode));
+        if let Some((sender, _)) = &self.remover {
+            sender.send(self.path(inode)).expect("it listens as long as this is there");
+        }
     }
 
     fn path(&self, inode: u64) -> PathBuf {
         self.directory.path().join(format!("{inode:x}"))
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        if let Some((sender, remover)) = self.remover.take() {
+            drop(sender);
+            remover.join().expect("it does not panic");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Room is given in pages of this many bytes.
@@ -155,7 +156,7 @@ impl FileBody {
 
     /// Its layout; `None` as long as it has none.
     pub(super) fn lov(&self) -> Option<Lov> {
-        self.lock().placed.as_ref().map(|placed| placed.lov.clone())
+        self.lock().placed.as_ref().map(|placed| placement::told(&placed.lov))
     }
 
     /// Gives it the layout wished for, if it has none yet; whether it had none.
@@ -170,6 +171,23 @@ impl FileBody {
         let lov = placement::place(wish, self.store.defaults, &mut self.store.space())?;
         state.placed = Some(Placed::new(lov));
         Ok(true)
+    }
+
+    /// Gives it the layout wished for in place of the one it has, as CephFS allows.
+    ///
+    /// # Errors
+    /// Those of [`placement::place`], and `ENOTEMPTY` if there is something in it.
+    pub(super) fn place_anew(&self, wish: &Lov) -> Result<(), Errno> {
+        let mut state = self.lock();
+        if state.size > 0 || !state.kept.is_empty() {
+            return Err(Errno::NOTEMPTY);
+        }
+        let mut space = self.store.space();
+        let lov = placement::place(wish, self.store.defaults, &mut space)?;
+        if let Some(before) = state.placed.replace(Placed::new(lov)) {
+            placement::remove_objects(&before.lov, &mut space);
+        }
+        Ok(())
     }
 
     /// Gives it the layout that its directory has for new files, if it has none yet.
@@ -195,21 +213,25 @@ impl FileBody {
         Ok((shares, end.saturating_sub(offset)))
     }
 
-    /// Writes; says which OSTs have to do with it.
+    /// Takes room for a write; says which OSTs have to do with it.
     ///
     /// # Errors
-    /// `EIO` if an OST is down, `ENOSPC` if one is full; nothing is written then.
-    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Vec<Share>, Errno> {
+    /// `EIO` if an OST is down, `ENOSPC` if one is full, `EFBIG`.
+    pub(super) fn prepare_write(&self, offset: u64, length: u64) -> Result<Vec<Share>, Errno> {
+        let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+        self.take_room(&mut self.lock(), offset..end.ok_or(Errno::FBIG)?)
+    }
+
+    /// Writes where room was taken. The file is not locked meanwhile: others may write elsewhere.
+    ///
+    /// # Errors
+    /// Of the system call.
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let file = self.bytes()?;
-        let end = offset.checked_add(data.len() as u64).ok_or(Errno::FBIG)?;
+        file.write_all_at(data, offset).map_err(|error| errno(&error))?;
         let mut state = self.lock();
-        let shares = self.take_room(&mut state, offset..end)?;
-        // Not held while the bytes are copied: others may write elsewhere.
-        drop(state);
-        write_all(&file, data, offset)?;
-        let mut state = self.lock();
-        state.size = state.size.max(end);
-        Ok(shares)
+        state.size = state.size.max(offset + data.len() as u64);
+        Ok(())
     }
 
     /// Sets the size.
@@ -319,11 +341,6 @@ fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
         at = next.end.max(at + 1);
     }
     gaps
-}
-
-/// Writes it all.
-fn write_all(file: &File, data: &[u8], offset: u64) -> Result<(), Errno> {
-    std::os::unix::fs::FileExt::write_all_at(file, data, offset).map_err(|error| errno(&error))
 }
 
 /// The number of an error of the standard library.

@@ -1,10 +1,12 @@
-//! How files tell and are told where they lie: the extended attribute `lustre.lov`. And all other
-//! extended attributes, which are just kept.
+//! How files tell and are told where they lie: the extended attribute `lustre.lov`, or those of
+//! CephFS. And all other extended attributes, which are just kept.
 
+use super::ceph;
 use super::file::FileBody;
 use super::placement;
+use super::settings::LayoutStyle;
 use super::system::System;
-use super::tree::{Kind, Tree};
+use super::tree::{Inode, Kind};
 use lads_core::lov::{self, Body, Form, Lov};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -17,6 +19,27 @@ const PRIVILEGED: &str = "trusted.lov";
 /// Access control lists are not kept: nobody here would obey them.
 const LISTS: &str = "system.posix_acl_";
 
+/// An attribute that is about a layout.
+enum LayoutName<'a> {
+    /// All of it, as Lustre says it.
+    Lustre,
+    /// A field of it, as Ceph says it.
+    Ceph(&'a str),
+}
+
+impl<'a> LayoutName<'a> {
+    /// What a name means for something of this kind.
+    fn of(name: &'a OsStr, kind: &Kind, style: LayoutStyle) -> Option<Self> {
+        let is_directory = matches!(kind, Kind::Directory(_));
+        match style {
+            LayoutStyle::Lustre => {
+                (name == lov::ATTRIBUTE || name == PRIVILEGED).then_some(Self::Lustre)
+            }
+            LayoutStyle::Ceph => ceph::field(name.to_str()?, is_directory).map(Self::Ceph),
+        }
+    }
+}
+
 /// The value of an attribute.
 ///
 /// # Errors
@@ -24,16 +47,20 @@ const LISTS: &str = "system.posix_acl_";
 pub(super) fn get(system: &System, number: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
     let tree = system.tree();
     let inode = tree.inode(number)?;
-    if is_layout(name) {
-        let lov = match &inode.kind {
-            Kind::File(file) => file.lov(),
-            Kind::Directory(directory) => Some(Lov::clone(&directory.template)),
-            _ => None,
-        };
-        return lov.map(|lov| lov.encode()).ok_or(Errno::NODATA);
+    let Some(layout) = LayoutName::of(name, &inode.kind, system.settings.layout_style) else {
+        check_supported(name)?;
+        return inode.attributes.get(name).cloned().ok_or(Errno::NODATA);
+    };
+    let lov = match &inode.kind {
+        Kind::File(file) => file.lov(),
+        Kind::Directory(directory) => Some(Lov::clone(&directory.template)),
+        _ => None,
+    };
+    let lov = lov.ok_or(Errno::NODATA)?;
+    match layout {
+        LayoutName::Lustre => Ok(lov.encode()),
+        LayoutName::Ceph(field) => ceph::tell(&lov, field).map(String::into_bytes),
     }
-    check_supported(name)?;
-    inode.attributes.get(name).cloned().ok_or(Errno::NODATA)
 }
 
 /// Sets an attribute.
@@ -47,12 +74,13 @@ pub(super) fn set(
     value: &[u8],
     flags: i32,
 ) -> Result<(), Errno> {
-    if is_layout(name) {
-        return set_layout(system, number, value);
-    }
-    check_supported(name)?;
     let mut tree = system.tree();
     let inode = tree.inode_mut(number)?;
+    match LayoutName::of(name, &inode.kind, system.settings.layout_style) {
+        Some(LayoutName::Lustre) => return set_layout(system, inode, value),
+        Some(LayoutName::Ceph(field)) => return set_ceph_layout(system, inode, field, value),
+        None => check_supported(name)?,
+    }
     let flags = XattrFlags::from_bits_retain(flags.unsigned_abs());
     match inode.attributes.contains_key(name) {
         true if flags.contains(XattrFlags::CREATE) => return Err(Errno::EXIST),
@@ -82,23 +110,19 @@ pub(super) fn list(system: &System, number: u64) -> Result<Vec<u8>, Errno> {
 /// `ENODATA` if there is none.
 pub(super) fn remove(system: &System, number: u64, name: &OsStr) -> Result<(), Errno> {
     let mut tree = system.tree();
-    if is_layout(name) {
-        return set_template(&mut tree, number, &default_template(system));
+    let inode = tree.inode_mut(number)?;
+    if LayoutName::of(name, &inode.kind, system.settings.layout_style).is_some() {
+        return set_template(inode, default_template(system));
     }
     check_supported(name)?;
-    let inode = tree.inode_mut(number)?;
     inode.metadata.changed = std::time::SystemTime::now();
     inode.attributes.remove(name).map(|_| ()).ok_or(Errno::NODATA)
 }
 
 /// The layout of new files in a directory that does not say.
-pub(super) fn default_template(system: &System) -> Lov {
+fn default_template(system: &System) -> Lov {
     let defaults = system.store.defaults;
     Lov::wish(defaults.stripe_size, defaults.stripe_count)
-}
-
-fn is_layout(name: &OsStr) -> bool {
-    name == lov::ATTRIBUTE || name == PRIVILEGED
 }
 
 fn check_supported(name: &OsStr) -> Result<(), Errno> {
@@ -106,19 +130,34 @@ fn check_supported(name: &OsStr) -> Result<(), Errno> {
     if is_list { Err(Errno::OPNOTSUPP) } else { Ok(()) }
 }
 
-fn set_layout(system: &System, number: u64, value: &[u8]) -> Result<(), Errno> {
+fn set_layout(system: &System, inode: &mut Inode, value: &[u8]) -> Result<(), Errno> {
     let wish = Lov::parse(value).map_err(|_| Errno::INVAL)?;
-    let mut tree = system.tree();
-    match &tree.inode(number)?.kind {
-        Kind::Directory(_) if placement::is_deletion(&wish) => {
-            set_template(&mut tree, number, &default_template(system))
-        }
-        Kind::Directory(_) => {
-            placement::check(&wish, system.settings.osts)?;
-            set_template(&mut tree, number, &wish)
-        }
+    match &inode.kind {
         Kind::File(file) => wish_for(file, wish),
-        _ => Err(Errno::OPNOTSUPP),
+        _ if placement::is_deletion(&wish) => set_template(inode, default_template(system)),
+        _ => {
+            placement::check(&wish, system.settings.osts)?;
+            set_template(inode, wish)
+        }
+    }
+}
+
+fn set_ceph_layout(
+    system: &System,
+    inode: &mut Inode,
+    field: &str,
+    value: &[u8],
+) -> Result<(), Errno> {
+    let usual = default_template(system);
+    let wish = match &inode.kind {
+        Kind::Directory(directory) => ceph::wish(&directory.template, field, value)?,
+        Kind::File(file) => ceph::wish(&file.lov().unwrap_or(usual), field, value)?,
+        _ => return Err(Errno::OPNOTSUPP),
+    };
+    placement::check(&wish, system.settings.osts)?;
+    match &inode.kind {
+        Kind::File(file) => file.place_anew(&wish),
+        _ => set_template(inode, wish),
     }
 }
 
@@ -137,10 +176,10 @@ fn wish_for(file: &Arc<FileBody>, mut wish: Lov) -> Result<(), Errno> {
     file.place(&wish).map(|_| ())
 }
 
-fn set_template(tree: &mut Tree, number: u64, template: &Lov) -> Result<(), Errno> {
-    match &mut tree.inode_mut(number)?.kind {
+fn set_template(inode: &mut Inode, template: Lov) -> Result<(), Errno> {
+    match &mut inode.kind {
         Kind::Directory(directory) => {
-            directory.template = Arc::new(template.clone());
+            directory.template = Arc::new(template);
             Ok(())
         }
         _ => Err(Errno::OPNOTSUPP),

@@ -3,9 +3,9 @@
 
 use super::mounted::Mounted;
 use super::settings::Settings;
+use crate::kernel_mount;
 use anyhow::{Context, Result, bail};
-use fuser::{Config, MountOption, Session, SessionACL};
-use rustix::mount::UnmountFlags;
+use fuser::{Config, Session, SessionACL};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
@@ -39,7 +39,12 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
             let _ = watched.send(End::Told);
         }
     });
-    let session = Session::new(mounted, mount, &config(settings))?;
+    let device = kernel_mount::mount(mount, NAME)?;
+    let session = Session::from_fd(mounted, device, SessionACL::All, config(settings));
+    let session = session.or_else(|error| {
+        kernel_mount::unmount(mount)?;
+        Err(error)
+    })?;
     start(session, sender);
     let ready = announce(mount, settings);
     let end = match &ready {
@@ -47,10 +52,12 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
         Err(_) => End::Told,
     };
     if let End::Unmounted(result) = end {
-        return ready.and(result.map_err(Into::into));
+        ready?;
+        return Ok(result?);
     }
-    // Programs that are in it keep what they have open until we are gone, which is soon.
-    rustix::mount::unmount(mount, UnmountFlags::DETACH)?;
+    if is_ours(mount)? {
+        kernel_mount::unmount(mount)?;
+    }
     match ends.recv_timeout(Duration::from_secs(1)) {
         Ok(_) | Err(RecvTimeoutError::Timeout) => ready,
         Err(RecvTimeoutError::Disconnected) => bail!("the file system ended without a word"),
@@ -65,15 +72,6 @@ fn start(session: Session<Mounted>, sender: Sender<End>) {
 
 fn config(settings: &Settings) -> Config {
     let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(NAME.to_owned()),
-        MountOption::Subtype(NAME.to_owned()),
-        MountOption::DefaultPermissions,
-        MountOption::Suid,
-        MountOption::Dev,
-    ];
-    config.acl =
-        if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(settings.threads.max(1));
     config.clone_fd = true;
     config
@@ -102,18 +100,43 @@ fn is_mount_point(directory: &Path) -> Result<bool> {
 
 /// Sees whether what is mounted is ours, and tells whoever waits for it.
 fn announce(mount: &Path, settings: &Settings) -> Result<()> {
-    let stats = std::fs::read(mount.join(".pfs/stats"))?;
-    let stats: Value = serde_json::from_slice(&stats)?;
-    if stats["process"] != std::process::id() {
+    if !is_ours(mount)? {
         bail!("another file system is mounted there");
     }
+    for (limit, value) in limits(settings) {
+        set_limit(mount, limit, &value)?;
+    }
+    writeln!(std::io::stdout(), "ready")?;
+    Ok(())
+}
+
+/// Whether what is mounted there is this process.
+fn is_ours(mount: &Path) -> Result<bool> {
+    match std::fs::read(mount.join(".pfs/stats")) {
+        Ok(stats) => Ok(serde_json::from_slice::<Value>(&stats)?["process"] == std::process::id()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the kernel may collect for us, as `/sys/class/bdi` names it. By default it reads ahead
+/// 128 KiB and holds back one page in a hundred, which no disk system gets by with: rivals that
+/// use the page cache would be slow for no fault of theirs.
+fn limits(settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut limits = vec![("read_ahead_kb", (settings.readahead / 1024).to_string())];
+    if settings.writeback {
+        limits.extend([("max_ratio", "100".to_owned()), ("strict_limit", "0".to_owned())]);
+    }
+    limits
+}
+
+/// Sets a limit; says so if that cannot be.
+fn set_limit(mount: &Path, limit: &str, value: &str) -> Result<()> {
     let device = mount.metadata()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let readahead = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    if let Err(error) = std::fs::write(&readahead, (settings.readahead / 1024).to_string()) {
-        eprintln!("lads-testbed: the kernel reads ahead as it likes: {readahead}: {error}");
+    let path = format!("/sys/class/bdi/{major}:{minor}/{limit}");
+    if let Err(error) = std::fs::write(&path, value) {
+        writeln!(std::io::stderr(), "lads-testbed: {path} stays as it is: {error}")?;
     }
-    println!("ready");
-    std::io::stdout().flush()?;
     Ok(())
 }

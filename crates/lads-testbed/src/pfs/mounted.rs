@@ -167,36 +167,26 @@ impl Mounted {
         Ok((attributes, opened.0, opened.1))
     }
 
-    fn try_write(&self, write: &Write<'_>) -> Result<(Vec<super::service::Share>, u32), Error> {
-        let length = u32::try_from(write.data.len()).expect("at most a request");
-        let (number, file) = match self.handle(write.handle)? {
-            Handle::File(number, file) => (number, file),
-            Handle::Hidden(Hidden::Control, _) => {
-                return self.system.obey(write.data).map(|()| (Vec::new(), length));
-            }
-            Handle::Hidden(..) => return Err(Error::ACCESS),
-        };
-        let shares = file.write(write.offset, write.data)?;
+    /// The time of a write, and what else it does to an inode.
+    fn on_write(&self, number: u64, flags: WriteFlags) {
         // What comes from the page cache was written before, and its time comes on its own.
-        if !write.flags.contains(WriteFlags::FUSE_WRITE_CACHE)
+        if !flags.contains(WriteFlags::FUSE_WRITE_CACHE)
             && let Ok(inode) = self.system.tree().inode_mut(number)
         {
             inode.metadata.modified = SystemTime::now();
             inode.metadata.changed = inode.metadata.modified;
-            if write.flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                 drop_privileges(inode);
             }
         }
-        Ok((shares, length))
     }
-}
 
-/// A request to write.
-struct Write<'a> {
-    handle: FileHandle,
-    offset: u64,
-    data: &'a [u8],
-    flags: WriteFlags,
+    fn write_hidden(&self, hidden: Hidden, data: &[u8]) -> Result<(), Error> {
+        match hidden {
+            Hidden::Control => self.system.obey(data),
+            _ => Err(Error::ACCESS),
+        }
+    }
 }
 
 /// What changes of an inode.
@@ -211,19 +201,12 @@ struct Changes {
     is_by_root: bool,
 }
 
-fn change(tree: &mut Tree, number: u64, changes: &Changes) -> Result<(), Error> {
+fn change(tree: &mut Tree, number: u64, changes: &Changes) -> Result<FileAttr, Error> {
     let inode = tree.inode_mut(number)?;
     let now = SystemTime::now();
-    if let Some(size) = changes.size {
-        let Kind::File(file) = &inode.kind else { return Err(Error::INVAL) };
-        file.truncate(size)?;
-        inode.metadata.modified = now;
-        if !changes.is_by_root {
-            drop_privileges(inode);
-        }
-    }
     let is_given = changes.uid.is_some() || changes.gid.is_some();
-    if is_given && !matches!(inode.kind, Kind::Directory(_)) {
+    let is_directory = matches!(inode.kind, Kind::Directory(_));
+    if (is_given && !is_directory) || (changes.size.is_some() && !changes.is_by_root) {
         drop_privileges(inode);
     }
     let metadata = &mut inode.metadata;
@@ -231,9 +214,12 @@ fn change(tree: &mut Tree, number: u64, changes: &Changes) -> Result<(), Error> 
     metadata.uid = changes.uid.unwrap_or(metadata.uid);
     metadata.gid = changes.gid.unwrap_or(metadata.gid);
     metadata.accessed = changes.accessed.map_or(metadata.accessed, |time| moment(time, now));
+    if changes.size.is_some() {
+        metadata.modified = now;
+    }
     metadata.modified = changes.modified.map_or(metadata.modified, |time| moment(time, now));
     metadata.changed = changes.changed.unwrap_or(now);
-    Ok(())
+    attributes(tree, number)
 }
 
 fn moment(time: TimeOrNow, now: SystemTime) -> SystemTime {
@@ -413,9 +399,10 @@ impl Filesystem for Mounted {
         }
         let is_by_root = req.uid() == 0;
         let changes = Changes { mode, uid, gid, size, accessed, modified, changed, is_by_root };
-        let mut tree = self.system.tree();
-        let result = change(&mut tree, ino.0, &changes).and_then(|()| attributes(&tree, ino.0));
-        drop(tree);
+        // Names are not locked while bytes are cut off.
+        let truncated =
+            size.map_or(Ok(()), |size| self.file_of(ino.0).and_then(|file| file.truncate(size)));
+        let result = truncated.and_then(|()| change(&mut self.system.tree(), ino.0, &changes));
         self.answer_attributes(result, reply);
     }
 
@@ -599,16 +586,26 @@ impl Filesystem for Mounted {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let write = Write { handle: fh, offset, data, flags: write_flags };
-        let (shares, length) = match self.try_write(&write) {
-            Ok(written) => written,
-            Err(error) => return reply.error(code(error)),
-        };
+        let length = u32::try_from(data.len()).expect("at most a request");
         let answer = move |result: Result<(), Error>| match result {
             Ok(()) => reply.written(length),
             Err(error) => reply.error(code(error)),
         };
-        self.system.service.submit(&shares, Direction::Write, Box::new(answer));
+        let (number, file) = match self.handle(fh) {
+            Ok(Handle::File(number, file)) => (number, file),
+            Ok(Handle::Hidden(hidden, _)) => return answer(self.write_hidden(hidden, data)),
+            Err(error) => return answer(Err(error)),
+        };
+        let shares = match file.prepare_write(offset, length.into()) {
+            Ok(shares) => shares,
+            Err(error) => return answer(Err(error)),
+        };
+        // The bytes move while the storage targets serve them.
+        let service = &self.system.service;
+        let ticket = service.begin(&shares, Direction::Write, Box::new(answer));
+        let written = file.write(offset, data);
+        self.on_write(number, write_flags);
+        service.release(ticket, written);
     }
 
     /// There is nothing to flush: every write was answered only when it was served. The kernel

@@ -213,6 +213,20 @@ fn make_objects(component: &mut Component, space: &mut Space) {
     }
 }
 
+/// A layout as a file tells it: of components without objects, what was wished for them without
+/// the OSTs.
+pub(super) fn told(lov: &Lov) -> Lov {
+    let mut lov = lov.clone();
+    for component in lov.components.iter_mut().filter(|it| it.flags & flag::INSTANTIATED == 0) {
+        if let Body::Stripes(stripes) = &mut component.body {
+            stripes.objects.clear();
+            stripes.form = if stripes.pool.is_empty() { Form::V1 } else { Form::V3 };
+            stripes.first_ost = lov::ANY_OST;
+        }
+    }
+    lov
+}
+
 /// Removes all objects of a file.
 pub(super) fn remove_objects(lov: &Lov, space: &mut Space) {
     for component in lov.components.iter().filter(|it| it.flags & flag::INSTANTIATED != 0) {

@@ -8,6 +8,7 @@
 
 use super::model::Model;
 use super::queues::{Direction, Piece, Ticket};
+use crate::clock::monotonic;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -49,6 +50,8 @@ struct State {
 
 struct Request {
     pieces_left: usize,
+    /// Whoever submitted it is still busy with it.
+    is_held: bool,
     answer: Answer,
 }
 
@@ -81,6 +84,13 @@ impl Service {
     /// Has a request served by all OSTs that have a share in it, and then answered: before this
     /// returns if nothing limits them.
     pub(super) fn submit(&self, shares: &[Share], direction: Direction, answer: Answer) {
+        let ticket = self.begin(shares, direction, answer);
+        self.release(ticket, Ok(()));
+    }
+
+    /// The same, but it is not answered before [`Self::release`]: for whoever does something while
+    /// the OSTs serve it.
+    pub(super) fn begin(&self, shares: &[Share], direction: Direction, answer: Answer) -> Ticket {
         let mut state = self.shared.lock();
         state.advance();
         let ticket = state.next_ticket();
@@ -88,13 +98,22 @@ impl Service {
             state.model.submit(*ost, Piece { ticket, bytes: *bytes, direction })
         });
         let pieces_left = queued.count();
-        if pieces_left > 0 {
-            state.requests.insert(ticket, Request { pieces_left, answer });
-            self.shared.wake_for(&mut state);
-        } else {
-            self.shared.wake_for(&mut state);
+        state.requests.insert(ticket, Request { pieces_left, is_held: true, answer });
+        self.shared.wake_for(&mut state);
+        ticket
+    }
+
+    /// From now on, a request may be answered; at once if its part here has failed.
+    pub(super) fn release(&self, ticket: Ticket, result: Result<(), Errno>) {
+        let mut state = self.shared.lock();
+        // It is gone if an OST failed it.
+        let Some(request) = state.requests.get_mut(&ticket) else { return };
+        request.is_held = false;
+        if (request.pieces_left == 0 || result.is_err())
+            && let Some(request) = state.requests.remove(&ticket)
+        {
             drop(state);
-            answer(Ok(()));
+            (request.answer)(result);
         }
     }
 
@@ -105,7 +124,7 @@ impl Service {
         }
         let mut state = self.shared.lock();
         let ticket = state.next_ticket();
-        state.delayed.insert((now() + by, ticket), answer);
+        state.delayed.insert((monotonic() + by, ticket), answer);
         self.shared.wake_for(&mut state);
     }
 
@@ -188,7 +207,7 @@ impl Shared {
         state = match state.watched_until {
             None => self.watch.wait(state).expect("as in `lock`"),
             Some(until) => {
-                let wait = until.saturating_sub(now());
+                let wait = until.saturating_sub(monotonic());
                 self.watch.wait_timeout(state, wait).expect("as in `lock`").0
             }
         };
@@ -211,7 +230,7 @@ impl State {
 
     /// Lets time pass until now.
     fn advance(&mut self) {
-        let (now, mut ended) = (now(), Vec::new());
+        let (now, mut ended) = (monotonic(), Vec::new());
         self.model.advance(now, &mut ended);
         for ticket in ended {
             self.on_piece_served(ticket);
@@ -225,16 +244,10 @@ impl State {
         // It is gone if another OST failed it.
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         request.pieces_left -= 1;
-        if request.pieces_left == 0
+        if (request.pieces_left, request.is_held) == (0, false)
             && let Some(request) = self.requests.remove(&ticket)
         {
             self.due.push_back((request.answer, Ok(())));
         }
     }
-}
-
-/// The time on `CLOCK_MONOTONIC`, which is the same for all programs of a machine.
-pub(super) fn now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::try_from(now).expect("it begins at zero")
 }

@@ -3,10 +3,11 @@
 
 use super::control::{Counts, Order};
 use super::file::Store;
-use super::service::{Answer, Service, now};
+use super::service::{Answer, Service};
 use super::settings::Settings;
 use super::space::TargetState;
 use super::tree::Tree;
+use crate::clock::monotonic;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::json;
@@ -108,7 +109,7 @@ impl System {
     /// `.pfs/stats`
     pub(super) fn stats(&self) -> String {
         let stats = json!({
-            "now_seconds": now().as_secs_f64(),
+            "now_seconds": monotonic().as_secs_f64(),
             "process": std::process::id(),
             "osts": self.ost_reports(),
             "osses": self.oss_reports(),
@@ -143,7 +144,7 @@ impl System {
         match order {
             Order::MetadataLatency(latency) => self.set_metadata_latency(latency),
             Order::State(osts, state) => {
-                osts.into_iter().for_each(|ost| self.set_state(ost, state))
+                osts.into_iter().for_each(|ost| self.set_state(ost, state));
             }
             Order::Capacity(osts, bytes) => {
                 let mut space = self.store.space();

@@ -69,14 +69,15 @@ pub(crate) struct Commands<'a> {
 impl Commands<'_> {
     /// Runs the sink's command beside the source's, until that ends; the source's exit code.
     pub(crate) fn run(&self, path: &Path, events: &Events) -> Result<ExitCode> {
-        let mut sink = self.sink.map(|command| Group::start(&path.sink, command)).transpose()?;
+        let mut sink =
+            self.sink.map(|command| Group::start(path, &path.sink, command)).transpose()?;
         if let Some(port) = self.wait_for_port {
             let must_live = sink.as_mut();
             if let Some(code) = wait_for_listener(&path.sink, port, must_live, events)? {
                 return Ok(code);
             }
         }
-        let source = Group::start(&path.source, self.source)?;
+        let source = Group::start(path, &path.source, self.source)?;
         let (group, to) = (source.group, events.sender.clone());
         let waiter = std::thread::spawn(move || source.wait(&to));
         let code = match events.receiver.recv()? {
@@ -139,10 +140,12 @@ struct Group {
 }
 
 impl Group {
-    fn start(namespace: &Namespace, command: &str) -> Result<Self> {
+    fn start(path: &Path, namespace: &Namespace, command: &str) -> Result<Self> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).process_group(0);
         shell.env("SOURCE_ADDRESS", SOURCE.to_string()).env("SINK_ADDRESS", SINK.to_string());
+        // With its name, a command at one end can start another at the other end.
+        shell.env("SOURCE_NAMESPACE", path.source.name()).env("SINK_NAMESPACE", path.sink.name());
         let child = namespace.inside(|| shell.spawn().context("cannot start a shell"))?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let group = group.context("a process without a number")?;

@@ -1,8 +1,8 @@
 //! Who tidies up when the process that laid a line has ended, in whatever way.
 //!
 //! A second process waits for the first to end: it reads from a pipe whose other end the first
-//! never writes to. Then it ends whatever runs in the first's namespaces and removes them. So a line
-//! goes away in one way only, be it taken down, interrupted, or its process killed.
+//! never writes to. Then it ends whatever runs in the first's namespaces and removes them. So a
+//! line goes away in one way only, be it taken down, interrupted, or its process killed.
 
 use super::namespace::Namespace;
 use anyhow::{Context as _, Result};

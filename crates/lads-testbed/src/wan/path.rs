@@ -7,8 +7,8 @@
 //!                                ◄── queue 2 ──┘
 //! ```
 //!
-//! What the router forwards goes to a netfilter queue, one for each direction, which a thread of its
-//! own empties: neither ever waits for the other.
+//! What the router forwards goes to a netfilter queue, one for each direction, which a thread of
+//! its own empties: neither ever waits for the other.
 
 use super::delay::{Line, carry};
 use super::janitor::Janitor;
@@ -28,7 +28,8 @@ use std::thread::JoinHandle;
 pub(crate) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 2);
 /// Where the sink is reached.
 pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 2);
-/// The delay line runs before all else, for a packet must leave in time however busy the machine is.
+/// The delay line runs before all else, for a packet must leave in time however busy the machine
+/// is.
 const PRIORITY: u8 = 50;
 /// Memory that TCP may take for one connection: 163 ms at 6 GB/s.
 const TCP_BUFFER_BYTES_MAX: u64 = 1 << 30;

@@ -1,0 +1,78 @@
+//! A path that a person asks about, looked up.
+
+use anyhow::{Context, Result, anyhow};
+use lads_core::lov::Lov;
+use lads_engine::layout::{self, FileAt, Layouts, Located, Target};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, openat, stat};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A path, and the provider that knows its file system.
+pub(crate) struct Subject {
+    pub(crate) path: PathBuf,
+    pub(crate) layouts: Box<dyn Layouts>,
+    pub(crate) stat: Stat,
+    /// The directory that holds it; itself, if it is one.
+    pub(crate) directory: OwnedFd,
+    /// Its name in there.
+    name: Vec<u8>,
+}
+
+impl Subject {
+    /// Looks up a path; symbolic links are followed.
+    pub(crate) fn open(path: &Path, provider: &str) -> Result<Self> {
+        let shown = path.display();
+        let real = path.canonicalize().with_context(|| format!("cannot examine {shown}"))?;
+        let stat = stat(&real).with_context(|| format!("cannot examine {shown}"))?;
+        let (directory, name) = match (is_directory(&stat), real.parent(), real.file_name()) {
+            (false, Some(parent), Some(name)) => (parent, name.as_bytes()),
+            _ => (real.as_path(), &b"."[..]),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(CWD, directory, flags, Mode::empty())
+            .with_context(|| format!("cannot open {}", directory.display()))?;
+        let layouts = layout::open(provider, &real).map_err(|text| anyhow!(text))?;
+        Ok(Self { path: path.to_owned(), layouts, stat, directory, name: name.to_vec() })
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        is_directory(&self.stat)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        u64::try_from(self.stat.st_size).unwrap_or(0)
+    }
+
+    fn at(&self) -> FileAt<'_> {
+        let (device, inode) = (self.stat.st_dev, self.stat.st_ino);
+        FileAt { directory: &self.directory, name: &self.name, device, inode }
+    }
+
+    pub(crate) fn located(&self) -> Located {
+        self.layouts.of_file(&self.at())
+    }
+
+    /// The bytes in which its file system keeps its layout.
+    pub(crate) fn raw(&self) -> Option<Vec<u8>> {
+        self.layouts.raw(&self.at())
+    }
+
+    /// What those say, if they are Lustre's.
+    pub(crate) fn lov(&self) -> Option<Lov> {
+        Lov::parse(&self.raw()?).ok()
+    }
+
+    /// The OSTs, numbers that stand for none of them included.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let mut targets = self.layouts.targets();
+        let known = targets.len();
+        let others = self.layouts.osts().into_iter().skip(known);
+        targets.extend(others.map(|spec| Target { name: spec.name, ..Target::default() }));
+        targets
+    }
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}

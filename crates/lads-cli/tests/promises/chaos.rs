@@ -1,0 +1,221 @@
+//! A network that does everything wrong that a network can: what arrives is right, or it is said
+//! that it did not arrive, and the same command goes on.
+
+use crate::proxy::free_port;
+use crate::tree::assert_nothing_left_over;
+use crate::world::{
+    Ended, LADS, RUN_HERE, Rng, World, assert_identical, for_seeds, has, run, skip, there,
+};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The proxy of the machine room, which runs as a program of its own.
+struct Chaos {
+    process: Child,
+    port: u64,
+    log: PathBuf,
+}
+
+impl Chaos {
+    /// `None` if it is not built: `cargo build -p lads-testbed` does.
+    fn start(world: &World, to_port: u16, seed: u64, rules: &[&str]) -> Option<Self> {
+        let program = Path::new(LADS).with_file_name("lads-testbed");
+        if !program.exists() {
+            skip("lads-testbed is not built");
+            return None;
+        }
+        let log = world.path("chaos.log");
+        let mut command = Command::new(program);
+        command.args(["proxy", "--to", &format!("127.0.0.1:{to_port}")]);
+        command.args(["--seed", &seed.to_string()]);
+        command.args(rules.iter().flat_map(|rule| ["--fault", rule]));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        Some(Self { process, port: said["port"].as_u64().unwrap(), log })
+    }
+
+    /// What happened to whom, line by line.
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn has_done(&self, event: &str) -> bool {
+        self.log().contains(&format!("\"event\":\"{event}\""))
+    }
+}
+
+impl Drop for Chaos {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A push or a pull of a tree through the proxy.
+struct Transfer {
+    world: World,
+    shell: String,
+    is_push: bool,
+}
+
+impl Transfer {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        for number in 0..4 {
+            world.write(format!("src/large{number}"), &rng.bytes(5 << 19));
+        }
+        for number in 0..40 {
+            world.write(format!("src/small/{number}"), &rng.bytes(52_428));
+        }
+        let shell = world.fake_shell(RUN_HERE);
+        Self { world, shell, is_push: rng.is_one_in(2) }
+    }
+
+    /// Which way the proxy sees the data go.
+    fn way(&self) -> &'static str {
+        if self.is_push { "way=out" } else { "way=back" }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = there(&self.shell);
+        command.args(["--block-size", "256K", "--streams", "3"]);
+        let (source, target) =
+            (self.world.source_contents(), self.world.target().display().to_string());
+        match self.is_push {
+            true => command.arg(source).arg(format!("there:{target}")),
+            false => command.arg(format!("there:{source}")).arg(target),
+        };
+        command
+    }
+
+    /// Runs it through a proxy with these rules, in which `DATA` stands for the way of the data;
+    /// how it ended, and what the proxy did.
+    fn through(&self, seed: u64, rules: &[&str], options: &[&str]) -> Option<(Ended, Chaos)> {
+        let port = free_port();
+        let rules: Vec<String> =
+            rules.iter().map(|rule| rule.replace("DATA", self.way())).collect();
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let chaos = Chaos::start(&self.world, port, seed, &rules)?;
+        let (ports, address) = (format!("{port}-{port}"), format!("127.0.0.1:{}", chaos.port));
+        let mut command = self.command();
+        command.args(["--ports", &ports, "--data-address", &address]).args(options);
+        let ended = run(command);
+        assert!(chaos.has_done("connected"), "not through the proxy: {ended:?}\n{}", chaos.log());
+        Some((ended, chaos))
+    }
+
+    fn is_identical(&self) {
+        assert_identical(&self.world.source(), &self.world.target());
+        assert_nothing_left_over(&self.world.target());
+    }
+
+    /// Files under their own names are whole, however the transfer ended.
+    fn has_no_wrong_byte(&self) {
+        let names = (0..4).map(|number| format!("large{number}"));
+        for name in names.chain((0..40).map(|number| format!("small/{number}"))) {
+            if let Ok(arrived) = fs::read(self.world.target().join(&name)) {
+                let own = fs::read(self.world.source().join(&name)).unwrap();
+                assert!(arrived == own, "{name} is wrong");
+            }
+        }
+    }
+}
+
+/// Transfers through a network that does this; each must arrive.
+fn arrives(rules: &[&str], options: &[&str]) {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(2, 30, |seed| {
+        let transfer = Transfer::new(seed);
+        let Some((ended, chaos)) = transfer.through(seed, rules, options) else { return };
+        assert!(rules.is_empty() || chaos.has_done("fault"), "{ended:?}\n{}", chaos.log());
+        assert_eq!(ended.code, Some(0), "{ended:?}\n{}", chaos.log());
+        transfer.is_identical();
+    });
+}
+
+/// Transfers through a network that does this; each arrives, or ends as one that lost the network,
+/// and the same command without that network brings the rest.
+fn arrives_or_goes_on(rules: &[&str], options: &[&str]) {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(2, 30, |seed| {
+        let transfer = Transfer::new(seed);
+        let Some((ended, chaos)) = transfer.through(seed, rules, options) else { return };
+        assert!(chaos.has_done("fault"), "{ended:?}\n{}", chaos.log());
+        drop(chaos);
+        transfer.has_no_wrong_byte();
+        if ended.code != Some(0) {
+            assert_eq!(ended.code, Some(5), "{ended:?}");
+            assert!(!ended.summary()["message"].as_str().unwrap().is_empty(), "{ended:?}");
+            run(transfer.command()).expect(0);
+        }
+        transfer.is_identical();
+    });
+}
+
+#[test]
+fn a_network_that_is_slow_and_cuts_bytes_anywhere_changes_nothing() {
+    arrives(&["delay=20", "rate=20000000", "recut=1500"], &[]);
+    arrives(&["recut=1..64 after=0..100000"], &[]);
+}
+
+#[test]
+fn connections_that_arrive_in_another_order_change_nothing() {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(3, 30, |seed| {
+        let transfer = Transfer::new(seed);
+        let Some((ended, chaos)) = transfer.through(seed, &["reorder=3"], &[]) else { return };
+        assert_eq!(ended.code, Some(0), "{ended:?}\n{}", chaos.log());
+        transfer.is_identical();
+    });
+}
+
+#[test]
+fn a_flipped_bit_anywhere_in_a_stream_changes_no_file() {
+    arrives_or_goes_on(&["flip DATA of=all after=126..10000000"], &[]);
+}
+
+#[test]
+fn many_flipped_bits_change_no_file() {
+    let rules =
+        ["flip DATA after=42..90000", "flip DATA after=90000..900000", "flip DATA after=9..42"];
+    arrives_or_goes_on(&rules[..2], &[]);
+    arrives_or_goes_on(&rules, &[]);
+}
+
+#[test]
+fn a_reset_at_any_byte_of_one_stream_is_survived() {
+    arrives_or_goes_on(&["reset connection=1..4 after=0..2000000"], &[]);
+}
+
+#[test]
+fn when_all_connections_are_reset_at_any_byte_the_same_command_goes_on() {
+    arrives_or_goes_on(&["reset-all of=all after=100..10000000"], &[]);
+}
+
+#[test]
+fn a_stream_that_is_closed_one_way_is_survived() {
+    arrives_or_goes_on(&["close DATA connection=1..4 after=0..2000000"], &["--timeout", "5"]);
+}
+
+#[test]
+fn one_stream_whose_opening_is_never_answered_is_noticed() {
+    arrives_or_goes_on(&["stop connection=1..4"], &["--timeout", "3"]);
+}
+
+#[test]
+fn a_network_that_swallows_everything_from_the_start_is_noticed() {
+    arrives_or_goes_on(&["black-hole"], &["--timeout", "3"]);
+}

@@ -1,0 +1,340 @@
+//! Which OST to leave alone for now.
+//!
+//! Storage is shared: at any moment a few targets are slow, for seconds, and never the same ones.
+//! A [`Judge`] hears how long each request took and says of each OST whether threads should rather
+//! go elsewhere. It never forbids: when nothing else is ready, a congested OST is served, too, so
+//! a wrong verdict costs little and no work waits for one to be lifted.
+//!
+//! Two rules. [`Rule::Threshold`] is that of the papers (LADS, FAST '15, section 3.4). It has to be
+//! told what is slow, and forgets in between. [`Rule::Adaptive`] needs no telling: an OST is
+//! congested if its requests take longer than those of its siblings *and* longer than its own used
+//! to. Requests are compared with others of their size that had as many before them, so that
+//! neither small requests nor our own queue look like congestion.
+
+use crate::units::{Instant, OstId};
+use std::time::Duration;
+
+/// By which rule OSTs are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Rule {
+    /// None is ever congested.
+    #[default]
+    Never,
+    /// Those that are slower than they were told they may be.
+    Threshold(Threshold),
+    /// Those that are slower than others, and than they were.
+    Adaptive,
+}
+
+/// The papers' rule: if the mean service time of the last `window` requests is above `limit`, the
+/// next `skips` threads skip the OST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// Requests whose mean is taken (W); at least one.
+    pub window: u32,
+    /// The longest mean service time of an OST that is not congested, in microseconds for 1 MiB
+    /// (T).
+    pub limit_micros: u32,
+    /// Threads that skip a congested OST (M).
+    pub skips: u32,
+}
+
+impl Default for Threshold {
+    /// As published: 40 requests, 50 ms, 16 threads.
+    fn default() -> Self {
+        Self { window: 40, limit_micros: 50_000, skips: 16 }
+    }
+}
+
+/// What a thread that looks for work should do about an OST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Take its work.
+    Clear,
+    /// Take its work only if nothing else is ready.
+    Congested,
+    /// It is congested, but has not been asked for a while: take a little of its work, to see
+    /// whether it still is.
+    Probe,
+}
+
+/// With fewer OSTs than this there is nothing to compare with, and nowhere to go.
+const OSTS_MIN: usize = 3;
+/// The length of a request that only looks whether an OST is still congested, in bytes.
+pub const PROBE_BYTES: u32 = 128 << 10;
+
+/// A congested OST without requests in flight is probed after this long.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+/// After this long, nothing is known of an OST that was not congested, either.
+const STALE: Duration = Duration::from_millis(500);
+/// The first requests to every OST are short, and one at a time: so it is known what a probe
+/// usually takes.
+const FIRST_COUNT: u32 = 2;
+
+/// A request is slow if it takes so many times as long as others of its kind usually do, and so
+/// many times as long as the best that this OST has been.
+const SLOW_MIN: f64 = 2.0;
+/// It is not if it takes at most so many times as long.
+const CLEAR_MAX: f64 = 1.5;
+/// So many in a row tell.
+const RUN_MIN: u32 = 2;
+/// A request that is not back after so many times the usual time tells by itself.
+const OVERDUE_MIN: f64 = 3.0;
+/// What is new weighs a quarter in the mean.
+const WEIGHT: f64 = 0.25;
+/// An OST that has always been slow is not congested: it is what it is. Its floor doubles in this
+/// many seconds until it meets what is measured.
+const FLOOR_DOUBLES_SECONDS: f64 = 20.0;
+/// Requests of a kind to have seen before any is called slow.
+const SAMPLES_MIN: u32 = 4;
+/// How far one request moves what is usual: up or down by this factor, so that half of all
+/// requests take longer than usual.
+const USUAL_STEP: f64 = 1.05;
+/// Until so many have been seen, it moves by more: a slow start is soon forgotten.
+const USUAL_STEP_FIRST: f64 = 1.2;
+const USUAL_FIRST_COUNT: u32 = 16;
+
+/// Kinds of requests: by size, in powers of two, and by how many were in flight before them.
+const SIZES: usize = 26;
+const DEPTHS: usize = 5;
+
+/// Hears of requests and judges the OSTs of one end.
+#[derive(Debug)]
+pub struct Judge {
+    rule: Rule,
+    osts: Vec<Record>,
+    /// What requests of each kind usually take, over all OSTs.
+    usual: Vec<Usual>,
+}
+
+/// What is known of one OST.
+#[derive(Clone, Debug)]
+struct Record {
+    /// When each request in flight began, and of which kind it is, oldest first.
+    in_flight: Vec<(Instant, usize)>,
+    begun_count: u32,
+    is_congested: bool,
+    /// Slow requests, and requests that were not, in a row.
+    slow_run: u32,
+    clear_run: u32,
+    /// How many times as long as usual its requests take, smoothed.
+    slowness: f64,
+    /// The least that this has been, rising slowly.
+    floor: f64,
+    /// When it last finished a request.
+    last: Instant,
+    /// How many requests it should have in flight: grows additively, shrinks multiplicatively.
+    window: f64,
+    window_max: f64,
+    by_threshold: Mean,
+}
+
+/// For the papers' rule: requests and service time since the last mean, and skips left.
+#[derive(Clone, Debug, Default)]
+struct Mean {
+    count: u32,
+    sum: Duration,
+    skips: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    seconds: f64,
+    count: u32,
+}
+
+impl Judge {
+    /// A judge of OSTs that should have at most so many requests each at a time; all are clear.
+    #[must_use]
+    pub fn new(rule: Rule, in_flight_max: impl Iterator<Item = u32>) -> Self {
+        let record = |most: u32| Record {
+            in_flight: Vec::new(),
+            begun_count: 0,
+            is_congested: false,
+            slow_run: 0,
+            clear_run: 0,
+            slowness: 1.0,
+            floor: 1.0,
+            last: Instant::START,
+            window: f64::from(most.max(1)),
+            window_max: f64::from(most.max(1)),
+            by_threshold: Mean::default(),
+        };
+        let osts: Vec<_> = in_flight_max.map(record).collect();
+        let has_siblings = osts.len() >= OSTS_MIN;
+        let rule = if rule == Rule::Adaptive && !has_siblings { Rule::Never } else { rule };
+        Self { rule, osts, usual: vec![Usual::default(); SIZES * DEPTHS] }
+    }
+
+    /// A request of so many bytes begins.
+    pub fn on_start(&mut self, ost: OstId, now: Instant, bytes: u64) {
+        if self.rule == Rule::Adaptive {
+            let record = &mut self.osts[ost.index()];
+            record.begun_count = record.begun_count.saturating_add(1);
+            let kind = kind(bytes, record.in_flight.len());
+            record.in_flight.push((now, kind));
+        }
+    }
+
+    /// A request is complete that took `service`.
+    pub fn on_finish(&mut self, ost: OstId, now: Instant, bytes: u64, service: Duration) {
+        match self.rule {
+            Rule::Never => {}
+            Rule::Threshold(rule) => {
+                self.osts[ost.index()].by_threshold.on_finish(rule, bytes, service);
+            }
+            Rule::Adaptive => self.on_finish_adaptive(ost, now, service),
+        }
+    }
+
+    /// What a thread should do about this OST now. By the papers' rule, a thread that is told
+    /// [`Verdict::Congested`] has skipped it once.
+    pub fn verdict(&mut self, ost: OstId, now: Instant) -> Verdict {
+        match self.rule {
+            Rule::Never => Verdict::Clear,
+            Rule::Threshold(_) => self.osts[ost.index()].by_threshold.verdict(),
+            Rule::Adaptive => {
+                let is_overdue = self.is_overdue(ost, now);
+                let record = &mut self.osts[ost.index()];
+                record.is_congested |= is_overdue;
+                record.verdict(now)
+            }
+        }
+    }
+
+    /// Whether an OST was congested when it was last heard of.
+    #[must_use]
+    pub fn is_congested(&self, ost: OstId) -> bool {
+        let record = &self.osts[ost.index()];
+        record.is_congested || record.by_threshold.skips > 0
+    }
+
+    /// How many requests the OST should have in flight; at least one.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from 1 to what the provider said, which is of this type"
+    )]
+    pub fn window(&self, ost: OstId) -> u32 {
+        let record = &self.osts[ost.index()];
+        let is_first = self.rule == Rule::Adaptive && record.begun_count < FIRST_COUNT;
+        if is_first { 1 } else { record.window as u32 }
+    }
+
+    /// How many times as long as usual requests to this OST take; 1 if nothing is known.
+    #[must_use]
+    pub fn slowness(&self, ost: OstId) -> f64 {
+        self.osts[ost.index()].slowness
+    }
+
+    /// Whether the oldest request in flight should have been back long ago.
+    fn is_overdue(&self, ost: OstId, now: Instant) -> bool {
+        let record = &self.osts[ost.index()];
+        let Some((started, kind)) = record.in_flight.first() else { return false };
+        let usual = self.usual[*kind];
+        let patience = usual.seconds * OVERDUE_MIN * record.floor;
+        usual.count >= SAMPLES_MIN && now.since(*started).as_secs_f64() > patience
+    }
+
+    fn on_finish_adaptive(&mut self, ost: OstId, now: Instant, service: Duration) {
+        let record = &mut self.osts[ost.index()];
+        // Which one it was is not said: that which began when it must have, as near as can be.
+        let started = now.since_start().saturating_sub(service);
+        let distance = |(at, _): &(Instant, usize)| at.since_start().abs_diff(started);
+        let nearest = record.in_flight.iter().enumerate().min_by_key(|(_, it)| distance(it));
+        let Some((index, &(_, kind))) = nearest else { return };
+        record.in_flight.remove(index);
+        let usual = &mut self.usual[kind];
+        let seconds = service.as_secs_f64().max(1e-9);
+        if usual.count >= SAMPLES_MIN {
+            let age = now.since(record.last);
+            record.learn(seconds / usual.seconds, age.as_secs_f64());
+        }
+        usual.learn(seconds);
+        record.last = now;
+    }
+}
+
+impl Record {
+    fn verdict(&self, now: Instant) -> Verdict {
+        let is_idle = self.in_flight.is_empty();
+        let is_first = self.begun_count < FIRST_COUNT;
+        // One good answer is followed up at once.
+        let is_due = self.clear_run > 0 || now.since(self.last) >= PROBE_INTERVAL;
+        match self.is_congested {
+            true if is_idle && is_due => Verdict::Probe,
+            true => Verdict::Congested,
+            false if is_first || (is_idle && now.since(self.last) >= STALE) => Verdict::Probe,
+            false => Verdict::Clear,
+        }
+    }
+
+    /// Takes in how many times as long as usual a request took, `age_seconds` after the last.
+    fn learn(&mut self, slowness: f64, age_seconds: f64) {
+        self.slowness += (slowness - self.slowness) * WEIGHT;
+        let risen = self.floor * (age_seconds / FLOOR_DOUBLES_SECONDS).exp2();
+        self.floor = risen.min(self.slowness.max(1.0));
+        if slowness > SLOW_MIN * self.floor {
+            (self.slow_run, self.clear_run) = (self.slow_run + 1, 0);
+        } else if slowness < CLEAR_MAX * self.floor {
+            (self.slow_run, self.clear_run) = (0, self.clear_run + 1);
+        }
+        if self.slow_run >= RUN_MIN {
+            self.is_congested = true;
+            // Not below two: while one is on its way, the other keeps the OST busy.
+            self.window = (self.window / 2.0).max(self.window_max.min(2.0));
+        } else if self.clear_run >= RUN_MIN {
+            self.is_congested = false;
+            self.window = (self.window + 1.0 / self.window).min(self.window_max);
+        }
+    }
+}
+
+impl Mean {
+    fn on_finish(&mut self, rule: Threshold, bytes: u64, service: Duration) {
+        // What is shorter than 1 MiB is not made out to be slower than it was.
+        let mebibytes = (bytes as f64 / f64::from(1 << 20)).max(1.0);
+        self.sum += service.div_f64(mebibytes);
+        self.count += 1;
+        if self.count >= rule.window.max(1) {
+            if self.sum / self.count > Duration::from_micros(rule.limit_micros.into()) {
+                self.skips = rule.skips;
+            }
+            (self.count, self.sum) = (0, Duration::ZERO);
+        }
+    }
+
+    fn verdict(&mut self) -> Verdict {
+        match self.skips {
+            0 => Verdict::Clear,
+            _ => {
+                self.skips -= 1;
+                Verdict::Congested
+            }
+        }
+    }
+}
+
+impl Usual {
+    fn learn(&mut self, seconds: f64) {
+        self.count = self.count.saturating_add(1);
+        let is_early = self.count <= USUAL_FIRST_COUNT;
+        let step = if is_early { USUAL_STEP_FIRST } else { USUAL_STEP };
+        match self.count {
+            1 => self.seconds = seconds,
+            _ if seconds > self.seconds => self.seconds *= step,
+            _ => self.seconds /= step,
+        }
+    }
+}
+
+/// The kind of a request of so many bytes with so many in flight before it.
+fn kind(bytes: u64, in_flight: usize) -> usize {
+    let size = (u64::BITS - bytes.leading_zeros()) as usize;
+    let depth = (usize::BITS - in_flight.leading_zeros()) as usize;
+    size.min(SIZES - 1) * DEPTHS + depth.min(DEPTHS - 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! On which OSTs a new file should go.
+//!
+//! [`Placer::wish`] answers by one of four rules ([`Place`]), from what is known of each OST
+//! ([`Candidate`]). What the file system makes of the wish is another matter: its layout is read
+//! again after the file has been made.
+//!
+//! [`Place::Aware`] draws two OSTs for every stripe and takes the one on which the stripe will be
+//! durable sooner. Two are enough to keep far from the fullest and slowest (Mitzenmacher's power of
+//! two choices), and so few that several transfers at a time do not all run to the same OST, as
+//! they would if each took the best. Nothing is ever placed where no file can be made or the stripe
+//! does not fit.
+
+use crate::units::OstId;
+
+/// A file gets so many stripes more for each of these bytes (NASA's Shift does the same). A file
+/// that fills one OST's bandwidth for about a second gains by a second one; a smaller one costs
+/// only more requests to the metadata server.
+pub const BYTES_PER_STRIPE: u64 = 1 << 30;
+
+/// How much slower an OST counts that is being rebuilt.
+const DEGRADED_FACTOR: u64 = 4;
+
+/// How much slower an OST counts that is almost full: at most.
+const FULLNESS_FACTOR_MAX: u64 = 20;
+
+/// [`Candidate::slowness`] of an OST that is as quick as it ever was.
+pub const SLOWNESS_ONE: u32 = 1000;
+
+/// Stripe sizes of new files are multiples of this, in bytes: Lustre takes no others.
+const STRIPE_SIZE_UNIT: u64 = 64 << 10;
+
+/// By which rule new files are placed (`--place`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Place {
+    /// Where the file system puts them.
+    Inherit,
+    /// In stripes of the size and number that they have at the source, wherever the file system
+    /// puts those.
+    Same,
+    /// Each on one OST, servers in turn: what was proposed before LADS (layout-aware I/O
+    /// scheduling, 2013, section IV). The baseline.
+    Spread,
+    /// Where they are durable soonest, as far as known.
+    #[default]
+    Aware,
+}
+
+/// What an OST can be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OstState {
+    /// All.
+    #[default]
+    Up,
+    /// All, but it is slow: a disk of it is being rebuilt.
+    Degraded,
+    /// It has no space.
+    Full,
+    /// No new files: its administrator said so.
+    NoCreate,
+    /// It cannot be reached.
+    Down,
+    /// There is none of this number.
+    Absent,
+}
+
+impl OstState {
+    /// Whether new files can go there.
+    #[must_use]
+    pub fn takes_files(self) -> bool {
+        matches!(self, Self::Up | Self::Degraded)
+    }
+}
+
+/// What is known of an OST when a file is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What it can be used for.
+    pub state: OstState,
+    /// Which server holds it; any numbers, the same for the same.
+    pub server: u32,
+    /// All its space, in bytes; zero if not known.
+    pub capacity_bytes: u64,
+    /// Its space left, in bytes; nothing is said by it if the capacity is not known.
+    pub free_bytes: u64,
+    /// What of this transfer is placed there and not yet written, in bytes.
+    pub queued_bytes: u64,
+    /// How slow it is now, in thousandths of how slow it ought to be; [`SLOWNESS_ONE`] or more.
+    pub slowness: u32,
+}
+
+impl Default for Candidate {
+    fn default() -> Self {
+        Self {
+            state: OstState::Up,
+            server: 0,
+            capacity_bytes: 0,
+            free_bytes: 0,
+            queued_bytes: 0,
+            slowness: SLOWNESS_ONE,
+        }
+    }
+}
+
+/// How a file is striped, without saying where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Striping {
+    /// Bytes in a stripe; zero if there is only one stripe.
+    pub size: u64,
+    /// How many stripes; zero if not known.
+    pub count: u32,
+}
+
+/// A file to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFile {
+    /// Its size in bytes.
+    pub size: u64,
+    /// How it is striped at the source.
+    pub source: Striping,
+}
+
+/// What is asked of the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    Default,
+    /// So many stripes of this size, anywhere.
+    Striped {
+        /// Bytes in a stripe; a multiple of 64 KiB.
+        stripe_size: u64,
+        /// How many stripes; at least one.
+        stripe_count: usize,
+    },
+    /// Stripes of this size on these OSTs in turn.
+    On {
+        /// Bytes in a stripe; a multiple of 64 KiB.
+        stripe_size: u64,
+        /// The OSTs; at least one, none of them twice.
+        osts: Vec<OstId>,
+    },
+}
+
+/// Places files, one after the other.
+#[derive(Clone, Debug)]
+pub struct Placer {
+    rule: Place,
+    /// Bytes in a stripe, where the source has nothing to say.
+    stripe_size: u64,
+    /// Most stripes of a file.
+    stripe_count_max: usize,
+    /// How many files were placed in turn.
+    turn: u64,
+    /// State of the generator of chances.
+    chance: u64,
+}
+
+impl Placer {
+    /// Places by this rule, in stripes of this many bytes and no more than so many of them; `seed`
+    /// makes transfers differ from each other.
+    #[must_use]
+    pub fn new(rule: Place, stripe_size: u64, stripe_count_max: usize, seed: u64) -> Self {
+        let stripe_size = whole_units(stripe_size);
+        Self { rule, stripe_size, stripe_count_max: stripe_count_max.max(1), turn: 0, chance: seed }
+    }
+
+    /// Where a file should go. [`Wish::Default`] if no OST is known to take it: then the file
+    /// system shall say what it thinks of that.
+    pub fn wish(&mut self, file: &NewFile, candidates: &[Candidate]) -> Wish {
+        let osts = match self.rule {
+            Place::Inherit => return Wish::Default,
+            Place::Same => return self.same(file, candidates),
+            Place::Spread => self.next_in_turn(file, candidates).into_iter().collect(),
+            Place::Aware => self.least_loaded(file, candidates),
+        };
+        if osts.is_empty() {
+            return Wish::Default;
+        }
+        Wish::On { stripe_size: self.stripe_size, osts }
+    }
+
+    fn same(&self, file: &NewFile, candidates: &[Candidate]) -> Wish {
+        let eligible = candidates.iter().filter(|it| it.state.takes_files()).count();
+        let stripe_count = match file.source.count as usize {
+            0 => return Wish::Default,
+            count => count.min(eligible).clamp(1, self.stripe_count_max),
+        };
+        let stripe_size =
+            if file.source.size == 0 { self.stripe_size } else { whole_units(file.source.size) };
+        Wish::Striped { stripe_size, stripe_count }
+    }
+
+    /// The next OST of the next server.
+    fn next_in_turn(&mut self, file: &NewFile, candidates: &[Candidate]) -> Option<OstId> {
+        let mut order: Vec<(usize, u32, OstId)> = Vec::new();
+        for (ost, candidate) in eligible(candidates, file.size) {
+            let rank = order.iter().filter(|(_, server, _)| *server == candidate.server).count();
+            order.push((rank, candidate.server, ost));
+        }
+        // The first OST of each server, then the second of each.
+        order.sort_unstable();
+        let at = self.turn.checked_rem(order.len() as u64)?;
+        self.turn += 1;
+        order.get(usize::try_from(at).expect("less than the number of OSTs")).map(|it| it.2)
+    }
+
+    /// One OST for each stripe, the better of two each time.
+    fn least_loaded(&mut self, file: &NewFile, candidates: &[Candidate]) -> Vec<OstId> {
+        let wanted = usize::try_from(file.size.div_ceil(BYTES_PER_STRIPE)).unwrap_or(usize::MAX);
+        let wanted = wanted.clamp(1, self.stripe_count_max.min(candidates.len().max(1)));
+        // Fewer stripes are longer, so fewer OSTs may have room for one.
+        let bytes_of = |count: usize| file.size.div_ceil(count as u64);
+        let has_places = |&count: &usize| eligible(candidates, bytes_of(count)).count() >= count;
+        let Some(count) = (1..=wanted).rev().find(has_places) else { return Vec::new() };
+        let stripe_bytes = bytes_of(count);
+        let mut left: Vec<_> = eligible(candidates, stripe_bytes).collect();
+        let mut stripes = Vec::new();
+        while stripes.len() < count {
+            let first = self.draw(left.len());
+            let second = self.draw(left.len());
+            let cost = |at: usize| left[at].1.cost(stripe_bytes);
+            let better = if cost(second) < cost(first) { second } else { first };
+            stripes.push(left.swap_remove(better).0);
+        }
+        stripes
+    }
+
+    /// A number below `count`, all about as likely (Steele and others, `SplitMix64`).
+    fn draw(&mut self, count: usize) -> usize {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.chance;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        let below = (u128::from(bits) * count as u128) >> 64;
+        usize::try_from(below).expect("less than count")
+    }
+}
+
+/// The OSTs that take files and have space for so many bytes.
+fn eligible(candidates: &[Candidate], bytes: u64) -> impl Iterator<Item = (OstId, &Candidate)> {
+    candidates.iter().enumerate().filter(move |(_, it)| it.takes(bytes)).map(|(index, it)| {
+        let index = u32::try_from(index).expect("OST numbers are 32 bits");
+        (OstId(index), it)
+    })
+}
+
+impl Candidate {
+    fn takes(&self, bytes: u64) -> bool {
+        let has_room = self.capacity_bytes == 0 || self.free_after_queue() >= bytes;
+        self.state.takes_files() && has_room
+    }
+
+    /// Space left when all that is placed here is written.
+    fn free_after_queue(&self) -> u64 {
+        self.free_bytes.saturating_sub(self.queued_bytes)
+    }
+
+    /// How long it takes until so many bytes are written here, in no particular unit; what is
+    /// almost full counts as slower, so that OSTs fill evenly.
+    fn cost(&self, bytes: u64) -> u128 {
+        let bytes = u128::from(self.queued_bytes) + u128::from(bytes) + 1;
+        let slowness = u128::from(self.slowness.max(SLOWNESS_ONE));
+        let degraded = if self.state == OstState::Degraded { DEGRADED_FACTOR } else { 1 };
+        let time = bytes * slowness * u128::from(degraded);
+        time * self.fullness()
+    }
+
+    /// From 256 for an OST that is empty, or of which nothing is known, to
+    /// [`FULLNESS_FACTOR_MAX`] times that.
+    fn fullness(&self) -> u128 {
+        if self.capacity_bytes == 0 {
+            return 256;
+        }
+        let least = (self.capacity_bytes / FULLNESS_FACTOR_MAX).max(1);
+        let free = self.free_after_queue().clamp(least, self.capacity_bytes.max(least));
+        u128::from(self.capacity_bytes) * 256 / u128::from(free)
+    }
+}
+
+fn whole_units(stripe_size: u64) -> u64 {
+    stripe_size.max(1).div_ceil(STRIPE_SIZE_UNIT).saturating_mul(STRIPE_SIZE_UNIT)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Layouts of Lustre, by its extended attribute; no library of its maker is needed.
+//!
+//! A client of Lustre is known by the type of its file system. An emulated one answers the same
+//! attribute and has a table of its OSTs in a hidden directory; nothing but [`table`] tells them
+//! apart.
+//!
+//! OSTs keep their numbers. Behind them are two that stand for what has no OST: the MDT, and
+//! whatever is nowhere that is known.
+//!
+//! A new file is made without a layout, given the one that is wished for, and then asked for its
+//! layout: a server may know better, or be told by its administrator not to heed wishes (then
+//! setting a layout succeeds and does nothing).
+
+mod table;
+
+use super::mount::{mount_of, nearest_existing};
+use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
+use crate::metadata::read_all;
+use crate::paths::proc_path;
+use lads_core::layout::{Layout, Part};
+use lads_core::lov::{ATTRIBUTE, Body, Lov, Stand};
+use lads_core::placement::{OstState, Wish};
+use lads_core::schedule::OstSpec;
+use lads_core::units::OstId;
+use rustix::fs::{
+    AtFlags, FsWord, Mode, OFlags, XattrFlags, fsetxattr, ftruncate, getxattr, lgetxattr, openat,
+    statfs, unlinkat,
+};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use table::Table;
+
+/// The type of the file system, as `statfs` says it.
+const FILE_SYSTEM_TYPE: FsWord = 0x0bd0_0bd0;
+
+/// Make a file without giving it a layout: `O_LOV_DELAY_CREATE`, two flags that mean nothing to a
+/// regular file (`O_NOCTTY` and `FASYNC`). Other file systems ignore them.
+const DELAY_LAYOUT: OFlags = OFlags::from_bits_retain(0o20_400);
+
+/// Requests that an OST should have at a time: one that is served, one that is next, and a pair for
+/// the wait between us and the server. The client itself sends no more than eight.
+const IN_FLIGHT_MAX: u32 = 4;
+
+/// The largest stripe size that can be asked for.
+const STRIPE_SIZE_MAX: u32 = u32::MAX - 0xffff;
+
+/// A file system of Lustre, or one that says the same.
+#[derive(Debug)]
+pub(super) struct Lustre {
+    attribute: &'static str,
+    table: Table,
+    /// What is known of each OST from the start, and of what stands for none.
+    specs: Vec<OstSpec>,
+    stand: Stand,
+    stripe_size: u64,
+}
+
+impl Lustre {
+    /// The one that `path` is on; `None` if that is not Lustre.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        let here = nearest_existing(path);
+        let is_client = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
+        if is_client {
+            return Self::over(ATTRIBUTE, Table::of_client(&here)?, &here);
+        }
+        let template = read_all(|to| getxattr(&here, ATTRIBUTE, to.as_mut_slice())).ok()?;
+        Lov::parse(&template).ok()?;
+        Self::over(ATTRIBUTE, Table::of_emulator(&mount_of(&here))?, &here)
+    }
+
+    /// A file system with these OSTs whose files say where they lie by this attribute.
+    fn over(attribute: &'static str, table: Table, directory: &Path) -> Option<Self> {
+        let targets = table.read();
+        let ost_count = u32::try_from(targets.len()).ok().filter(|&count| count > 0)?;
+        let mut specs: Vec<OstSpec> = targets.into_iter().map(|it| spec(it.name)).collect();
+        specs.extend(["MDT", "elsewhere"].map(|name| spec(name.to_owned())));
+        let stand = Stand { mdt: OstId(ost_count), elsewhere: OstId(ost_count + 1) };
+        let template = read_all(|to| getxattr(directory, attribute, to.as_mut_slice()));
+        let stripe_size = template.ok().and_then(|bytes| stripe_size_of(&bytes));
+        let stripe_size = stripe_size.unwrap_or(1 << 20);
+        Some(Self { attribute, table, specs, stand, stripe_size })
+    }
+
+    fn lov(&self, directory: &OwnedFd, name: &[u8]) -> Option<Lov> {
+        Lov::parse(&self.bytes(directory, name)?).ok()
+    }
+
+    fn bytes(&self, directory: &OwnedFd, name: &[u8]) -> Option<Vec<u8>> {
+        let path = proc_path(directory, name);
+        read_all(|to| lgetxattr(path.as_slice(), self.attribute, to.as_mut_slice())).ok()
+    }
+
+    /// A layout in our numbers; of an OST that has come since we looked, no more is known than that
+    /// it is somewhere.
+    fn layout(&self, lov: Option<&Lov>) -> Layout {
+        let elsewhere = self.stand.elsewhere;
+        let Some(lov) = lov else { return Layout::on(elsewhere) };
+        let layout = lov.layout(self.stand);
+        if layout.osts().all(|ost| ost.index() < self.specs.len()) {
+            return layout;
+        }
+        let known = |ost: OstId| if ost < elsewhere { ost } else { elsewhere };
+        let parts = layout.parts();
+        let parts =
+            parts.map(|part| Part { osts: part.osts.into_iter().map(known).collect(), ..part });
+        Layout::composite(parts).expect("as sound as it was")
+    }
+
+    /// Makes a file, as wished if the server takes that; says why not, if it does not.
+    fn make(&self, file: &NewFile<'_>) -> Result<(OwnedFd, Option<Errno>), Errno> {
+        let Some(wish) = lov_of(file.wish) else { return Ok((make(file, false)?, None)) };
+        let handle = make(file, true)?;
+        match fsetxattr(&handle, self.attribute, &wish.encode(), XattrFlags::empty()) {
+            Ok(()) => Ok((handle, None)),
+            Err(errno) => {
+                // It has no layout, and would get one with the first byte: too late to be known.
+                drop(handle);
+                Ok((make(file, false)?, Some(errno)))
+            }
+        }
+    }
+
+    /// The layout of a file that is to be so long. Parts of a composite one that come into being
+    /// with their first byte do so when the file is given its length.
+    fn settled(&self, handle: &OwnedFd, file: &NewFile<'_>) -> Layout {
+        let lov = self.lov(file.directory, file.name.as_bytes());
+        let layout = self.layout(lov.as_ref());
+        let elsewhere = layout.osts().position(|ost| ost == self.stand.elsewhere);
+        let starts = elsewhere.and_then(|position| layout.next_at(position, 0));
+        let is_to_come = lov.is_some_and(|lov| lov.composite.is_some())
+            && starts.is_some_and(|start| start < file.size);
+        if !is_to_come || ftruncate(handle, file.size).is_err() {
+            return layout;
+        }
+        self.layout(self.lov(file.directory, file.name.as_bytes()).as_ref())
+    }
+}
+
+impl Layouts for Lustre {
+    fn kind(&self) -> &'static str {
+        "lustre"
+    }
+
+    fn osts(&self) -> Vec<OstSpec> {
+        self.specs.clone()
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let mut targets = self.table.read();
+        // Numbers behind those that were there at the start stand for something else.
+        targets.resize_with(self.stand.mdt.index(), || Target {
+            state: OstState::Absent,
+            ..Target::default()
+        });
+        targets
+    }
+
+    fn of_file(&self, file: &FileAt<'_>) -> Located {
+        let lov = self.lov(file.directory, file.name);
+        let is_archived = lov.as_ref().is_some_and(Lov::is_released);
+        Located { layout: self.layout(lov.as_ref()), is_archived }
+    }
+
+    fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
+        if file.is_there {
+            let lov = self.lov(file.directory, file.name.as_bytes());
+            return Ok(Placed::at(self.layout(lov.as_ref())));
+        }
+        let (handle, refusal) = self.make(file)?;
+        let layout = self.settled(&handle, file);
+        let difference = difference(file.wish, &layout, refusal);
+        Ok(Placed { layout, is_made: true, difference })
+    }
+
+    fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
+        self.bytes(file.directory, file.name)
+    }
+
+    fn heeds_wishes(&self) -> bool {
+        true
+    }
+
+    fn stripe_size(&self) -> u64 {
+        self.stripe_size
+    }
+}
+
+fn spec(name: String) -> OstSpec {
+    OstSpec { name, in_flight_max: IN_FLIGHT_MAX }
+}
+
+/// The stripe size that a directory gives to new files.
+fn stripe_size_of(template: &[u8]) -> Option<u64> {
+    let lov = Lov::parse(template).ok()?;
+    let sizes = lov.components.iter().filter_map(|it| match &it.body {
+        Body::Stripes(stripes) => Some(u64::from(stripes.stripe_size)),
+        Body::Foreign(_) => None,
+    });
+    sizes.max().filter(|&size| size > 0)
+}
+
+fn lov_of(wish: &Wish) -> Option<Lov> {
+    let size_of = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).min(STRIPE_SIZE_MAX);
+    match wish {
+        Wish::Default => None,
+        Wish::Striped { stripe_size, stripe_count } => {
+            let stripe_count = u16::try_from(*stripe_count).unwrap_or(u16::MAX).min(2000);
+            Some(Lov::wish(size_of(*stripe_size), stripe_count))
+        }
+        Wish::On { stripe_size, osts } => Some(Lov::wish_on(size_of(*stripe_size), osts)),
+    }
+}
+
+/// Makes the file anew, whatever is under its name.
+fn make(file: &NewFile<'_>, is_without_layout: bool) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+    let flags = if is_without_layout { flags | DELAY_LAYOUT } else { flags };
+    let open = || openat(file.directory, file.name, flags, Mode::RUSR | Mode::WUSR);
+    match open() {
+        Err(Errno::EXIST) => {
+            unlinkat(file.directory, file.name, AtFlags::empty())?;
+            open()
+        }
+        result => result,
+    }
+}
+
+/// In what a layout is not as wished.
+fn difference(wish: &Wish, layout: &Layout, refusal: Option<Errno>) -> Option<String> {
+    let is_as_wished = match wish {
+        Wish::Default => true,
+        Wish::Striped { stripe_size, stripe_count } => {
+            let Some(part) = layout.parts().next().filter(|_| layout.parts().len() == 1) else {
+                return Some(differs(wish, layout, refusal));
+            };
+            part.osts.len() == *stripe_count
+                && (*stripe_count == 1 || part.stripe_size == *stripe_size)
+        }
+        Wish::On { stripe_size, osts } => {
+            Layout::striped(*stripe_size, osts.clone()).as_ref() == Some(layout)
+        }
+    };
+    (!is_as_wished).then(|| differs(wish, layout, refusal))
+}
+
+fn differs(wish: &Wish, layout: &Layout, refusal: Option<Errno>) -> String {
+    let list = |osts: &mut dyn Iterator<Item = OstId>| {
+        let names: Vec<String> = osts.take(8).map(|ost| ost.to_string()).collect();
+        names.join(", ")
+    };
+    let wished = match wish {
+        Wish::Default => "nothing".to_owned(),
+        Wish::Striped { stripe_size, stripe_count } => {
+            format!("{stripe_count} stripes of {stripe_size} bytes")
+        }
+        Wish::On { osts, .. } => list(&mut osts.iter().copied()),
+    };
+    let found = list(&mut layout.osts());
+    let because = refusal.map_or_else(String::new, |errno| format!(" ({errno})"));
+    format!("wished for {wished}, is on {found}{because}")
+}
+
+#[cfg(test)]
+pub(super) mod tests;

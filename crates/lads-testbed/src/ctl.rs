@@ -1,0 +1,165 @@
+//! How a mounted emulated file system is asked and given orders from the command line.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Whom to ask or order, and what.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where the file system is mounted
+    mount: PathBuf,
+    /// `stats`, `osts` or `series` to ask; everything else is an order, like `rate 3 10M`
+    #[arg(required = true)]
+    command: Vec<String>,
+    /// Answer for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks, or gives the order.
+///
+/// # Errors
+/// If there is no emulated file system, or it refuses the order: then with the reason.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let hidden = args.mount.join(".pfs");
+    let answer = match &args.command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["stats"] if args.json => read(&hidden, "stats")?,
+        ["stats"] => show_stats(&stats(&hidden)?),
+        ["osts"] if args.json => show_osts_for_programs(&stats(&hidden)?),
+        ["osts"] => read(&hidden, "osts")?,
+        ["series"] => read(&hidden, "series")?,
+        order => give(&hidden, &order.join(" "))?,
+    };
+    std::io::stdout().write_all(answer.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What of `.pfs/stats` a person wants to see.
+#[derive(Deserialize)]
+struct Stats {
+    osts: Vec<Ost>,
+    osses: Vec<Oss>,
+    metadata_operations: u64,
+    settings: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Ost {
+    ost: usize,
+    oss: usize,
+    state: String,
+    rate_bytes_per_second: Option<u64>,
+    capacity_bytes: u64,
+    used_bytes: u64,
+    files: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    busy_seconds: f64,
+    queued: usize,
+    queued_max: usize,
+}
+
+#[derive(Deserialize)]
+struct Oss {
+    oss: usize,
+    rate_bytes_per_second: Option<u64>,
+    bytes: u64,
+}
+
+fn read(hidden: &Path, name: &str) -> Result<String> {
+    let path = hidden.join(name);
+    let problem = || format!("{}: is an emulated file system mounted there?", path.display());
+    std::fs::read_to_string(&path).with_context(problem)
+}
+
+fn stats(hidden: &Path) -> Result<Stats> {
+    serde_json::from_str(&read(hidden, "stats")?).context("it answers nonsense")
+}
+
+/// Gives an order; nothing is to be said if it is obeyed.
+fn give(hidden: &Path, order: &str) -> Result<String> {
+    let path = hidden.join("control");
+    let problem = || format!("{}: is an emulated file system mounted there?", path.display());
+    let mut control = OpenOptions::new().write(true).open(&path).with_context(problem)?;
+    if let Err(error) = control.write_all(format!("{order}\n").as_bytes()) {
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => bail!("{}", read(hidden, "last-error")?.trim()),
+            _ => return Err(error).context("the order was not taken"),
+        }
+    }
+    Ok(String::new())
+}
+
+fn show_stats(stats: &Stats) -> String {
+    let mut text = format!(
+        "{:>4} {:>3} {:9} {:>10} {:>10} {:>7} {:>10} {:>10} {:>8} {:>6} {:>4}\n",
+        "OST", "OSS", "state", "rate", "used", "files", "read", "written", "busy", "queued", "max"
+    );
+    for it in &stats.osts {
+        let (rate, used) = (rate(it.rate_bytes_per_second), bytes(it.used_bytes));
+        let (read, written) = (bytes(it.read_bytes), bytes(it.written_bytes));
+        let line = writeln!(
+            text,
+            "{:>4} {:>3} {:9} {rate:>10} {used:>10} {:>7} {read:>10} {written:>10} {:>6.1} s {:>6} \
+             {:>4}",
+            it.ost, it.oss, it.state, it.files, it.busy_seconds, it.queued, it.queued_max
+        );
+        line.expect("a string takes all");
+    }
+    for it in &stats.osses {
+        let (rate, moved) = (rate(it.rate_bytes_per_second), bytes(it.bytes));
+        writeln!(text, "OSS {}: {rate}, {moved} moved", it.oss).expect("a string takes all");
+    }
+    writeln!(text, "{} operations on names", stats.metadata_operations).expect("as above");
+    let settings = stats.settings.iter().map(|(name, value)| format!("{name}={value}"));
+    writeln!(text, "{}", settings.collect::<Vec<_>>().join(" ")).expect("as above");
+    text
+}
+
+fn show_osts_for_programs(stats: &Stats) -> String {
+    let ost = |it: &Ost| {
+        json!({
+            "ost": it.ost,
+            "oss": it.oss,
+            "state": it.state,
+            "capacity_bytes": it.capacity_bytes,
+            "used_bytes": it.used_bytes,
+        })
+    };
+    let osts: Vec<_> = stats.osts.iter().map(ost).collect();
+    format!("{}\n", json!(osts))
+}
+
+/// Bytes with one decimal, in binary units.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn bytes(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, power)| bytes >> power > 0) {
+        Some((unit, power)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << power) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// Bytes in a second with one decimal, in decimal units.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn rate(rate: Option<u64>) -> String {
+    rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{:.1} MB/s", rate as f64 / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_as_people_know_them() {
+        let shown = [0, 1023, 1536, 3 << 29, 10 << 40].map(bytes);
+        assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "1.5 GiB", "10.0 TiB"]);
+        assert_eq!([None, Some(50_000_000)].map(rate), ["unlimited", "50.0 MB/s"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! What does a program do when its storage fails? A FUSE file system over a directory that passes
+//! everything through, and on command refuses, shortens, delays or holds up calls, damages what
+//! lies at rest, and loses what was not made durable when the power is cut.
+//!
+//! Commands are lines written into `MOUNT/.fault/control`; [`rules`] lists them. A command that is
+//! not understood fails the write with EINVAL, and `MOUNT/.fault/last-error` says why.
+//! `MOUNT/.fault/log` has one JSON object per fault done, `MOUNT/.fault/counts` how many calls of
+//! each kind came. The directory `.fault` is found by name and listed nowhere.
+//!
+//! Nothing is cached by the kernel: every call of a program is a call here, with its own offset
+//! and length, and that of a short one is what the program sees.
+//!
+//! What is durable is decided here ([`disk`] says how), not by the storage below: a cut is
+//! simulated, nothing is ever synced. If this process is killed, nothing is lost.
+//!
+//! Not there: locks and `sync` and `syncfs` reach no file system in user space. Without root
+//! only the user who mounted may use it.
+
+mod calls;
+mod control;
+mod disk;
+mod filesystem;
+mod nodes;
+mod rules;
+mod snapshot;
+mod state;
+
+use anyhow::{Context, Result};
+use filesystem::FaultFs;
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{geteuid, umask};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use state::State;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long somebody may use the mount after it was asked to end: those who end with it do so soon.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+const BUSY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What `lads-testbed faultfs` is told.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The directory that is passed through; all of it on one file system
+    pub directory: PathBuf,
+    /// Where it is mounted
+    pub mount: PathBuf,
+    /// Calls that are served, or held up, at a time
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub threads: usize,
+}
+
+/// Mounts, prints `ready` when the mount answers, and stays until it is unmounted or gets SIGINT
+/// or SIGTERM, which unmounts it.
+///
+/// # Errors
+/// If the directory cannot be opened, or FUSE is not there or not permitted.
+#[expect(clippy::print_stdout, reason = "who started it waits for this line")]
+pub fn run(args: &Args) -> Result<ExitCode> {
+    // Modes are as the program asked for them; the kernel has applied its mask already.
+    umask(rustix::fs::Mode::empty());
+    let state = Arc::new(
+        State::over(&args.directory)
+            .with_context(|| format!("cannot use {}", args.directory.display()))?,
+    );
+    let file_system = FaultFs::new(Arc::clone(&state));
+    let session = Session::new(file_system, &args.mount, &config(args.threads))
+        .with_context(|| format!("cannot mount at {}", args.mount.display()))?;
+    unmount_on_signal(args.mount.clone(), Arc::clone(&state))?;
+    let serving = std::thread::spawn(move || session.run());
+    let answer = std::fs::read(args.mount.join(control::DIRECTORY).join("counts"));
+    answer.with_context(|| format!("{} does not answer", args.mount.display()))?;
+    println!("ready");
+    serving.join().expect("serving does not panic").context("while serving")?;
+    state.tidy();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn config(threads: usize) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("faultfs".to_owned()),
+        MountOption::Subtype("lads".to_owned()),
+        MountOption::DefaultPermissions,
+    ];
+    config.n_threads = Some(threads);
+    if geteuid().is_root() {
+        config.acl = SessionACL::All;
+        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+    }
+    config
+}
+
+fn unmount_on_signal(mount: PathBuf, state: Arc<State>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_none() {
+            return;
+        }
+        // What hangs would hold up the end.
+        state.release();
+        let deadline = Instant::now() + BUSY_MAX;
+        while !is_unmounted(&mount) {
+            if Instant::now() > deadline {
+                // Who still uses it gets an error when nobody serves it any more.
+                detach(&mount);
+                state.tidy();
+                std::process::exit(0);
+            }
+            std::thread::sleep(BUSY_INTERVAL);
+        }
+    });
+    Ok(())
+}
+
+/// Unmounts it, unless somebody uses it. Not by fuser, which tries only once.
+fn is_unmounted(mount: &Path) -> bool {
+    match unmount(mount, UnmountFlags::empty()) {
+        Err(Errno::PERM) => fusermount(&["-u", "-q"], mount),
+        result => result.is_ok(),
+    }
+}
+
+/// Unmounts it, although somebody uses it.
+fn detach(mount: &Path) {
+    if unmount(mount, UnmountFlags::DETACH) == Err(Errno::PERM) {
+        fusermount(&["-u", "-q", "-z"], mount);
+    }
+}
+
+/// Only this program may unmount what a user who is not root has mounted.
+fn fusermount(options: &[&str], mount: &Path) -> bool {
+    let status = Command::new("fusermount3").args(options).arg(mount).status();
+    status.is_ok_and(|status| status.success())
+}
