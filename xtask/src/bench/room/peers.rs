@@ -223,11 +223,11 @@ fn timed(command: &mut Command) -> Result<(Duration, String)> {
     let elapsed = start.elapsed();
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.trim().lines().last().unwrap_or_default().to_owned();
+        let first = said.trim().lines().next().unwrap_or_default();
         if output.status.code() == Some(TIMED_OUT) {
             bail!("not done after {RUN_MAX_SECONDS} s");
         }
-        bail!("{}: {last}", output.status);
+        bail!("{}: {first}", output.status);
     }
     Ok((elapsed, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
