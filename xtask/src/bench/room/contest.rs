@@ -195,7 +195,7 @@ impl Arena<'_> {
         let (from, to) = (source.path().join(DATA), sink.path().join(TARGET));
         remove(&to)?;
         fs::create_dir(&to)?;
-        drop_caches()?;
+        drop_caches(self.pair)?;
         let load_average = load_average()?;
         self.pair.throttle()?;
         let start_seconds = monotonic_seconds();
@@ -344,9 +344,12 @@ fn load_average() -> Result<f64> {
     Ok(text.split(' ').next().context("loadavg")?.parse()?)
 }
 
-/// Throws away what the page cache knows of the data; needs root.
-fn drop_caches() -> Result<()> {
-    rustix::fs::sync();
+/// Throws away what the page cache knows of the data; needs root. Only what is written can be
+/// thrown away; what others have not yet written is none of our business, and takes its time.
+fn drop_caches(pair: &Pair) -> Result<()> {
+    for mount in [&pair.source, &pair.sink] {
+        rustix::fs::syncfs(File::open(mount.path())?)?;
+    }
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")
 }
 

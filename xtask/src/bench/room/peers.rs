@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long one run of a rival may take: whoever needs longer has no figure.
@@ -222,14 +222,26 @@ fn timed(command: &mut Command) -> Result<(Duration, String)> {
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
     let elapsed = start.elapsed();
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.trim().lines().last().unwrap_or_default().to_owned();
+        let first = reason(&output);
         if output.status.code() == Some(TIMED_OUT) {
             bail!("not done after {RUN_MAX_SECONDS} s");
         }
-        bail!("{}: {last}", output.status);
+        bail!("{}: {first}", output.status);
     }
     Ok((elapsed, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// Why a command failed: its first words, or what LADS says in its summary.
+fn reason(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    if let Some(first) = said.trim().lines().next() {
+        return first.to_owned();
+    }
+    let events = String::from_utf8_lossy(&output.stdout);
+    let summary = events.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let message =
+        summary.and_then(|it: serde_json::Value| Some(it["message"].as_str()?.to_owned()));
+    message.unwrap_or_default()
 }
 
 /// A server at the sink; stopped, and waited for, when this is dropped.
