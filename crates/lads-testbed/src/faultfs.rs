@@ -2,7 +2,7 @@
 //! everything through, and on command refuses, shortens, delays or holds up calls, damages what
 //! lies at rest, and loses what was not made durable when the power is cut.
 //!
-//! Commands are lines written into `MOUNT/.fault/control`; [`rules`] lists them. A command that is
+//! Commands are lines written into `MOUNT/.fault/control`; `rules` lists them. A command that is
 //! not understood fails the write with EINVAL, and `MOUNT/.fault/last-error` says why.
 //! `MOUNT/.fault/log` has one JSON object per fault done, `MOUNT/.fault/counts` how many calls of
 //! each kind came. The directory `.fault` is found by name and listed nowhere.
@@ -10,7 +10,7 @@
 //! Nothing is cached by the kernel: every call of a program is a call here, with its own offset
 //! and length, and that of a short one is what the program sees.
 //!
-//! What is durable is decided here ([`disk`] says how), not by the storage below: a cut is
+//! What is durable is decided here (`disk` says how), not by the storage below: a cut is
 //! simulated, nothing is ever synced. If this process is killed, nothing is lost.
 //!
 //! Not there: locks and `sync` and `syncfs` reach no file system in user space. Without root

@@ -1,9 +1,9 @@
 //! How an emulated parallel file system is mounted, and how it ends.
 //!
 //! It is striped over storage targets as Lustre is, and every program can use it. The bytes are
-//! in memory, one file each ([`backing`]); a storage target is a queue that lets time pass
-//! ([`queues`]). Who waits for that is [`service`]; where files lie, [`placement`]; what the kernel
-//! asks, [`mounted`].
+//! in memory, one file each (`backing`); a storage target is a queue that lets time pass
+//! (`queues`). Who waits for that is `service`; where files lie, `placement`; what the kernel
+//! asks, `mounted`.
 
 mod backing;
 mod ceph;

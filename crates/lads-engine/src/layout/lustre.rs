@@ -156,6 +156,12 @@ impl Layouts for Lustre {
         targets
     }
 
+    /// The bytes leave for the OST when they are written, so how long that takes tells how the
+    /// OST is; through the page cache they would leave later, from few threads, all at once.
+    fn prefers_direct_writes(&self) -> bool {
+        true
+    }
+
     fn of_file(&self, file: &FileAt<'_>) -> Located {
         let lov = self.lov(file.directory, file.name);
         let is_archived = lov.as_ref().is_some_and(Lov::is_released);
