@@ -6,13 +6,15 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// A program that tests or benchmarks start, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 6] = [
+const NEEDED: [(&str, &str); 8] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
     ("setfattr", "attr"),
     ("setfacl", "acl"),
     ("fusermount3", "fuse3"),
+    ("ip", "iproute2"),
+    ("iptables-legacy", "iptables"),
 ];
 
 /// Installs what is missing; does nothing if nothing is.

@@ -337,6 +337,16 @@ pub(crate) struct CopyArgs {
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) buffers: u64,
 
+    /// Memory for data at the source, if not as --buffers
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(value_parser = sizes::parse_bytes)]
+    pub(crate) source_buffers: Option<u64>,
+
+    /// Memory for data at the sink, if not as --buffers: a block for each of its OSTs at least
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(value_parser = sizes::parse_bytes)]
+    pub(crate) sink_buffers: Option<u64>,
+
     /// No block is longer: a multiple of 4K from 64K to 64M; not rsync's --block-size
     #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]

@@ -37,7 +37,8 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
     let filters = filters(args, matches)?;
     Ok(Options {
         block_size: block_size(args)?,
-        buffers_bytes: args.buffers,
+        source_buffers_bytes: args.source_buffers.unwrap_or(args.buffers),
+        sink_buffers_bytes: args.sink_buffers.unwrap_or(args.buffers),
         streams: args.streams,
         source_threads: args.source_threads.unwrap_or(args.threads),
         sink_threads: args.sink_threads.unwrap_or(args.threads),
@@ -75,8 +76,10 @@ fn block_size(args: &CopyArgs) -> Result<u32> {
     let size = args.block_size;
     let is_fit = (min..=max).contains(&size) && size.is_multiple_of(multiple);
     ensure!(is_fit, "--block-size must be a multiple of 4K from 64K to 64M");
+    let ends = [args.source_buffers, args.sink_buffers];
+    let buffers_min = ends.into_iter().map(|end| end.unwrap_or(args.buffers)).min();
     ensure!(
-        args.buffers / size >= BLOCKS_IN_BUFFERS_MIN,
+        buffers_min.is_some_and(|bytes| bytes / size >= BLOCKS_IN_BUFFERS_MIN),
         "--buffers must have room for {BLOCKS_IN_BUFFERS_MIN} blocks or more (see --block-size)"
     );
     u32::try_from(size).context("the longest block is shorter")

@@ -153,18 +153,20 @@ impl<T> OstQueues<T> {
         })
     }
 
-    /// The same, but from the queue that is best just now, not the next in turn: one whose OST has
-    /// the fewest requests in flight, is not congested, has most waiting, and was heard of last.
-    /// Where threads are fewer than OSTs, they stay with OSTs of which they know that they are
-    /// quick, and yet no queue is left to the end.
+    /// The same, but from the queue that is best just now, not the next in turn: one whose OST is
+    /// not congested and has the fewest requests in flight. If `stays`, then one that has most
+    /// waiting and was heard of last: where threads are fewer than OSTs, they stay with OSTs of
+    /// which they know that they are quick, and yet no queue is left to the end. Only for queues
+    /// that do not fill up again and again, or some would wait for ever.
     pub fn next_best<W>(
         &mut self,
         now: Instant,
+        stays: bool,
         mut take: impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
     ) -> Option<(OstId, W)> {
         let mut choices = std::mem::take(&mut self.choices);
         choices.clear();
-        self.find_choices(now, &mut choices);
+        self.find_choices(now, stays, &mut choices);
         let best = choices.iter().min().copied();
         let mut found = best.and_then(|it| self.take(now, it.index, it.bytes_max, &mut take));
         if found.is_none() && choices.len() > 1 {
@@ -253,7 +255,7 @@ impl<T> OstQueues<T> {
     }
 
     /// All queues that could be taken from.
-    fn find_choices(&mut self, now: Instant, choices: &mut Vec<Choice>) {
+    fn find_choices(&mut self, now: Instant, stays: bool, choices: &mut Vec<Choice>) {
         let count = self.queues.len();
         let (mut bytes, mut work, mut in_flight) = (0, 0.0, 0);
         for (index, queue) in self.queues.iter().enumerate() {
@@ -276,8 +278,8 @@ impl<T> OstQueues<T> {
             choices.push(Choice {
                 is_avoided,
                 in_flight: queue.in_flight,
-                runs_waiting: Reverse(queue.waiting_bytes / run_bytes),
-                is_stale: verdict != Verdict::Clear,
+                runs_waiting: Reverse(if stays { queue.waiting_bytes / run_bytes } else { 0 }),
+                is_stale: stays && verdict != Verdict::Clear,
                 turn: (index + count - self.turn) % count,
                 index,
                 bytes_max: if verdict == Verdict::Probe { PROBE_BYTES } else { u32::MAX },
@@ -549,7 +551,7 @@ impl Schedule {
             Some(((work, begun_lane), bytes))
         };
         let (_, (mut work, begun_lane)) = match policy {
-            Policy::Adaptive => queues.next_best(now, take),
+            Policy::Adaptive => queues.next_best(now, true, take),
             _ => queues.next(now, take),
         }?;
         if let Some(lane) = begun_lane {

@@ -447,11 +447,7 @@ impl Sink {
         {
             return Some(task);
         }
-        if let Some((_, write)) = self.queues.next(now, |_, waiting, _| {
-            let write = waiting.pop_front()?;
-            let bytes = write.bytes();
-            Some((write, bytes))
-        }) {
+        if let Some(write) = self.next_write(now) {
             return Some(Task::Write(write));
         }
         if !self.to_discard.is_empty() {
@@ -543,6 +539,19 @@ impl Sink {
     /// What each sink OST did.
     pub fn ost_stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.stats()
+    }
+
+    fn next_write(&mut self, now: Instant) -> Option<Write> {
+        let take = |_, waiting: &mut VecDeque<Write>, _| {
+            let write = waiting.pop_front()?;
+            let bytes = write.bytes();
+            Some((write, bytes))
+        };
+        let next = match self.config.policy {
+            Policy::Adaptive => self.queues.next_best(now, false, take),
+            _ => self.queues.next(now, take),
+        };
+        next.map(|(_, write)| write)
     }
 
     fn next_sync(&mut self, now: Instant) -> Option<Task> {

@@ -105,7 +105,7 @@ impl Bed {
             };
             while idle > 0
                 && let Some((ost, bytes)) = match policy {
-                    Policy::Adaptive => queues.next_best(now, take),
+                    Policy::Adaptive => queues.next_best(now, true, take),
                     _ => queues.next(now, take),
                 }
             {

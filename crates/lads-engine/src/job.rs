@@ -71,8 +71,10 @@ pub enum Verify {
 pub struct Options {
     /// No block is longer, in bytes; a multiple of 4096 from 64 KiB to 64 MiB.
     pub block_size: u32,
-    /// Memory for blocks at each end, in bytes. Nothing beyond it grows with the data.
-    pub buffers_bytes: u64,
+    /// Memory for blocks at the source, in bytes. Nothing beyond it grows with the data.
+    pub source_buffers_bytes: u64,
+    /// Memory for blocks at the sink, in bytes; a block for each of its OSTs at least.
+    pub sink_buffers_bytes: u64,
     /// TCP connections that carry data; zero to choose.
     pub streams: u16,
     /// I/O threads at the source; zero to follow the number of its OSTs.
@@ -135,7 +137,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             block_size: 1 << 20,
-            buffers_bytes: 256 << 20,
+            source_buffers_bytes: 256 << 20,
+            sink_buffers_bytes: 256 << 20,
             streams: 0,
             source_threads: 0,
             sink_threads: 0,
@@ -232,7 +235,8 @@ wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
 wire_struct!(Options {
     block_size,
-    buffers_bytes,
+    source_buffers_bytes,
+    sink_buffers_bytes,
     streams,
     source_threads,
     sink_threads,

@@ -133,10 +133,10 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHand
         .expect("the system has room for a few more threads")
 }
 
-/// The memory for blocks that the options ask for.
-pub(crate) fn arena(options: &Options) -> Result<Arena, Fatal> {
+/// The memory for blocks that the options ask for at one end.
+pub(crate) fn arena(options: &Options, buffers_bytes: u64) -> Result<Arena, Fatal> {
     let block_size = options.block_size as usize;
-    let count = options.buffers_bytes / u64::from(options.block_size).max(1);
+    let count = buffers_bytes / u64::from(options.block_size).max(1);
     let is_sound = block_size.is_multiple_of(4096) && (64 << 10..=64 << 20).contains(&block_size);
     let count = u32::try_from(count).ok().filter(|&count| count >= 2 && is_sound);
     let Some(count) = count else {

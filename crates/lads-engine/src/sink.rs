@@ -90,7 +90,7 @@ impl SinkEnd {
         let layouts = layout::open(&options.sink_layout, &path)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let osts = layouts.osts();
-        let arena = crate::session::arena(&options)?;
+        let arena = crate::session::arena(&options, options.sink_buffers_bytes)?;
         let buffer_count = arena.buffer_count();
         if buffer_count < u32::try_from(osts.len()).unwrap_or(u32::MAX) {
             let text = format!(

@@ -76,7 +76,7 @@ impl SourceEnd {
         };
         let wake = if options.schedule == Policy::File { Wake::All } else { Wake::One };
         let session = Source::new(config, &osts);
-        let arena = crate::session::arena(&options)?;
+        let arena = crate::session::arena(&options, options.source_buffers_bytes)?;
         let end = Self {
             hub: Hub::new(session, wake, Arc::clone(&streams)),
             osts,

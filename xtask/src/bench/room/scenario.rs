@@ -151,12 +151,13 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
 
 const MIB: u64 = 1 << 20;
 
-/// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled.
-const BIG: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
-/// Four times that: enough for many threads to work for a second.
-const MORE: DataSet = DataSet::Uniform { files: 256, bytes_each: 3 * MIB };
-/// 192 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
-const SMALL: DataSet = DataSet::Uniform { files: 768, bytes_each: MIB / 4 };
+/// 384 MiB in files of several blocks, four on each OST: the paper's 100 × 1 GB, scaled so that
+/// eight threads have work for two seconds.
+const BIG: DataSet = DataSet::Uniform { files: 128, bytes_each: 3 * MIB };
+/// Enough for many threads to work for four seconds.
+const MORE: DataSet = DataSet::Uniform { files: 512, bytes_each: 3 * MIB };
+/// 384 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
+const SMALL: DataSet = DataSet::Uniform { files: 1536, bytes_each: MIB / 4 };
 
 /// The LADS paper's test bed: 32 OSTs below one OSS.
 fn lads_storage() -> Storage {
@@ -193,6 +194,13 @@ fn both_schedules(counts: &[&str]) -> Vec<Entry> {
     [threads("layout", counts), threads("file", counts)].concat()
 }
 
+/// As many threads as OSTs, half and twice as many, and as many as LADS takes by itself.
+fn many_threads() -> Vec<Entry> {
+    let counts = ["16", "32", "64"];
+    let by_itself = entry("LADS, nothing said", Some("64"), &[]);
+    [threads("adaptive", &counts), both_schedules(&counts), vec![by_itself]].concat()
+}
+
 const THREADS: [&str; 4] = ["1", "2", "4", "8"];
 const THREADS_LABEL: Option<&str> = Some("I/O threads at each end");
 
@@ -218,17 +226,18 @@ fn fig7() -> Scenario {
         title: "throughput against I/O threads, stripe count 1",
         about: "LADS (FAST '15), figure 7: blocks of many files are read from whichever OST is \
                 free, so threads add up; a mover that takes file after file has one OST at a time. \
-                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 MiB.",
+                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 384 MiB; for \
+                more threads, OSTs of 12.5 MB/s, so that the machine is not the bottleneck.",
         stages: vec![
-            stage("big files: 64 of 3 MiB", lads_storage(), BIG, both_schedules(&THREADS)),
-            stage("small files: 768 of 256 KiB", lads_storage(), SMALL, both_schedules(&THREADS)),
+            stage("big files: 128 of 3 MiB", lads_storage(), BIG, both_schedules(&THREADS)),
+            stage("small files: 1536 of 256 KiB", lads_storage(), SMALL, both_schedules(&THREADS)),
             Stage {
                 rivals: Rivals::Parallel,
                 ..stage(
-                    "as many threads as OSTs and more: 256 of 3 MiB",
-                    lads_storage(),
+                    "as many threads as OSTs and more: 512 of 3 MiB",
+                    Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() },
                     MORE,
-                    both_schedules(&["16", "32", "64"]),
+                    many_threads(),
                 )
             },
         ],
@@ -252,8 +261,8 @@ fn fig8() -> Scenario {
         about: "LADS (FAST '15), figure 8: processor time grows slightly with the threads, memory \
                 does not. Here as fig7, LADS alone; both as LADS says in its summary.",
         stages: vec![
-            alone("big files: 64 of 3 MiB", BIG),
-            alone("small files: 768 of 256 KiB", SMALL),
+            alone("big files: 128 of 3 MiB", BIG),
+            alone("small files: 1536 of 256 KiB", SMALL),
         ],
         views: vec![
             view("Big files: processor", &[0], THREADS_LABEL, Quantity::Cpu),
@@ -266,29 +275,30 @@ fn fig8() -> Scenario {
     }
 }
 
-const BUFFERS: [&str; 6] = ["4M", "8M", "16M", "32M", "64M", "256M"];
+/// From two blocks on.
+const SOURCE_BUFFERS: [&str; 8] = ["512K", "1M", "2M", "4M", "8M", "16M", "64M", "256M"];
+/// From one block for each OST on.
+const SINK_BUFFERS: [&str; 5] = ["8M", "16M", "32M", "64M", "256M"];
 
 fn fig9() -> Scenario {
-    let one_end = |end: &str| -> Vec<Entry> {
-        let option = format!("--{end}-buffers");
-        let options = |size| ["--threads", "8", option.as_str(), size];
-        BUFFERS.iter().map(|&size| entry("LADS", Some(size), &options(size))).collect()
+    let varied = |option: &str, sizes: &[&'static str]| -> Vec<Entry> {
+        let options = |size| ["--threads", "8", "--block-size", "256K", option, size];
+        sizes.iter().map(|&size| entry("LADS", Some(size), &options(size))).collect()
     };
-    let both: Vec<Entry> = BUFFERS
-        .iter()
-        .map(|&size| entry("LADS", Some(size), &["--threads", "8", "--buffers", size]))
-        .collect();
+    let source = varied("--source-buffers", &SOURCE_BUFFERS);
+    let sink = varied("--sink-buffers", &SINK_BUFFERS);
+    let both = varied("--buffers", &SINK_BUFFERS);
     let alone = |name, lads| Stage { rivals: Rivals::No, ..stage(name, lads_storage(), BIG, lads) };
     let throughput = Quantity::Throughput;
     Scenario {
         name: "fig9",
         title: "throughput against the size of the buffers",
         about: "LADS (FAST '15), figure 9: a few MB at the sink suffice, and throughput grows with \
-                the source's buffer. Here as fig7, big files, 8 I/O threads; the other end has 256 \
-                MiB.",
+                the source's buffer. Here as fig7, big files, 8 I/O threads, blocks of 256 KiB so \
+                that a few MB are a block for each OST; the other end has 256 MiB.",
         stages: vec![
-            alone("buffers at the source", one_end("source")),
-            alone("buffers at the sink", one_end("sink")),
+            alone("buffers at the source", source),
+            alone("buffers at the sink", sink),
             alone("buffers at both ends", both),
         ],
         views: vec![
