@@ -10,6 +10,7 @@
 //! methods. The bytes of the files never enter this crate.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod congestion;
 pub mod entry;
 pub mod filter;

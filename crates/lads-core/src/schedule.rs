@@ -293,6 +293,18 @@ impl<T> OstQueues<T> {
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
+    /// How many times as long as usual requests to each OST take, in thousandths, in the order of
+    /// their numbers.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from a thousandth to a million times"
+    )]
+    pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
+        let times = |index| self.judge.slowness(ost_id(index)).clamp(0.001, 1e6);
+        (0..self.queues.len()).map(move |index| (times(index) * 1000.0) as u32)
+    }
+
     /// What each OST did, in the order of their numbers.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.iter().map(|queue| &queue.stats)

@@ -16,6 +16,7 @@
 //! A file of a single block goes from its write straight to commit, without journal. A frame's
 //! buffer is free again, and granted anew, as soon as it is written.
 
+use crate::ahead::Ahead;
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
 use crate::frame::{Header, Row};
@@ -40,6 +41,9 @@ pub struct SinkConfig {
     pub threshold: Threshold,
     /// Its OSTs.
     pub osts: Vec<OstSpec>,
+    /// So many bytes of new files may be placed before they are written, in any case; `None` if
+    /// it does not matter when they are placed.
+    pub placed_bytes_min: Option<u64>,
     /// Buffers in its arena, each for one frame; at least one for each OST.
     pub buffer_count: u32,
     /// Bytes in each buffer.
@@ -196,6 +200,8 @@ struct File {
     /// All blocks, if the file will be read back, by offset and length. After an attempt with
     /// another block size some overlap.
     records: BTreeMap<(u64, u32), BlockRecord>,
+    /// Bytes of it that are placed and not written.
+    ahead_bytes: u64,
     /// Blocks of it with an I/O thread, or waiting for one.
     in_flight: u32,
     /// Whether it arrived as one block that vouches for the whole.
@@ -240,6 +246,7 @@ pub struct Sink {
     files: HashMap<EntryId, File>,
     announced_last: EntryId,
     to_examine: VecDeque<Vec<Entry>>,
+    ahead: Ahead,
     to_commit: VecDeque<Commit>,
     to_close: Vec<EntryId>,
     to_discard: Vec<(EntryId, bool)>,
@@ -293,6 +300,7 @@ impl Sink {
         Self {
             grants: Grants::new(config.buffer_count, in_flight_max),
             queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
+            ahead: Ahead::new(config.placed_bytes_min),
             config,
             files: HashMap::new(),
             announced_last: EntryId::ROOT,
@@ -483,7 +491,7 @@ impl Sink {
             && (self.is_sync_urgent || self.unsynced_bytes >= self.config.batch_bytes);
         has_commit
             || has_sync
-            || !self.to_examine.is_empty()
+            || (!self.to_examine.is_empty() && self.ahead.has_room())
             || self.queues.has_ready()
             || !self.to_discard.is_empty()
             || !self.to_close.is_empty()
@@ -534,6 +542,11 @@ impl Sink {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// How many times as long as usual requests to each OST take, in thousandths.
+    pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queues.slowness()
     }
 
     /// What each sink OST did.
@@ -588,7 +601,28 @@ impl Sink {
             let count = self.to_commit.len().min(COMMIT_COUNT);
             return Some(Task::Commit(self.to_commit.drain(..count).collect()));
         }
-        self.to_examine.pop_front().map(Task::Examine)
+        self.next_examine()
+    }
+
+    /// Entries to look at, as many as may be placed.
+    fn next_examine(&mut self) -> Option<Task> {
+        if !self.ahead.has_room() {
+            return None;
+        }
+        let mut entries = self.to_examine.pop_front()?;
+        let mut count = 0;
+        while count < entries.len() && self.ahead.has_room() {
+            if let Some(file) = self.files.get_mut(&entries[count].id) {
+                file.ahead_bytes = file.data_bytes;
+                self.ahead.on_placed(file.data_bytes);
+            }
+            count += 1;
+        }
+        let later = entries.split_off(count);
+        if !later.is_empty() {
+            self.to_examine.push_front(later);
+        }
+        Some(Task::Examine(entries))
     }
 
     fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
@@ -641,7 +675,7 @@ impl Sink {
         let (done, layout) = match examined {
             Examined::Want { done, layout } => (done, layout),
             Examined::Answer(answer) => {
-                self.files.remove(&entry);
+                self.forget(entry);
                 self.answers.push_back((entry, answer));
                 return;
             }
@@ -655,6 +689,9 @@ impl Sink {
         }
         file.written = ranges.clone();
         file.on_record = ranges.clone();
+        let done_bytes = ranges.byte_count().min(file.ahead_bytes);
+        file.ahead_bytes -= done_bytes;
+        self.ahead.on_given_up(done_bytes);
         if file.size == 0 {
             // There is nothing to send: the file is whole as announced.
             file.is_whole = true;
@@ -744,7 +781,11 @@ impl Sink {
             length: row.block.length,
             checksum: row.checksum,
         };
-        self.counters.bytes_done += file.written.insert(row.block.offset..row.block.end());
+        let new_bytes = file.written.insert(row.block.offset..row.block.end());
+        self.counters.bytes_done += new_bytes;
+        let new_bytes = new_bytes.min(file.ahead_bytes);
+        file.ahead_bytes -= new_bytes;
+        self.ahead.on_written(now, new_bytes);
         if self.config.verifies_media {
             file.records.insert((record.offset, record.length), record);
         }
@@ -815,7 +856,7 @@ impl Sink {
         match committed {
             Committed::Complete => {
                 self.counters.files_moved += 1;
-                self.files.remove(&entry);
+                self.forget(entry);
                 self.endings.push_back((entry, Ending::Complete));
             }
             Committed::Failed(failure) => self.fail(entry, failure),
@@ -864,9 +905,15 @@ impl Sink {
         }
     }
 
+    fn forget(&mut self, entry: EntryId) -> Option<File> {
+        let file = self.files.remove(&entry)?;
+        self.ahead.on_given_up(file.ahead_bytes);
+        Some(file)
+    }
+
     fn on_discarded(&mut self, entries: &[EntryId]) {
         for &entry in entries {
-            let Some(file) = self.files.remove(&entry) else { continue };
+            let Some(file) = self.forget(entry) else { continue };
             let Phase::Discarding { failure } = file.phase else { continue };
             self.endings.push_back((entry, failure.map_or(Ending::Dropped, Ending::Failed)));
         }
@@ -910,6 +957,7 @@ impl File {
             on_record: RangeSet::new(),
             unsynced: Vec::new(),
             records: BTreeMap::new(),
+            ahead_bytes: 0,
             in_flight: 0,
             is_whole: false,
             is_vouched: false,

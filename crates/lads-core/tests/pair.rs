@@ -67,6 +67,7 @@ impl Pair {
             policy: Policy::Adaptive,
             threshold: Threshold::default(),
             osts: osts(),
+            placed_bytes_min: None,
             buffer_count: 32,
             buffer_bytes: BLOCK,
             has_journal: true,

@@ -20,6 +20,7 @@ use crate::stream::{Missing, Streams};
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{Message, Root};
+use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
 use lads_core::sink::{Event, Sink, SinkConfig, Task};
 use lads_core::units::EntryId;
@@ -32,6 +33,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::Table;
 
+/// New files are placed so many bytes for each OST ahead of being written, at least.
+const PLACED_BYTES_EACH: u64 = 8 << 20;
 /// When so many bytes are written and not on record, they are put on record: what a crash can cost.
 const BATCH_BYTES: u64 = 64 << 20;
 /// When bytes were written and not on record for so long, they are put on record.
@@ -103,6 +106,8 @@ impl SinkEnd {
         let config = SinkConfig {
             policy: options.schedule,
             threshold: options.threshold,
+            placed_bytes_min: (options.place == PlaceRule::Aware && layouts.heeds_wishes())
+                .then(|| osts.len() as u64 * PLACED_BYTES_EACH),
             osts: osts.clone(),
             buffer_count,
             buffer_bytes: options.block_size,

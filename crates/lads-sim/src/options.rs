@@ -223,6 +223,7 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         policy: draw_policy(rng),
         threshold: draw_threshold(rng),
         osts: osts.iter().map(|ost| ost.spec.clone()).collect(),
+        placed_bytes_min: rng.hits(500).then(|| rng.of_any_size(1, 1 << 24)),
         buffer_count: ost_count * buffers_each + rng.count(0, ost_count - 1),
         buffer_bytes: block_size,
         has_journal: rng.hits(850),

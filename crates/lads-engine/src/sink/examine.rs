@@ -196,7 +196,10 @@ impl SinkEnd {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
         let source = item.striping;
-        let wish = self.placing.wish(&placement::NewFile { size, source }, self.layouts.as_ref());
+        let wish =
+            self.placing.wish(&placement::NewFile { size, source }, self.layouts.as_ref(), || {
+                self.hub.with(|inner| inner.session.slowness().collect())
+            });
         let file = layout::NewFile {
             directory,
             name: &self.place().journal.temporary_name(&path),

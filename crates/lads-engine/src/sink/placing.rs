@@ -11,6 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often the OSTs are looked at: as often as Lustre's client asks its servers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is asked which OSTs are slow.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
 /// Most stripes of a file that is placed by us: a wish must fit into an attribute.
 const STRIPE_COUNT_MAX: usize = 2000;
 
@@ -40,6 +42,7 @@ struct State {
     placer: Placer,
     candidates: Vec<Candidate>,
     looked_at: Option<Instant>,
+    asked_at: Option<Instant>,
 }
 
 impl Placing {
@@ -50,22 +53,33 @@ impl Placing {
         let candidates = Vec::new();
         Self {
             rule: if layouts.heeds_wishes() { rule } else { Place::Inherit },
-            state: Mutex::new(State { placer, candidates, looked_at: None }),
+            state: Mutex::new(State { placer, candidates, looked_at: None, asked_at: None }),
             queued: layouts.osts().iter().map(|_| AtomicU64::new(0)).collect(),
             different_count: AtomicU64::new(0),
         }
     }
 
     /// Where a file should go.
-    pub(super) fn wish(&self, file: &NewFile, layouts: &dyn Layouts) -> Wish {
+    pub(super) fn wish(
+        &self,
+        file: &NewFile,
+        layouts: &dyn Layouts,
+        slowness: impl FnOnce() -> Vec<u32>,
+    ) -> Wish {
         if self.rule == Place::Inherit {
             return Wish::Default;
         }
         let mut state = lock(&self.state);
-        let State { placer, candidates, looked_at } = &mut *state;
+        let State { placer, candidates, looked_at, asked_at } = &mut *state;
         if looked_at.is_none_or(|then| then.elapsed() >= LOOK_INTERVAL) {
             *candidates = look(layouts);
-            *looked_at = Some(Instant::now());
+            (*looked_at, *asked_at) = (Some(Instant::now()), None);
+        }
+        if asked_at.is_none_or(|then| then.elapsed() >= ASK_INTERVAL) {
+            for (candidate, slowness) in candidates.iter_mut().zip(slowness()) {
+                candidate.slowness = slowness;
+            }
+            *asked_at = Some(Instant::now());
         }
         for (candidate, queued) in candidates.iter_mut().zip(self.queued.iter()) {
             candidate.queued_bytes = queued.load(Ordering::Relaxed);
