@@ -275,10 +275,10 @@ fn fig8() -> Scenario {
     }
 }
 
-/// From two blocks on.
-const SOURCE_BUFFERS: [&str; 8] = ["512K", "1M", "2M", "4M", "8M", "16M", "64M", "256M"];
+/// From four blocks on.
+const SOURCE_BUFFERS: [&str; 7] = ["1M", "2M", "4M", "8M", "16M", "64M", "256M"];
 /// From one block for each OST on.
-const SINK_BUFFERS: [&str; 5] = ["8M", "16M", "32M", "64M", "256M"];
+const SINK_BUFFERS: [&str; 5] = ["9M", "16M", "32M", "64M", "256M"];
 
 fn fig9() -> Scenario {
     let varied = |option: &str, sizes: &[&'static str]| -> Vec<Entry> {
