@@ -293,16 +293,24 @@ impl<T> OstQueues<T> {
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
-    /// How many times as long as usual requests to each OST take, in thousandths, in the order of
-    /// their numbers.
+    /// How many times as long as usual requests to each congested OST take, in thousandths, in the
+    /// order of their numbers; 1000 for those that are not: they differ by chance, and what is
+    /// placed by chance is not even. If more than a few are congested, none counts as such: it is
+    /// something else that is slow, and the rest could not take it all.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "from a thousandth to a million times"
+        reason = "from one to a million times"
     )]
     pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
-        let times = |index| self.judge.slowness(ost_id(index)).clamp(0.001, 1e6);
-        (0..self.queues.len()).map(move |index| (times(index) * 1000.0) as u32)
+        let indices = 0..self.queues.len();
+        let count = indices.clone().filter(|&it| self.judge.is_congested(ost_id(it))).count();
+        let are_few = count * 4 <= self.queues.len();
+        let times = move |ost| match are_few && self.judge.is_congested(ost) {
+            true => self.judge.slowness(ost).clamp(1.0, 1e6),
+            false => 1.0,
+        };
+        indices.map(move |index| (times(ost_id(index)) * 1000.0) as u32)
     }
 
     /// What each OST did, in the order of their numbers.

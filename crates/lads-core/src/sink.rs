@@ -544,7 +544,8 @@ impl Sink {
         &self.counters
     }
 
-    /// How many times as long as usual requests to each OST take, in thousandths.
+    /// How many times as long as usual requests to each OST take, in thousandths; 1000 for those
+    /// that are not congested.
     pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
         self.queues.slowness()
     }
