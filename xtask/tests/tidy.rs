@@ -232,7 +232,7 @@ fn no_path_of_one_machine_is_named() {
     let homes = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
     no_line(&["rs", "md", "toml", "sh", "yml", "svg"], "nobody else has it", |_, line| {
         homes.iter().any(|home| {
-            // Not `a/work/b`, which is a path below another.
+            // Not part of a longer path, below another directory.
             line.match_indices(home).any(|(at, _)| {
                 let before = line[..at].chars().next_back();
                 !before.is_some_and(|c| c.is_alphanumeric() || "._-*}/".contains(c))
