@@ -196,7 +196,8 @@ impl SinkEnd {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
         let source = item.striping;
-        let wish =
+        // What comes with the wish stands for the file until it is counted where it is.
+        let (wish, _waiting) =
             self.placing.wish(&placement::NewFile { size, source }, self.layouts.as_ref(), || {
                 self.hub.with(|inner| inner.session.slowness().collect())
             });

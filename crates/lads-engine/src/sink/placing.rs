@@ -2,6 +2,7 @@
 
 use crate::board::{Board, lock};
 use crate::layout::{Layouts, Placed};
+use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Wish};
 use lads_core::units::OstId;
 use std::collections::{BTreeMap, HashMap};
@@ -59,15 +60,17 @@ impl Placing {
         }
     }
 
-    /// Where a file should go.
+    /// Where a file should go. Until what comes back with it is dropped, it counts as waiting there:
+    /// while one thread makes its file, another must not choose the same OST for being told that
+    /// nothing waits for it.
     pub(super) fn wish(
         &self,
         file: &NewFile,
         layouts: &dyn Layouts,
         slowness: impl FnOnce() -> Vec<u32>,
-    ) -> Wish {
+    ) -> (Wish, Option<Outstanding>) {
         if self.rule == Place::Inherit {
-            return Wish::Default;
+            return (Wish::Default, None);
         }
         let mut state = lock(&self.state);
         let State { placer, candidates, looked_at, asked_at } = &mut *state;
@@ -84,7 +87,11 @@ impl Placing {
         for (candidate, queued) in candidates.iter_mut().zip(self.queued.iter()) {
             candidate.queued_bytes = queued.load(Ordering::Relaxed);
         }
-        placer.wish(file, candidates)
+        let wish = placer.wish(file, candidates);
+        let Wish::On { stripe_size, osts } = &wish else { return (wish, None) };
+        let layout = Layout::striped(*stripe_size, osts.clone());
+        let outstanding = layout.map(|layout| self.wait_for(&layout, file.size));
+        (wish, outstanding)
     }
 
     /// Counts a file as waiting where it was placed, and tells if that is not where it should be.
@@ -104,7 +111,11 @@ impl Placing {
                  would leave to it: {path}: {difference}"
             ));
         }
-        let left = placed.layout.bytes_per_ost(0..size);
+        self.wait_for(&placed.layout, size)
+    }
+
+    fn wait_for(&self, layout: &Layout, size: u64) -> Outstanding {
+        let left = layout.bytes_per_ost(0..size);
         for (ost, bytes) in &left {
             self.queued[ost.index()].fetch_add(*bytes, Ordering::Relaxed);
         }
@@ -151,7 +162,6 @@ fn look(layouts: &dyn Layouts) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lads_core::layout::Layout;
 
     #[test]
     fn what_is_written_or_given_up_waits_no_more() {
@@ -166,6 +176,18 @@ mod tests {
         file.on_written(OstId(0), 99);
         assert_eq!(queued().collect::<Vec<_>>(), [0, 0, 5]);
         drop(file);
+        assert_eq!(queued().sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn a_file_waits_where_it_is_wished_to_be_while_it_is_made() {
+        let layouts = crate::layout::open("synthetic:osts=3", "/".as_ref()).unwrap();
+        let placing = Placing::new(Place::Aware, layouts.as_ref());
+        let layout = Layout::on(OstId(1));
+        let waiting = placing.wait_for(&layout, 7);
+        let queued = || placing.queued.iter().map(|it| it.load(Ordering::Relaxed));
+        assert_eq!(queued().collect::<Vec<_>>(), [0, 7, 0]);
+        drop(waiting);
         assert_eq!(queued().sum::<u64>(), 0);
     }
 }
