@@ -60,9 +60,10 @@ impl Placing {
         }
     }
 
-    /// Where a file should go. Until what comes back with it is dropped, it counts as waiting there:
-    /// while one thread makes its file, another must not choose the same OST for being told that
-    /// nothing waits for it.
+    /// Where a file should go.
+    ///
+    /// Until what comes back with it is dropped, the file counts as waiting there: while a thread
+    /// makes its file, others must not choose the same OST for being told that it is free.
     pub(super) fn wish(
         &self,
         file: &NewFile,
