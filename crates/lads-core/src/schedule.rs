@@ -353,7 +353,7 @@ impl Policy {
 /// Files no longer than this travel many to a frame, in bytes.
 pub const PACKED_BYTES_MAX: u64 = 128 << 10;
 
-/// Most files in one frame: few enough that a slow open does not hold many files back.
+/// Most blocks in one frame: few enough that a slow open does not hold many files back.
 const PACK_COUNT_MAX: usize = 64;
 
 /// How far down a queue to look for a lane whose sink OST has room.
@@ -370,7 +370,8 @@ pub struct Work {
     pub sink_ost: OstId,
     /// Whether no further room is left for that OST.
     pub is_last_grant: bool,
-    /// The blocks; several only if each is a whole small file.
+    /// The blocks; several if each is a whole small file, or a stripe of one file that is shorter
+    /// than a block.
     pub blocks: Vec<Block>,
 }
 
@@ -666,7 +667,7 @@ impl Shelf<'_> {
                 if lane.is_begun && lane.sink_position.is_none() && plan.sink.osts().len() > 1 {
                     // What the file has for other OSTs of the sink need not wait for this one.
                     lanes.remove(at);
-                    plan.split(&lane).rev().for_each(|lane| lanes.insert(at, lane));
+                    self.put_back(lanes, at, lane, true);
                 } else {
                     at += 1;
                 }
@@ -681,25 +682,57 @@ impl Shelf<'_> {
                 return Some((work, None));
             }
             lane.offset = piece.offset + u64::from(piece.length);
-            let mut place = if is_new { lanes.partition_point(|other| other.is_begun) } else { at };
-            // Of the lanes that were one, that which is furthest behind goes first.
-            while lanes.get(place).is_some_and(|other| {
-                (other.entry, other.position) == (lane.entry, lane.position)
-                    && other.offset < lane.offset
-            }) {
-                place += 1;
-            }
-            lanes.insert(place, lane);
+            let has_strays = self.extend(&mut lane, &mut work, bytes_max);
+            let place = if is_new { lanes.partition_point(|other| other.is_begun) } else { at };
+            self.put_back(lanes, place, lane, has_strays);
             return Some((work, is_new.then_some(lane)));
         }
         None
     }
 
+    /// Adds the stripes that follow on the lane, as long as the frame has place: many short ones
+    /// cost no more than one block. Says whether it ended at one that goes to another OST of the
+    /// sink, though it is short.
+    fn extend(&self, lane: &mut Lane, work: &mut Work, bytes_max: u32) -> bool {
+        let bytes_max = self.frame_bytes_max.min(bytes_max.into());
+        let mut bytes = in_pages(work.blocks[0].length);
+        while work.blocks.len() < PACK_COUNT_MAX
+            && let Some((_, piece)) = self.next_piece(lane)
+        {
+            bytes += in_pages(piece.length);
+            if bytes > bytes_max {
+                return false;
+            }
+            if piece.sink_ost != work.sink_ost {
+                return lane.sink_position.is_none();
+            }
+            let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
+            work.blocks.push(block);
+            lane.offset = block.end();
+        }
+        false
+    }
+
+    /// Puts what is left of a lane back; as one lane for each OST of the sink if `is_split`, so
+    /// that stripes for the same one come after each other.
+    fn put_back(&self, lanes: &mut VecDeque<Lane>, place: usize, lane: Lane, is_split: bool) {
+        if is_split && let Some(plan) = self.plans.get(&lane.entry) {
+            plan.split(&lane).rev().for_each(|lane| lanes.insert(place, lane));
+            return;
+        }
+        // Of the lanes that were one, that which is furthest behind goes first.
+        let behind = lanes.iter().skip(place).take_while(|other| {
+            (other.entry, other.position) == (lane.entry, lane.position)
+                && other.offset < lane.offset
+        });
+        let place = place + behind.count();
+        lanes.insert(place, lane);
+    }
+
     /// Adds the small files that follow in the queue, as long as the frame has place.
     fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
-        let pages = |length: u32| u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES;
-        let mut bytes = pages(work.blocks[0].length);
+        let mut bytes = in_pages(work.blocks[0].length);
         while work.blocks.len() < PACK_COUNT_MAX {
             let Some(&lane) = lanes.get(at) else { return };
             let Some((plan, piece)) = self.next_piece(&lane) else {
@@ -712,11 +745,11 @@ impl Shelf<'_> {
             }
             let fits = is_packed(plan, &piece)
                 && piece.sink_ost == work.sink_ost
-                && bytes + pages(piece.length) <= bytes_max;
+                && bytes + in_pages(piece.length) <= bytes_max;
             if !fits || !self.admit(lane.entry) {
                 return;
             }
-            bytes += pages(piece.length);
+            bytes += in_pages(piece.length);
             let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
             work.blocks.push(block);
             lanes.remove(at);
@@ -731,6 +764,11 @@ impl Shelf<'_> {
     fn admit(&mut self, entry: EntryId) -> bool {
         self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan))
     }
+}
+
+/// A length as whole pages: each block of a frame begins on a page of its own.
+fn in_pages(length: u32) -> u64 {
+    u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES
 }
 
 fn is_packed(plan: &Plan, piece: &Piece) -> bool {

@@ -80,6 +80,49 @@ fn a_frame_of_small_files_fits_in_a_buffer() {
     assert!(bytes <= u64::from(BLOCK) && work.blocks.len() == 10, "{} files", work.blocks.len());
 }
 
+/// A file in stripes of 64 KiB over two OSTs, to another in stripes of so many bytes over two.
+fn in_short_stripes(size: u64, sink_stripe_size: u64) -> Plan {
+    let striped = |size| Layout::striped(size, vec![OstId(0), OstId(1)]).unwrap();
+    Plan { source: striped(64 << 10), sink: striped(sink_stripe_size), ..plan(size, 0, 0) }
+}
+
+#[test]
+fn short_stripes_of_one_ost_share_a_frame() {
+    let mut schedule = schedule(Policy::Layout, 2);
+    schedule.add(EntryId(1), in_short_stripes(3 << 20, 64 << 10));
+    let work = schedule.next(Instant::START, 0).unwrap();
+    let offsets: Vec<_> = work.blocks.iter().map(|block| block.offset >> 16).collect();
+    assert_eq!(offsets, (0..16).map(|stripe| stripe * 2).collect::<Vec<_>>());
+    assert_eq!(work.bytes(), u64::from(BLOCK));
+    let other = schedule.next(Instant::START, 0).unwrap();
+    assert_eq!((other.source_ost, other.blocks[0].offset), (OstId(1), 64 << 10));
+    schedule.on_read(Instant::START, &work, Duration::ZERO);
+    let rest = schedule.next(Instant::START, 0).unwrap();
+    assert_eq!((rest.blocks.len(), rest.blocks[0].offset), (8, 2 << 20));
+}
+
+#[test]
+fn a_frame_of_short_stripes_is_for_one_ost_of_the_sink() {
+    let mut schedule = schedule(Policy::Layout, 2);
+    let size = 16 << 20;
+    let plan = in_short_stripes(size, 96 << 10);
+    schedule.add(EntryId(1), plan.clone());
+    let mut seen = RangeSet::new();
+    let mut frames = 0;
+    while let Some(work) = schedule.next(Instant::START, 0) {
+        for block in &work.blocks {
+            assert_eq!(plan.source.ost_at(block.offset), work.source_ost);
+            assert_eq!(plan.sink.ost_at(block.offset), work.sink_ost);
+            seen.insert(block.offset..block.end());
+        }
+        schedule.on_read(Instant::START, &work, Duration::ZERO);
+        frames += 1;
+    }
+    assert_eq!(seen.byte_count(), size);
+    // Two OSTs at each end, each pair with a fourth of the data; the first of a lane goes alone.
+    assert!(frames <= 16 + 4 + 2, "{frames} frames");
+}
+
 #[test]
 fn by_file_each_thread_keeps_to_its_own_file() {
     let mut schedule = schedule(Policy::File, 1);
