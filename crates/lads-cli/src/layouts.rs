@@ -125,7 +125,7 @@ impl View<'_> {
             writeln!(out, "  its data is in an archive; reading it would bring it back")?;
         }
         if let Some(mirrors) = self.lov.as_ref().and_then(mirror_count) {
-            writeln!(out, "  {mirrors} copies; this is the one that is read")?;
+            writeln!(out, "  {mirrors} copies; this is the one that is usually read")?;
         }
         let mut start = 0;
         for part in self.located.layout.parts() {

@@ -315,6 +315,34 @@ impl Lov {
     /// Where each byte lies, for schedules: of mirrors, the one that a client reads.
     #[must_use]
     pub fn layout(&self, stand: Stand) -> Layout {
+        self.layout_by(stand, |offset| self.usual_component_at(offset))
+    }
+
+    /// Number and layout of each mirror that can be read from beginning to end, and is not older
+    /// than others in any of its parts; none if the file is not mirrored.
+    #[must_use]
+    pub fn mirrors(&self, stand: Stand) -> Vec<(u16, Layout)> {
+        let mut numbers: Vec<u16> = self.components.iter().map(Component::mirror).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let of = |number| self.components.iter().filter(move |it| it.mirror() == number);
+        let can_be_read = |it: &Component| {
+            let is_away = matches!(it.place(it.extent.start), Place::Archive | Place::Foreign);
+            it.flags & (flag::STALE | flag::PARITY) == 0 && !is_away
+        };
+        let is_sound = |number: &u16| *number > 0 && of(*number).all(can_be_read);
+        let layout = |number| {
+            let at = |offset| of(number).find(|it| it.is_readable() && it.extent.contains(&offset));
+            (number, self.layout_by(stand, at))
+        };
+        numbers.into_iter().filter(is_sound).map(layout).collect()
+    }
+
+    fn layout_by<'a>(
+        &'a self,
+        stand: Stand,
+        component_at: impl Fn(u64) -> Option<&'a Component>,
+    ) -> Layout {
         let mut borders: Vec<u64> =
             self.components.iter().flat_map(|it| [it.extent.start, it.extent.end]).collect();
         borders.extend([0, u64::MAX]);
@@ -322,7 +350,7 @@ impl Lov {
         borders.dedup();
         let parts = borders.windows(2).map(|border| {
             let (start, end) = (border[0], border[1]);
-            let component = self.usual_component_at(start);
+            let component = component_at(start);
             let (stripe_size, osts) =
                 component.map_or_else(|| (u64::MAX, vec![stand.elsewhere]), |it| it.stripes(stand));
             Part { end, stripe_size, osts }

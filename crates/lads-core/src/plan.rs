@@ -21,6 +21,8 @@ pub struct Plan {
     pub size: u64,
     /// Where it lies at the source.
     pub source: Layout,
+    /// Where further copies of it lie there: a block is read from whichever is first free.
+    pub mirrors: Vec<Layout>,
     /// Where it will lie at the sink.
     pub sink: Layout,
     /// No block is longer than this, in bytes; a multiple of 4096.
@@ -29,6 +31,8 @@ pub struct Plan {
     pub data: Option<RangeSet>,
     /// What the sink has from an earlier attempt.
     pub done: RangeSet,
+    /// What has been handed out, if there are mirrors: no block is read from two.
+    pub taken: RangeSet,
     /// Whether any of its blocks has been handed out.
     pub is_begun: bool,
 }
@@ -51,6 +55,8 @@ pub struct Piece {
 pub struct Lane {
     /// The file.
     pub entry: EntryId,
+    /// Which copy of it: zero for [`Plan::source`], then [`Plan::mirrors`] in order.
+    pub mirror: u16,
     /// Which position of the layout; `None` for the whole file in order.
     pub position: Option<u32>,
     /// Which position of the sink's, if only what goes there; `None` for all of it.
@@ -62,15 +68,36 @@ pub struct Lane {
 }
 
 impl Plan {
-    /// A lane for each position of the file that holds any of it.
+    /// A lane for each position of each copy of the file that holds any of it.
     pub fn lanes(&self, entry: EntryId) -> impl Iterator<Item = (OstId, Lane)> + '_ {
-        self.source.osts().enumerate().filter_map(move |(position, ost)| {
-            let offset = self.source.next_at(position, 0)?;
+        let mirrors = 0..=u16::try_from(self.mirrors.len()).unwrap_or(u16::MAX);
+        mirrors.flat_map(move |mirror| self.lanes_of(entry, mirror))
+    }
+
+    /// A lane for each position of one copy of the file that holds any of it.
+    ///
+    /// # Panics
+    /// If there is no such copy.
+    pub fn lanes_of(
+        &self,
+        entry: EntryId,
+        mirror: u16,
+    ) -> impl Iterator<Item = (OstId, Lane)> + '_ {
+        let copy = self.copy(mirror);
+        copy.osts().enumerate().filter_map(move |(position, ost)| {
+            let offset = copy.next_at(position, 0)?;
             let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
             let is_begun = self.is_begun;
-            let lane = Lane { entry, position, sink_position: None, offset, is_begun };
+            let lane = Lane { entry, mirror, position, sink_position: None, offset, is_begun };
             (offset < self.size).then_some((ost, lane))
         })
+    }
+
+    /// A block is handed out: no other copy of it is to be read.
+    pub fn take(&mut self, range: Range<u64>) {
+        if !self.mirrors.is_empty() {
+            self.taken.insert(range);
+        }
     }
 
     /// The next block of a lane that the sink does not have; `None` when the lane is at its end.
@@ -89,16 +116,18 @@ impl Plan {
             }
             // Another attempt may have had blocks of another size. What is on record is never
             // written again: a crash in the middle of that would leave the record untrue.
-            let done = self.done.next_from(offset);
-            if let Some(done) = done.as_ref().filter(|done| done.start == offset) {
-                offset = done.end;
+            let absent = self.next_absent(offset);
+            if let Some(absent) = absent.as_ref().filter(|absent| absent.start == offset) {
+                offset = absent.end;
                 continue;
             }
-            let end = done.map_or(u64::MAX, |done| done.start).min(self.piece_end(offset));
+            let copy = self.copy(lane.mirror);
+            let absent_start = absent.map_or(u64::MAX, |absent| absent.start);
+            let end = absent_start.min(self.piece_end(copy, offset));
             return Some(Piece {
                 offset,
                 length: u32::try_from(end - offset).expect("at most the block size"),
-                source_ost: self.source.ost_at(offset),
+                source_ost: copy.ost_at(offset),
                 sink_ost: self.sink.ost_at(offset),
             });
         }
@@ -112,21 +141,43 @@ impl Plan {
         })
     }
 
+    /// One of the copies: zero for [`Self::source`], then [`Self::mirrors`] in order.
+    ///
+    /// # Panics
+    /// If there is no such copy.
+    #[must_use]
+    pub fn copy(&self, mirror: u16) -> &Layout {
+        match usize::from(mirror) {
+            0 => &self.source,
+            mirror => &self.mirrors[mirror - 1],
+        }
+    }
+
+    /// What next need not be read: the sink has it, or it was taken from another copy.
+    fn next_absent(&self, offset: u64) -> Option<Range<u64>> {
+        let done = self.done.next_from(offset);
+        if self.mirrors.is_empty() {
+            return done;
+        }
+        let taken = self.taken.next_from(offset);
+        [done, taken].into_iter().flatten().min_by_key(|absent| absent.start)
+    }
+
     /// The first offset from `offset` on that is on this lane; `None` if there is none.
     fn next_on_lane(&self, lane: &Lane, offset: u64) -> Option<u64> {
         let Some(position) = lane.position else { return Some(offset) };
-        let position = position as usize;
+        let (copy, position) = (self.copy(lane.mirror), position as usize);
         let Some(sink_position) = lane.sink_position else {
-            return self.source.next_at(position, offset);
+            return copy.next_at(position, offset);
         };
         let sink_position = sink_position as usize;
-        let (source_start, source_period) = self.source.period(position);
+        let (source_start, source_period) = copy.period(position);
         let (sink_start, sink_period) = self.sink.period(sink_position);
         let mut at = offset.max(source_start).max(sink_start);
         let period = least_common_multiple(source_period, sink_period);
         let end = self.size.min(at.saturating_add(period));
         while at < end {
-            at = self.source.next_at(position, at)?;
+            at = copy.next_at(position, at)?;
             let next = self.sink.next_at(sink_position, at)?;
             if next == at {
                 return Some(at);
@@ -146,7 +197,7 @@ impl Plan {
         let end = range.end.min(self.size);
         while offset < end {
             let Some(start) = self.skip_hole(offset) else { break };
-            let piece_end = self.piece_end(start);
+            let piece_end = self.piece_end(&self.source, start);
             let (from, to) = (start.max(range.start), piece_end.min(end));
             if from < to {
                 let length = u32::try_from(to - from).expect("at most the block size");
@@ -170,14 +221,11 @@ impl Plan {
         Some((start / ALIGNMENT_BYTES * ALIGNMENT_BYTES).max(offset))
     }
 
-    fn piece_end(&self, offset: u64) -> u64 {
+    fn piece_end(&self, copy: &Layout, offset: u64) -> u64 {
         let block_size = u64::from(self.block_size);
         let block_end = (offset / block_size + 1).saturating_mul(block_size);
-        let mut end = self
-            .size
-            .min(block_end)
-            .min(self.source.stripe_end(offset))
-            .min(self.sink.stripe_end(offset));
+        let mut end =
+            self.size.min(block_end).min(copy.stripe_end(offset)).min(self.sink.stripe_end(offset));
         if let Some(data) = &self.data
             && let Some(range) = data.next_from(offset)
         {
@@ -219,10 +267,12 @@ mod tests {
         Plan {
             size,
             source,
+            mirrors: Vec::new(),
             sink,
             block_size: 1 << 16,
             data: None,
             done: RangeSet::new(),
+            taken: RangeSet::new(),
             is_begun: false,
         }
     }
@@ -272,6 +322,33 @@ mod tests {
                 prop_assert!(piece.length <= plan.block_size);
             }
             prop_assert_eq!(seen.byte_count(), size);
+        }
+
+        #[test]
+        fn of_mirrors_every_byte_is_read_from_one(
+            size in 1u64..2_000_000,
+            copies in prop::collection::vec(layout_strategy(), 1..4),
+            sink in layout_strategy(),
+            turns in prop::collection::vec(any::<prop::sample::Index>(), 1..100)) {
+            let mut plan = plan(size, copies[0].clone(), sink);
+            plan.mirrors = copies[1..].to_vec();
+            let mut lanes: Vec<Lane> = plan.lanes(EntryId(1)).map(|(_, lane)| lane).collect();
+            let (mut bytes, mut turns) = (0, turns.iter().cycle());
+            while !lanes.is_empty() {
+                let at = turns.next().expect("cycled").index(lanes.len());
+                let Some(piece) = plan.next_piece(&lanes[at]) else {
+                    lanes.swap_remove(at);
+                    continue;
+                };
+                let end = piece.offset + u64::from(piece.length);
+                let copy = &copies[usize::from(lanes[at].mirror)];
+                prop_assert_eq!(copy.ost_at(piece.offset), piece.source_ost);
+                prop_assert_eq!(copy.ost_at(end - 1), piece.source_ost);
+                plan.take(piece.offset..end);
+                lanes[at].offset = end;
+                bytes += u64::from(piece.length);
+            }
+            prop_assert_eq!(bytes, size);
         }
 
         #[test]

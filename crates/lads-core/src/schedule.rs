@@ -12,6 +12,7 @@ use crate::room::Room;
 use crate::units::{Block, EntryId, Instant, OstId};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -366,6 +367,8 @@ const PAGE_BYTES: u64 = 4096;
 pub struct Work {
     /// The OST that is read.
     pub source_ost: OstId,
+    /// Which copy of the file is read, if it has several: zero for the usual one.
+    pub mirror: u16,
     /// The OST that will be written.
     pub sink_ost: OstId,
     /// Whether no further room is left for that OST.
@@ -459,12 +462,15 @@ impl Schedule {
         match self.policy {
             Policy::File => {
                 let (position, sink_position) = (None, None);
-                let lane = Lane { entry, position, sink_position, offset: 0, is_begun: false };
+                let (mirror, offset, is_begun) = (0, 0, false);
+                let lane = Lane { entry, mirror, position, sink_position, offset, is_begun };
                 self.files.push_back(lane);
             }
             _ => {
                 // Near enough: holes and what is done are not looked up.
-                let bytes = plan.size / plan.source.osts().len() as u64;
+                let copies = iter::once(&plan.source).chain(&plan.mirrors);
+                let positions: usize = copies.map(|copy| copy.osts().len()).sum();
+                let bytes = plan.size / positions as u64;
                 for (ost, lane) in plan.lanes(entry) {
                     self.queues.push(ost, lane, bytes);
                 }
@@ -552,11 +558,12 @@ impl Schedule {
             let was_begun = plan.is_begun;
             if is_free && self.begun.admit(plan) {
                 if !was_begun {
-                    self.move_ahead(block.entry, None);
+                    self.move_ahead(block.entry, 0, None);
                 }
                 let is_last_grant = self.room.take(sink_ost);
                 self.queues.start(now, source_ost, u64::from(block.length));
-                return Some(Work { source_ost, sink_ost, is_last_grant, blocks: vec![block] });
+                let (mirror, blocks) = (0, vec![block]);
+                return Some(Work { source_ost, mirror, sink_ost, is_last_grant, blocks });
             }
             self.again.push_back(block);
         }
@@ -576,22 +583,24 @@ impl Schedule {
             _ => queues.next(now, take),
         }?;
         if let Some(lane) = begun_lane {
-            self.move_ahead(lane.entry, lane.position);
+            self.move_ahead(lane.entry, lane.mirror, lane.position);
         }
         work.is_last_grant = self.room.take(work.sink_ost);
         Some(work)
     }
 
     /// Lanes of a file that has been begun go before those of files that have not, but for the one
-    /// at `position`, which has. Otherwise files that are open could wait behind files that must
-    /// not be opened before those are closed. What is left behind of them is dropped when met.
-    fn move_ahead(&mut self, entry: EntryId, position: Option<u32>) {
+    /// of `mirror` at `position`, which has. Otherwise files that are open could wait behind files
+    /// that must not be opened before those are closed. What is left behind of them is dropped when
+    /// met.
+    fn move_ahead(&mut self, entry: EntryId, mirror: u16, position: Option<u32>) {
         if self.policy == Policy::File {
             return;
         }
         let Self { queues, plans, .. } = self;
         let Some(plan) = plans.get(&entry) else { return };
-        for (ost, lane) in plan.lanes(entry).filter(|(_, lane)| lane.position != position) {
+        let lanes = plan.lanes(entry);
+        for (ost, lane) in lanes.filter(|(_, it)| (it.mirror, it.position) != (mirror, position)) {
             queues.insert(ost, lane, |other| !other.is_begun);
         }
     }
@@ -613,15 +622,16 @@ impl Schedule {
             self.queues.start(now, piece.source_ost, u64::from(piece.length));
             lane.offset = piece.offset + u64::from(piece.length);
             self.taken[worker] = Some(lane);
-            return Some(Work { is_last_grant, ..work_of(lane.entry, &piece) });
+            return Some(Work { is_last_grant, ..work_of(&lane, &piece) });
         }
     }
 }
 
-fn work_of(entry: EntryId, piece: &Piece) -> Work {
-    let block = Block { entry, offset: piece.offset, length: piece.length };
+fn work_of(lane: &Lane, piece: &Piece) -> Work {
+    let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
     Work {
         source_ost: piece.source_ost,
+        mirror: lane.mirror,
         sink_ost: piece.sink_ost,
         is_last_grant: false,
         blocks: vec![block],
@@ -675,7 +685,8 @@ impl Shelf<'_> {
             }
             let is_new = !std::mem::replace(&mut lane.is_begun, true);
             self.admit(lane.entry);
-            let mut work = work_of(lane.entry, &piece);
+            let mut work = work_of(&lane, &piece);
+            self.take(&work.blocks[0]);
             lanes.remove(at);
             if is_small {
                 self.pack(lanes, at, &mut work, bytes_max);
@@ -693,7 +704,7 @@ impl Shelf<'_> {
     /// Adds the stripes that follow on the lane, as long as the frame has place: many short ones
     /// cost no more than one block. Says whether it ended at one that goes to another OST of the
     /// sink, though it is short.
-    fn extend(&self, lane: &mut Lane, work: &mut Work, bytes_max: u32) -> bool {
+    fn extend(&mut self, lane: &mut Lane, work: &mut Work, bytes_max: u32) -> bool {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
         while work.blocks.len() < PACK_COUNT_MAX
@@ -708,6 +719,7 @@ impl Shelf<'_> {
             }
             let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
             work.blocks.push(block);
+            self.take(&block);
             lane.offset = block.end();
         }
         false
@@ -722,7 +734,7 @@ impl Shelf<'_> {
         }
         // Of the lanes that were one, that which is furthest behind goes first.
         let behind = lanes.iter().skip(place).take_while(|other| {
-            (other.entry, other.position) == (lane.entry, lane.position)
+            (other.entry, other.mirror, other.position) == (lane.entry, lane.mirror, lane.position)
                 && other.offset < lane.offset
         });
         let place = place + behind.count();
@@ -744,7 +756,7 @@ impl Shelf<'_> {
                 continue;
             }
             let fits = is_packed(plan, &piece)
-                && piece.sink_ost == work.sink_ost
+                && (lane.mirror, piece.sink_ost) == (work.mirror, work.sink_ost)
                 && bytes + in_pages(piece.length) <= bytes_max;
             if !fits || !self.admit(lane.entry) {
                 return;
@@ -752,6 +764,7 @@ impl Shelf<'_> {
             bytes += in_pages(piece.length);
             let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
             work.blocks.push(block);
+            self.take(&block);
             lanes.remove(at);
         }
     }
@@ -759,6 +772,13 @@ impl Shelf<'_> {
     fn next_piece(&self, lane: &Lane) -> Option<(&Plan, Piece)> {
         let plan = self.plans.get(&lane.entry)?;
         Some((plan, plan.next_piece(lane)?))
+    }
+
+    /// A block of a file is handed out.
+    fn take(&mut self, block: &Block) {
+        if let Some(plan) = self.plans.get_mut(&block.entry) {
+            plan.take(block.offset..block.end());
+        }
     }
 
     fn admit(&mut self, entry: EntryId) -> bool {

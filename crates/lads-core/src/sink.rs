@@ -890,6 +890,10 @@ impl Sink {
         if !file.phase.is_ending() {
             let is_kept = self.config.has_journal && !file.on_record.is_empty();
             file.phase = Phase::Dropping { is_kept, failure: Some(failure) };
+            if !is_kept {
+                // Nothing will be left of it: what was to be said of its blocks is no longer true.
+                self.block_dones.retain(|range| range.entry != entry);
+            }
         }
         self.discard_if_idle(entry);
     }

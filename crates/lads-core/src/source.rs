@@ -88,12 +88,24 @@ pub struct Found {
     pub entry: Entry,
     /// Where it lies; only looked at for files.
     pub layout: Layout,
+    /// Where further copies of it lie, any of which can be read.
+    pub mirrors: Vec<Layout>,
     /// Where it has data, if it has holes; rounded by [`crate::plan::align_data`].
     pub data: Option<RangeSet>,
     /// Set for a file with several names.
     pub link: Option<LinkName>,
     /// The entry that this one takes the place of, after that one changed while it moved.
     pub replaces: Option<EntryId>,
+}
+
+impl Found {
+    /// An entry that is met for the first time, and whose layout does not matter: no file, or one
+    /// of which no more is known yet.
+    #[must_use]
+    pub fn new(entry: Entry) -> Self {
+        let (layout, mirrors) = (Layout::on(OstId(0)), Vec::new());
+        Self { entry, layout, mirrors, data: None, link: None, replaces: None }
+    }
 }
 
 /// One of several names of a file.
@@ -246,7 +258,7 @@ struct Open {
     data_bytes: u64,
     attempt: u32,
     /// Kept until the sink says where the file will lie.
-    place: Option<(Layout, Option<RangeSet>)>,
+    place: Option<Place>,
     link: Option<LinkKey>,
     /// What the sink has, durable.
     confirmed: RangeSet,
@@ -254,6 +266,14 @@ struct Open {
     done_bytes: u64,
     skipped_bytes: u64,
     size: u64,
+}
+
+/// Where a file lies, and where it has data.
+#[derive(Debug)]
+struct Place {
+    layout: Layout,
+    mirrors: Vec<Layout>,
+    data: Option<RangeSet>,
 }
 
 #[derive(Debug, Default)]
@@ -540,7 +560,7 @@ impl Source {
     }
 
     fn open_file(&mut self, found: Found, attempt: u32, link: Option<LinkKey>) {
-        let Found { entry, layout, data, .. } = found;
+        let Found { entry, layout, mirrors, data, .. } = found;
         let (verb, data_bytes) = match &entry.kind {
             Kind::File { data_bytes, .. } => (Verb::Send, *data_bytes),
             Kind::HardLink { .. } => (Verb::HardLink, 0),
@@ -553,7 +573,7 @@ impl Source {
             phase: Phase::Announced,
             data_bytes,
             attempt,
-            place: entry.is_file().then_some((layout, data)),
+            place: entry.is_file().then_some(Place { layout, mirrors, data }),
             link,
             confirmed: RangeSet::new(),
             done_bytes: 0,
@@ -675,22 +695,24 @@ impl Source {
         sink: Layout,
     ) -> Result<(), ProtocolError> {
         let open = self.open.get_mut(&entry).expect("looked up by the caller");
-        let Some((source, data)) = open.place.take() else {
+        let Some(Place { layout: source, mirrors, data }) = open.place.take() else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
         };
         open.phase = Phase::Moving;
         let plan = Plan {
             size: open.size,
             source,
+            mirrors,
             sink,
             block_size: self.config.block_size,
             data,
             done: done.clone(),
+            taken: RangeSet::new(),
             is_begun: false,
         };
         // Count as done only what the file still has: what is data here, and was done there.
         let mut left = 0;
-        for (_, mut lane) in plan.lanes(entry) {
+        for (_, mut lane) in plan.lanes_of(entry, 0) {
             while let Some(piece) = plan.next_piece(&lane) {
                 if done.is_empty() {
                     left = open.data_bytes;

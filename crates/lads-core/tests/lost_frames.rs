@@ -45,7 +45,7 @@ fn add(source: &mut Source, id: u64, block_count: u64) {
         metadata: Metadata::default(),
     };
     let layout = Layout::on(OstId(0));
-    let found = Found { entry, layout: layout.clone(), data: None, link: None, replaces: None };
+    let found = Found { layout: layout.clone(), ..Found::new(entry) };
     source
         .handle(Instant::START, Event::Found(Box::new(found)))
         .expect("the sink keeps to the protocol");

@@ -109,7 +109,7 @@ impl Pair {
             metadata: Metadata::default(),
         };
         let layout = Layout::on(OstId(0));
-        let found = Found { entry, layout, data: None, link, replaces: None };
+        let found = Found { layout, link, ..Found::new(entry) };
         self.found.insert(EntryId(id), found.clone());
         self.tell_source(source::Event::Found(Box::new(found)));
     }

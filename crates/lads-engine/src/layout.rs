@@ -39,6 +39,15 @@ pub trait Layouts: Send + Sync {
     /// Where a file that is there lies. Never brings back what is in an archive.
     fn of_file(&self, file: &FileAt<'_>) -> Located;
 
+    /// Sees that an open file is read from this copy, one of [`Located::mirrors`]. The file is open
+    /// for reading past the page cache.
+    ///
+    /// # Errors
+    /// If that cannot be chosen; then any is read.
+    fn choose_mirror(&self, _file: &OwnedFd, _number: u16) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
     /// Where a new file will lie; makes it if that must be done to know.
     ///
     /// # Errors
@@ -86,10 +95,21 @@ pub struct FileAt<'a> {
 /// Where a file lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Which OST holds which byte.
+    /// Which OST holds which byte; of several copies, of the one that is usually read.
     pub layout: Layout,
+    /// All copies, if there are several and it can be chosen which is read; the usual one first.
+    pub mirrors: Vec<Mirror>,
     /// Whether the data is in an archive, from which reading brings it back.
     pub is_archived: bool,
+}
+
+/// One of several copies of a file, which the file system keeps the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// What the file system calls it.
+    pub number: u16,
+    /// Which OST holds which byte.
+    pub layout: Layout,
 }
 
 /// A file to be made.
@@ -141,7 +161,7 @@ impl Located {
     /// A file that can be read.
     #[must_use]
     pub fn at(layout: Layout) -> Self {
-        Self { layout, is_archived: false }
+        Self { layout, mirrors: Vec::new(), is_archived: false }
     }
 }
 

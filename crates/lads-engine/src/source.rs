@@ -47,6 +47,7 @@ pub(crate) struct SourceEnd {
     board: Arc<Board>,
     clock: Clock,
     has_noticed_fallback: AtomicBool,
+    has_noticed_mirrors: AtomicBool,
 }
 
 /// When the sink was told how many frames had been sent, and how many.
@@ -90,6 +91,7 @@ impl SourceEnd {
             board,
             clock,
             has_noticed_fallback: AtomicBool::new(false),
+            has_noticed_mirrors: AtomicBool::new(false),
         };
         let message = Message::Roots(end.roots.iter().map(walk::WalkRoot::announced).collect());
         end.hub.with(|inner| inner.messages.push_back(message));

@@ -196,11 +196,13 @@ impl Books {
 
     /// Lanes that may stand in an OST's queue.
     fn waiting_count(&self, ost: OstId) -> usize {
-        let there = |pieces: &Vec<Piece>| {
-            let there = pieces.iter().filter(|piece| piece.source_ost == ost);
-            there.map(|piece| piece.sink_ost).collect::<BTreeSet<_>>().len()
+        let there = |(entry, pieces): (&EntryId, &Vec<Piece>)| {
+            let mirror_count = self.plans.get(entry).map_or(0, |plan| plan.mirrors.len());
+            let is_there = |piece: &&Piece| piece.source_ost == ost || mirror_count > 0;
+            let sink_osts = pieces.iter().filter(is_there).map(|piece| piece.sink_ost);
+            sink_osts.collect::<BTreeSet<_>>().len() * (mirror_count + 1)
         };
-        self.waiting.values().map(there).sum()
+        self.waiting.iter().map(there).sum()
     }
 
     fn take_room(&mut self, ost: OstId) -> Checked {
@@ -210,10 +212,13 @@ impl Books {
     }
 
     fn take_block(&mut self, work: &Work, block: &Block) -> Checked {
+        let lies_there = self
+            .plans
+            .get(&block.entry)
+            .is_some_and(|plan| plan.copy(work.mirror).ost_at(block.offset) == work.source_ost);
         if let Some(pieces) = self.waiting.get_mut(&block.entry)
             && let Some(at) = pieces.iter().position(|piece| {
-                piece.offset == block.offset
-                    && (piece.source_ost, piece.sink_ost) == (work.source_ost, work.sink_ost)
+                piece.offset == block.offset && piece.sink_ost == work.sink_ost && lies_there
             })
             && pieces[at].length >= block.length
         {
@@ -247,7 +252,7 @@ impl Books {
 
 fn pieces(entry: EntryId, plan: &Plan) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for (_, mut lane) in plan.lanes(entry) {
+    for (_, mut lane) in plan.lanes_of(entry, 0) {
         while let Some(piece) = plan.next_piece(&lane) {
             lane.offset = piece.offset + u64::from(piece.length);
             pieces.push(piece);

@@ -263,6 +263,14 @@ pub(crate) fn draw_layout(rng: &mut Rng, ost_count: usize) -> Layout {
     Layout::composite(parts).expect("parts follow each other, and none is empty")
 }
 
+/// The same stripes, each on the next OST.
+pub(crate) fn moved_on(layout: &Layout, ost_count: usize) -> Layout {
+    let next = |ost: OstId| ost_at((ost.index() + 1) % ost_count);
+    let parts = layout.parts();
+    let parts = parts.map(|it| Part { osts: it.osts.into_iter().map(next).collect(), ..it });
+    Layout::composite(parts).expect("as sound as it was")
+}
+
 fn draw_osts(rng: &mut Rng, ost_count: usize) -> Vec<OstId> {
     let count = rng.between(1, ost_count as u64);
     let first = rng.index(ost_count);

@@ -4,7 +4,7 @@ use crate::books::Books;
 use crate::content::Content;
 use crate::receiver::Receiver;
 use crate::sink_end::SinkEnd;
-use crate::tree::{Node, Version, name_of};
+use crate::tree::{File, Node, Version, name_of};
 use crate::walk::Walk;
 use crate::world::{Arrival, Checked, Frame, Happening, World};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
@@ -121,8 +121,7 @@ impl SourceEnd {
         books.on_message(&message, |entry| {
             let (file, identity) = items.get(&entry)?.file?;
             let version = world.tree.version_of(&identity)?;
-            let layout = world.tree.files[file].layout.clone();
-            Some(plan_of(version, layout, config.block_size))
+            Some(plan_of(version, &world.tree.files[file], config.block_size))
         });
         self.is_stopping |= matches!(message, Message::Finished(_) | Message::Stop(_));
         self.tell(world, Event::Message(message))
@@ -405,11 +404,11 @@ impl SourceEnd {
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();
         Found {
-            entry: Entry { id, parent, name, kind, metadata },
             layout: world.tree.files[file].layout.clone(),
+            mirrors: world.tree.files[file].mirrors.clone(),
             data: version.data.clone(),
             link,
-            replaces: None,
+            ..Found::new(Entry { id, parent, name, kind, metadata })
         }
     }
 
@@ -423,8 +422,7 @@ impl SourceEnd {
         let id = self.new_item(Item { path: path.to_owned(), parent, file: None });
         let name = name_of(path).as_bytes().to_vec();
         let entry = Entry { id, parent, name, kind, metadata: Metadata::default() };
-        let layout = Layout::on(lads_core::units::OstId(0));
-        Some(Found { entry, layout, data: None, link: None, replaces: None })
+        Some(Found::new(entry))
     }
 
     fn check_counters(&self) -> Checked {
@@ -437,14 +435,16 @@ impl SourceEnd {
     }
 }
 
-fn plan_of(version: &Version, source: Layout, block_size: u32) -> Plan {
+fn plan_of(version: &Version, file: &File, block_size: u32) -> Plan {
     Plan {
         size: version.identity.size,
-        source,
+        source: file.layout.clone(),
+        mirrors: file.mirrors.clone(),
         sink: Layout::on(lads_core::units::OstId(0)),
         block_size,
         data: version.data.clone(),
         done: RangeSet::new(),
+        taken: RangeSet::new(),
         is_begun: false,
     }
 }

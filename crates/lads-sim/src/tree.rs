@@ -4,7 +4,7 @@
 //! a directory or a symbolic link; several paths may lead to one file. The root is the path ``.
 
 use crate::content::Content;
-use crate::options::{Options, PAGE, draw_layout};
+use crate::options::{Options, PAGE, draw_layout, moved_on};
 use crate::rng::Rng;
 use lads_core::entry::{Identity, Timestamp};
 use lads_core::layout::Layout;
@@ -35,6 +35,8 @@ impl Version {
 pub(crate) struct File {
     pub(crate) versions: Vec<Version>,
     pub(crate) layout: Layout,
+    /// Where it lies once more.
+    pub(crate) mirrors: Vec<Layout>,
 }
 
 /// What a path leads to.
@@ -86,8 +88,12 @@ impl Tree {
 
     fn add_file(&mut self, rng: &mut Rng, options: &Options) -> usize {
         let version = self.draw_version(rng, options, self.files.len());
-        let layout = draw_layout(rng, options.source_osts.len());
-        self.files.push(File { versions: vec![version], layout });
+        let ost_count = options.source_osts.len();
+        let layout = draw_layout(rng, ost_count);
+        // One file in four has two copies.
+        let is_mirrored = self.files.len() % 4 == 3;
+        let mirrors = is_mirrored.then(|| moved_on(&layout, ost_count)).into_iter().collect();
+        self.files.push(File { versions: vec![version], layout, mirrors });
         self.files.len() - 1
     }
 

@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, AsRawFd};
 const GET_COUNT: libc::c_ulong = 0x8008_66a8;
 /// State and space of one OST: `IOC_OBD_STATFS`.
 const GET_STATUS: libc::c_ulong = 0xc008_66a4;
+/// Read an open file from one of its mirrors: `LL_IOC_FLR_SET_MIRROR`.
+const SET_MIRROR: libc::c_ulong = 0x4008_66b1;
 /// Name of the client's own device: `OBD_IOC_GETDTNAME`, and what it was before 2.12.
 const GET_NAMES: [libc::c_ulong; 2] = [0x8080_667f, 0xc008_6683];
 
@@ -93,6 +95,16 @@ pub fn device_name(directory: impl AsFd) -> io::Result<String> {
         }
     }
     Err(last)
+}
+
+/// Sees that an open file is read from this mirror.
+///
+/// # Errors
+/// `EINVAL` if it is not open for direct I/O, or has no such mirror; anything else if the call is
+/// not understood.
+pub fn choose_mirror(file: impl AsFd, mirror: u16) -> io::Result<()> {
+    // SAFETY: the call takes its argument as a number, and neither reads nor writes memory.
+    unsafe { call(file, SET_MIRROR, std::ptr::without_provenance_mut(mirror.into())) }
 }
 
 /// # Safety

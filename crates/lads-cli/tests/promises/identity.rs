@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ways to cut and order the same data: what arrives must not depend on them.
-const WAYS: [&[&str]; 6] = [
+const WAYS: [&[&str]; 7] = [
     &[],
     &["--block-size", "64K"],
     &["--source-layout", "synthetic:osts=4,stripe_size=64K,stripe_count=3"],
+    &["--source-layout", "synthetic:osts=5,stripe_size=256K,stripe_count=2,copies=2"],
     &[
         "--source-layout",
         "synthetic:osts=5,stripe_size=192K,stripe_count=5",

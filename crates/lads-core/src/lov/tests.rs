@@ -173,6 +173,11 @@ fn mirrors_are_readable_unless_stale_and_a_preferred_one_is_usual() {
     let mirrors: Vec<_> = lov.replicas_at(MIB).map(|it| (it.mirror, it.place)).collect();
     assert_eq!(mirrors, [(2, ost(2)), (3, ost(4))]);
     assert_eq!(place(&lov, MIB), (ost(4), 0));
+    let stand = Stand { mdt: OstId(40), elsewhere: OstId(41) };
+    let [second, third] = &lov.mirrors(stand)[..] else { panic!("not two") };
+    assert_eq!((second.0, second.1.ost_at(MIB)), (2, OstId(2)));
+    assert_eq!((third.0, &third.1), (3, &lov.layout(stand)));
+    assert!(parsed(PLAIN).mirrors(stand).is_empty());
     assert_eq!(Lov::parse(&lov.encode()), Ok(lov));
 }
 

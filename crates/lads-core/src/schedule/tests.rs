@@ -12,10 +12,12 @@ fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
     Plan {
         size,
         source: Layout::on(OstId(source_ost)),
+        mirrors: Vec::new(),
         sink: Layout::on(OstId(sink_ost)),
         block_size: BLOCK,
         data: None,
         done: RangeSet::new(),
+        taken: RangeSet::new(),
         is_begun: false,
     }
 }
@@ -124,6 +126,29 @@ fn a_frame_of_short_stripes_is_for_one_ost_of_the_sink() {
 }
 
 #[test]
+fn a_mirrored_file_is_read_from_whichever_copy_is_free() {
+    let mut schedule = schedule(Policy::Layout, 3);
+    let mirrored = Plan { mirrors: vec![Layout::on(OstId(2))], ..plan(9 * u64::from(BLOCK), 1, 0) };
+    schedule.add(EntryId(1), mirrored);
+    let [first, second] = [(); 2].map(|()| schedule.next(Instant::START, 0).unwrap());
+    assert_eq!([first.mirror, second.mirror], [0, 1]);
+    assert_eq!([first.source_ost, second.source_ost], [OstId(1), OstId(2)]);
+    assert_eq!(schedule.next(Instant::START, 0), None);
+    // The one copy stays busy: the other serves all the rest, and no block twice.
+    let mut offsets = vec![first.blocks[0].offset];
+    let mut work = second;
+    loop {
+        assert_eq!(work.source_ost, OstId(2));
+        offsets.push(work.blocks[0].offset);
+        schedule.on_read(Instant::START, &work, Duration::from_millis(1));
+        let Some(next) = schedule.next(Instant::START, 0) else { break };
+        work = next;
+    }
+    offsets.sort_unstable();
+    assert_eq!(offsets, (0..9).map(|block| block * u64::from(BLOCK)).collect::<Vec<_>>());
+}
+
+#[test]
 fn by_file_each_thread_keeps_to_its_own_file() {
     let mut schedule = schedule(Policy::File, 1);
     for entry in 0..2 {
@@ -189,7 +214,7 @@ fn no_more_files_are_begun_than_can_be_open() {
         schedule.add(EntryId(entry), plan(2 * u64::from(BLOCK), 0, 0));
     }
     let taken: Vec<_> =
-        std::iter::from_fn(|| schedule.next(Instant::START, 0)).map(|w| entries(&w)[0]).collect();
+        iter::from_fn(|| schedule.next(Instant::START, 0)).map(|w| entries(&w)[0]).collect();
     assert_eq!(taken, [0, 0, 1, 1]);
     schedule.remove(EntryId(0));
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [2]);
@@ -224,14 +249,14 @@ fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
     schedule.on_grant(OstId(0), 1);
     schedule.on_grant(OstId(1), 3);
     let mut offsets = || {
-        let works = std::iter::from_fn(|| schedule.next(Instant::START, 0));
+        let works = iter::from_fn(|| schedule.next(Instant::START, 0));
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
     };
     assert_eq!(offsets(), [0, 1, 3, 5], "OST0 has no room for block 2, OST1 for 3 and 5");
     schedule.on_grant(OstId(0), 9);
     schedule.on_grant(OstId(1), 9);
     let mut offsets = || {
-        let works = std::iter::from_fn(|| schedule.next(Instant::START, 0));
+        let works = iter::from_fn(|| schedule.next(Instant::START, 0));
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
     };
     assert_eq!(offsets(), [2, 4, 6, 7]);

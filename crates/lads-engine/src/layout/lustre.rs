@@ -14,7 +14,7 @@
 mod table;
 
 use super::mount::{mount_of, nearest_existing};
-use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
+use super::{FileAt, Layouts, Located, Mirror, NewFile, Placed, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
 use lads_core::layout::{Layout, Part};
@@ -95,8 +95,24 @@ impl Lustre {
     /// it is somewhere.
     fn layout(&self, lov: Option<&Lov>) -> Layout {
         let elsewhere = self.stand.elsewhere;
-        let Some(lov) = lov else { return Layout::on(elsewhere) };
-        let layout = lov.layout(self.stand);
+        lov.map_or_else(|| Layout::on(elsewhere), |lov| self.known(lov.layout(self.stand)))
+    }
+
+    /// Every copy of a file that can be read all by itself, if there are several and the usual one
+    /// is among them, that one first.
+    fn mirrors(&self, lov: &Lov, usual: &Layout) -> Vec<Mirror> {
+        let mirrors = lov.mirrors(self.stand).into_iter();
+        let known = |(number, layout)| Mirror { number, layout: self.known(layout) };
+        let mut mirrors: Vec<Mirror> = mirrors.map(known).collect();
+        mirrors.sort_by_key(|it| it.layout != *usual);
+        if mirrors.len() < 2 || mirrors[0].layout != *usual {
+            mirrors.clear();
+        }
+        mirrors
+    }
+
+    fn known(&self, layout: Layout) -> Layout {
+        let elsewhere = self.stand.elsewhere;
         if layout.osts().all(|ost| ost.index() < self.specs.len()) {
             return layout;
         }
@@ -165,7 +181,14 @@ impl Layouts for Lustre {
     fn of_file(&self, file: &FileAt<'_>) -> Located {
         let lov = self.lov(file.directory, file.name);
         let is_archived = lov.as_ref().is_some_and(Lov::is_released);
-        Located { layout: self.layout(lov.as_ref()), is_archived }
+        let layout = self.layout(lov.as_ref());
+        let mirrors = lov.map_or_else(Vec::new, |lov| self.mirrors(&lov, &layout));
+        Located { layout, mirrors, is_archived }
+    }
+
+    fn choose_mirror(&self, file: &OwnedFd, number: u16) -> Result<(), Errno> {
+        lads_sys::lustre::choose_mirror(file, number)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {

@@ -1,16 +1,20 @@
 //! Pretended OSTs: files are spread over them by number, wherever they really lie.
 //!
 //! For trying schedules out, and for tests, on a machine without a parallel file system:
-//! `synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5`. Each OST serves one request at a
-//! time, like the paper's, and takes `latency_ms` longer for it.
+//! `synthetic:osts=8,stripe_size=1M,stripe_count=1,copies=1,latency_ms=5`. Each OST serves one
+//! request at a time, like the paper's, and takes `latency_ms` longer for it. A file with several
+//! copies has each on the OSTs behind those of the one before.
 
-use super::{FileAt, Layouts, Located, NewFile, Placed};
+use super::{FileAt, Layouts, Located, Mirror, NewFile, Placed};
 use lads_core::layout::{Layout, STRIPE_COUNT_MAX};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
 use rustix::io::Errno;
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+const COPIES_MAX: u64 = 8;
 
 /// Pretended OSTs.
 #[derive(Debug)]
@@ -18,18 +22,20 @@ pub(super) struct Synthetic {
     ost_count: u32,
     stripe_size: u64,
     stripe_count: u32,
+    copies: u64,
     latency: Duration,
     /// Whoever is served by an OST holds its lock: one at a time.
     turns: Vec<Mutex<()>>,
 }
 
 impl Synthetic {
-    /// Reads `osts=8,stripe_size=1M,stripe_count=1,latency_ms=5`; each has a default.
+    /// Reads `osts=8,stripe_size=1M,stripe_count=1,copies=1,latency_ms=5`; each has a default.
     pub(super) fn parse(parameters: &str) -> Result<Self, String> {
         let mut it = Self {
             ost_count: 8,
             stripe_size: 1 << 20,
             stripe_count: 1,
+            copies: 1,
             latency: Duration::ZERO,
             turns: Vec::new(),
         };
@@ -43,6 +49,7 @@ impl Synthetic {
             match (name, small) {
                 ("osts", Some(count @ 1..)) => it.ost_count = count,
                 ("stripe_count", Some(count @ 1..)) => it.stripe_count = count,
+                ("copies", _) if (1..=COPIES_MAX).contains(&number) => it.copies = number,
                 ("latency_ms", Some(ms)) => it.latency = Duration::from_millis(ms.into()),
                 ("stripe_size", _) if number >= 4096 && number.is_multiple_of(4096) => {
                     it.stripe_size = number;
@@ -51,7 +58,8 @@ impl Synthetic {
                     return Err(format!(
                         "synthetic layout: {parameter:?} makes no sense; there are osts and \
                          stripe_count (1 to {STRIPE_COUNT_MAX}), stripe_size (a multiple of \
-                         4096), latency_ms (0 to {STRIPE_COUNT_MAX})"
+                         4096), copies (1 to {COPIES_MAX}), latency_ms (0 to \
+                         {STRIPE_COUNT_MAX})"
                     ));
                 }
             }
@@ -82,7 +90,20 @@ impl Layouts for Synthetic {
     }
 
     fn of_file(&self, file: &FileAt<'_>) -> Located {
-        Located::at(self.spread(file.inode))
+        let copy = |number: u64| {
+            let first = file.inode.wrapping_add(number * u64::from(self.stripe_count));
+            let number = u16::try_from(number).expect("at most COPIES_MAX");
+            Mirror { number, layout: self.spread(first) }
+        };
+        let mut located = Located::at(self.spread(file.inode));
+        if self.copies > 1 {
+            located.mirrors = (0..self.copies).map(copy).collect();
+        }
+        located
+    }
+
+    fn choose_mirror(&self, _file: &OwnedFd, _number: u16) -> Result<(), Errno> {
+        Ok(())
     }
 
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {

@@ -85,7 +85,7 @@ impl SourceEnd {
             let failure = failed(Operation::Read, errno);
             ReadOutcome::Failed(failure.of_block(block.offset, block.length, work.source_ost))
         };
-        let file = self.open_item(&item, !is_whole)?;
+        let file = self.open_item(&item, work.mirror, !is_whole)?;
         let length = block.length as usize;
         match read_at(&file, block.offset, length, to) {
             Ok(()) => {}
@@ -97,6 +97,11 @@ impl SourceEnd {
                 })?;
             }
             Err(Errno::PIPE) => return Err(ReadOutcome::Changed),
+            // One copy cannot be read: the file system knows of others.
+            Err(_) if item.copy(work.mirror).0.is_some() => {
+                let any = self.open_new(&item, true)?;
+                read_at(&any, block.offset, length, to).map_err(of_block)?;
+            }
             Err(errno) => return Err(of_block(errno)),
         }
         if is_whole {
@@ -106,16 +111,36 @@ impl SourceEnd {
     }
 
     /// The item's file, checked to be what was announced; kept open if more is to be read of it.
-    fn open_item(&self, item: &Item, is_kept: bool) -> Result<Arc<OpenFile>, ReadOutcome> {
+    fn open_item(
+        &self,
+        item: &Item,
+        mirror: u16,
+        is_kept: bool,
+    ) -> Result<Arc<OpenFile>, ReadOutcome> {
+        let (number, place) = item.copy(mirror);
         if !is_kept {
-            return self.open_new(item, true).map(Arc::new);
+            return self.open_copy(item, number).map(Arc::new);
         }
-        let mut place = item.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &*place {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(self.open_new(item, true)?);
+        let file = Arc::new(self.open_copy(item, number)?);
         *place = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Opens a file, and sees that it is read from the copy that was chosen, if one was. Whatever
+    /// copy is read in the end, the bytes are the same.
+    fn open_copy(&self, item: &Item, mirror: Option<u16>) -> Result<OpenFile, ReadOutcome> {
+        let file = self.open_new(item, true)?;
+        if let Some(number) = mirror
+            && let Err(errno) = self.layouts.choose_mirror(&file.handle, number)
+            && !self.has_noticed_mirrors.swap(true, Ordering::Relaxed)
+        {
+            let text = format!("the source's file system does not let a copy be chosen: {errno}");
+            self.board.notice(text);
+        }
         Ok(file)
     }
 
@@ -166,13 +191,10 @@ impl SourceEnd {
     /// Sees whether a file is still what was announced, now that all of it has been read.
     pub(super) fn check(&self, entry: EntryId) {
         let outcome = match self.table.get(entry) {
-            Some(item) => {
-                let kept = item.file.lock().unwrap_or_else(PoisonError::into_inner).take();
-                match kept {
-                    Some(file) => is_unchanged(&item, &file).err(),
-                    None => is_still_there(&item).err(),
-                }
-            }
+            Some(item) => match item.take_file() {
+                Some(file) => is_unchanged(&item, &file).err(),
+                None => is_still_there(&item).err(),
+            },
             None => Some(ReadOutcome::Changed),
         };
         self.tell(Event::Checked { entry, outcome: outcome.unwrap_or(ReadOutcome::Good) });

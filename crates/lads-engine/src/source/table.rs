@@ -1,11 +1,13 @@
 //! What the source keeps of an entry until it has ended: where it is, and its open file.
 
+use crate::layout::Mirror;
 use crate::paths::Directory;
 use lads_core::entry::Identity;
 use lads_core::source::LinkName;
 use lads_core::units::EntryId;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +22,15 @@ pub(super) struct Item {
     pub(super) link: Option<LinkName>,
     /// Open while blocks of it are read, if it has several.
     pub(super) file: Mutex<Option<Arc<OpenFile>>>,
+    /// The same for each copy of it, if it has several.
+    pub(super) mirrors: Vec<OpenMirror>,
+}
+
+/// A copy of a file, open while blocks of it are read.
+#[derive(Debug)]
+pub(super) struct OpenMirror {
+    pub(super) number: u16,
+    pub(super) file: Mutex<Option<Arc<OpenFile>>>,
 }
 
 /// A file open for reading.
@@ -31,6 +42,34 @@ pub(super) struct OpenFile {
 }
 
 impl Item {
+    /// An entry of which no more is known than where it is.
+    pub(super) fn new(directory: Arc<Directory>, parent: EntryId, name: Vec<u8>) -> Self {
+        let (file, mirrors) = (Mutex::default(), Vec::new());
+        Self { directory, parent, name, identity: None, link: None, file, mirrors }
+    }
+
+    /// The copies of a file, none of them open.
+    pub(super) fn mirrors_of(mirrors: &[Mirror]) -> Vec<OpenMirror> {
+        let open = |it: &Mirror| OpenMirror { number: it.number, file: Mutex::default() };
+        mirrors.iter().map(open).collect()
+    }
+
+    /// The number of the copy that a block is read from, if it is to be chosen; and its file, if
+    /// it is open.
+    pub(super) fn copy(&self, mirror: u16) -> (Option<u16>, &Mutex<Option<Arc<OpenFile>>>) {
+        match self.mirrors.get(usize::from(mirror)) {
+            Some(it) => (Some(it.number), &it.file),
+            None => (None, &self.file),
+        }
+    }
+
+    /// Takes a file that is open out of its place, whichever copy it is of; drops all others.
+    pub(super) fn take_file(&self) -> Option<Arc<OpenFile>> {
+        let mirrors = self.mirrors.iter().map(|it| &it.file);
+        let files = iter::once(&self.file).chain(mirrors);
+        files.filter_map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).take()).last()
+    }
+
     /// Its path below the root.
     pub(super) fn path(&self) -> Vec<u8> {
         self.directory.path_of(&self.name)

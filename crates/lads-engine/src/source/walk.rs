@@ -9,7 +9,7 @@ use super::{SourceEnd, failed};
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
-use crate::layout::FileAt;
+use crate::layout::{FileAt, Mirror};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
 use lads_core::entry::{Entry, Kind};
@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Entries told to the session in one go.
 const BATCH: usize = 64;
@@ -204,15 +204,8 @@ impl<'a> Walk<'a> {
     ) -> Option<Option<(EntryId, Arc<OwnedFd>, Arc<Directory>)>> {
         let Pending { directory: above, parent, name } = pending;
         let id = self.end.table.new_id();
-        let item = Arc::new(Item {
-            directory: Arc::clone(above),
-            parent: *parent,
-            name: name.clone(),
-            identity: None,
-            link: None,
-            file: Mutex::default(),
-        });
-        self.items.push((id, item));
+        let item = Item::new(Arc::clone(above), *parent, name.clone());
+        self.items.push((id, Arc::new(item)));
         let directory = if name == b"." { Arc::clone(above) } else { above.child(name, false) };
         let looked_at = above.open().and_then(|above| {
             let stat = statat(&above, name.as_slice(), NOT_THROUGH_LINKS)?;
@@ -233,7 +226,7 @@ impl<'a> Walk<'a> {
         };
         let (parent, name) = (*parent, name.clone());
         let entry = Entry { id, parent, name, kind: Kind::Directory, metadata };
-        self.found(entry, Layout::on(OstId(0)), None, None);
+        self.found(Found::new(entry));
         match directory.open() {
             Ok(handle) => Some(Some((id, handle, directory))),
             Err(errno) => {
@@ -273,20 +266,20 @@ impl<'a> Walk<'a> {
         let seen = looked_at.and_then(|(handle, stat)| {
             look(end, directory, &handle, name, &stat).map(|seen| (seen, stat))
         });
+        let item = Item::new(Arc::clone(directory), parent, name.to_vec());
         match seen {
             Ok((Ok(seen), stat)) => {
                 let identity = matches!(seen.kind, Kind::File { .. }).then(|| identity_of(&stat));
-                self.keep(id, directory, parent, name, identity, seen.link.clone());
-                let metadata = seen.metadata;
-                let entry = Entry { id, parent, name: name.to_vec(), kind: seen.kind, metadata };
-                self.found(entry, seen.layout, seen.data, seen.link);
+                let (link, mirrors) = (seen.link.clone(), Item::mirrors_of(&seen.mirrors));
+                self.keep(id, Item { identity, link, mirrors, ..item });
+                self.found(seen.found(id, parent, name.to_vec()));
             }
             Ok((Err(failure), _)) => {
-                self.keep(id, directory, parent, name, None, None);
+                self.keep(id, item);
                 self.unreadable(id, parent, false, failure);
             }
             Err(errno) => {
-                self.keep(id, directory, parent, name, None, None);
+                self.keep(id, item);
                 self.unreadable(id, parent, false, failed(Operation::Examine, errno));
             }
         }
@@ -309,34 +302,11 @@ impl<'a> Walk<'a> {
             || is_included(filters, &directory.path_of(name), is_directory)
     }
 
-    fn keep(
-        &mut self,
-        id: EntryId,
-        directory: &Arc<Directory>,
-        parent: EntryId,
-        name: &[u8],
-        identity: Option<lads_core::entry::Identity>,
-        link: Option<LinkName>,
-    ) {
-        let item = Item {
-            directory: Arc::clone(directory),
-            parent,
-            name: name.to_vec(),
-            identity,
-            link,
-            file: Mutex::default(),
-        };
+    fn keep(&mut self, id: EntryId, item: Item) {
         self.items.push((id, Arc::new(item)));
     }
 
-    fn found(
-        &mut self,
-        entry: Entry,
-        layout: Layout,
-        data: Option<RangeSet>,
-        link: Option<LinkName>,
-    ) {
-        let found = Found { entry, layout, data, link, replaces: None };
+    fn found(&mut self, found: Found) {
         self.events.push(Event::Found(Box::new(found)));
     }
 
@@ -429,8 +399,18 @@ struct Seen {
     kind: Kind,
     metadata: lads_core::entry::Metadata,
     layout: Layout,
+    mirrors: Vec<Mirror>,
     data: Option<RangeSet>,
     link: Option<LinkName>,
+}
+
+impl Seen {
+    fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
+        let Self { kind, metadata, layout, mirrors, data, link } = self;
+        let entry = Entry { id, parent, name, kind, metadata };
+        let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
+        Found { layout, mirrors, data, link, ..Found::new(entry) }
+    }
 }
 
 /// Looks at something that is not a directory; the inner error is told, not a reason to stop.
@@ -450,6 +430,7 @@ fn look(
         kind: Kind::Directory,
         metadata,
         layout: Layout::on(OstId(0)),
+        mirrors: Vec::new(),
         data: None,
         link: None,
     };
@@ -461,7 +442,7 @@ fn look(
             if located.is_archived && !options.restore {
                 return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));
             }
-            seen.layout = located.layout;
+            (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
             // Only now: to look for holes can bring data back from an archive, too.
             seen.data = data_of(handle, name, stat)?;
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
@@ -544,18 +525,14 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     };
     let id = end.table.new_id();
     let new = Item {
-        directory: Arc::clone(&item.directory),
-        parent: item.parent,
-        name: item.name.clone(),
         identity: Some(identity_of(&stat)),
         link: item.link.clone(),
-        file: Mutex::default(),
+        mirrors: Item::mirrors_of(&seen.mirrors),
+        ..Item::new(Arc::clone(&item.directory), item.parent, item.name.clone())
     };
     end.table.insert([(id, Arc::new(new))]);
-    let (parent, name, metadata) = (item.parent, item.name.clone(), seen.metadata);
-    let entry = Entry { id, parent, name, kind: seen.kind, metadata };
-    let found =
-        Found { entry, layout: seen.layout, data: seen.data, link: None, replaces: Some(old) };
+    let found = seen.found(id, item.parent, item.name.clone());
+    let found = Found { link: None, replaces: Some(old), ..found };
     end.tell(Event::Found(Box::new(found)));
 }
 
