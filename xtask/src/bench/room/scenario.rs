@@ -194,6 +194,13 @@ fn both_schedules(counts: &[&str]) -> Vec<Entry> {
     [threads("layout", counts), threads("file", counts)].concat()
 }
 
+/// LADS by every rule with so many threads, and left to itself.
+fn all_schedules(count: &str) -> Vec<Entry> {
+    let rules = ["layout", "threshold", "adaptive", "file"];
+    let by_itself = entry("LADS, nothing said", None, &[]);
+    rules.iter().flat_map(|rule| threads(rule, &[count])).chain([by_itself]).collect()
+}
+
 /// As many threads as OSTs, half and twice as many, and as many as LADS takes by itself.
 fn many_threads() -> Vec<Entry> {
     let counts = ["16", "32", "64"];
@@ -324,7 +331,7 @@ fn fig10() -> Scenario {
     let run = |name, congestion| Stage {
         congestion,
         rivals: Rivals::Parallel,
-        ..stage(name, lads_storage(), data, both_schedules(&["8"]))
+        ..stage(name, lads_storage(), data, all_schedules("8"))
     };
     Scenario {
         name: "fig10",
@@ -412,7 +419,7 @@ fn ndm6() -> Scenario {
     let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
-        ..stage(name, ndm_storage(), data, both_schedules(&["4"]))
+        ..stage(name, ndm_storage(), data, all_schedules("4"))
     };
     let one_moving = "congest moving COUNT=1 DWELL=0.7 RATE=2500000 SEED=1".to_owned();
     Scenario {
@@ -436,7 +443,7 @@ fn ndm8() -> Scenario {
     let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
-        ..stage(name, ndm_storage(), data, both_schedules(&["8"]))
+        ..stage(name, ndm_storage(), data, all_schedules("8"))
     };
     let fixed = "congest fixed OSTS=5 2500000".to_owned();
     Scenario {
