@@ -1,9 +1,9 @@
 //! How an emulated parallel file system is mounted, and how it ends.
 //!
 //! It is striped over storage targets as Lustre is, and every program can use it. The bytes are
-//! in memory, one file each (`backing`); a storage target is a queue that lets time pass
-//! (`queues`). Who waits for that is `service`; where files lie, `placement`; what the kernel
-//! asks, `mounted`.
+//! in memory, one file each, or nowhere (`backing`); a storage target is a queue that lets time
+//! pass (`queues`). Who waits for that is `service`; where files lie, `placement`; what the
+//! kernel asks, `mounted`.
 
 mod backing;
 mod ceph;
@@ -26,7 +26,7 @@ mod tree;
 
 use crate::clock::monotonic;
 use anyhow::{Context, Result};
-use backing::Backing;
+use backing::{Backing, Files};
 use file::Store;
 use lads_core::lov::Lov;
 use model::Model;
@@ -58,7 +58,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let problem = || format!("cannot mount on {}", args.mount.display());
     let mount = args.mount.canonicalize().with_context(problem)?;
-    let backing = Backing::new(&args.settings.backing)?;
+    let backing = match args.settings.null {
+        true => Backing::Null,
+        false => Backing::Kept(Files::new(&args.settings.backing)?),
+    };
     let system = Arc::new(start(args.settings.clone(), backing));
     mount::serve(&mount, Mounted::new(Arc::clone(&system)), &system.settings)
         .with_context(problem)?;

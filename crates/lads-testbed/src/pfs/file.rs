@@ -1,6 +1,6 @@
 //! What an emulated regular file is: its layout, its size, the room it takes, and its bytes.
 
-use super::backing::Backing;
+use super::backing::{Backing, Bytes};
 use super::placement::{self, Defaults};
 use super::service::Share;
 use super::space::Space;
@@ -8,11 +8,9 @@ use lads_core::layout::Layout;
 use lads_core::lov::{Lov, Stand};
 use lads_core::range::RangeSet;
 use lads_core::units::OstId;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Room is given in pages of this many bytes.
@@ -57,9 +55,26 @@ struct State {
     kept: RangeSet,
     /// How often it is open, and its bytes while it is.
     open_count: usize,
-    bytes: Option<Arc<File>>,
+    bytes: Option<Arc<Bytes>>,
     /// Whether it has a name.
     is_named: bool,
+}
+
+impl State {
+    /// Where the next data or hole begins, as far as pages tell that were written or taken ahead.
+    fn seek(&self, to: SeekFrom) -> Result<u64, Errno> {
+        let (SeekFrom::Data(from) | SeekFrom::Hole(from)) = to else { return Err(Errno::INVAL) };
+        if from >= self.size {
+            return Err(Errno::NXIO);
+        }
+        let kept = self.kept.next_from(from).filter(|kept| kept.start < self.size);
+        match (to, kept) {
+            (SeekFrom::Data(_), None) => Err(Errno::NXIO),
+            (SeekFrom::Data(_), Some(kept)) => Ok(kept.start),
+            (_, Some(kept)) if kept.start == from => Ok(kept.end.min(self.size)),
+            _ => Ok(from),
+        }
+    }
 }
 
 /// A layout, as Lustre says it and as it is used.
@@ -139,7 +154,7 @@ impl FileBody {
     ///
     /// # Errors
     /// As opening does.
-    pub(super) fn bytes(&self) -> Result<Arc<File>, Errno> {
+    pub(super) fn bytes(&self) -> Result<Arc<Bytes>, Errno> {
         let opened = || self.store.backing.open(self.inode).map(Arc::new).map_err(|it| errno(&it));
         self.lock().bytes.clone().map_or_else(opened, Ok)
     }
@@ -227,8 +242,7 @@ impl FileBody {
     /// # Errors
     /// Of the system call.
     pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        let file = self.bytes()?;
-        file.write_all_at(data, offset).map_err(|error| errno(&error))?;
+        self.bytes()?.write(data, offset)?;
         let mut state = self.lock();
         state.size = state.size.max(offset + data.len() as u64);
         Ok(())
@@ -240,9 +254,9 @@ impl FileBody {
     /// Those of [`placement::place`], and of the system call.
     pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
         self.place_by_default()?;
-        let file = self.bytes()?;
+        let bytes = self.bytes()?;
         let mut state = self.lock();
-        rustix::fs::ftruncate(&file, size)?;
+        bytes.truncate(size)?;
         state.size = size;
         self.give_room_back(&mut state, size.next_multiple_of(PAGE_BYTES)..u64::MAX);
         Ok(())
@@ -253,13 +267,13 @@ impl FileBody {
     /// # Errors
     /// Those of [`Self::write`], and of the system call.
     pub(super) fn allocate(&self, range: Range<u64>, mode: FallocateFlags) -> Result<(), Errno> {
-        let file = self.bytes()?;
+        let bytes = self.bytes()?;
         let mut state = self.lock();
         let is_hole = mode.contains(FallocateFlags::PUNCH_HOLE);
         if !is_hole {
             self.take_room(&mut state, range.clone())?;
         }
-        rustix::fs::fallocate(&file, mode, range.start, range.end - range.start)?;
+        bytes.allocate(range.clone(), mode)?;
         if is_hole {
             let whole =
                 range.start.next_multiple_of(PAGE_BYTES)..range.end / PAGE_BYTES * PAGE_BYTES;
@@ -268,6 +282,17 @@ impl FileBody {
             state.size = state.size.max(range.end);
         }
         Ok(())
+    }
+
+    /// Where the next data or hole begins.
+    ///
+    /// # Errors
+    /// `ENXIO` if there is none, and of the system call.
+    pub(super) fn seek(&self, to: SeekFrom) -> Result<u64, Errno> {
+        match &*self.bytes()? {
+            Bytes::Kept(file) => rustix::fs::seek(file, to),
+            Bytes::Null => self.lock().seek(to),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -18,11 +18,8 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno as Error;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -32,7 +29,7 @@ use std::time::{Duration, SystemTime};
 const FOR_LONG: Duration = Duration::from_secs(3600);
 
 /// The largest request, in bytes: more than 256 pages the kernel does not send anyway.
-const REQUEST_BYTES_MAX: u32 = 1 << 20;
+pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// Requests that the kernel may have under way without a program that waits for each: readahead
 /// and writeback. Enough for 8 MiB of each of 32 files.
@@ -294,37 +291,6 @@ fn open_flags(flags: i32) -> FopenFlags {
     }
 }
 
-thread_local! {
-    /// Where bytes are on their way from a file to the kernel.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Answers a read with what is in the file now.
-fn answer_read(file: &File, offset: u64, length: usize, reply: ReplyData) {
-    BUFFER.with_borrow_mut(|buffer| {
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        match read_up_to(file, &mut buffer[..length], offset) {
-            Ok(count) => reply.data(&buffer[..count]),
-            Err(error) => reply.error(code(error)),
-        }
-    });
-}
-
-/// Reads until the buffer is full or the file ends.
-fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
-    let mut count = 0;
-    while count < buffer.len() {
-        let place = offset + count as u64;
-        match file.read_at(&mut buffer[count..], place).map_err(|error| errno(&error))? {
-            0 => break,
-            more => count += more,
-        }
-    }
-    Ok(count)
-}
-
 impl Filesystem for Mounted {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let mut wanted = InitFlags::FUSE_ASYNC_DIO
@@ -574,7 +540,10 @@ impl Filesystem for Mounted {
         };
         let length = usize::try_from(length).expect("at most a request");
         let answer = move |result: Result<(), Error>| match result {
-            Ok(()) => answer_read(&bytes, offset, length, reply),
+            Ok(()) => bytes.read(offset, length, |data| match data {
+                Ok(data) => reply.data(data),
+                Err(error) => reply.error(code(error)),
+            }),
             Err(error) => reply.error(code(error)),
         };
         self.system.service.submit(&shares, Direction::Read, Box::new(answer));
@@ -801,8 +770,7 @@ impl Filesystem for Mounted {
             libc::SEEK_HOLE => Ok(SeekFrom::Hole(from)),
             _ => Err(Error::INVAL),
         });
-        let file = self.open_file(fh).and_then(|(_, file)| file.bytes());
-        let found = to.and_then(|to| rustix::fs::seek(file?, to));
+        let found = to.and_then(|to| self.open_file(fh)?.1.seek(to));
         match found.map(i64::try_from) {
             Ok(Ok(offset)) => reply.offset(offset),
             Ok(Err(_)) => reply.error(Errno::EOVERFLOW),

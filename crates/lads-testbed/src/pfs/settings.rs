@@ -48,6 +48,9 @@ pub(super) struct Settings {
     /// Directory in which the bytes are kept while it is mounted
     #[arg(long, default_value = "/dev/shm")]
     pub(super) backing: PathBuf,
+    /// Keep no bytes: what is written is dropped, what is read is zero
+    #[arg(long, conflicts_with = "backing")]
+    pub(super) null: bool,
     /// How far the kernel reads ahead for programs that read without O_DIRECT, in bytes
     #[arg(long, default_value = "8M", value_parser = parse_bytes)]
     pub(super) readahead: u64,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use lads_core::lov::{self, Lov, Place};
 use lads_core::units::OstId;
 use lads_testbed::daemon::{Daemon, obstacle};
-use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -254,6 +254,45 @@ fn each_ost_holds_so_much_and_no_more() {
         rustix::fs::fallocate(&files[0], hole, 0, MIB as u64)?;
         assert_eq!(of_osts(daemon, "used_bytes")?, [4096, MIB as u64]);
         assert_eq!(files[0].metadata()?.blocks() * 512, 4096);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_null_file_system_holds_a_terabyte_counts_every_byte_and_keeps_none() {
+    on_a_mount(&["--null", "--osts", "2", "--stripe-count", "2", "--capacity", "1T"], |daemon| {
+        let (mib, tib) = (1 << 20, 1 << 40);
+        let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).clone();
+        let file = direct.clone().create_new(true).open(daemon.path("f"))?;
+        let mut buffer = lads_sys::Arena::new(1, MIB)?.take();
+        buffer.fill(7);
+        for place in [0, 1, 2, 5] {
+            file.write_all_at(&buffer, place * mib)?;
+        }
+        assert_eq!(of_osts(daemon, "written_bytes")?, [2 * mib, 2 * mib]);
+        assert_eq!(file.metadata()?.len(), 6 * mib);
+        let seek = |to| rustix::fs::seek(&file, to);
+        assert_eq!(seek(SeekFrom::Hole(mib)), Ok(3 * mib));
+        assert_eq!(seek(SeekFrom::Data(3 * mib)), Ok(5 * mib));
+        assert_eq!(seek(SeekFrom::Hole(5 * mib)), Ok(6 * mib));
+        assert_eq!(seek(SeekFrom::Data(6 * mib)), Err(Errno::NXIO));
+        file.read_exact_at(&mut buffer, 2 * mib)?;
+        assert!(buffer.iter().all(|byte| *byte == 0));
+        assert_eq!(of_osts(daemon, "read_bytes")?, [mib, 0]);
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, tib)?;
+        assert_eq!(file.metadata()?.len(), tib);
+        assert_eq!(of_osts(daemon, "used_bytes")?, [tib / 2, tib / 2]);
+        file.read_exact_at(&mut buffer, tib - mib)?;
+        file.set_len(3 * tib)?;
+        assert_eq!(file.read_at(&mut buffer, 3 * tib - 4096)?, 4096);
+        file.set_len(mib)?;
+        assert_eq!(of_osts(daemon, "used_bytes")?, [mib, 0]);
+        assert_eq!(places(&daemon.path("f"), 2), [Some(0), Some(1)]);
+        let process = daemon.stats()?["process"].as_u64().expect("a number");
+        for open in fs::read_dir(format!("/proc/{process}/fd"))? {
+            let path = fs::read_link(open?.path())?;
+            assert!(!path.to_string_lossy().contains("lads-pfs-"), "{}", path.display());
+        }
         Ok(())
     });
 }
