@@ -1,6 +1,6 @@
 //! How a program that needs an emulated file system starts one, and is sure that it ends.
 
-use crate::kernel_mount;
+use crate::kernel_mount::{self, Users};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -132,7 +132,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if self.end().is_err() {
             // Else the directory could not be removed.
-            let _ = kernel_mount::unmount(self.mount.path());
+            let _ = kernel_mount::unmount(self.mount.path(), Users::Fail);
         }
     }
 }

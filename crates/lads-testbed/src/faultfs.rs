@@ -25,19 +25,21 @@ mod rules;
 mod snapshot;
 mod state;
 
+use crate::kernel_mount::{Users, mount, unmount};
 use anyhow::{Context, Result};
 use filesystem::FaultFs;
-use fuser::{Config, MountOption, Session, SessionACL};
-use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{geteuid, umask};
+use fuser::Config;
+use rustix::process::umask;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use state::State;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What `mount` shows as the device and as part of the type.
+const NAME: &str = "lads-faultfs";
 
 /// How long somebody may use the mount after it was asked to end: those who end with it do so soon.
 const BUSY_MAX: Duration = Duration::from_secs(2);
@@ -69,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("cannot use {}", args.directory.display()))?,
     );
     let file_system = FaultFs::new(Arc::clone(&state));
-    let session = Session::new(file_system, &args.mount, &config(args.threads))
+    let session = mount(file_system, &args.mount, NAME, config(args.threads))
         .with_context(|| format!("cannot mount at {}", args.mount.display()))?;
     unmount_on_signal(args.mount.clone(), Arc::clone(&state))?;
     let serving = std::thread::spawn(move || session.run());
@@ -83,16 +85,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn config(threads: usize) -> Config {
     let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName("faultfs".to_owned()),
-        MountOption::Subtype("lads".to_owned()),
-        MountOption::DefaultPermissions,
-    ];
     config.n_threads = Some(threads);
-    if geteuid().is_root() {
-        config.acl = SessionACL::All;
-        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-    }
     config
 }
 
@@ -105,10 +98,10 @@ fn unmount_on_signal(mount: PathBuf, state: Arc<State>) -> Result<()> {
         // What hangs would hold up the end.
         state.release();
         let deadline = Instant::now() + BUSY_MAX;
-        while !is_unmounted(&mount) {
+        while unmount(&mount, Users::GoOn).is_err() {
             if Instant::now() > deadline {
                 // Who still uses it gets an error when nobody serves it any more.
-                detach(&mount);
+                let _ = unmount(&mount, Users::Fail);
                 state.tidy();
                 std::process::exit(0);
             }
@@ -116,25 +109,4 @@ fn unmount_on_signal(mount: PathBuf, state: Arc<State>) -> Result<()> {
         }
     });
     Ok(())
-}
-
-/// Unmounts it, unless somebody uses it. Not by fuser, which tries only once.
-fn is_unmounted(mount: &Path) -> bool {
-    match unmount(mount, UnmountFlags::empty()) {
-        Err(Errno::PERM) => fusermount(&["-u", "-q"], mount),
-        result => result.is_ok(),
-    }
-}
-
-/// Unmounts it, although somebody uses it.
-fn detach(mount: &Path) {
-    if unmount(mount, UnmountFlags::DETACH) == Err(Errno::PERM) {
-        fusermount(&["-u", "-q", "-z"], mount);
-    }
-}
-
-/// Only this program may unmount what a user who is not root has mounted.
-fn fusermount(options: &[&str], mount: &Path) -> bool {
-    let status = Command::new("fusermount3").args(options).arg(mount).status();
-    status.is_ok_and(|status| status.success())
 }

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
 use rustix::fs::{FallocateFlags, RenameFlags, SeekFrom, fallocate, renameat_with, seek};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -25,21 +27,14 @@ impl Mounted {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let paths = ["below", "mount"].map(|name| directory.path().join(name));
-        paths.iter().for_each(|path| fs::create_dir(path).unwrap());
-        let mut daemon = Command::new(env!("CARGO_BIN_EXE_lads-testbed"))
-            .arg("faultfs")
-            .args(paths)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = [0; 6];
-        if daemon.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
-            let _ = daemon.wait();
-            eprintln!("NOT TRIED: mounting with FUSE is not permitted here");
-            return None;
+        for name in ["below", "mount"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
         }
-        Some(Self { daemon, directory })
+        let daemon = start(directory.path());
+        if daemon.is_none() {
+            eprintln!("NOT TRIED: mounting with FUSE is not permitted here");
+        }
+        Some(Self { daemon: daemon?, directory })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -66,6 +61,22 @@ impl Mounted {
         names.sort();
         names
     }
+}
+
+/// Mounts `mount` over `below`; `None` if it cannot be.
+fn start(directory: &Path) -> Option<Child> {
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_lads-testbed"))
+        .arg("faultfs")
+        .args(["below", "mount"].map(|name| directory.join(name)))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    if daemon.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+        let _ = daemon.wait();
+        return None;
+    }
+    Some(daemon)
 }
 
 impl Drop for Mounted {
@@ -95,6 +106,22 @@ fn a_power_cut_takes_what_was_not_synced() {
     assert_eq!(fs::read(mounted.path("synced")).unwrap(), [b'a'; 10_000]);
     assert_ne!(fs::metadata(mounted.path("synced")).unwrap().mode() & 0o777, 0o600);
     assert_eq!(synced.sync_all().unwrap_err().raw_os_error(), Some(5), "opened before the cut");
+}
+
+#[test]
+fn when_it_ends_it_leaves_the_mount_alone_that_took_its_place() {
+    let Some(mut mounted) = Mounted::new() else { return };
+    let file = File::create(mounted.path("f")).unwrap();
+    if unmount(mounted.path(""), UnmountFlags::DETACH) == Err(Errno::PERM) {
+        eprintln!("NOT TRIED: only root may unmount");
+        return;
+    }
+    // As long as the file is open, the first one stays.
+    let second = start(mounted.directory.path()).unwrap();
+    drop(file);
+    let mut first = std::mem::replace(&mut mounted.daemon, second);
+    assert!(first.wait().unwrap().success());
+    mounted.command("settle");
 }
 
 #[test]

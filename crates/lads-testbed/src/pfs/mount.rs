@@ -3,9 +3,9 @@
 
 use super::mounted::Mounted;
 use super::settings::Settings;
-use crate::kernel_mount;
+use crate::kernel_mount::{self, Users};
 use anyhow::{Result, bail};
-use fuser::{Config, Session, SessionACL};
+use fuser::{Config, Session};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
@@ -39,13 +39,8 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
             let _ = watched.send(End::Told);
         }
     });
-    let device = kernel_mount::mount(mount, NAME)?;
+    let session = kernel_mount::mount(mounted, mount, NAME, config(settings))?;
     let number = device_mounted_at(mount)?;
-    let session = Session::from_fd(mounted, device, SessionACL::All, config(settings));
-    let session = session.or_else(|error| {
-        kernel_mount::unmount(mount)?;
-        Err(error)
-    })?;
     start(session, sender);
     let ready = announce(mount, settings);
     let end = match &ready {
@@ -57,7 +52,7 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
         return Ok(result?);
     }
     if device_mounted_at(mount)? == number {
-        kernel_mount::unmount(mount)?;
+        kernel_mount::unmount(mount, Users::Fail)?;
     }
     match ends.recv_timeout(PATIENCE) {
         Ok(_) | Err(RecvTimeoutError::Timeout) => ready,
