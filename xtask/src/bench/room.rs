@@ -22,7 +22,7 @@ use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, bail};
 use contest::{Arena, DATA, Row, Standing};
-use mount::Pair;
+use mount::{Bytes, Pair};
 use paper::Paper;
 use plot::{Kind, Plot, Series};
 use route::{Line, Route};
@@ -140,7 +140,9 @@ fn mounts_need() -> Needs<'static> {
 
 /// Memory that a scenario fills: source and sink, and some to spare.
 fn space(scenario: &Scenario) -> u64 {
-    let bytes = scenario.stages.iter().map(|stage| stage.data.bytes());
+    let keeps =
+        |stage: &&Stage| [stage.source, stage.sink].iter().any(|it| it.bytes == Bytes::Kept);
+    let bytes = scenario.stages.iter().filter(keeps).map(|stage| stage.data.bytes());
     bytes.max().unwrap_or(0) * 2 + (512 << 20)
 }
 

@@ -59,12 +59,7 @@ impl Backing {
 impl Bytes {
     /// Calls with what is from an offset on, at most `length` bytes, which lie where they can only
     /// be lent; or with the error of the system call.
-    pub(super) fn read(
-        &self,
-        offset: u64,
-        length: usize,
-        then: impl FnOnce(Result<&[u8], Errno>),
-    ) {
+    pub(super) fn read(&self, offset: u64, length: usize, then: impl FnOnce(Result<&[u8], Errno>)) {
         let Self::Kept(file) = self else {
             return then(Ok(&ZEROS[..length.min(ZEROS.len())]));
         };

@@ -29,6 +29,17 @@ pub(super) struct Storage {
     pub(super) latency_micros: u64,
     /// OSTs that a file is spread over.
     pub(super) stripe_count: u32,
+    /// What becomes of the bytes.
+    pub(super) bytes: Bytes,
+}
+
+/// What becomes of the bytes that a file system is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Bytes {
+    /// They lie in memory.
+    Kept,
+    /// They are dropped, and zeros are read: moving them costs what software costs.
+    Dropped,
 }
 
 impl Default for Storage {
@@ -40,6 +51,7 @@ impl Default for Storage {
             oss_bytes_per_second: None,
             latency_micros: 0,
             stripe_count: 1,
+            bytes: Bytes::Kept,
         }
     }
 }
@@ -48,7 +60,7 @@ impl Default for Storage {
 /// times slower. They are said with every result.
 const FOR_BUFFERED_RIVALS: [&str; 3] = ["--readahead", "8M", "--writeback"];
 
-/// Where the bytes of all mounts lie: in memory.
+/// Where the bytes lie that are kept: in memory.
 const BACKING: &str = "/dev/shm";
 
 /// How long a file system may take to come or go.
@@ -93,6 +105,11 @@ impl Mount {
     /// Where it is mounted.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What becomes of its bytes.
+    pub(super) fn bytes(&self) -> Bytes {
+        self.storage.bytes
     }
 
     /// What it says of itself; fails if it is not mounted.
@@ -164,13 +181,16 @@ pub(super) fn bound_to_us(program: &Path) -> Command {
 }
 
 fn arguments(storage: Storage) -> Vec<String> {
-    let Storage { osts, osses, stripe_count, .. } = storage;
+    let Storage { osts, osses, stripe_count, bytes, .. } = storage;
     let mut words = vec![
         format!("--osts={osts}"),
         format!("--osses={osses}"),
         format!("--stripe-count={stripe_count}"),
         "--rate=unlimited".to_owned(),
-        format!("--backing={BACKING}"),
+        match bytes {
+            Bytes::Kept => format!("--backing={BACKING}"),
+            Bytes::Dropped => "--null".to_owned(),
+        },
     ];
     words.extend(FOR_BUFFERED_RIVALS.map(str::to_owned));
     words

@@ -6,7 +6,7 @@
 
 use super::contest::{Congestion, Contestant};
 use super::data::DataSet;
-use super::mount::Storage;
+use super::mount::{Bytes, Storage};
 use super::paper::{self, Paper};
 use super::peers;
 use super::route::{Distance, Route};
@@ -507,16 +507,19 @@ fn xdd_wan() -> Scenario {
 }
 
 fn xdd_null() -> Scenario {
-    let storage = Storage { ost_bytes_per_second: None, stripe_count: 8, ..Storage::default() };
-    let data = DataSet::Uniform { files: 1, bytes_each: 1024 * MIB };
+    let storage = Storage { ost_bytes_per_second: None, bytes: Bytes::Dropped, ..volume() };
+    let data = DataSet::Uniform { files: 1, bytes_each: 2048 * MIB };
     Scenario {
         name: "xdd-null",
         title: "the cost of the software alone",
         about: "XDD, figures 26 and 27: from a source that costs nothing to a sink that costs \
-                nothing. Here: file systems without limits, their bytes in memory. What the mounts \
-                cost is in every figure, ours and the rivals' alike; the share is that of a fluid \
-                that nothing holds back, and says nothing.",
-        stages: vec![stage("memory to memory", storage, data, threads("layout", &THREADS))],
+                nothing. Here: file systems without limits that give zeros and drop what they are \
+                given. So no copy can be compared byte for byte: names and lengths have to be \
+                those of the source, and the source's OSTs have to have read, the sink's to have \
+                written, as many bytes as there are. What the mounts cost is in every figure, \
+                ours and the rivals' alike; the share is that of a fluid that nothing holds back, \
+                and says nothing.",
+        stages: vec![stage("nowhere to nowhere", storage, data, threads("layout", &THREADS))],
         views: vec![view("Throughput", &[0], THREADS_LABEL, Quantity::Throughput)],
     }
 }

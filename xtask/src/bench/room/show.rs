@@ -3,7 +3,7 @@
 
 use super::contest::{Arena, Congestion, Contestant, DATA, Row};
 use super::data::DataSet;
-use super::mount::{Pair, Storage, bound_to_us};
+use super::mount::{Bytes, Pair, Storage, bound_to_us};
 use super::route::Route;
 use super::{mounts_need, peers};
 use crate::scratch::Scratch;
@@ -20,6 +20,7 @@ const STORAGE: Storage = Storage {
     oss_bytes_per_second: None,
     latency_micros: 0,
     stripe_count: 1,
+    bytes: Bytes::Kept,
 };
 
 const FILES: DataSet = DataSet::Uniform { files: 80, bytes_each: 4 << 20 };
