@@ -14,8 +14,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What every name of our own in the target directory begins with.
@@ -32,7 +34,7 @@ pub(crate) struct Journal {
 
 #[derive(Debug)]
 struct State {
-    file: Option<std::fs::File>,
+    log: Option<Log>,
     /// What an earlier attempt left and nobody has asked for yet.
     begun: HashMap<Vec<u8>, Begun>,
     /// Numbers of the files that have records.
@@ -40,6 +42,42 @@ struct State {
     next_number: u64,
     /// Records that need not be durable before anything else.
     pending: Vec<u8>,
+}
+
+/// The journal's file, locked as long as it is open.
+#[derive(Debug)]
+struct Log {
+    file: File,
+    /// The records that are durable take so many bytes.
+    sound_bytes: u64,
+    /// Why nothing more can be added.
+    failure: Option<Errno>,
+}
+
+impl Log {
+    fn new(file: File, sound_bytes: u64) -> Self {
+        Self { file, sound_bytes, failure: None }
+    }
+
+    /// Adds records, durably. After an error none of them counts, and there is nothing torn that
+    /// would hide later ones; if that is not sure, there will be no later ones.
+    fn append(&mut self, records: &[u8]) -> std::io::Result<()> {
+        if let Some(errno) = self.failure {
+            return Err(errno.into());
+        }
+        if let Err(error) = self.file.write_all_at(records, self.sound_bytes) {
+            self.failure = ftruncate(&self.file, self.sound_bytes).err();
+            return Err(error);
+        }
+        // What could not be written back is taken for written from then on: to ask once more
+        // would only get a wrong answer.
+        self.failure = fdatasync(&self.file).err();
+        if let Some(errno) = self.failure {
+            return Err(errno.into());
+        }
+        self.sound_bytes += records.len() as u64;
+        Ok(())
+    }
 }
 
 impl Journal {
@@ -65,16 +103,17 @@ impl Journal {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&root, name.as_str(), flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
         lock(&file, &name)?;
-        let mut file = std::fs::File::from(file);
+        let mut file = File::from(file);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| broken(&name, &error))?;
         let replay = replay(&bytes);
         let Some(salt) = replay.salt else {
-            let salt = begin(&mut file).map_err(|error| broken(&name, &error))?;
+            let (salt, log) = begin(file).map_err(|error| broken(&name, &error))?;
             fsync(&root).map_err(failed)?;
-            return Ok(Self::with(root, name, salt, Some(file), HashMap::new(), 1));
+            return Ok(Self::with(root, name, salt, Some(log), HashMap::new(), 1));
         };
-        let journal = Self::with(root, name, salt, Some(file), replay.files, replay.next_number);
+        let log = Log::new(file, replay.sound_bytes);
+        let journal = Self::with(root, name, salt, Some(log), replay.files, replay.next_number);
         journal.compact().map_err(|error| broken(&journal.name, &error))?;
         Ok(journal)
     }
@@ -83,12 +122,12 @@ impl Journal {
         root: Arc<OwnedFd>,
         name: String,
         salt: [u8; 16],
-        file: Option<std::fs::File>,
+        log: Option<Log>,
         begun: HashMap<Vec<u8>, Begun>,
         next_number: u64,
     ) -> Self {
         let numbers = begun.iter().map(|(path, begun)| (path.clone(), begun.number)).collect();
-        let state = State { file, begun, numbers, next_number, pending: Vec::new() };
+        let state = State { log, begun, numbers, next_number, pending: Vec::new() };
         Self { root, name, salt, state: Mutex::new(state) }
     }
 
@@ -106,31 +145,34 @@ impl Journal {
         self.lock().begun.remove(path)
     }
 
-    /// Records blocks that are durable; they are on record when this returns.
+    /// Records blocks that are durable; they are on record when this returns. After an error, it
+    /// is as if nobody had asked.
     pub(crate) fn record(
         &self,
         files: &[(Vec<u8>, Identity, &[lads_core::journal::BlockRecord])],
     ) -> std::io::Result<()> {
         let mut state = self.lock();
         let state = &mut *state;
-        let mut bytes = std::mem::take(&mut state.pending);
+        let mut bytes = state.pending.clone();
+        let mut begun = Vec::new();
         for (path, identity, blocks) in files {
             let number = state.numbers.get(path).copied().unwrap_or_else(|| {
                 let number = state.next_number;
                 state.next_number += 1;
-                state.numbers.insert(path.clone(), number);
+                begun.push((path.clone(), number));
                 let record = Record::File { number, path: path.clone(), identity: *identity };
                 encode(&record, &mut bytes);
                 number
             });
             encode(&Record::Blocks { number, blocks: blocks.to_vec() }, &mut bytes);
         }
-        if let Some(file) = &mut state.file
+        if let Some(log) = &mut state.log
             && !bytes.is_empty()
         {
-            file.write_all(&bytes)?;
-            fdatasync(&*file)?;
+            log.append(&bytes)?;
         }
+        state.pending.clear();
+        state.numbers.extend(begun);
         Ok(())
     }
 
@@ -159,12 +201,12 @@ impl Journal {
             remove(&path);
             state.numbers.remove(&path);
         }
-        if state.file.is_none() {
+        if state.log.is_none() {
             return Ok(());
         }
         if state.numbers.is_empty() {
             unlinkat(&self.root, self.name.as_str(), AtFlags::empty())?;
-            state.file = None;
+            state.log = None;
         }
         Ok(())
     }
@@ -184,12 +226,12 @@ impl Journal {
         let mode = Mode::RUSR | Mode::WUSR;
         let new = openat(&self.root, new_name.as_str(), flags | OFlags::CLOEXEC, mode)?;
         flock(&new, FlockOperation::NonBlockingLockExclusive)?;
-        let mut new = std::fs::File::from(new);
-        new.write_all(&bytes)?;
+        let new = File::from(new);
+        new.write_all_at(&bytes, 0)?;
         fsync(&new)?;
         renameat(&self.root, new_name.as_str(), &self.root, self.name.as_str())?;
         fsync(&self.root)?;
-        state.file = Some(new);
+        state.log = Some(Log::new(new, bytes.len() as u64));
         Ok(())
     }
 
@@ -209,18 +251,95 @@ fn lock(file: &OwnedFd, name: &str) -> Result<(), Fatal> {
 }
 
 /// Makes an empty or unusable journal a new one; durable when this returns.
-fn begin(file: &mut std::fs::File) -> std::io::Result<[u8; 16]> {
+fn begin(file: File) -> std::io::Result<([u8; 16], Log)> {
     let mut salt = [0; 16];
     fill_random(&mut salt)?;
     let mut bytes = Vec::new();
     encode(&Record::Begin { format: FORMAT, salt }, &mut bytes);
-    ftruncate(&*file, 0)?;
-    file.seek(SeekFrom::Start(0))?;
-    file.write_all(&bytes)?;
-    fsync(&*file)?;
-    Ok(salt)
+    ftruncate(&file, 0)?;
+    file.write_all_at(&bytes, 0)?;
+    fsync(&file)?;
+    Ok((salt, Log::new(file, bytes.len() as u64)))
 }
 
 fn broken(name: &str, error: &std::io::Error) -> Fatal {
     Fatal::new(ExitCode::SinkRefuses, format!("cannot use the journal {name}: {error}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
+mod tests {
+    use super::*;
+    use lads_core::journal::BlockRecord;
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    use tempfile::TempDir;
+
+    /// A file system of a few pages; unmounted when this is dropped.
+    struct Small(TempDir);
+
+    impl Small {
+        /// `None`, and a line that says so, where that is not possible.
+        fn new() -> Option<Self> {
+            let directory = tempfile::tempdir().unwrap();
+            let size = Some(c"size=64K");
+            if let Err(errno) = mount("none", directory.path(), "tmpfs", MountFlags::empty(), size)
+            {
+                println!("skipped: cannot mount a tmpfs: {errno}");
+                return None;
+            }
+            Some(Self(directory))
+        }
+
+        /// A journal that is begun in it, or gone on with.
+        fn journal(&self) -> Journal {
+            let root = File::open(self.0.path()).unwrap();
+            Journal::open(Arc::new(root.into()), "here", 1, true).unwrap()
+        }
+    }
+
+    impl Drop for Small {
+        fn drop(&mut self) {
+            unmount(self.0.path(), UnmountFlags::DETACH).unwrap();
+        }
+    }
+
+    fn records(count: u64) -> Vec<BlockRecord> {
+        (0..count).map(|n| BlockRecord { offset: n, length: 1, checksum: n }).collect()
+    }
+
+    fn record(journal: &Journal, path: &[u8], blocks: &[BlockRecord]) -> std::io::Result<()> {
+        journal.record(&[(path.to_vec(), Identity::default(), blocks)])
+    }
+
+    #[test]
+    fn a_record_that_did_not_fit_hides_none_that_comes_after_it() {
+        let Some(small) = Small::new() else { return };
+        let journal = small.journal();
+        record(&journal, b"before", &records(1)).unwrap();
+        journal.forget(b"before");
+        let ballast = small.0.path().join("ballast");
+        std::fs::write(&ballast, vec![0; 64 << 10]).unwrap_err();
+        let error = record(&journal, b"large", &records(1000)).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC));
+        std::fs::remove_file(ballast).unwrap();
+        record(&journal, b"large", &records(2)).unwrap();
+        record(&journal, b"after", &records(3)).unwrap();
+        drop(journal);
+        let journal = small.journal();
+        assert!(journal.take_begun(b"before").is_none());
+        assert_eq!(journal.take_begun(b"large").unwrap().blocks, records(2));
+        assert_eq!(journal.take_begun(b"after").unwrap().blocks, records(3));
+    }
+
+    #[test]
+    fn where_a_torn_record_cannot_be_cut_off_no_other_follows_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        std::fs::write(&path, "sound").unwrap();
+        let mut log = Log::new(File::open(&path).unwrap(), 5);
+        assert!(log.append(b"torn").is_err());
+        log.file = File::options().write(true).open(&path).unwrap();
+        assert!(log.append(b"later").is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"sound");
+    }
 }
