@@ -75,6 +75,11 @@ fn is_moved(name: &[u8]) -> bool {
         || name == DEFAULT_ACL
 }
 
+/// Whether not everybody may read and set an attribute of what is his own.
+fn takes_privilege(name: &[u8]) -> bool {
+    !name.starts_with(b"user.")
+}
+
 fn split_names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == 0).filter(|name| is_moved(name))
 }
@@ -100,7 +105,10 @@ pub(crate) fn read_all(
 }
 
 /// The attributes of a name in an open directory, the link itself if it is one. A file system
-/// without attributes has none.
+/// without attributes has none; those that take privilege to read are left out without it.
+///
+/// # Errors
+/// Of the system calls: without its user's attributes it would not be the same at the sink.
 pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, Errno> {
     let path = proc_path(directory, name);
     let path = path.as_slice();
@@ -113,8 +121,9 @@ pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, 
     for name in split_names(&list) {
         match read_all(|to| lgetxattr(path, name, to.as_mut_slice())) {
             Ok(value) => xattrs.push(Xattr { name: name.to_vec(), value }),
-            // Gone since it was listed, or not for us to see.
-            Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
+            // Gone since it was listed.
+            Err(Errno::NODATA) => {}
+            Err(Errno::PERM | Errno::ACCESS) if takes_privilege(name) => {}
             Err(errno) => return Err(errno),
         }
     }
@@ -204,7 +213,7 @@ fn set_xattrs(file: &OwnedFd, wanted: &Metadata, has_others: bool) -> Result<(),
 fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
     match result {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(Errno::PERM) if !name.starts_with(b"user.") => Ok(()),
+        Err(Errno::PERM) if takes_privilege(name) => Ok(()),
         result => result,
     }
 }

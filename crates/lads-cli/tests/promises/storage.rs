@@ -2,7 +2,7 @@
 //! arrives, and the same command goes on when the storage works again.
 
 use crate::faultfs::FaultFs;
-use crate::tree::{Scale, assert_nothing_left_over, grow, hash_of, is_own_name, visit};
+use crate::tree::{Scale, assert_nothing_left_over, grow, hash_of, is_own_name, set_xattr, visit};
 use crate::world::{Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ const SOURCE_CALLS: [&str; 10] = [
     "getxattr",
     "lseek",
 ];
-/// Not EPERM and EACCES: attributes that are not for us to see are left out silently.
+/// Not EPERM and EACCES: attributes that take privilege are left out silently then.
 const SOURCE_ERRORS: [(&str, i64); 5] =
     [("EIO", 5), ("ESHUTDOWN", 108), ("ETIMEDOUT", 110), ("ENOMEM", 12), ("EINVAL", 22)];
 /// What must not fail unseen: that something is durable is believed only when it was said.
@@ -130,6 +130,20 @@ fn an_error_of_the_source_is_told_and_the_rest_arrives() {
         let error = SOURCE_ERRORS[rng.below(SOURCE_ERRORS.len())];
         fails(&mut rng, At::Source, call, error);
     });
+}
+
+#[test]
+fn an_attribute_that_may_not_be_read_is_told() {
+    let Some(bench) = Bench::new(At::Source) else { return };
+    for name in ["a", "noted"] {
+        bench.write(name, b"data");
+    }
+    set_xattr(&bench.source().join("noted"), b"user.note", b"kept");
+    bench.storage.command("fail getxattr EACCES path=noted");
+    let ended = run(bench.cp(&[]));
+    is_told(&ended, At::Source, 13);
+    the_rest_arrived(&bench, &ended);
+    bench.finishes();
 }
 
 /// A temporary file whose space could not be reserved was never removed.
