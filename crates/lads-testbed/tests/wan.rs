@@ -62,7 +62,8 @@ fn commands_run_at_both_ends_and_the_source_says_how_it_ended() {
     let mark = directory.path().join("mark").display().to_string();
     // The sink's command ends by itself or not at all; the source's waits for its mark.
     let sink = format!("echo $SINK_ADDRESS > {mark}; exec sleep 1000");
-    let source = format!("until grep -q 10.78 {mark} 2> /dev/null; do sleep 0.01; done; exit 7");
+    let wait = format!("until grep -q 10.78 {mark} 2> /dev/null; do sleep 0.01; done");
+    let source = format!("{wait}; grep -q \"^$SINK_ADDRESS sink$\" /etc/hosts && exit 7");
     let output = ran(&["--rtt", "1ms", "--sink", &sink, "--source", &source]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
 }
@@ -135,8 +136,11 @@ impl Up {
 
     fn is_there(&self) -> bool {
         let names = ["source", "sink", "router"].map(|end| &self.described[end]["namespace"]);
-        let is_there =
-            |name: &Value| fs::exists(format!("/run/netns/{}", name.as_str().unwrap())).unwrap();
+        let is_there = |name: &Value| {
+            let name = name.as_str().unwrap();
+            let places = ["/run/netns", "/etc/netns"].map(|place| format!("{place}/{name}"));
+            places.iter().any(|place| fs::exists(place).unwrap())
+        };
         names.into_iter().any(is_there)
     }
 

@@ -141,12 +141,14 @@ struct Group {
 
 impl Group {
     fn start(path: &Path, namespace: &Namespace, command: &str) -> Result<Self> {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", command]).stdin(Stdio::null()).process_group(0);
+        // Not only into the network: it puts the namespace's own names of hosts in place, too.
+        let mut shell = Command::new("ip");
+        shell.args(["netns", "exec", namespace.name(), "sh", "-c", command]);
+        shell.stdin(Stdio::null()).process_group(0);
         shell.env("SOURCE_ADDRESS", SOURCE.to_string()).env("SINK_ADDRESS", SINK.to_string());
         // With its name, a command at one end can start another at the other end.
         shell.env("SOURCE_NAMESPACE", path.source.name()).env("SINK_NAMESPACE", path.sink.name());
-        let child = namespace.inside(|| shell.spawn().context("cannot start a shell"))?;
+        let child = shell.spawn().context("cannot start a shell")?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let group = group.context("a process without a number")?;
         Ok(Self { child, group })

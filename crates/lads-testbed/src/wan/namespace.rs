@@ -1,12 +1,15 @@
 //! How network namespaces are made, entered and removed, and whose they are.
 //!
 //! A namespace is named `lads-NAME-PID-ROLE` after the process that keeps it, so that whoever finds
-//! one can tell whether anybody still wants it.
+//! one can tell whether anybody still wants it. What `ip netns exec` puts over `/etc/hosts` in it
+//! comes and goes with it.
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Where `ip netns` keeps them.
 const DIRECTORY: &str = "/run/netns";
+/// Where `ip netns exec` finds what it puts over `/etc`, in a directory for each.
+const OVERLAYS: &str = "/etc/netns";
 const PREFIX: &str = "lads-";
 /// How long a process has to end by itself once it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
@@ -49,6 +54,16 @@ impl Namespace {
         &self.name
     }
 
+    /// Adds lines to what `/etc/hosts` says to programs that `ip netns exec` starts in it.
+    pub(crate) fn add_hosts(&self, lines: &str) -> Result<()> {
+        let known = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let (overlay, _lock) = (self.overlay(), lock_overlays()?);
+        let path = overlay.join("hosts");
+        fs::create_dir_all(&overlay)
+            .and_then(|()| fs::write(&path, format!("{known}\n{lines}")))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// Runs `ip` in it.
     pub(crate) fn ip(&self, words: &[&str]) -> Result<()> {
         ip(&[&["-n", &self.name], words].concat())
@@ -73,7 +88,22 @@ impl Namespace {
     /// Ends what runs in it, and removes it with its interfaces and rules.
     pub(crate) fn remove(&self) -> Result<()> {
         self.end_processes();
+        self.remove_overlay()?;
         ip(&["netns", "del", &self.name])
+    }
+
+    /// The directory around it goes with the last: nobody else keeps an empty one.
+    fn remove_overlay(&self) -> Result<()> {
+        let (overlay, _lock) = (self.overlay(), lock_overlays()?);
+        match fs::remove_dir_all(&overlay) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", overlay.display()))
+            }
+            _ => {
+                let _ = fs::remove_dir(OVERLAYS);
+                Ok(())
+            }
+        }
     }
 
     fn end_processes(&self) {
@@ -95,6 +125,17 @@ impl Namespace {
     fn path(&self) -> PathBuf {
         [DIRECTORY, &self.name].iter().collect()
     }
+
+    fn overlay(&self) -> PathBuf {
+        [OVERLAYS, &self.name].iter().collect()
+    }
+}
+
+/// Nobody makes a directory in the one that somebody else is about to remove.
+fn lock_overlays() -> Result<File> {
+    let lock = File::open(DIRECTORY).context("there are no network namespaces")?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    Ok(lock)
 }
 
 /// Our namespaces, and the process that keeps each.

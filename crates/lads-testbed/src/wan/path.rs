@@ -69,6 +69,8 @@ impl Path {
         join(&sink, &router, "sink", 2, options)?;
         for end in [&source, &sink] {
             end.inside(|| set_up_tcp(options))?;
+            // Some servers ask for the name of every address, and no name server can be reached.
+            end.add_hosts(&format!("{SOURCE} source\n{SINK} sink\n"))?;
         }
         router.inside(|| set("net/ipv4/ip_forward", "1"))?;
         let to_sink = Carrier::start(&router, TO_SINK, options)?;

@@ -7,10 +7,8 @@ use crate::shell;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Write as _;
-use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// How far apart source and sink are: the loops of the XDD paper, table I.
@@ -60,8 +58,6 @@ pub(super) struct Line {
     child: Child,
     /// How to go along it.
     pub(super) route: Route,
-    /// What `ip netns exec` puts over `/etc` at both ends.
-    overlays: Vec<PathBuf>,
 }
 
 impl Line {
@@ -78,31 +74,12 @@ impl Line {
         let mut said = String::new();
         BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut said)?;
         // From here on it is taken down whatever happens.
-        let mut line = Self { child, route: Route::loopback(), overlays: Vec::new() };
+        let mut line = Self { child, route: Route::loopback() };
         let said = serde_json::from_str(&said).context("the line was not laid")?;
         line.route = route_of(&said, distance)?;
-        line.name_hosts(&said)?;
         Ok(line)
     }
-
-    /// Gives the ends names: some servers ask for that of every address, and there is no name
-    /// server in a namespace to say that there is none.
-    fn name_hosts(&mut self, said: &Value) -> Result<()> {
-        let mut hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
-        for end in ENDS {
-            let _ = writeln!(hosts, "{} {end}", text(said, end, "address")?);
-        }
-        for end in ENDS {
-            let overlay = Path::new("/etc/netns").join(text(said, end, "namespace")?);
-            fs::create_dir_all(&overlay)?;
-            fs::write(overlay.join("hosts"), &hosts)?;
-            self.overlays.push(overlay);
-        }
-        Ok(())
-    }
 }
-
-const ENDS: [&str; 2] = ["source", "sink"];
 
 impl Drop for Line {
     fn drop(&mut self) {
@@ -110,11 +87,6 @@ impl Drop for Line {
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
             println!("the line does not go: {error}");
-        }
-        for overlay in &self.overlays {
-            if let Err(error) = fs::remove_dir_all(overlay) {
-                println!("cannot remove {}: {error}", overlay.display());
-            }
         }
     }
 }
