@@ -432,6 +432,22 @@ fn rights_to_run_as_somebody_else_go_with_the_owner() {
 }
 
 #[test]
+fn access_lists_are_refused_as_on_a_mount_without_them() {
+    on_a_mount(&[], |daemon| {
+        let path = daemon.path("d");
+        fs::create_dir(&path)?;
+        for list in ["system.posix_acl_access", "system.posix_acl_default"] {
+            // A version and no entries.
+            let set = rustix::fs::setxattr(&path, list, &2u32.to_le_bytes(), XattrFlags::empty());
+            assert_eq!(set, Err(Errno::OPNOTSUPP));
+            assert_eq!(rustix::fs::getxattr(&path, list, &mut [0; 100]), Err(Errno::OPNOTSUPP));
+            assert_eq!(rustix::fs::removexattr(&path, list), Err(Errno::OPNOTSUPP));
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn rsync_makes_an_identical_copy() {
     if Command::new("rsync").arg("--version").output().is_err() {
         println!("skipped: no rsync");
