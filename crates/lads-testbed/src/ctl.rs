@@ -1,7 +1,7 @@
 //! How a mounted emulated file system is asked and given orders from the command line.
 
+use crate::stats::{OstStats, Stats};
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -40,38 +40,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What of `.pfs/stats` a person wants to see.
-#[derive(Deserialize)]
-struct Stats {
-    osts: Vec<Ost>,
-    osses: Vec<Oss>,
-    metadata_operations: u64,
-    settings: serde_json::Map<String, serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Ost {
-    ost: usize,
-    oss: usize,
-    state: String,
-    rate_bytes_per_second: Option<u64>,
-    capacity_bytes: u64,
-    used_bytes: u64,
-    files: u64,
-    read_bytes: u64,
-    written_bytes: u64,
-    busy_seconds: f64,
-    queued: usize,
-    queued_max: usize,
-}
-
-#[derive(Deserialize)]
-struct Oss {
-    oss: usize,
-    rate_bytes_per_second: Option<u64>,
-    bytes: u64,
-}
-
 fn read(hidden: &Path, name: &str) -> Result<String> {
     let path = hidden.join(name);
     let problem = || format!("{}: is an emulated file system mounted there?", path.display());
@@ -79,7 +47,7 @@ fn read(hidden: &Path, name: &str) -> Result<String> {
 }
 
 fn stats(hidden: &Path) -> Result<Stats> {
-    serde_json::from_str(&read(hidden, "stats")?).context("it answers nonsense")
+    Stats::read(&hidden.join("stats")).context("is an emulated file system mounted there?")
 }
 
 /// Gives an order; nothing is to be said if it is obeyed.
@@ -123,7 +91,7 @@ fn show_stats(stats: &Stats) -> String {
 }
 
 fn show_osts_for_programs(stats: &Stats) -> String {
-    let ost = |it: &Ost| {
+    let ost = |it: &OstStats| {
         json!({
             "ost": it.ost,
             "oss": it.oss,
@@ -147,9 +115,8 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// Bytes in a second with one decimal, in decimal units.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn rate(rate: Option<u64>) -> String {
-    rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{:.1} MB/s", rate as f64 / 1e6))
+fn rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{:.1} MB/s", rate / 1e6))
 }
 
 #[cfg(test)]
@@ -160,6 +127,6 @@ mod tests {
     fn numbers_are_shown_as_people_know_them() {
         let shown = [0, 1023, 1536, 3 << 29, 10 << 40].map(bytes);
         assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "1.5 GiB", "10.0 TiB"]);
-        assert_eq!([None, Some(50_000_000)].map(rate), ["unlimited", "50.0 MB/s"]);
+        assert_eq!([None, Some(50e6)].map(rate), ["unlimited", "50.0 MB/s"]);
     }
 }

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// As much of `.pfs/stats` as the bound and the live picture have to know.
-#[derive(Clone, Debug, Deserialize)]
+/// As much of `.pfs/stats` as those who look have to know.
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Stats {
     /// When this was said, on `CLOCK_MONOTONIC`.
     #[serde(default)]
@@ -15,6 +15,12 @@ pub struct Stats {
     pub osts: Vec<OstStats>,
     /// All OSSes, by index.
     pub osses: Vec<OssStats>,
+    /// Operations on names since the counters began.
+    #[serde(default)]
+    pub metadata_operations: u64,
+    /// How it was mounted.
+    #[serde(default)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One OST.
@@ -25,16 +31,26 @@ pub struct OstStats {
     pub ost: usize,
     /// The OSS that holds it.
     pub oss: usize,
+    /// What it can be used for.
+    pub state: String,
     /// Its rate now; `None` is unlimited.
     pub rate_bytes_per_second: Option<f64>,
+    /// What it can hold.
+    pub capacity_bytes: u64,
     /// What lies on it.
     pub used_bytes: u64,
+    /// Files that have a part on it.
+    pub files: u64,
     /// Read from it since the counters began.
     pub read_bytes: u64,
     /// Written to it since the counters began.
     pub written_bytes: u64,
+    /// How long it served since the counters began.
+    pub busy_seconds: f64,
     /// Requests that wait for it now.
     pub queued: u64,
+    /// The most that waited at a time since the counters began.
+    pub queued_max: u64,
 }
 
 /// One OSS.
@@ -44,6 +60,9 @@ pub struct OssStats {
     pub oss: usize,
     /// Its cap now; `None` is unlimited.
     pub rate_bytes_per_second: Option<f64>,
+    /// Read from and written to its OSTs since the counters began.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 impl Stats {

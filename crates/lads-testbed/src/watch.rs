@@ -210,7 +210,6 @@ mod tests {
     fn side(name: &'static str, moved: u64) -> Side {
         let at = |now_seconds: f64, moved: u64| Stats {
             now_seconds,
-            osses: Vec::new(),
             osts: (0..4)
                 .map(|ost| OstStats {
                     ost,
@@ -220,6 +219,7 @@ mod tests {
                     ..OstStats::default()
                 })
                 .collect(),
+            ..Stats::default()
         };
         Side::of(name, &at(10.0, 0), &at(11.0, moved), |ost| ost.read_bytes)
     }
