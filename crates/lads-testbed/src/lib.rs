@@ -12,7 +12,6 @@ pub mod proxy;
 pub mod wan;
 pub mod watch;
 
-mod chance;
 mod clock;
 mod kernel_mount;
 mod sizes;

@@ -10,8 +10,8 @@ mod rule;
 
 pub use rule::{Fault, Rule, Way};
 
-use crate::chance::Chance;
 use anyhow::{Context as _, Result};
+use fastrand::Rng;
 use rustix::net::{connect_unspec, sockopt};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -246,7 +246,7 @@ impl fmt::Debug for State {
 
 impl State {
     fn accept(self: &Arc<Self>, listener: &TcpListener) {
-        let mut chance = Chance::new(self.seed);
+        let mut chance = Rng::with_seed(self.seed);
         while let Ok((first, _)) = listener.accept() {
             let mut group = vec![first];
             self.wait_for_others(listener, &mut group);
@@ -254,8 +254,7 @@ impl State {
                 return;
             }
             while !group.is_empty() {
-                let drawn = if group.len() == 1 { 0 } else { chance.next() % group.len() as u64 };
-                let near = group.remove(usize::try_from(drawn).unwrap_or(0));
+                let near = group.remove(chance.usize(..group.len()));
                 let number = self.connection_count.fetch_add(1, Ordering::Relaxed) + 1;
                 self.connect(near, number);
             }

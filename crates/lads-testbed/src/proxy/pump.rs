@@ -6,7 +6,7 @@
 
 use super::rule::{Fault, Way};
 use super::{Connection, State};
-use crate::chance::Chance;
+use fastrand::Rng;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -31,7 +31,7 @@ pub(super) fn start(state: &Arc<State>, connection: &Arc<Connection>, way: Way) 
     let (to, from) = sync_channel(0);
     let reader = Arc::clone(connection);
     std::thread::spawn(move || read(&reader, way, &to));
-    let chance = Chance::new(state.seed ^ connection.number << 1 ^ u64::from(way == Way::Back));
+    let chance = Rng::with_seed(state.seed ^ connection.number << 1 ^ u64::from(way == Way::Back));
     let pump = Pump {
         state: Arc::clone(state),
         connection: Arc::clone(connection),
@@ -94,7 +94,7 @@ struct Pump {
     done: Vec<u64>,
     /// Which set of rules these were.
     epoch: u64,
-    chance: Chance,
+    chance: Rng,
 }
 
 impl Pump {
@@ -138,7 +138,7 @@ impl Pump {
             let piece_bytes = self.bytes_until_next(bytes.len());
             if piece_bytes == 0 {
                 if self.apply_due(1) {
-                    let mask = 1 << (self.chance.next() % 8);
+                    let mask = 1 << self.chance.u8(..8);
                     bytes[0] ^= mask;
                 }
                 while self.effects.has_stopped && !self.connection.is_gone() {
@@ -251,8 +251,7 @@ impl Pump {
         };
         let mut rest = bytes;
         while !rest.is_empty() && !self.connection.is_gone() {
-            let drawn = 1 + self.chance.next() % most as u64;
-            let length = usize::try_from(drawn).unwrap_or(most).min(rest.len());
+            let length = self.chance.usize(1..=most).min(rest.len());
             let (piece, after) = rest.split_at(length);
             self.write(piece);
             rest = after;

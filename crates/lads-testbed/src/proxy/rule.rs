@@ -2,8 +2,8 @@
 //!
 //! A rule is a line: `FAULT [connection=N] [way=out|back] [after=BYTES] [at=SECONDS] [of=all]`.
 
-use crate::chance::Chance;
 use anyhow::{Context as _, Error, Result, bail, ensure};
+use fastrand::Rng;
 use serde::Serialize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Rule {
     /// Says which word is not understood.
     pub fn parse(text: &str, seed: u64) -> Result<Self> {
         // A rule draws the same numbers, whatever other rules there are.
-        let mut chance = Chance::new(
+        let mut chance = Rng::with_seed(
             text.bytes()
                 .fold(seed, |all, byte| all.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)),
         );
@@ -89,7 +89,7 @@ impl Rule {
         Self { fault, connection: None, way: None, after: 0, at: None, counts_all: false }
     }
 
-    fn take(&mut self, word: &str, chance: &mut Chance) -> Result<()> {
+    fn take(&mut self, word: &str, chance: &mut Rng) -> Result<()> {
         match word.split_once('=').context("a condition has a value")? {
             ("connection", value) => self.connection = Some(number(value, chance)?),
             ("way", "out") => self.way = Some(Way::Out),
@@ -114,7 +114,7 @@ impl FromStr for Rule {
     }
 }
 
-fn parse_fault(word: &str, chance: &mut Chance) -> Result<Fault> {
+fn parse_fault(word: &str, chance: &mut Rng) -> Result<Fault> {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let mut value = || number(value, chance).with_context(|| format!("{name} needs a number"));
     let fault = match name {
@@ -134,13 +134,13 @@ fn parse_fault(word: &str, chance: &mut Chance) -> Result<Fault> {
 }
 
 /// `7`, or one of `5..9`.
-fn number(text: &str, chance: &mut Chance) -> Result<u64> {
+fn number(text: &str, chance: &mut Rng) -> Result<u64> {
     let Some((low, high)) = text.split_once("..") else {
         return text.parse().context("not a number");
     };
     let (low, high): (u64, u64) = (low.parse()?, high.parse()?);
     ensure!(low < high, "no number is from {low} to below {high}");
-    Ok(low + chance.next() % (high - low))
+    Ok(chance.u64(low..high))
 }
 
 #[cfg(test)]

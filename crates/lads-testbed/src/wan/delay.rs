@@ -7,8 +7,8 @@
 use super::options::LineOptions;
 use super::queue::{Packet, Queue, Received};
 use super::statistics::Statistics;
-use crate::chance::Chance;
 use anyhow::Result;
+use fastrand::Rng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ fn wait(queue: &Queue, due: Option<u64>, now: u64) -> Result<()> {
 pub(crate) struct Line {
     options: LineOptions,
     delay_nanos: u64,
-    chance: Chance,
+    chance: Rng,
     /// When the bottleneck will have sent all that it took.
     free_at: u64,
     under_way: VecDeque<UnderWay>,
@@ -75,7 +75,7 @@ impl Line {
         Self {
             options: options.clone(),
             delay_nanos: u64::try_from((options.rtt() / 2).as_nanos()).expect("seconds at most"),
-            chance: Chance::new(seed),
+            chance: Rng::with_seed(seed),
             free_at: 0,
             under_way: VecDeque::new(),
             statistics: Statistics::default(),
@@ -93,7 +93,7 @@ impl Line {
             return false;
         };
         // Lost behind the bottleneck, whose time it took.
-        if self.options.loss > 0.0 && self.chance.happens(self.options.loss) {
+        if self.chance.f64() < self.options.loss {
             self.statistics.dropped_loss += 1;
             return false;
         }
@@ -205,7 +205,7 @@ mod tests {
     fn losses_are_as_many_as_asked_for_and_the_same_for_the_same_seed() {
         let lost = |seed| {
             let mut line = line("--loss 0.01");
-            line.chance = Chance::new(seed);
+            line.chance = Rng::with_seed(seed);
             let admitted = (0..100_000).map(|id| line.admit(0, packet(id, 1000)));
             admitted.enumerate().filter(|(_, kept)| !kept).map(|(id, _)| id).collect::<Vec<_>>()
         };
