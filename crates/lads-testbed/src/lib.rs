@@ -14,5 +14,6 @@ pub mod watch;
 
 mod clock;
 mod kernel_mount;
+mod kernel_words;
 mod sizes;
 mod stats;

@@ -1,6 +1,6 @@
 //! What is in the hidden directory `.fault`.
 
-use super::nodes::kind;
+use crate::kernel_words::kind;
 use fuser::{FileAttr, INodeNo};
 use std::ffi::OsStr;
 use std::time::SystemTime;

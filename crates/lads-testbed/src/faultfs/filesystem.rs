@@ -1,9 +1,9 @@
 //! How the kernel's requests become calls, and their results answers.
 
 use super::calls::{Changes, New, is_dots};
-use super::nodes::kind;
 use super::rules::Kind;
 use super::state::State;
+use crate::kernel_words::{code, kind};
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -31,10 +31,6 @@ impl FaultFs {
     pub(super) fn new(state: Arc<State>) -> Self {
         Self { state }
     }
-}
-
-fn code(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno.raw_os_error())
 }
 
 fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {

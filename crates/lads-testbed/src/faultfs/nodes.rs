@@ -3,7 +3,8 @@
 //! Each is held by a handle that only names it (`O_PATH`), so that its number cannot be used anew
 //! while the kernel knows it. The number is that of the directory below, except for the root.
 
-use fuser::{FileAttr, FileType, INodeNo};
+use crate::kernel_words::kind;
+use fuser::{FileAttr, INodeNo};
 use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -160,19 +161,6 @@ impl Nodes {
             blksize: 4096,
             flags: 0,
         }
-    }
-}
-
-/// The kernel's word for a kind of file.
-pub(super) fn kind(file_type: rustix::fs::FileType) -> FileType {
-    match file_type {
-        rustix::fs::FileType::Directory => FileType::Directory,
-        rustix::fs::FileType::Symlink => FileType::Symlink,
-        rustix::fs::FileType::Fifo => FileType::NamedPipe,
-        rustix::fs::FileType::Socket => FileType::Socket,
-        rustix::fs::FileType::CharacterDevice => FileType::CharDevice,
-        rustix::fs::FileType::BlockDevice => FileType::BlockDevice,
-        _ => FileType::RegularFile,
     }
 }
 

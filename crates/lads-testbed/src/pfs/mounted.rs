@@ -10,6 +10,7 @@ use super::layouts;
 use super::queues::Direction;
 use super::system::System;
 use super::tree::{Directory, Inode, Kind, Maker, Metadata, NewName, Renaming, Tree};
+use crate::kernel_words::{code, kind};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -231,11 +232,6 @@ fn drop_privileges(inode: &mut Inode) {
     inode.attributes.remove(OsStr::new("security.capability"));
 }
 
-/// An error as `fuser` says it.
-fn code(error: Error) -> Errno {
-    Errno::from_i32(error.raw_os_error())
-}
-
 /// Attributes of something that the kernel is told of now, and must forget later.
 fn entry(tree: &mut Tree, number: u64) -> Result<FileAttr, Error> {
     tree.remember(number);
@@ -258,7 +254,7 @@ fn attributes(tree: &Tree, number: u64) -> Result<FileAttr, Error> {
         mtime: modified,
         ctime: changed,
         crtime: changed,
-        kind: kind(inode),
+        kind: kind(inode.file_type()),
         perm: u16::try_from(mode).expect("only permission bits are kept"),
         nlink: links,
         uid,
@@ -267,18 +263,6 @@ fn attributes(tree: &Tree, number: u64) -> Result<FileAttr, Error> {
         blksize: 4096,
         flags: 0,
     })
-}
-
-fn kind(inode: &Inode) -> FileType {
-    match inode.file_type() {
-        rustix::fs::FileType::Directory => FileType::Directory,
-        rustix::fs::FileType::Symlink => FileType::Symlink,
-        rustix::fs::FileType::Fifo => FileType::NamedPipe,
-        rustix::fs::FileType::Socket => FileType::Socket,
-        rustix::fs::FileType::CharacterDevice => FileType::CharDevice,
-        rustix::fs::FileType::BlockDevice => FileType::BlockDevice,
-        _ => FileType::RegularFile,
-    }
 }
 
 /// With O_DIRECT, requests go past the page cache and beside each other: else writers of one file
@@ -651,7 +635,8 @@ impl Filesystem for Mounted {
     ) {
         let tree = self.system.tree();
         let listed = list(&tree, ino.0, offset, |place, name, number| {
-            let kind = tree.inode(number).map_or(FileType::Directory, kind);
+            let kind =
+                tree.inode(number).map_or(FileType::Directory, |inode| kind(inode.file_type()));
             reply.add(INodeNo(number), place, kind, name)
         });
         drop(tree);
