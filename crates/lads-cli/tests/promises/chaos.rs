@@ -67,13 +67,7 @@ struct Transfer {
 impl Transfer {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let world = World::new();
-        for number in 0..4 {
-            world.write(format!("src/large{number}"), &rng.bytes(5 << 19));
-        }
-        for number in 0..40 {
-            world.write(format!("src/small/{number}"), &rng.bytes(52_428));
-        }
+        let world = World::with_files(&mut rng);
         let shell = world.fake_shell(RUN_HERE);
         Self { world, shell, is_push: rng.is_one_in(2) }
     }

@@ -18,13 +18,7 @@ impl Harmed {
     fn new(rng: &mut Rng, harm: Harm, options: &[&str]) -> Self {
         // A seed is a push or a pull.
         let towards = if rng.is_one_in(2) { Towards::Listener } else { Towards::Connecter };
-        let world = World::new();
-        for number in 0..4 {
-            world.write(format!("src/large{number}"), &rng.bytes(5 << 19));
-        }
-        for number in 0..40 {
-            world.write(format!("src/small/{number}"), &rng.bytes(52_428));
-        }
+        let world = World::with_files(rng);
         let shell = world.fake_shell(RUN_HERE);
         let port = free_port();
         let proxy = Proxy::start(port, harm, towards);

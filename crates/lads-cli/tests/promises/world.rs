@@ -94,6 +94,18 @@ impl World {
         if memory.is_dir() { Self::within(memory) } else { Self::on_disk() }
     }
 
+    /// With 12 MiB to move: four files of several blocks and forty small ones.
+    pub(crate) fn with_files(rng: &mut Rng) -> Self {
+        let world = Self::new();
+        for number in 0..4 {
+            world.write(format!("src/large{number}"), &rng.bytes(5 << 19));
+        }
+        for number in 0..40 {
+            world.write(format!("src/small/{number}"), &rng.bytes(52_428));
+        }
+        world
+    }
+
     /// On storage that can be read past the page cache.
     pub(crate) fn on_disk() -> Self {
         Self::within(&std::env::temp_dir())
