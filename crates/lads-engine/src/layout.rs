@@ -6,6 +6,8 @@
 //! file system calls its targets to [`OstId`]s, numbered from zero without gaps, so that they can
 //! be rows of a table.
 
+mod disk;
+mod kind;
 mod local;
 mod lustre;
 mod mount;
@@ -23,6 +25,12 @@ use std::path::Path;
 pub trait Layouts: Send + Sync {
     /// What kind of file system it is for, in a word.
     fn kind(&self) -> &'static str;
+
+    /// What a person should know of how it is served: what cannot be seen, or was never tried on a
+    /// real one.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The OSTs there are, numbered from zero; at least one.
     fn osts(&self) -> Vec<OstSpec>;
@@ -46,6 +54,12 @@ pub trait Layouts: Send + Sync {
     /// If that cannot be chosen; then any is read.
     fn choose_mirror(&self, _file: &OwnedFd, _number: u16) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
+    }
+
+    /// Where on its disk a file begins, in bytes, if it is worth reading files in that order: on
+    /// disks that turn. Elsewhere nothing is asked.
+    fn disk_offset(&self, _file: &FileAt<'_>) -> Option<u64> {
+        None
     }
 
     /// Where a new file will lie; makes it if that must be done to know.
