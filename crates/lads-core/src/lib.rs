@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ahead;
+pub mod beegfs;
 pub mod congestion;
 pub mod entry;
 pub mod filter;

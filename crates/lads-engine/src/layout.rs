@@ -6,11 +6,13 @@
 //! file system calls its targets to [`OstId`]s, numbered from zero without gaps, so that they can
 //! be rows of a table.
 
+mod beegfs;
 mod disk;
 mod kind;
 mod local;
 mod lustre;
 mod mount;
+mod new_file;
 mod synthetic;
 
 use lads_core::layout::Layout;
@@ -187,7 +189,8 @@ impl Placed {
     }
 }
 
-/// The provider that `choice` names (`auto`, `lustre`, `local` or `synthetic:…`), for data below
+/// The provider that `choice` names (`auto`, `lustre`, `beegfs`, `local` or
+/// `synthetic:…`), for data below
 /// `root`.
 ///
 /// # Errors
@@ -197,12 +200,17 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
         return synthetic::Synthetic::parse(parameters).map(|it| Box::new(it) as Box<dyn Layouts>);
     }
     let lustre = || lustre::Lustre::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
+    let beegfs = || beegfs::Beegfs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     match choice {
-        "auto" => Ok(lustre().unwrap_or_else(|| Box::new(local::Local::of(root)))),
+        "auto" => {
+            let seen = lustre().or_else(beegfs);
+            Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(root))))
+        }
         "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
+        "beegfs" => beegfs().ok_or_else(|| format!("{} is not on BeeGFS", root.display())),
         "local" => Ok(Box::new(local::Local::of(root))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, lustre, local or \
+            "no layout provider is called {other:?}: use auto, lustre, beegfs, local or \
              synthetic:osts=8,stripe_size=1M"
         )),
     }

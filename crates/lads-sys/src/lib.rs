@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod arena;
+pub mod beegfs;
 mod extent;
 pub mod lustre;
 mod realtime;

@@ -24,7 +24,7 @@ pub(super) struct Opaque {
 /// queues for its own disks, and the way there and back takes time.
 pub(super) const OPAQUE_IN_FLIGHT_MAX: u32 = 16;
 
-const OPAQUE: [Opaque; 18] = [
+const OPAQUE: [Opaque; 20] = [
     Opaque {
         name: "gpfs",
         mount_types: &["gpfs"],
@@ -131,6 +131,18 @@ const OPAQUE: [Opaque; 18] = [
         mount_types: &["gfs2"],
         magic: Some(0x0116_1970),
         remark: "GFS2 is on a device that several hosts share; one target",
+    },
+    Opaque {
+        name: "lustre",
+        mount_types: &["lustre"],
+        magic: Some(0x0bd0_0bd0),
+        remark: "this client of Lustre does not tell its targets",
+    },
+    Opaque {
+        name: "beegfs",
+        mount_types: &["beegfs"],
+        magic: Some(0x1983_0326),
+        remark: "this client of BeeGFS does not tell its targets",
     },
     Opaque {
         name: "zfs",
