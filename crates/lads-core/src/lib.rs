@@ -21,6 +21,7 @@ pub mod journal;
 pub mod layout;
 pub mod lov;
 pub mod message;
+pub mod orangefs;
 pub mod pace;
 pub mod placement;
 pub mod plan;

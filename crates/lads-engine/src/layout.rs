@@ -13,6 +13,7 @@ mod local;
 mod lustre;
 mod mount;
 mod new_file;
+mod orangefs;
 mod synthetic;
 
 use lads_core::layout::Layout;
@@ -189,8 +190,8 @@ impl Placed {
     }
 }
 
-/// The provider that `choice` names (`auto`, `lustre`, `beegfs`, `local` or
-/// `synthetic:…`), for data below
+/// The provider that `choice` names (`auto`, `lustre`, `beegfs`, `orangefs`,
+/// `local` or `synthetic:…`), for data below
 /// `root`.
 ///
 /// # Errors
@@ -201,16 +202,21 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
     }
     let lustre = || lustre::Lustre::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     let beegfs = || beegfs::Beegfs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
+    let orangefs = || orangefs::Orangefs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     match choice {
         "auto" => {
-            let seen = lustre().or_else(beegfs);
+            let seen = lustre().or_else(beegfs).or_else(orangefs);
             Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(root))))
         }
         "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
         "beegfs" => beegfs().ok_or_else(|| format!("{} is not on BeeGFS", root.display())),
+        "orangefs" => orangefs().ok_or_else(|| {
+            let (place, config) = (root.display(), "/etc/orangefs-server.conf");
+            format!("{place} is not on OrangeFS, or no copy of its servers' {config} is there")
+        }),
         "local" => Ok(Box::new(local::Local::of(root))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, lustre, beegfs, local or \
+            "no layout provider is called {other:?}: use auto, lustre, beegfs, orangefs, local or \
              synthetic:osts=8,stripe_size=1M"
         )),
     }

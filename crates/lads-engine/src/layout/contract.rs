@@ -1,6 +1,6 @@
 //! What every layout provider must hold: run against each of them.
 
-use super::{FileAt, Layouts, NewFile, beegfs, lustre, open};
+use super::{FileAt, Layouts, NewFile, beegfs, lustre, open, orangefs};
 use lads_core::layout::Layout;
 use lads_core::placement::Wish;
 use lads_core::units::OstId;
@@ -72,6 +72,13 @@ fn lustre_keeps_the_contract() {
 fn beegfs_keeps_the_contract() {
     let directory = tempfile::tempdir().unwrap();
     let Some(layouts) = beegfs::tests::faked(directory.path(), 4) else { return };
+    check(&layouts, directory.path());
+}
+
+#[test]
+fn orangefs_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = orangefs::tests::faked(directory.path()) else { return };
     check(&layouts, directory.path());
 }
 

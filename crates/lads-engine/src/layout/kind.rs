@@ -24,7 +24,7 @@ pub(super) struct Opaque {
 /// queues for its own disks, and the way there and back takes time.
 pub(super) const OPAQUE_IN_FLIGHT_MAX: u32 = 16;
 
-const OPAQUE: [Opaque; 20] = [
+const OPAQUE: [Opaque; 21] = [
     Opaque {
         name: "gpfs",
         mount_types: &["gpfs"],
@@ -143,6 +143,13 @@ const OPAQUE: [Opaque; 20] = [
         mount_types: &["beegfs"],
         magic: Some(0x1983_0326),
         remark: "this client of BeeGFS does not tell its targets",
+    },
+    Opaque {
+        name: "orangefs",
+        mount_types: &["pvfs2"],
+        magic: Some(0x2003_0528),
+        remark: "which server of OrangeFS holds what stands in the configuration of its servers; \
+                 with a copy of that as /etc/orangefs-server.conf, each is a target",
     },
     Opaque {
         name: "zfs",
