@@ -243,8 +243,10 @@ mod tests {
         }
 
         #[test]
-        fn any_list_is_read(lines in "(\\[Target ID: [0-9]{0,6}\\] @ .{0,20}: .{0,9} / .{0,9}\n){0,9}") {
-            let targets = parse_targets(&lines);
+        fn any_list_is_read(
+            lines in prop::collection::vec(
+                "\\[Target ID: [0-9]{0,6}\\] @ .{0,20}: .{0,9} / .{0,9}", 0..9)) {
+            let targets = parse_targets(&lines.join("\n"));
             prop_assert!(targets.windows(2).all(|pair| pair[0].id < pair[1].id));
         }
     }

@@ -37,9 +37,9 @@ const IN_FLIGHT_MAX: u32 = 4;
 const MODE: u32 = 0o600;
 
 /// What must be known, whoever is served.
-const REMARK: &str = "served by what BeeGFS publishes of its client (releases 7 and 8) and tested on \
-    golden bytes; not tried on a real one. Preferred targets are a wish that a server may refuse; \
-    how many targets a file has is said by its directory, and free space is not told";
+const REMARK: &str = "served by what BeeGFS publishes of its client (releases 7 and 8) and tested \
+    on golden bytes; not tried on a real one. Preferred targets are a wish that a server may \
+    refuse; how many targets a file has is said by its directory, and free space is not told";
 
 /// A file system of BeeGFS.
 #[derive(Debug)]
