@@ -64,11 +64,11 @@ fn write_file_system(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
 /// The layout as the file system says it, byte by byte, and as it is understood.
 fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     match subject.raw() {
-        None => writeln!(out, "\nLayout: kept in no attribute that is known")?,
+        None => writeln!(out, "\nLayout: the file system says nothing of it")?,
         Some(bytes) => {
             writeln!(
                 out,
-                "\nLayout: an attribute of {}",
+                "\nLayout: the file system says it in {}",
                 sizes::bytes_exactly(bytes.len() as u64)
             )?;
             for line in bytes[..bytes.len().min(HEX_BYTES_MAX)].chunks(HEX_COLUMNS) {
@@ -77,7 +77,10 @@ fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
             }
             match lads_core::lov::Lov::parse(&bytes) {
                 Ok(lov) => writeln!(out, "  {lov:?}")?,
-                Err(error) => writeln!(out, "  not understood: {error}")?,
+                Err(error) if subject.layouts.kind() == "lustre" => {
+                    writeln!(out, "  not understood: {error}")?;
+                }
+                Err(_) => {}
             }
         }
     }

@@ -91,7 +91,7 @@ pub fn parse_config(text: &str, file_system: &str) -> Vec<Server> {
     for line in text.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
-        let (Some(first), rest) = (words.next(), words) else { continue };
+        let (Some(first), mut rest) = (words.next(), words) else { continue };
         match first.to_ascii_lowercase().as_str() {
             "<filesystem>" => section = Section::default(),
             "<datahandleranges>" => section.is_of_data = true,
@@ -104,7 +104,7 @@ pub fn parse_config(text: &str, file_system: &str) -> Vec<Server> {
                 }
             }
             "alias" => aliases.extend(pair(rest)),
-            "name" => section.name = rest.last().unwrap_or_default(),
+            "name" => section.name = rest.next().unwrap_or_default(),
             "range" if section.is_of_data => section.add(rest),
             _ => {}
         }

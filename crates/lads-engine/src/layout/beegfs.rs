@@ -95,13 +95,13 @@ impl Beegfs {
     }
 
     fn elsewhere(&self) -> OstId {
-        OstId(u32::try_from(self.ids.len()).expect("their numbers have 16 bits"))
+        number(self.ids.len())
     }
 
     /// Our number of a target.
     fn ost(&self, target: u32) -> OstId {
         let index = u16::try_from(target).ok().and_then(|id| self.ids.binary_search(&id).ok());
-        index.map_or(self.elsewhere(), |index| OstId(u32::try_from(index).expect("16 bits")))
+        number(index.unwrap_or(self.ids.len()))
     }
 
     /// Where an open file lies.
@@ -118,8 +118,7 @@ impl Beegfs {
     }
 
     fn layout_at(&self, directory: &OwnedFd, name: &[u8]) -> Layout {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match openat(directory, name, flags, Mode::empty()) {
+        match open(directory, name) {
             Ok(file) => self.layout(file.as_fd()),
             Err(_) => Layout::on(self.elsewhere()),
         }
@@ -208,6 +207,19 @@ impl Layouts for Beegfs {
         Ok(Placed { layout, is_made: true, difference })
     }
 
+    /// What the client answers of its stripes, of all of them together; of a directory, what it is
+    /// called.
+    fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
+        let file = open(file.directory, file.name).ok()?;
+        let Ok(striping) = self.client.striping(file.as_fd()) else {
+            return self.client.entry(file.as_fd()).ok().map(Vec::from);
+        };
+        let count = Striping::parse(&striping).map_or(0, |striping| striping.target_count);
+        let stripe = |index: u16| self.client.stripe(file.as_fd(), index.into()).ok();
+        let stripes = (0..count).map_while(stripe).flatten();
+        Some(striping.into_iter().chain(stripes).collect())
+    }
+
     fn heeds_wishes(&self) -> bool {
         true
     }
@@ -243,6 +255,16 @@ impl Client for Kernel {
     ) -> io::Result<()> {
         client::make_striped(directory, name, MODE, target_count, chunk_bytes)
     }
+}
+
+fn number(index: usize) -> OstId {
+    OstId(u32::try_from(index).expect("the client's numbers have 16 bits"))
+}
+
+/// Opens what is asked about: the client knows of stripes only while a file is open.
+fn open(directory: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::empty())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]

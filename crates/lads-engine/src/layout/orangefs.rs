@@ -70,20 +70,25 @@ impl Orangefs {
     }
 
     fn elsewhere(&self) -> OstId {
-        OstId(u32::try_from(self.servers.len()).expect("a configuration has few"))
+        number(self.servers.len())
     }
 
     fn ost(&self, handle: u64) -> OstId {
         let holds = |server: &Server| server.handles.iter().any(|range| range.contains(&handle));
         let index = self.servers.iter().position(holds);
-        index.map_or(self.elsewhere(), |index| OstId(u32::try_from(index).expect("few")))
+        number(index.unwrap_or(self.servers.len()))
+    }
+
+    /// The values of both attributes, each if it is there.
+    fn values(&self, directory: &OwnedFd, name: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let path = proc_path(directory, name);
+        self.attributes.map(|attribute| {
+            read_all(|to| lgetxattr(path.as_slice(), attribute, to.as_mut_slice())).ok()
+        })
     }
 
     fn layout(&self, directory: &OwnedFd, name: &[u8]) -> Layout {
-        let path = proc_path(directory, name);
-        let [rule, handles] = self.attributes.map(|attribute| {
-            read_all(|to| lgetxattr(path.as_slice(), attribute, to.as_mut_slice())).ok()
-        });
+        let [rule, handles] = self.values(directory, name);
         let told = || {
             let osts = parse_handles(&handles?).map(|handle| self.ost(handle)).collect();
             Distribution::parse(&rule?)?.layout(osts)
@@ -126,6 +131,16 @@ impl Layouts for Orangefs {
         let layout = self.layout(file.directory, file.name.as_bytes());
         Ok(Placed { layout, is_made: !file.is_there, difference: None })
     }
+
+    /// Both attributes, one behind the other.
+    fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
+        let [rule, handles] = self.values(file.directory, file.name);
+        Some([rule?, handles?].concat())
+    }
+}
+
+fn number(index: usize) -> OstId {
+    OstId(u32::try_from(index).expect("a configuration has few servers"))
 }
 
 /// The name of the file system in what was mounted: `tcp://io1:3334/orangefs`.

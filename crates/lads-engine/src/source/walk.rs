@@ -447,7 +447,9 @@ fn look(
             (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
             // Only now: to look for holes can bring data back from an archive, too.
             seen.data = data_of(handle, name, stat)?;
-            seen.disk_offset = end.layouts.disk_offset(&at);
+            if identity.size > 0 {
+                seen.disk_offset = end.layouts.disk_offset(&at);
+            }
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
             let striping = seen.layout.striping(identity.size);
             seen.kind = Kind::File { identity, data_bytes, striping };

@@ -140,6 +140,10 @@ fn a_file_lies_where_its_client_says() {
     let places = [0, 512 << 10, 1 << 20, 3 << 19]
         .map(|at| layout(&beegfs, directory.path(), "a").ost_at(at).0);
     assert_eq!(places, [2, 0, 4, 2], "a target that is not listed is elsewhere");
+    let handle = OwnedFd::from(File::open(directory.path()).unwrap());
+    let raw = |name| beegfs.raw(&FileAt { directory: &handle, name, device: 0, inode: 0 });
+    assert_eq!(raw(b"a").unwrap().len(), 12 + 3 * 536, "as it was said");
+    assert_eq!(raw(b".").unwrap().len(), 68, "of a directory, what it is called");
 }
 
 #[test]
