@@ -7,6 +7,7 @@
 
 pub(crate) mod bare;
 mod journal;
+mod lookups;
 mod machine;
 mod measure;
 mod memory;
@@ -27,7 +28,8 @@ use std::path::PathBuf;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk: those that run if none is named.
-pub(crate) const NAMES: [&str; 6] = ["big", "medium", "small", "journal", "memory", "threads"];
+pub(crate) const NAMES: [&str; 7] =
+    ["big", "medium", "small", "journal", "memory", "threads", "lookups"];
 
 /// What every benchmark starts from.
 struct Bench {
@@ -80,6 +82,7 @@ impl Bench {
             "big" | "medium" | "small" => vec![moves::run(self, name)?],
             "journal" => journal::run(self)?,
             "memory" => vec![memory::run(self)?],
+            "lookups" => vec![lookups::run(self)?],
             _ => threads::run(self)?,
         };
         for table in &tables {
@@ -98,6 +101,9 @@ impl Bench {
                 needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)
             }
             "memory" => needs.space(&self.memory, memory::SPACE).space(&self.disk, memory::BYTES),
+            "lookups" => {
+                needs.space(&self.memory, lookups::SPACE).space(&self.disk, lookups::DISK_BYTES)
+            }
             _ => needs.space(&self.memory, threads::BYTES * 2),
         }
     }

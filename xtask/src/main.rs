@@ -24,9 +24,9 @@ cargo xtask ci             format, lints, docs, licences, tests, simulation: wha
 cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
-cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads; or, on
-                           emulated file systems: fig7 fig8 fig9 fig10 fig11 table2 ndm6 ndm8
-                           xdd-lan xdd-wan xdd-null spider, all by `room`
+cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups;
+                           or, on emulated file systems: fig7 fig8 fig9 fig10 fig11 table2 ndm6
+                           ndm8 xdd-lan xdd-wan xdd-null spider, all by `room`
     [--repeats N] [--peer 'NAME=COMMAND {src} {dst}']
 cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched
 ";

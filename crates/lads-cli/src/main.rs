@@ -17,23 +17,19 @@ mod subject;
 
 use args::{CompletionsArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs};
 use clap::{ArgMatches, FromArgMatches};
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// What a shell says of a command that printed to a pipe that nobody reads: 128 and SIGPIPE.
+const EXIT_UNREAD: u8 = 141;
 
 fn main() -> ExitCode {
     let matches = args::command().get_matches();
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),
-        Some(("layout", matches)) => exit(
-            layouts::run(&parsed::<LayoutArgs>(matches)),
-            lads_engine::ExitCode::SourceUnreadable,
-        ),
-        Some(("osts", matches)) => {
-            exit(osts::run(&parsed::<OstsArgs>(matches)), lads_engine::ExitCode::SourceUnreadable)
-        }
-        Some(("probe", matches)) => {
-            exit(probe::run(&parsed::<ProbeArgs>(matches)), lads_engine::ExitCode::SourceUnreadable)
-        }
+        Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
+        Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
+        Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
         Some(("serve", _)) => ExitCode::from(lads_engine::serve() as u8),
         Some(("relay", matches)) => {
             exit(relay::run(&parsed::<RelayArgs>(matches)), lads_engine::ExitCode::Network)
@@ -41,10 +37,10 @@ fn main() -> ExitCode {
         Some(("man", matches)) => {
             exit(man::write_pages(&parsed::<ManArgs>(matches)), lads_engine::ExitCode::Other)
         }
-        Some(("completions", matches)) => exit(
-            man::print_completions(&parsed::<CompletionsArgs>(matches)),
-            lads_engine::ExitCode::Other,
-        ),
+        Some(("completions", matches)) => {
+            let args = parsed::<CompletionsArgs>(matches);
+            printed(man::print_completions(&args), lads_engine::ExitCode::Other)
+        }
         other => unreachable!("clap lets no other command pass: {other:?}"),
     }
 }
@@ -52,6 +48,21 @@ fn main() -> ExitCode {
 /// The arguments of a subcommand.
 fn parsed<T: FromArgMatches>(matches: &ArgMatches) -> T {
     T::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Says what went wrong with a look at a file system, if anything did.
+fn shown(outcome: anyhow::Result<()>) -> ExitCode {
+    printed(outcome, lads_engine::ExitCode::SourceUnreadable)
+}
+
+/// Says what went wrong with a command that prints. That nobody reads on, as with `lads osts |
+/// head`, is nothing to speak of.
+fn printed(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
+    let is_unread = outcome.as_ref().is_err_and(|error| {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        causes.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    });
+    if is_unread { ExitCode::from(EXIT_UNREAD) } else { exit(outcome, code) }
 }
 
 /// Says what went wrong, if anything did.
@@ -67,5 +78,5 @@ fn exit(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
 
 /// Says on stderr what is wrong. If that fails, too, there is nobody to tell.
 fn complain(message: &str) {
-    let _ = writeln!(std::io::stderr(), "lads: {}", display::escape_text(message));
+    let _ = writeln!(io::stderr(), "lads: {}", display::escape_text(message));
 }

@@ -54,17 +54,21 @@ fn write_file_system(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     let kind = fstatfs(&subject.directory).map(|it| format!("{:#010x}", it.f_type));
     let kind = kind.unwrap_or_else(|errno| format!("not told: {errno}"));
     writeln!(out, "Path: {}", escape_text(&subject.path.to_string_lossy()))?;
-    writeln!(out, "File system: type {kind}, served as {}", subject.layouts.kind())
+    writeln!(out, "File system: type {kind}, served as {}", subject.layouts.kind())?;
+    for remark in subject.layouts.remarks() {
+        writeln!(out, "  {}", escape_text(&remark))?;
+    }
+    Ok(())
 }
 
 /// The layout as the file system says it, byte by byte, and as it is understood.
 fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     match subject.raw() {
-        None => writeln!(out, "\nLayout: kept in no attribute that is known")?,
+        None => writeln!(out, "\nLayout: the file system says nothing of it")?,
         Some(bytes) => {
             writeln!(
                 out,
-                "\nLayout: an attribute of {}",
+                "\nLayout: the file system says it in {}",
                 sizes::bytes_exactly(bytes.len() as u64)
             )?;
             for line in bytes[..bytes.len().min(HEX_BYTES_MAX)].chunks(HEX_COLUMNS) {
@@ -73,7 +77,10 @@ fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
             }
             match lads_core::lov::Lov::parse(&bytes) {
                 Ok(lov) => writeln!(out, "  {lov:?}")?,
-                Err(error) => writeln!(out, "  not understood: {error}")?,
+                Err(error) if subject.layouts.kind() == "lustre" => {
+                    writeln!(out, "  not understood: {error}")?;
+                }
+                Err(_) => {}
             }
         }
     }
@@ -162,14 +169,16 @@ fn try_new_file(subject: &Subject, osts: Vec<OstId>, out: &mut dyn Write) -> io:
     let file = NewFile { directory, name: &name, number: 0, size: 0, wish: &wish, is_there };
     let placed = subject.layouts.of_new_file(&file);
     let wished = named(subject, &wished);
-    match placed {
+    let placed = match placed {
+        Ok(placed) => placed,
         Err(errno) => return writeln!(out, "  wished for {wished}: cannot make a file: {errno}"),
-        Ok(placed) => match placed.difference {
-            None => writeln!(out, "  wished for {wished}: came there")?,
-            Some(difference) => writeln!(out, "  {}", escape_text(&difference))?,
-        },
+    };
+    // First of all: nobody may read on.
+    unlinkat(directory, name.as_str(), AtFlags::empty())?;
+    match placed.difference {
+        None => writeln!(out, "  wished for {wished}: came there"),
+        Some(difference) => writeln!(out, "  {}", escape_text(&difference)),
     }
-    unlinkat(directory, name.as_str(), AtFlags::empty()).map_err(io::Error::from)
 }
 
 /// What would be known with more rights.

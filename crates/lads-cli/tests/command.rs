@@ -132,3 +132,20 @@ fn a_probe_leaves_nothing_behind() {
     let left = std::fs::read_dir(directory.path()).expect("it is there").count();
     assert_eq!(left, 0);
 }
+
+#[test]
+fn a_command_whose_output_nobody_reads_ends_without_a_word() {
+    let looks = ["osts /", "osts --json /", "layout /", "probe --read-only /", "completions bash"];
+    for look in looks {
+        let (reader, writer) = std::io::pipe().expect("there are handles");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
+        let command = command.args(look.split(' ')).stdin(Stdio::null()).stdout(writer);
+        let output = command.output().expect("it can be started");
+        assert_eq!(
+            (text(&output.stderr).as_str(), output.status.code()),
+            ("", Some(141)),
+            "{look}"
+        );
+    }
+}

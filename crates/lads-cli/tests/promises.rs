@@ -17,6 +17,8 @@ mod choice;
 mod faultfs;
 #[path = "promises/identity.rs"]
 mod identity;
+#[path = "promises/mounts.rs"]
+mod mounts;
 #[path = "promises/network.rs"]
 mod network;
 #[path = "promises/power.rs"]

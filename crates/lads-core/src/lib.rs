@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ahead;
+pub mod beegfs;
 pub mod congestion;
 pub mod entry;
 pub mod filter;
@@ -20,6 +21,7 @@ pub mod journal;
 pub mod layout;
 pub mod lov;
 pub mod message;
+pub mod orangefs;
 pub mod pace;
 pub mod placement;
 pub mod plan;

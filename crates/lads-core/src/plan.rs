@@ -33,6 +33,8 @@ pub struct Plan {
     pub done: RangeSet,
     /// What has been handed out, if there are mirrors: no block is read from two.
     pub taken: RangeSet,
+    /// Where on its disk it begins, in bytes, if that matters ([`crate::source::Found`]).
+    pub disk_offset: Option<u64>,
     /// Whether any of its blocks has been handed out.
     pub is_begun: bool,
 }
@@ -63,6 +65,8 @@ pub struct Lane {
     pub sink_position: Option<u32>,
     /// Everything before this has been taken.
     pub offset: u64,
+    /// Where on its disk the file begins, in bytes; the same for all where it does not matter.
+    pub disk_offset: u64,
     /// Whether any block of the file has been handed out.
     pub is_begun: bool,
 }
@@ -87,8 +91,10 @@ impl Plan {
         copy.osts().enumerate().filter_map(move |(position, ost)| {
             let offset = copy.next_at(position, 0)?;
             let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
-            let is_begun = self.is_begun;
-            let lane = Lane { entry, mirror, position, sink_position: None, offset, is_begun };
+            let (disk_offset, is_begun) = (self.disk_offset.unwrap_or(0), self.is_begun);
+            let sink_position = None;
+            let lane =
+                Lane { entry, mirror, position, sink_position, offset, disk_offset, is_begun };
             (offset < self.size).then_some((ost, lane))
         })
     }
@@ -273,6 +279,7 @@ mod tests {
             data: None,
             done: RangeSet::new(),
             taken: RangeSet::new(),
+            disk_offset: None,
             is_begun: false,
         }
     }

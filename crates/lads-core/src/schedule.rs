@@ -5,6 +5,10 @@
 //! one busy target while others sit idle (LADS, FAST '15, section 3.4). [`OstQueues`] is that
 //! rule, and serves both ends: at the source the queues hold lanes of files that are read, at the
 //! sink frames to be written. [`Schedule`] is the source's: it also sees that the sink has room.
+//!
+//! Files of which it is known where on a disk they begin are taken in that order, as an arm sweeps
+//! over the disk: only forward, and from the end back to the beginning at once (C-SCAN, as an
+//! operating system orders its requests, but over all that is announced).
 
 use crate::congestion::{Judge, PROBE_BYTES, Rule, Threshold, Verdict};
 use crate::plan::{Lane, Piece, Plan};
@@ -105,6 +109,19 @@ impl<T> OstQueues<T> {
     pub fn push(&mut self, ost: OstId, item: T, bytes: u64) {
         let queue = &mut self.queues[ost.index()];
         queue.waiting.push_back(item);
+        queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
+    }
+
+    /// The same, but at the place in the queue that `place` says.
+    pub fn push_at(
+        &mut self,
+        ost: OstId,
+        item: T,
+        bytes: u64,
+        place: impl FnOnce(&VecDeque<T>) -> usize,
+    ) {
+        let queue = &mut self.queues[ost.index()];
+        queue.waiting.insert(place(&queue.waiting), item);
         queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
     }
 
@@ -461,10 +478,15 @@ impl Schedule {
     pub fn add(&mut self, entry: EntryId, plan: Plan) {
         match self.policy {
             Policy::File => {
-                let (position, sink_position) = (None, None);
-                let (mirror, offset, is_begun) = (0, 0, false);
-                let lane = Lane { entry, mirror, position, sink_position, offset, is_begun };
-                self.files.push_back(lane);
+                self.files.push_back(Lane {
+                    entry,
+                    mirror: 0,
+                    position: None,
+                    sink_position: None,
+                    offset: 0,
+                    disk_offset: 0,
+                    is_begun: false,
+                });
             }
             _ => {
                 // Near enough: holes and what is done are not looked up.
@@ -472,7 +494,7 @@ impl Schedule {
                 let positions: usize = copies.map(|copy| copy.osts().len()).sum();
                 let bytes = plan.size / positions as u64;
                 for (ost, lane) in plan.lanes(entry) {
-                    self.queues.push(ost, lane, bytes);
+                    self.queues.push_at(ost, lane, bytes, |lanes| sweep_place(&lane, lanes));
                 }
             }
         }
@@ -625,6 +647,16 @@ impl Schedule {
             return Some(Work { is_last_grant, ..work_of(&lane, &piece) });
         }
     }
+}
+
+/// Where in a queue a lane of a file that is not begun belongs: in the order in which the arm of a
+/// disk meets the files on its way from the first that waits to the end of the disk, and then from
+/// the beginning of the disk on. Where no disk turns, all offsets are the same: at the end.
+fn sweep_place(lane: &Lane, lanes: &VecDeque<Lane>) -> usize {
+    let first = lanes.partition_point(|other| other.is_begun);
+    let Some(start) = lanes.get(first).map(|first| first.disk_offset) else { return first };
+    let way = |lane: &Lane| lane.disk_offset.wrapping_sub(start);
+    lanes.partition_point(|other| other.is_begun || way(other) <= way(lane))
 }
 
 fn work_of(lane: &Lane, piece: &Piece) -> Work {

@@ -92,6 +92,9 @@ pub struct Found {
     pub mirrors: Vec<Layout>,
     /// Where it has data, if it has holes; rounded by [`crate::plan::align_data`].
     pub data: Option<RangeSet>,
+    /// Where on its disk a file begins, in bytes, if that is a disk that turns: it is read before
+    /// files that are further on.
+    pub disk_offset: Option<u64>,
     /// Set for a file with several names.
     pub link: Option<LinkName>,
     /// The entry that this one takes the place of, after that one changed while it moved.
@@ -104,7 +107,8 @@ impl Found {
     #[must_use]
     pub fn new(entry: Entry) -> Self {
         let (layout, mirrors) = (Layout::on(OstId(0)), Vec::new());
-        Self { entry, layout, mirrors, data: None, link: None, replaces: None }
+        let (data, disk_offset, link, replaces) = (None, None, None, None);
+        Self { entry, layout, mirrors, data, disk_offset, link, replaces }
     }
 }
 
@@ -274,6 +278,7 @@ struct Place {
     layout: Layout,
     mirrors: Vec<Layout>,
     data: Option<RangeSet>,
+    disk_offset: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -560,7 +565,7 @@ impl Source {
     }
 
     fn open_file(&mut self, found: Found, attempt: u32, link: Option<LinkKey>) {
-        let Found { entry, layout, mirrors, data, .. } = found;
+        let Found { entry, layout, mirrors, data, disk_offset, .. } = found;
         let (verb, data_bytes) = match &entry.kind {
             Kind::File { data_bytes, .. } => (Verb::Send, *data_bytes),
             Kind::HardLink { .. } => (Verb::HardLink, 0),
@@ -573,7 +578,7 @@ impl Source {
             phase: Phase::Announced,
             data_bytes,
             attempt,
-            place: entry.is_file().then_some(Place { layout, mirrors, data }),
+            place: entry.is_file().then_some(Place { layout, mirrors, data, disk_offset }),
             link,
             confirmed: RangeSet::new(),
             done_bytes: 0,
@@ -695,7 +700,7 @@ impl Source {
         sink: Layout,
     ) -> Result<(), ProtocolError> {
         let open = self.open.get_mut(&entry).expect("looked up by the caller");
-        let Some(Place { layout: source, mirrors, data }) = open.place.take() else {
+        let Some(Place { layout: source, mirrors, data, disk_offset }) = open.place.take() else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
         };
         open.phase = Phase::Moving;
@@ -708,6 +713,7 @@ impl Source {
             data,
             done: done.clone(),
             taken: RangeSet::new(),
+            disk_offset,
             is_begun: false,
         };
         // Count as done only what the file still has: what is data here, and was done there.

@@ -468,3 +468,30 @@ fn stopping_puts_on_record_what_was_written() {
     assert!(pair.source.is_over() && !pair.source.is_finished());
     assert!(pair.source.counters().bytes_done >= 19 << 20, "{:?}", pair.source.counters());
 }
+
+#[test]
+fn layouts_are_known_of_files_under_way_and_of_no_others() {
+    let mut pair = Pair::new();
+    // Whatever either end knows is in what it says of itself.
+    let known = |pair: &Pair| {
+        let all = format!("{:?}{:?}", pair.source, pair.sink);
+        all.matches("Plain(").count() + all.matches("Composite(").count()
+    };
+    let mut most = 0;
+    for id in 1..=2000 {
+        while !pair.source.wants_entries() {
+            if !pair.step() {
+                pair.now = pair.now + Duration::from_millis(100);
+            }
+        }
+        pair.find_file(id, if id % 7 == 0 { 3 * u64::from(BLOCK) } else { 10 });
+        if id % 25 == 0 {
+            most = most.max(known(&pair));
+        }
+    }
+    // At the source where it lies and where it will, at the sink where it will.
+    assert!((100..=300).contains(&most), "{most} layouts of at most 100 files");
+    pair.run();
+    assert_eq!(known(&pair), 0, "when a file has ended, so has its layout");
+    assert!((1..=2000).all(|id| pair.is_done(id)));
+}

@@ -6,9 +6,14 @@
 //! file system calls its targets to [`OstId`]s, numbered from zero without gaps, so that they can
 //! be rows of a table.
 
+mod beegfs;
+mod disk;
+mod kind;
 mod local;
 mod lustre;
 mod mount;
+mod new_file;
+mod orangefs;
 mod synthetic;
 
 use lads_core::layout::Layout;
@@ -23,6 +28,12 @@ use std::path::Path;
 pub trait Layouts: Send + Sync {
     /// What kind of file system it is for, in a word.
     fn kind(&self) -> &'static str;
+
+    /// What a person should know of how it is served: what cannot be seen, or was never tried on a
+    /// real one.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The OSTs there are, numbered from zero; at least one.
     fn osts(&self) -> Vec<OstSpec>;
@@ -46,6 +57,12 @@ pub trait Layouts: Send + Sync {
     /// If that cannot be chosen; then any is read.
     fn choose_mirror(&self, _file: &OwnedFd, _number: u16) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
+    }
+
+    /// Where on its disk a file begins, in bytes, if it is worth reading files in that order: on
+    /// disks that turn. Elsewhere nothing is asked.
+    fn disk_offset(&self, _file: &FileAt<'_>) -> Option<u64> {
+        None
     }
 
     /// Where a new file will lie; makes it if that must be done to know.
@@ -173,7 +190,8 @@ impl Placed {
     }
 }
 
-/// The provider that `choice` names (`auto`, `lustre`, `local` or `synthetic:…`), for data below
+/// The provider that `choice` names (`auto`, `lustre`, `beegfs`, `orangefs`,
+/// `local` or `synthetic:…`), for data below
 /// `root`.
 ///
 /// # Errors
@@ -183,12 +201,22 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
         return synthetic::Synthetic::parse(parameters).map(|it| Box::new(it) as Box<dyn Layouts>);
     }
     let lustre = || lustre::Lustre::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
+    let beegfs = || beegfs::Beegfs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
+    let orangefs = || orangefs::Orangefs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     match choice {
-        "auto" => Ok(lustre().unwrap_or_else(|| Box::new(local::Local::of(root)))),
+        "auto" => {
+            let seen = lustre().or_else(beegfs).or_else(orangefs);
+            Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(root))))
+        }
         "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
+        "beegfs" => beegfs().ok_or_else(|| format!("{} is not on BeeGFS", root.display())),
+        "orangefs" => orangefs().ok_or_else(|| {
+            let (place, config) = (root.display(), "/etc/orangefs-server.conf");
+            format!("{place} is not on OrangeFS, or no copy of its servers' {config} is there")
+        }),
         "local" => Ok(Box::new(local::Local::of(root))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, lustre, local or \
+            "no layout provider is called {other:?}: use auto, lustre, beegfs, orangefs, local or \
              synthetic:osts=8,stripe_size=1M"
         )),
     }

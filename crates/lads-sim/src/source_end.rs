@@ -445,6 +445,7 @@ fn plan_of(version: &Version, file: &File, block_size: u32) -> Plan {
         data: version.data.clone(),
         done: RangeSet::new(),
         taken: RangeSet::new(),
+        disk_offset: None,
         is_begun: false,
     }
 }

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 mod arena;
+pub mod beegfs;
+mod extent;
 pub mod lustre;
 mod realtime;
 mod residency;
@@ -10,6 +12,7 @@ mod usage;
 mod writeback;
 
 pub use arena::{Arena, Buffer};
+pub use extent::first_extent;
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use usage::{Usage, usage};

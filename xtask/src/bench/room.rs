@@ -6,7 +6,7 @@
 
 mod contest;
 mod data;
-mod mount;
+pub(super) mod mount;
 mod page;
 mod paper;
 mod peers;

@@ -489,6 +489,14 @@ impl Mounted {
         Some(Self { holder, at: at.to_owned() })
     }
 
+    /// Mounts another tmpfs, where the first is.
+    pub(crate) fn mount_too(&self, at: &Path) {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        let status = self.command(mount.args(["-t", "tmpfs", "none"]).arg(at)).status();
+        assert!(status.unwrap().success(), "cannot mount at {}", at.display());
+    }
+
     /// The same command, where the mount is.
     pub(crate) fn command(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
@@ -505,8 +513,13 @@ impl Mounted {
 
     /// The mounted directory, seen from outside.
     pub(crate) fn seen(&self) -> PathBuf {
+        self.seen_at(&self.at)
+    }
+
+    /// Any directory of where the mount is, seen from outside.
+    pub(crate) fn seen_at(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
-        root.join(self.at.strip_prefix("/").unwrap())
+        root.join(path.strip_prefix("/").unwrap())
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::layout::Layout;
 use crate::range::RangeSet;
+use proptest::prelude::*;
 
 const BLOCK: u32 = 1 << 20;
 
@@ -18,6 +19,7 @@ fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
         data: None,
         done: RangeSet::new(),
         taken: RangeSet::new(),
+        disk_offset: None,
         is_begun: false,
     }
 }
@@ -260,4 +262,78 @@ fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
     };
     assert_eq!(offsets(), [2, 4, 6, 7]);
+}
+
+/// Takes all that there is, a file at a time.
+fn take_all(schedule: &mut Schedule) -> Vec<u64> {
+    let mut taken = Vec::new();
+    while let Some(work) = schedule.next(Instant::START, 0) {
+        schedule.on_grant(work.sink_ost, 1);
+        schedule.on_read(Instant::START, &work, Duration::ZERO);
+        taken.extend(entries(&work));
+    }
+    taken.dedup();
+    taken
+}
+
+fn on_disk(disk_offset: u64) -> Plan {
+    Plan { disk_offset: Some(disk_offset), ..plan(2 * u64::from(BLOCK), 0, 0) }
+}
+
+#[test]
+fn files_on_a_disk_that_turns_are_read_in_the_order_in_which_they_lie_there() {
+    let mut schedule = schedule(Policy::Layout, 1);
+    for offset in [50, 90, 10, 70, 30] {
+        schedule.add(EntryId(offset), on_disk(offset << 20));
+    }
+    assert_eq!(take_all(&mut schedule), [50, 70, 90, 10, 30]);
+}
+
+#[test]
+fn a_file_that_the_arm_has_passed_waits_for_the_next_sweep() {
+    let mut schedule = schedule(Policy::Layout, 1);
+    for offset in [40, 60, 80] {
+        schedule.add(EntryId(offset), on_disk(offset));
+    }
+    let begun = schedule.next(Instant::START, 0).unwrap();
+    schedule.on_read(Instant::START, &begun, Duration::ZERO);
+    for offset in [70, 20, 90] {
+        schedule.add(EntryId(offset), on_disk(offset));
+    }
+    assert_eq!(take_all(&mut schedule), [40, 60, 70, 80, 90, 20], "first the one that is begun");
+}
+
+#[test]
+fn small_files_on_a_disk_that_turns_share_a_frame_in_the_order_in_which_they_lie_there() {
+    let mut schedule = schedule(Policy::Layout, 1);
+    for offset in [3, 1, 4, 2] {
+        schedule.add(EntryId(offset), Plan { size: 4000, ..on_disk(offset) });
+    }
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [3, 4, 1, 2]);
+}
+
+proptest! {
+    #[test]
+    fn whatever_came_when_the_arm_turns_back_once_at_most_for_all_that_waits(
+        steps in prop::collection::vec(prop::option::weighted(0.6, 1u64..1000), 1..60)) {
+        let mut schedule = schedule(Policy::Layout, 1);
+        // One small file a frame.
+        schedule.frame_bytes_max = PAGE_BYTES;
+        let mut offsets = HashMap::new();
+        for (entry, step) in (0..).map(EntryId).zip(steps) {
+            if let Some(offset) = step {
+                schedule.add(entry, Plan { size: 4000, ..on_disk(offset) });
+                offsets.insert(entry.0, offset);
+            } else if let Some(work) = schedule.next(Instant::START, 0) {
+                schedule.on_grant(work.sink_ost, 1);
+                schedule.on_read(Instant::START, &work, Duration::ZERO);
+                offsets.remove(&entries(&work)[0]);
+            }
+        }
+        let taken: Vec<_> =
+            take_all(&mut schedule).iter().map(|entry| offsets.remove(entry).unwrap()).collect();
+        prop_assert!(offsets.is_empty(), "left behind: {offsets:?}");
+        let turns = taken.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        prop_assert!(turns <= 1, "{taken:?}");
+    }
 }

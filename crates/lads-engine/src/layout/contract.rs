@@ -1,6 +1,6 @@
 //! What every layout provider must hold: run against each of them.
 
-use super::{FileAt, Layouts, NewFile, lustre, open};
+use super::{FileAt, Layouts, NewFile, beegfs, lustre, open, orangefs};
 use lads_core::layout::Layout;
 use lads_core::placement::Wish;
 use lads_core::units::OstId;
@@ -65,6 +65,20 @@ fn synthetic_keeps_the_contract() {
 fn lustre_keeps_the_contract() {
     let directory = tempfile::tempdir().unwrap();
     let Some(layouts) = lustre::tests::faked(directory.path(), 4) else { return };
+    check(&layouts, directory.path());
+}
+
+#[test]
+fn beegfs_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = beegfs::tests::faked(directory.path(), 4) else { return };
+    check(&layouts, directory.path());
+}
+
+#[test]
+fn orangefs_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = orangefs::tests::faked(directory.path()) else { return };
     check(&layouts, directory.path());
 }
 

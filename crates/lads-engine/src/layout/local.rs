@@ -1,132 +1,214 @@
-//! Layouts of local file systems: a file lies on the device that holds its file system.
+//! Layouts of local file systems, and of all others that do not say where data lies: a file lies
+//! on the disks that hold its file system, or on a target that stands for it.
 //!
-//! The device is found through `st_dev` and `/sys/dev/block`; a file system without one of its own
-//! (tmpfs, btrfs, overlay, network mounts) counts as a target of its own. Every mount at or below
-//! the root is a target, so that a tree over several disks keeps all of them busy.
+//! The disks are found through the number of the file's device. File systems on the same disks are
+//! one target, for they share them; one over several disks (md, LVM, btrfs) is one target that
+//! takes requests for all of them, for which of them a request meets is known only by the volume.
+//! A file system without a device of its own (tmpfs, overlay, networks) is a target by itself.
+//! Every mount at or below the root counts, so that a tree over several disks keeps all of them
+//! busy.
 
-use super::mount::nearest_existing;
-use super::{FileAt, Layouts, Located, NewFile, Placed};
+use super::disk::{Devices, Storage};
+use super::kind::{OPAQUE_IN_FLIGHT_MAX, Opaque, opaque, server_of};
+use super::mount::{Mount, mounts, nearest_existing, on_which};
+use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
 use lads_core::layout::Layout;
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
-use rustix::fs::fstat;
+use rustix::fs::{
+    AtFlags, FsWord, Mode, OFlags, StatxFlags, fstat, openat, statfs, statvfs, statx,
+};
 use rustix::io::Errno;
-use std::os::unix::ffi::OsStrExt;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
-/// Requests that a spinning disk should have at a time: more only make it seek.
-const SPINNING_IN_FLIGHT_MAX: u32 = 2;
-/// Requests that flash can have at a time.
-const FLASH_IN_FLIGHT_MAX: u32 = 8;
+/// The type that `statfs` gives to BTRFS mounts in the table of mounts.
+const BTRFS: &str = "btrfs";
 
-/// Where block devices have their names.
-const DEVICES: &str = "/dev/";
-
-/// One target for each file system below a root.
+/// One target for each set of disks, and each file system without any, at or below a root.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// `st_dev` and what is behind it; never empty.
-    targets: Vec<(u64, OstSpec)>,
+    /// Never empty; the first is that of the root.
+    targets: Vec<Held>,
+    /// Which target each mount is on, by the kernel's number for the mount.
+    by_mount: HashMap<u64, usize>,
+    /// Which target each device is on; those of subvolumes are added as they are met.
+    by_device: RwLock<HashMap<u64, usize>>,
+}
+
+/// A target and what is behind it.
+#[derive(Debug)]
+struct Held {
+    spec: OstSpec,
+    mount: Mount,
+    storage: Option<Storage>,
+    opaque: Option<&'static Opaque>,
+    /// Whether its file system has this block device, and no other, for itself.
+    is_on_device: bool,
 }
 
 impl Local {
     /// Looks at what is mounted at and below `root`.
     pub(super) fn of(root: &Path) -> Self {
+        Self::over(root, &Devices::here(), &mounts())
+    }
+
+    fn over(root: &Path, devices: &Devices, mounts: &[Mount]) -> Self {
         let root = nearest_existing(root);
-        let mut local = Self { targets: Vec::new() };
-        if let Ok(metadata) = std::fs::metadata(&root) {
-            local.add(metadata.dev(), &root);
-        }
-        for mount in mounts_below(&root) {
-            if let Ok(metadata) = std::fs::metadata(&mount) {
-                local.add(metadata.dev(), &mount);
-            }
-        }
-        if local.targets.is_empty() {
-            local.add(0, &root);
+        let own = on_which(&root, mounts).cloned().unwrap_or_else(|| Mount::unknown(&root));
+        let mut local =
+            Self { targets: Vec::new(), by_mount: HashMap::new(), by_device: RwLock::default() };
+        local.add(&root, own, devices);
+        let is_below = |mount: &&Mount| mount.place != root && mount.place.starts_with(&root);
+        for mount in mounts.iter().filter(is_below) {
+            local.add(&mount.place, mount.clone(), devices);
         }
         local
     }
 
-    fn on(&self, device: u64) -> Layout {
-        let index = self.targets.iter().position(|(known, _)| *known == device).unwrap_or(0);
-        Layout::on(OstId(u32::try_from(index).expect("mounts are few")))
+    /// Adds the target of what is mounted at a place, unless it is there already.
+    fn add(&mut self, place: &Path, mount: Mount, devices: &Devices) {
+        // A mount that does not answer is not ours to complain about: files of it will tell.
+        let Ok(metadata) = std::fs::metadata(place) else {
+            if self.targets.is_empty() {
+                self.targets.push(Held::new(mount, None, false, None));
+            }
+            return;
+        };
+        let (device, id) = (metadata.dev(), mount.id);
+        let own = devices.behind(device);
+        let is_on_device = own.is_some();
+        let is_btrfs = mount.kind == BTRFS;
+        let storage =
+            own.or_else(|| is_btrfs.then(|| devices.behind_btrfs(&mount.source)).flatten());
+        let known = self.by_device.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let same_disks = |held: &Held| match (&held.storage, &storage) {
+            (Some(one), Some(other)) => one.is_on_disks_of(other),
+            _ => false,
+        };
+        let same = known.get(&device).copied();
+        let index = same.or_else(|| self.targets.iter().position(same_disks));
+        let index = index.unwrap_or_else(|| {
+            let magic = statfs(place).ok().map(|it| magic_of(it.f_type));
+            let opaque = if is_on_device { None } else { opaque(&mount, magic) };
+            self.targets.push(Held::new(mount, storage, is_on_device, opaque));
+            self.targets.len() - 1
+        });
+        known.insert(device, index);
+        self.by_mount.insert(id, index);
     }
 
-    fn add(&mut self, device: u64, mount: &Path) {
-        if !self.targets.iter().any(|(known, _)| *known == device) {
-            self.targets.push((device, describe(device, mount)));
+    /// The target of a file or directory on a device, and if that has not been met yet, what it
+    /// can be looked up by.
+    fn target(&self, device: u64, directory: &OwnedFd, name: &[u8]) -> usize {
+        if self.targets.len() == 1 {
+            return 0;
+        }
+        let known = self.by_device.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&index) = known.get(&device) {
+            return index;
+        }
+        drop(known);
+        // A subvolume has a device of its own, and is on the mount that it is seen through.
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        let mount = statx(directory, name, flags, StatxFlags::MNT_ID).ok();
+        let mount = mount.filter(|it| it.stx_mask & StatxFlags::MNT_ID.bits() != 0);
+        let index = mount.and_then(|it| self.by_mount.get(&it.stx_mnt_id).copied()).unwrap_or(0);
+        let mut known = self.by_device.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(device, index);
+        index
+    }
+}
+
+impl Held {
+    fn new(
+        mount: Mount,
+        storage: Option<Storage>,
+        is_on_device: bool,
+        opaque: Option<&'static Opaque>,
+    ) -> Self {
+        let spec = match (&storage, opaque) {
+            (Some(storage), _) => {
+                OstSpec { name: storage.name.clone(), in_flight_max: storage.in_flight_max() }
+            }
+            (None, opaque) => {
+                let name = mount.place.display().to_string();
+                // Memory serves as fast as it is asked.
+                let in_flight_max =
+                    if opaque.is_some() { OPAQUE_IN_FLIGHT_MAX } else { processors() * 2 };
+                OstSpec { name, in_flight_max }
+            }
+        };
+        Self { spec, mount, storage, opaque, is_on_device }
+    }
+
+    fn target(&self) -> Target {
+        let space = statvfs(&self.mount.place).ok();
+        let bytes = |count: fn(&rustix::fs::StatVfs) -> u64| {
+            space.as_ref().map_or(0, |it| count(it).saturating_mul(it.f_frsize))
+        };
+        Target {
+            name: self.spec.name.clone(),
+            server: self.opaque.map_or_else(String::new, |_| server_of(&self.mount.source)),
+            capacity_bytes: bytes(|it| it.f_blocks),
+            free_bytes: bytes(|it| it.f_bavail),
+            is_flash: self.storage.as_ref().and_then(Storage::is_flash),
+            ..Target::default()
         }
     }
 }
 
 impl Layouts for Local {
     fn kind(&self) -> &'static str {
-        "local"
+        self.targets[0].opaque.map_or("local", |it| it.name)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let remark = |it: &Opaque| format!("{}: each mount is one target", it.remark);
+        self.targets[0].opaque.map(remark).into_iter().collect()
     }
 
     fn osts(&self) -> Vec<OstSpec> {
-        self.targets.iter().map(|(_, spec)| spec.clone()).collect()
+        self.targets.iter().map(|held| held.spec.clone()).collect()
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        self.targets.iter().map(Held::target).collect()
     }
 
     fn of_file(&self, file: &FileAt<'_>) -> Located {
-        Located::at(self.on(file.device))
+        Located::at(on(self.target(file.device, file.directory, file.name)))
+    }
+
+    fn disk_offset(&self, file: &FileAt<'_>) -> Option<u64> {
+        let held = &self.targets[self.target(file.device, file.directory, file.name)];
+        held.storage.as_ref().filter(|storage| storage.turns())?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(file.directory, file.name, flags, Mode::empty()).ok()?;
+        lads_sys::first_extent(&file).ok()?
     }
 
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
-        fstat(file.directory).map(|stat| Placed::at(self.on(stat.st_dev)))
+        let device = fstat(file.directory)?.st_dev;
+        Ok(Placed::at(on(self.target(device, file.directory, b""))))
     }
 
     fn prefers_direct_writes(&self) -> bool {
-        self.targets.iter().all(|(_, spec)| spec.name.starts_with(DEVICES))
+        self.targets.iter().all(|held| held.is_on_device)
     }
 }
 
-fn mounts_below(root: &Path) -> Vec<PathBuf> {
-    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return Vec::new() };
-    let places = table.split(|&byte| byte == b'\n').filter_map(|line| {
-        let field = line.split(|&byte| byte == b' ').nth(4)?;
-        Some(PathBuf::from(std::ffi::OsStr::from_bytes(&unescape(field))))
-    });
-    places.filter(|place| place != root && place.starts_with(root)).collect()
+fn on(index: usize) -> Layout {
+    Layout::on(OstId(u32::try_from(index).expect("mounts are few")))
 }
 
-/// Undoes mountinfo's escapes: `\040` is a space.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|_| byte == b'\\');
-        let value = octal
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        plain.push(value.unwrap_or(byte));
-        rest = if value.is_some() { &tail[3..] } else { tail };
-    }
-    plain
-}
-
-fn describe(device: u64, mount: &Path) -> OstSpec {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let system = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    let Ok(block_device) = system.canonicalize() else {
-        // Memory, or something that queues for itself.
-        let in_flight_max = processors() * 2;
-        return OstSpec { name: mount.display().to_string(), in_flight_max };
-    };
-    let name = block_device.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let is_spinning = is_rotational(&block_device);
-    let in_flight_max = if is_spinning { SPINNING_IN_FLIGHT_MAX } else { FLASH_IN_FLIGHT_MAX };
-    OstSpec { name: format!("{DEVICES}{name}"), in_flight_max }
-}
-
-/// A partition has no queue of its own: its disk, the directory above, does.
-fn is_rotational(block_device: &Path) -> bool {
-    [block_device.join("queue/rotational"), block_device.join("../queue/rotational")]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok())
-        .is_some_and(|text| text.trim() == "1")
+/// The number as it is compared everywhere: its type differs from machine to machine.
+#[expect(clippy::cast_sign_loss, reason = "it is a number of 32 bits, whatever holds it")]
+fn magic_of(word: FsWord) -> u64 {
+    word as u64 & 0xffff_ffff
 }
 
 fn processors() -> u32 {
@@ -135,19 +217,4 @@ fn processors() -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mountinfo_escapes_are_undone() {
-        assert_eq!(unescape(br"/mnt/a\040b\134c"), b"/mnt/a b\\c");
-        assert_eq!(unescape(br"/mnt/\9"), br"/mnt/\9");
-    }
-
-    #[test]
-    fn a_place_that_is_not_there_yet_lies_where_its_parent_does() {
-        let here = Local::of(Path::new("/"));
-        let there = Local::of(Path::new("/no/such/place"));
-        assert_eq!(here.osts()[0], there.osts()[0]);
-    }
-}
+mod tests;

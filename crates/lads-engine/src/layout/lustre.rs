@@ -14,6 +14,7 @@
 mod table;
 
 use super::mount::{mount_of, nearest_existing};
+use super::new_file::{Order, difference, make};
 use super::{FileAt, Layouts, Located, Mirror, NewFile, Placed, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
@@ -22,10 +23,7 @@ use lads_core::lov::{ATTRIBUTE, Body, Lov, Stand};
 use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
-use rustix::fs::{
-    AtFlags, FsWord, Mode, OFlags, XattrFlags, fsetxattr, ftruncate, getxattr, lgetxattr, openat,
-    statfs, unlinkat,
-};
+use rustix::fs::{FsWord, OFlags, XattrFlags, fsetxattr, ftruncate, getxattr, lgetxattr, statfs};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -125,14 +123,15 @@ impl Lustre {
 
     /// Makes a file, as wished if the server takes that; says why not, if it does not.
     fn make(&self, file: &NewFile<'_>) -> Result<(OwnedFd, Option<Errno>), Errno> {
-        let Some(wish) = lov_of(file.wish) else { return Ok((make(file, false)?, None)) };
-        let handle = make(file, true)?;
+        let plainly = OFlags::empty();
+        let Some(wish) = lov_of(file.wish) else { return Ok((make(file, plainly)?, None)) };
+        let handle = make(file, DELAY_LAYOUT)?;
         match fsetxattr(&handle, self.attribute, &wish.encode(), XattrFlags::empty()) {
             Ok(()) => Ok((handle, None)),
             Err(errno) => {
                 // It has no layout, and would get one with the first byte: too late to be known.
                 drop(handle);
-                Ok((make(file, false)?, Some(errno)))
+                Ok((make(file, plainly)?, Some(errno)))
             }
         }
     }
@@ -198,7 +197,7 @@ impl Layouts for Lustre {
         }
         let (handle, refusal) = self.make(file)?;
         let layout = self.settled(&handle, file);
-        let difference = difference(file.wish, &layout, refusal);
+        let difference = difference(file.wish, &layout, Order::Kept, refusal, &self.specs);
         Ok(Placed { layout, is_made: true, difference })
     }
 
@@ -239,55 +238,6 @@ fn lov_of(wish: &Wish) -> Option<Lov> {
         }
         Wish::On { stripe_size, osts } => Some(Lov::wish_on(size_of(*stripe_size), osts)),
     }
-}
-
-/// Makes the file anew, whatever is under its name.
-fn make(file: &NewFile<'_>, is_without_layout: bool) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
-    let flags = if is_without_layout { flags | DELAY_LAYOUT } else { flags };
-    let open = || openat(file.directory, file.name, flags, Mode::RUSR | Mode::WUSR);
-    match open() {
-        Err(Errno::EXIST) => {
-            unlinkat(file.directory, file.name, AtFlags::empty())?;
-            open()
-        }
-        result => result,
-    }
-}
-
-/// In what a layout is not as wished.
-fn difference(wish: &Wish, layout: &Layout, refusal: Option<Errno>) -> Option<String> {
-    let is_as_wished = match wish {
-        Wish::Default => true,
-        Wish::Striped { stripe_size, stripe_count } => {
-            let Some(part) = layout.parts().next().filter(|_| layout.parts().len() == 1) else {
-                return Some(differs(wish, layout, refusal));
-            };
-            part.osts.len() == *stripe_count
-                && (*stripe_count == 1 || part.stripe_size == *stripe_size)
-        }
-        Wish::On { stripe_size, osts } => {
-            Layout::striped(*stripe_size, osts.clone()).as_ref() == Some(layout)
-        }
-    };
-    (!is_as_wished).then(|| differs(wish, layout, refusal))
-}
-
-fn differs(wish: &Wish, layout: &Layout, refusal: Option<Errno>) -> String {
-    let list = |osts: &mut dyn Iterator<Item = OstId>| {
-        let names: Vec<String> = osts.take(8).map(|ost| ost.to_string()).collect();
-        names.join(", ")
-    };
-    let wished = match wish {
-        Wish::Default => "nothing".to_owned(),
-        Wish::Striped { stripe_size, stripe_count } => {
-            format!("{stripe_count} stripes of {stripe_size} bytes")
-        }
-        Wish::On { osts, .. } => list(&mut osts.iter().copied()),
-    };
-    let found = list(&mut layout.osts());
-    let because = refusal.map_or_else(String::new, |errno| format!(" ({errno})"));
-    format!("wished for {wished}, is on {found}{because}")
 }
 
 #[cfg(test)]

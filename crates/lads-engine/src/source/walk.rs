@@ -401,15 +401,16 @@ struct Seen {
     layout: Layout,
     mirrors: Vec<Mirror>,
     data: Option<RangeSet>,
+    disk_offset: Option<u64>,
     link: Option<LinkName>,
 }
 
 impl Seen {
     fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
-        let Self { kind, metadata, layout, mirrors, data, link } = self;
+        let Self { kind, metadata, layout, mirrors, data, disk_offset, link } = self;
         let entry = Entry { id, parent, name, kind, metadata };
         let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
-        Found { layout, mirrors, data, link, ..Found::new(entry) }
+        Found { layout, mirrors, data, disk_offset, link, ..Found::new(entry) }
     }
 }
 
@@ -432,6 +433,7 @@ fn look(
         layout: Layout::on(OstId(0)),
         mirrors: Vec::new(),
         data: None,
+        disk_offset: None,
         link: None,
     };
     match FileType::from_raw_mode(stat.st_mode) {
@@ -445,6 +447,9 @@ fn look(
             (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
             // Only now: to look for holes can bring data back from an archive, too.
             seen.data = data_of(handle, name, stat)?;
+            if identity.size > 0 {
+                seen.disk_offset = end.layouts.disk_offset(&at);
+            }
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
             let striping = seen.layout.striping(identity.size);
             seen.kind = Kind::File { identity, data_bytes, striping };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// What a file system consists of.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Storage {
+pub(in crate::bench) struct Storage {
     /// OSTs.
     pub(super) osts: u32,
     /// OSSes that hold them.
@@ -68,7 +68,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A mounted file system; unmounted when this is dropped.
 #[derive(Debug)]
-pub(super) struct Mount {
+pub(in crate::bench) struct Mount {
     child: Child,
     path: PathBuf,
     storage: Storage,
@@ -76,7 +76,7 @@ pub(super) struct Mount {
 
 impl Mount {
     /// Mounts `storage` below `directory`, and sees that it answers.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         testbed: &Path,
         storage: Storage,
         directory: &Path,
@@ -103,7 +103,7 @@ impl Mount {
     }
 
     /// Where it is mounted.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::bench) fn path(&self) -> &Path {
         &self.path
     }
 

@@ -1,0 +1,153 @@
+//! Layouts of OrangeFS, by two of its extended attributes; no library of its maker is needed.
+//!
+//! The attributes name data files by handles. Which server has which handles is not told to
+//! clients: it is in the configuration of the servers, of which a copy is looked for. Without one
+//! the file system is one target. Servers are numbered as they stand in there, and the last number
+//! stands for what is on none that is known.
+//!
+//! Where new files go is said by attributes of their directory, which are its owner's and are left
+//! alone; so a file is made, and asked where it is.
+
+use super::mount::{Mount, mounts, nearest_existing, on_which};
+use super::new_file::make;
+use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
+use crate::metadata::read_all;
+use crate::paths::proc_path;
+use lads_core::layout::Layout;
+use lads_core::orangefs::{
+    Distribution, HANDLES_ATTRIBUTE, RULE_ATTRIBUTE, Server, parse_config, parse_handles,
+};
+use lads_core::schedule::OstSpec;
+use lads_core::units::OstId;
+use rustix::fs::{OFlags, lgetxattr};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// The type of its mounts.
+const MOUNT_TYPE: &str = "pvfs2";
+
+/// Where a copy of the servers' configuration may be.
+const CONFIGS: [&str; 5] = [
+    "/etc/orangefs/orangefs-server.conf",
+    "/etc/orangefs-server.conf",
+    "/etc/orangefs/server.conf",
+    "/opt/orangefs/etc/orangefs-server.conf",
+    "/etc/pvfs2-fs.conf",
+];
+
+/// Requests that a server should have at a time: one that is served, one that is next, and a pair
+/// for the way there and back.
+const IN_FLIGHT_MAX: u32 = 4;
+
+/// What must be known, whoever is served.
+const REMARK: &str = "served by what OrangeFS publishes (release 2.9) and tested on golden bytes; \
+    not tried on a real one. Where new files go is said by attributes of their directory";
+
+/// A file system of OrangeFS whose servers are known.
+#[derive(Debug)]
+pub(super) struct Orangefs {
+    servers: Vec<Server>,
+    /// Names of the attributes: rule, and handles.
+    attributes: [&'static str; 2],
+}
+
+impl Orangefs {
+    /// The one that `path` is on, if there is a copy of its configuration.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        let here = nearest_existing(path);
+        let mounts = mounts();
+        let mount = on_which(&here, &mounts).filter(|mount| mount.kind == MOUNT_TYPE)?;
+        CONFIGS.iter().find_map(|config| {
+            let config = std::fs::read_to_string(config).ok()?;
+            Self::over(&config, name_of(mount), [RULE_ATTRIBUTE, HANDLES_ATTRIBUTE])
+        })
+    }
+
+    fn over(config: &str, file_system: &str, attributes: [&'static str; 2]) -> Option<Self> {
+        let servers = parse_config(config, file_system);
+        (!servers.is_empty()).then_some(Self { servers, attributes })
+    }
+
+    fn elsewhere(&self) -> OstId {
+        number(self.servers.len())
+    }
+
+    fn ost(&self, handle: u64) -> OstId {
+        let holds = |server: &Server| server.handles.iter().any(|range| range.contains(&handle));
+        let index = self.servers.iter().position(holds);
+        number(index.unwrap_or(self.servers.len()))
+    }
+
+    /// The values of both attributes, each if it is there.
+    fn values(&self, directory: &OwnedFd, name: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let path = proc_path(directory, name);
+        self.attributes.map(|attribute| {
+            read_all(|to| lgetxattr(path.as_slice(), attribute, to.as_mut_slice())).ok()
+        })
+    }
+
+    fn layout(&self, directory: &OwnedFd, name: &[u8]) -> Layout {
+        let [rule, handles] = self.values(directory, name);
+        let told = || {
+            let osts = parse_handles(&handles?).map(|handle| self.ost(handle)).collect();
+            Distribution::parse(&rule?)?.layout(osts)
+        };
+        told().unwrap_or_else(|| Layout::on(self.elsewhere()))
+    }
+}
+
+impl Layouts for Orangefs {
+    fn kind(&self) -> &'static str {
+        "orangefs"
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        vec![REMARK.to_owned()]
+    }
+
+    fn osts(&self) -> Vec<OstSpec> {
+        let names = self.servers.iter().map(|server| server.alias.as_str()).chain(["elsewhere"]);
+        names.map(|name| OstSpec { name: name.to_owned(), in_flight_max: IN_FLIGHT_MAX }).collect()
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let target = |server: &Server| {
+            let address = server.address.split_once("://").map_or("", |(_, address)| address);
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            Target { name: server.alias.clone(), server: host.to_owned(), ..Target::default() }
+        };
+        self.servers.iter().map(target).collect()
+    }
+
+    fn of_file(&self, file: &FileAt<'_>) -> Located {
+        Located::at(self.layout(file.directory, file.name))
+    }
+
+    fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
+        if !file.is_there {
+            make(file, OFlags::empty())?;
+        }
+        let layout = self.layout(file.directory, file.name.as_bytes());
+        Ok(Placed { layout, is_made: !file.is_there, difference: None })
+    }
+
+    /// Both attributes, one behind the other.
+    fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
+        let [rule, handles] = self.values(file.directory, file.name);
+        Some([rule?, handles?].concat())
+    }
+}
+
+fn number(index: usize) -> OstId {
+    OstId(u32::try_from(index).expect("a configuration has few servers"))
+}
+
+/// The name of the file system in what was mounted: `tcp://io1:3334/orangefs`.
+fn name_of(mount: &Mount) -> &str {
+    let name = mount.source.file_name().and_then(|name| name.to_str());
+    name.unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,89 @@
+//! What it costs to find out where files lie, beside what it costs to move them.
+//!
+//! On each file system the same files of 1 MiB are looked up, and moved into memory. A lookup may
+//! take a hundredth of what moving the file does, and nobody need think of it.
+
+use super::moves::Uniform;
+use super::race::{Timing, race};
+use super::room::mount::{Mount, Storage};
+use super::table::{Spread, Table};
+use super::{Bench, movers};
+use crate::scratch::Scratch;
+use crate::{setup, shell};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// Middling files: of smaller ones, packed many to a request, a lookup takes a larger part.
+const SET: Uniform = Uniform { files: 1000, bytes_each: 1 << 20 };
+
+/// Memory that is used as file system: source, target, and the emulated one's.
+pub(super) const SPACE: u64 = 4 << 30;
+/// Bytes on the disk.
+pub(super) const DISK_BYTES: u64 = 1 << 30;
+
+/// Looks up and moves the files on every file system that can be had here.
+pub(super) fn run(bench: &Bench) -> Result<Table> {
+    let lookups = build()?;
+    let notes = Scratch::new(&std::env::temp_dir(), "lads-lookups")?;
+    let memory = Scratch::new(&bench.memory, "lads-bench")?;
+    let disk = Scratch::new(&bench.disk, "lads-bench")?;
+    let mut rows = vec![
+        row(bench, &lookups, "tmpfs", &memory.join("source"), &memory)?,
+        row(bench, &lookups, "the disk of the build", &disk.join("source"), &memory)?,
+    ];
+    if setup::is_root() && Path::new("/dev/fuse").exists() {
+        let testbed = shell::build_testbed()?;
+        let mount = Mount::start(&testbed, Storage::default(), &notes.join("mounts"), "source")?;
+        rows.push(row(bench, &lookups, "emulated Lustre", &mount.path().join("data"), &memory)?);
+    } else {
+        println!("no emulated Lustre, for want of root or /dev/fuse\n");
+    }
+    let head =
+        ["files of 1 MiB on", "provider", "lookup, µs", "first extent, µs", "move, µs", "share"];
+    Ok(Table::of_words("lookups: a layout beside its file", &head, rows))
+}
+
+fn build() -> Result<PathBuf> {
+    let words = ["build", "--release", "--quiet", "--package", "lads-engine", "--example"];
+    shell::run(shell::cargo().args(words).arg("lookups"))?;
+    Ok(shell::target_dir()?.join("release/examples/lookups"))
+}
+
+fn row(
+    bench: &Bench,
+    lookups: &Path,
+    name: &str,
+    source: &Path,
+    memory: &Scratch,
+) -> Result<Vec<String>> {
+    SET.make(source)?;
+    let (provider, lookup, extent) = look_up(lookups, source)?;
+    let mover = movers::lads(bench, "lads", memory.join("target"), &[]);
+    let results = race(source, &[mover])?;
+    std::fs::remove_dir_all(source)?;
+    let moved = moved(&results);
+    let share = format!("{:.3} %", lookup.median / moved.median * 100.0);
+    let said = |Spread { median, min, max }| format!("{median:.2} [{min:.2}–{max:.2}]");
+    Ok(vec![name.to_owned(), provider, said(lookup), said(extent), said(moved), share])
+}
+
+/// The provider, and microseconds for the lookup and for the first extent of a file.
+fn look_up(lookups: &Path, source: &Path) -> Result<(String, Spread, Spread)> {
+    let text = shell::output(shell::command(lookups).arg(source))?;
+    let mut lines = text.lines();
+    let provider = lines.next().context("lookups said nothing")?.to_owned();
+    let (mut lookup, mut extent) = (Vec::new(), Vec::new());
+    for line in lines.skip(1) {
+        let numbers = line.split(' ').map(str::parse::<f64>).collect::<Result<Vec<_>, _>>()?;
+        let &[count, lookups, extents] = numbers.as_slice() else { continue };
+        lookup.push(lookups / count * 1e6);
+        extent.push(extents / count * 1e6);
+    }
+    Ok((provider, Spread::of(lookup.into_iter()), Spread::of(extent.into_iter())))
+}
+
+/// Microseconds to move a file.
+fn moved(results: &[Timing]) -> Spread {
+    let samples = results.iter().flat_map(|result| &result.samples);
+    Spread::of(samples.map(|sample| sample.elapsed_seconds / SET.files as f64 * 1e6))
+}
