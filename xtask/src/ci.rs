@@ -3,6 +3,7 @@
 //! Every step runs, also after one has failed, so that one run says everything. The last line is
 //! the sum of all test results, as the test runner printed them.
 
+use crate::ceph::{self, ForTests};
 use crate::{licences, shell, sim};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -17,7 +18,14 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run("lints", lints);
     steps.run("docs", docs);
     let mut tally = Tally::default();
-    steps.run("tests", || tests(&mut tally));
+    // Ended when it is dropped, whatever becomes of the tests.
+    let mut cluster = None;
+    steps.run("ceph", || {
+        cluster = ceph::for_tests()?;
+        Ok(())
+    });
+    steps.run("tests", || tests(&mut tally, cluster.as_ref()));
+    steps.run("ceph down", || cluster.map_or(Ok(()), ForTests::down));
     steps.run("simulation", sim::ci);
 
     println!("\n{:>8}  step", "seconds");
@@ -70,9 +78,10 @@ struct Tally {
     failed: u64,
 }
 
-fn tests(tally: &mut Tally) -> Result<()> {
+fn tests(tally: &mut Tally, cluster: Option<&ForTests>) -> Result<()> {
     let mut child = shell::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
+        .envs(cluster.into_iter().flat_map(ForTests::variables))
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo test")?;

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a chore reports on its terminal")]
 
 mod bench;
+mod ceph;
 mod ci;
 mod demo;
 mod licences;
@@ -28,6 +29,8 @@ cargo xtask bench [NAME]   measure beside rivals: big medium small journal memor
                            or, on emulated file systems: fig7 fig8 fig9 fig10 fig11 table2 ndm6
                            ndm8 xdd-lan xdd-wan xdd-null spider, all by `room`
     [--repeats N] [--peer 'NAME=COMMAND {src} {dst}']
+cargo xtask ceph up [DIR]  a Ceph cluster on loopback, in memory, mounted (/tmp/lads-ceph)
+cargo xtask ceph down [DIR]
 cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched
 ";
 
@@ -41,6 +44,10 @@ fn main() -> Result<ExitCode> {
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,
         ["bench", words @ ..] => bench::run(words)?,
+        ["ceph", "up"] => ceph::up(None)?,
+        ["ceph", "up", directory] => ceph::up(Some(directory))?,
+        ["ceph", "down"] => ceph::down(None)?,
+        ["ceph", "down", directory] => ceph::down(Some(directory))?,
         ["demo"] => demo::run()?,
         // The control of the benchmarks: run by them, in processes of their own.
         ["bare-sink", target] => bench::bare::sink(target.as_ref())?,

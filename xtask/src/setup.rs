@@ -19,9 +19,16 @@ const NEEDED: [(&str, &str); 8] = [
 
 /// Installs what is missing; does nothing if nothing is.
 pub(crate) fn run() -> Result<()> {
-    let missing = missing();
+    let missing = missing(&NEEDED);
     if missing.is_empty() {
         println!("setup: everything is there");
+    }
+    install(&missing)
+}
+
+/// Installs packages, if there are any.
+pub(crate) fn install(missing: &[&str]) -> Result<()> {
+    if missing.is_empty() {
         return Ok(());
     }
     let by_hand = format!("apt-get install {}", missing.join(" "));
@@ -33,12 +40,12 @@ pub(crate) fn run() -> Result<()> {
     };
     shell::run(apt().args(["-q", "update"]))?;
     let install = ["-q", "-y", "--no-install-recommends", "install"];
-    shell::run(apt().args(install).args(&missing))
+    shell::run(apt().args(install).args(missing))
 }
 
-/// Packages that are not there.
-pub(crate) fn missing() -> Vec<&'static str> {
-    NEEDED
+/// Packages of which the program is not there.
+pub(crate) fn missing(needed: &[(&str, &'static str)]) -> Vec<&'static str> {
+    needed
         .iter()
         .filter(|(program, _)| shell::find(program).is_none())
         .map(|&(_, package)| package)

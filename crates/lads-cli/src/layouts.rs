@@ -5,6 +5,7 @@ use crate::display::{PathText, escape, escape_text};
 use crate::subject::Subject;
 use crate::{complain, sizes};
 use anyhow::{Result, ensure};
+use lads_core::ceph::FileLayout;
 use lads_core::layout::{Layout, Part};
 use lads_core::lov::{Body, Component, Lov, Stripes, WIDE_STRIPE_COUNT_MIN, flag, pattern};
 use lads_core::units::OstId;
@@ -28,15 +29,20 @@ struct View<'a> {
     located: Located,
     targets: Vec<Target>,
     lov: Option<Lov>,
+    ceph: Option<FileLayout>,
 }
 
 /// Shows every path; what cannot be examined is told, and does not stop the rest.
 pub(crate) fn run(args: &LayoutArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut failed_count = 0u64;
+    let mut before: Option<Subject> = None;
     for path in &args.paths {
-        match Subject::open(path, &args.layout) {
-            Ok(subject) => show(&subject, args.json, &mut out)?,
+        match Subject::open_beside(path, &args.layout, before.as_ref()) {
+            Ok(subject) => {
+                show(&subject, args.json, &mut out)?;
+                before = Some(subject);
+            }
             Err(error) => {
                 failed_count += 1;
                 complain(&format!("{error:#}"));
@@ -49,17 +55,24 @@ pub(crate) fn run(args: &LayoutArgs) -> Result<()> {
 
 fn show(subject: &Subject, is_json: bool, out: &mut dyn Write) -> io::Result<()> {
     let path = subject.path.as_os_str().as_bytes().to_vec();
-    let (kind, lov) = (subject.layouts.kind(), subject.lov());
+    let (kind, lov, ceph) = (subject.layouts.kind(), subject.lov(), subject.ceph());
     if !subject.is_directory() {
         let (size, located, targets) = (subject.size(), subject.located(), subject.targets());
-        let view = View { path, kind, size, located, targets, lov };
+        let view = View { path, kind, size, located, targets, lov, ceph };
         return if is_json { writeln!(out, "{}", view.json()) } else { view.write(out) };
     }
     if is_json {
-        let template = lov.as_ref().map(components_json);
+        let template =
+            ceph.as_ref().map(objects_json).or_else(|| lov.as_ref().map(components_json));
         return writeln!(out, "{}", with_path(&path, json!({"kind": kind, "template": template})));
     }
-    write_template(&escape(&path), kind, lov.as_ref(), out)
+    match &ceph {
+        Some(ceph) => {
+            let path = escape(&path);
+            writeln!(out, "{path}: a directory ({kind}); new files get\n  {}", cut(ceph))
+        }
+        None => write_template(&escape(&path), kind, lov.as_ref(), out),
+    }
 }
 
 /// Says which path an object is about.
@@ -109,6 +122,26 @@ fn described(component: &Component) -> String {
     }
 }
 
+/// How Ceph cuts a file.
+fn cut(layout: &FileLayout) -> String {
+    let striping = layout.striping;
+    let objects = format!("objects of {}", sizes::bytes(striping.object_size().into()));
+    let objects = match striping.count() {
+        1 => objects,
+        count => {
+            format!(
+                "{objects}, {count} at a time in stripes of {}",
+                sizes::bytes(striping.unit().into())
+            )
+        }
+    };
+    let pool = escape_text(&layout.pool);
+    match layout.namespace.as_str() {
+        "" => format!("{objects}, pool {pool}"),
+        namespace => format!("{objects}, pool {pool}, namespace {}", escape_text(namespace)),
+    }
+}
+
 /// `1.0 MiB to 16 MiB`, in two columns.
 fn extent(start: u64, end: u64) -> String {
     let end = if end == u64::MAX { "the end".to_owned() } else { sizes::bytes(end) };
@@ -126,6 +159,10 @@ impl View<'_> {
         }
         if let Some(mirrors) = self.lov.as_ref().and_then(mirror_count) {
             writeln!(out, "  {mirrors} copies; this is the one that is usually read")?;
+        }
+        if let Some(ceph) = &self.ceph {
+            writeln!(out, "  {}", cut(ceph))?;
+            return self.draw(out);
         }
         let mut start = 0;
         for part in self.located.layout.parts() {
@@ -184,7 +221,7 @@ impl View<'_> {
     fn json(&self) -> Value {
         let layout: &Layout = &self.located.layout;
         let mut start = 0;
-        let parts = layout.parts().map(|part| {
+        let parts = layout.parts().into_iter().map(|part| {
             let from = std::mem::replace(&mut start, part.end);
             json!({
                 "start_bytes": from,
@@ -207,6 +244,7 @@ impl View<'_> {
             "parts": parts,
             "osts": osts.collect::<Vec<_>>(),
             "components": self.lov.as_ref().map(components_json),
+            "objects": self.ceph.as_ref().map(objects_json),
         });
         with_path(&self.path, value)
     }
@@ -231,6 +269,17 @@ fn shade(bytes: u64, of: u64) -> char {
 /// Lustre's own words for it.
 fn components_json(lov: &Lov) -> Value {
     lov.components.iter().map(component_json).collect()
+}
+
+/// Ceph's own words for it.
+fn objects_json(layout: &FileLayout) -> Value {
+    json!({
+        "object_size_bytes": layout.striping.object_size(),
+        "stripe_unit_bytes": layout.striping.unit(),
+        "stripe_count": layout.striping.count(),
+        "pool": layout.pool,
+        "pool_namespace": layout.namespace,
+    })
 }
 
 fn component_json(component: &Component) -> Value {
@@ -273,7 +322,7 @@ mod tests {
         let mut targets: Vec<Target> = (0..4).map(target).collect();
         targets.push(Target { name: "MDT".to_owned(), ..Target::default() });
         let (path, kind) = (b"run7/ckpt".to_vec(), "lustre");
-        View { path, kind, size, located: Located::at(layout), targets, lov: None }
+        View { path, kind, size, located: Located::at(layout), targets, lov: None, ceph: None }
     }
 
     fn composite() -> Layout {
@@ -326,6 +375,27 @@ mod tests {
                 "ost": 4, "name": "MDT", "server": null, "bytes": MIB
             })
         );
+    }
+
+    #[test]
+    fn a_file_in_objects_is_shown_by_how_it_is_cut() {
+        let ceph = "stripe_unit=1048576 stripe_count=2 object_size=4194304 pool=data";
+        let ceph: FileLayout = ceph.parse().unwrap();
+        let osts = [3, 0, 0, 1].map(OstId);
+        let layout = Layout::in_objects(ceph.striping, &osts).unwrap();
+        let view = View { kind: "ceph", ceph: Some(ceph), ..view(layout, 14 * MIB) };
+        let mut out = Vec::new();
+        view.write(&mut out).unwrap();
+        expect![[r#"
+            run7/ckpt: 14.0 MiB on 3 OSTs (ceph)
+              objects of 4.0 MiB, 2 at a time in stripes of 1.0 MiB, pool data
+              OST0000   7.0 MiB |   ▓██▓   ▓██▓   ▓██▓   ██████▓   ▓██▓   ▓██▓   | oss0
+              OST0001   3.0 MiB |                              ░███▒  ▒███░  ▒███| oss0
+              OST0003   4.0 MiB |███▒  ░███▒  ▒███░  ▒███                        | oss1
+        "#]]
+        .assert_eq(&String::from_utf8(out).unwrap());
+        assert_eq!(view.json()["objects"]["stripe_unit_bytes"], json!(MIB));
+        assert_eq!(view.json()["parts"][1]["osts"], json!([0, 1]));
     }
 
     #[test]

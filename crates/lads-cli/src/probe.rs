@@ -9,10 +9,12 @@ use crate::osts::write_table;
 use crate::sizes;
 use crate::subject::Subject;
 use anyhow::Result;
+use lads_core::ceph::FileLayout;
 use lads_core::layout::Layout;
+use lads_core::lov::Lov;
 use lads_core::placement::Wish;
 use lads_core::units::OstId;
-use lads_engine::layout::NewFile;
+use lads_engine::layout::{Heeds, NewFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstatfs, openat, statx, unlinkat};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -75,12 +77,8 @@ fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
                 let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
                 writeln!(out, "  {}", hex.join(" "))?;
             }
-            match lads_core::lov::Lov::parse(&bytes) {
-                Ok(lov) => writeln!(out, "  {lov:?}")?,
-                Err(error) if subject.layouts.kind() == "lustre" => {
-                    writeln!(out, "  not understood: {error}")?;
-                }
-                Err(_) => {}
+            if let Some(text) = understood(subject, &bytes) {
+                writeln!(out, "  {}", escape_text(&text))?;
             }
         }
     }
@@ -88,6 +86,16 @@ fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  in short: {}", named(subject, &subject.located().layout))?;
     }
     Ok(())
+}
+
+/// What the bytes of a layout say, if they are of a kind that is known here.
+fn understood(subject: &Subject, bytes: &[u8]) -> Option<String> {
+    let text = match subject.layouts.kind() {
+        "ceph" => FileLayout::parse(bytes).map(|it| it.to_string()).map_err(|it| it.to_string()),
+        "lustre" => Lov::parse(bytes).map(|it| format!("{it:?}")).map_err(|it| it.to_string()),
+        _ => return None,
+    };
+    Some(text.unwrap_or_else(|error| format!("not understood: {error}")))
 }
 
 /// The first OSTs of a layout, by name.
@@ -143,32 +151,44 @@ fn try_new_files(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     if !subject.is_directory() {
         return writeln!(out, "\nNew files: not tried, for the path is not a directory");
     }
-    if !subject.layouts.heeds_wishes() {
-        return writeln!(out, "\nNew files: their place cannot be chosen here");
-    }
-    writeln!(out, "\nNew files:")?;
     let targets = subject.layouts.targets();
     let takes_files = |index: &u32| targets[*index as usize].state.takes_files();
     let count = u32::try_from(targets.len()).unwrap_or(u32::MAX);
     let osts: Vec<OstId> = (0..count).filter(takes_files).map(OstId).collect();
-    let last = osts.last().copied();
-    let pair = osts.iter().rev().take(2).copied().collect();
-    for osts in [last.into_iter().collect(), pair] {
-        try_new_file(subject, osts, out)?;
+    let pair: Vec<OstId> = osts.iter().rev().take(2).copied().collect();
+    let stripe_size = 1 << 20;
+    match subject.layouts.heeds() {
+        Heeds::Nothing => writeln!(out, "\nNew files: their place cannot be chosen here"),
+        Heeds::Striping => {
+            writeln!(out, "\nNew files: only how they are striped can be chosen here")?;
+            let wish = Wish::Striped { stripe_size, stripe_count: pair.len().max(1) };
+            let wished = format!("{} stripes of {}", pair.len().max(1), sizes::bytes(stripe_size));
+            try_new_file(subject, &wish, &wished, out)
+        }
+        Heeds::Place => {
+            writeln!(out, "\nNew files:")?;
+            for osts in [pair[..pair.len().min(1)].to_vec(), pair] {
+                let Some(layout) = Layout::striped(stripe_size, osts.clone()) else {
+                    return writeln!(out, "  no target takes files");
+                };
+                let wished = named(subject, &layout);
+                try_new_file(subject, &Wish::On { stripe_size, osts }, &wished, out)?;
+            }
+            Ok(())
+        }
     }
-    Ok(())
 }
 
-fn try_new_file(subject: &Subject, osts: Vec<OstId>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(wished) = Layout::striped(1 << 20, osts.clone()) else {
-        return writeln!(out, "  no target takes files");
-    };
+fn try_new_file(
+    subject: &Subject,
+    wish: &Wish,
+    wished: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let name = format!(".lads-probe-{}", std::process::id());
-    let wish = Wish::On { stripe_size: 1 << 20, osts };
     let (directory, is_there) = (&subject.directory, false);
-    let file = NewFile { directory, name: &name, number: 0, size: 0, wish: &wish, is_there };
+    let file = NewFile { directory, name: &name, number: 0, size: 0, wish, is_there };
     let placed = subject.layouts.of_new_file(&file);
-    let wished = named(subject, &wished);
     let placed = match placed {
         Ok(placed) => placed,
         Err(errno) => return writeln!(out, "  wished for {wished}: cannot make a file: {errno}"),
@@ -176,7 +196,7 @@ fn try_new_file(subject: &Subject, osts: Vec<OstId>, out: &mut dyn Write) -> io:
     // First of all: nobody may read on.
     unlinkat(directory, name.as_str(), AtFlags::empty())?;
     match placed.difference {
-        None => writeln!(out, "  wished for {wished}: came there"),
+        None => writeln!(out, "  wished for {wished}: came so"),
         Some(difference) => writeln!(out, "  {}", escape_text(&difference)),
     }
 }

@@ -1,17 +1,19 @@
 //! A path that a person asks about, looked up.
 
 use anyhow::{Context, Result, anyhow};
+use lads_core::ceph::FileLayout;
 use lads_core::lov::Lov;
 use lads_engine::layout::{self, FileAt, Layouts, Located, Target};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, openat, stat};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// A path, and the provider that knows its file system.
 pub(crate) struct Subject {
     pub(crate) path: PathBuf,
-    pub(crate) layouts: Box<dyn Layouts>,
+    pub(crate) layouts: Rc<dyn Layouts>,
     pub(crate) stat: Stat,
     /// The directory that holds it; itself, if it is one.
     pub(crate) directory: OwnedFd,
@@ -22,6 +24,12 @@ pub(crate) struct Subject {
 impl Subject {
     /// Looks up a path; symbolic links are followed.
     pub(crate) fn open(path: &Path, provider: &str) -> Result<Self> {
+        Self::open_beside(path, provider, None)
+    }
+
+    /// The same; the provider of `other`, which may have been long to open, serves this one, too,
+    /// if it is on the same file system.
+    pub(crate) fn open_beside(path: &Path, provider: &str, other: Option<&Self>) -> Result<Self> {
         let shown = path.display();
         let real = path.canonicalize().with_context(|| format!("cannot examine {shown}"))?;
         let stat = stat(&real).with_context(|| format!("cannot examine {shown}"))?;
@@ -32,7 +40,10 @@ impl Subject {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, directory, flags, Mode::empty())
             .with_context(|| format!("cannot open {}", directory.display()))?;
-        let layouts = layout::open(provider, &real).map_err(|text| anyhow!(text))?;
+        let layouts = match other.filter(|other| other.stat.st_dev == stat.st_dev) {
+            Some(other) => Rc::clone(&other.layouts),
+            None => layout::open(provider, &real).map_err(|text| anyhow!(text))?.into(),
+        };
         Ok(Self { path: path.to_owned(), layouts, stat, directory, name: name.to_vec() })
     }
 
@@ -45,8 +56,8 @@ impl Subject {
     }
 
     fn at(&self) -> FileAt<'_> {
-        let (device, inode) = (self.stat.st_dev, self.stat.st_ino);
-        FileAt { directory: &self.directory, name: &self.name, device, inode }
+        let (device, inode, size) = (self.stat.st_dev, self.stat.st_ino, self.size());
+        FileAt { directory: &self.directory, name: &self.name, device, inode, size }
     }
 
     pub(crate) fn located(&self) -> Located {
@@ -61,6 +72,14 @@ impl Subject {
     /// What those say, if they are Lustre's.
     pub(crate) fn lov(&self) -> Option<Lov> {
         Lov::parse(&self.raw()?).ok()
+    }
+
+    /// What those say, if they are CephFS's.
+    pub(crate) fn ceph(&self) -> Option<FileLayout> {
+        if self.layouts.kind() != "ceph" {
+            return None;
+        }
+        FileLayout::parse(&self.raw()?).ok()
     }
 
     /// The OSTs, numbers that stand for none of them included.

@@ -7,6 +7,8 @@
 //! loudly and passes.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
+#[path = "promises/ceph.rs"]
+mod ceph;
 #[path = "promises/changes.rs"]
 mod changes;
 #[path = "promises/chaos.rs"]

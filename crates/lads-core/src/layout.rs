@@ -4,16 +4,25 @@
 //! FAST '15, section 2.3). A composite one has parts that follow each other, each with its own
 //! stripe size and OSTs, as Lustre's progressive layouts do: the first bytes on few OSTs, the rest
 //! on many. Stripes are counted from the beginning of the *file* in every part. A file, or part,
-//! on a single OST is one stripe without end.
+//! on a single OST is one stripe without end. On CephFS a file is cut into objects, each of which
+//! is where a hash has put it ([`Objects`]).
 //!
 //! Whatever has no OST (data on the metadata server, parts never written) has a number that its
 //! provider made up for it, so that every byte is on one OST here.
 //!
 //! A *position* is one stripe column of one part: they are counted through all parts, so each OST
-//! of a file has as many positions as parts, or stripes of a part, that use it.
+//! of a file has as many positions as parts, or stripes of a part, that use it. Of a file in
+//! objects, it is an OST.
 
+mod objects;
+mod parts;
+
+pub use objects::{OBJECTS_MAX, Objects};
+
+use crate::ceph::ObjectStriping;
 use crate::placement::Striping;
 use crate::units::OstId;
+use parts::Parts;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -23,19 +32,10 @@ pub struct Layout(Shape);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {
-    /// Nearly every file: no more than its stripe size and OSTs.
-    Plain(Stripes),
-    /// Two parts at least; each begins where the one before ends, the last ends at `u64::MAX`.
-    Composite(Box<[(u64, Stripes)]>),
-}
-
-/// Stripes over OSTs in turn, counted from the beginning of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stripes {
-    /// Bytes in a stripe before the next OST takes over; never zero.
-    size: u64,
-    /// The OSTs in turn; never empty.
-    osts: Vec<OstId>,
+    /// In stripes that go round the OSTs.
+    Parts(Parts),
+    /// In objects, each on an OST of its own.
+    Objects(Box<Objects>),
 }
 
 /// A part of a file: from where the part before it ends.
@@ -61,7 +61,7 @@ impl Layout {
     /// no OST or more than [`STRIPE_COUNT_MAX`].
     #[must_use]
     pub fn striped(stripe_size: u64, osts: Vec<OstId>) -> Option<Self> {
-        Stripes::new(stripe_size, osts).map(|stripes| Self(Shape::Plain(stripes)))
+        Parts::striped(stripe_size, osts).map(Self::of_parts)
     }
 
     /// A layout of parts that follow each other; what begins the same as it goes on is one part.
@@ -69,47 +69,47 @@ impl Layout {
     /// does not end at `u64::MAX`, or there are more than [`POSITIONS_MAX`] positions.
     #[must_use]
     pub fn composite(parts: impl IntoIterator<Item = Part>) -> Option<Self> {
-        let mut found: Vec<(u64, Stripes)> = Vec::new();
-        let mut position_count = 0;
-        for part in parts {
-            let start = found.last().map_or(0, |(end, _)| *end);
-            let stripes = Stripes::new(part.stripe_size, part.osts).filter(|_| part.end > start)?;
-            match found.last_mut() {
-                Some((end, before)) if *before == stripes => *end = part.end,
-                _ => {
-                    position_count += stripes.osts.len();
-                    found.push((part.end, stripes));
-                }
-            }
-            if position_count > POSITIONS_MAX {
-                return None;
-            }
-        }
-        match found.last()?.0 {
-            u64::MAX if found.len() == 1 => found.pop().map(|(_, it)| Self(Shape::Plain(it))),
-            u64::MAX => Some(Self(Shape::Composite(found.into_boxed_slice()))),
-            _ => None,
-        }
+        Parts::composite(parts).map(Self::of_parts)
+    }
+
+    /// A layout of objects on these OSTs, that of the first object first; `None` if there is none,
+    /// or more of them, or in turn, than [`OBJECTS_MAX`].
+    #[must_use]
+    pub fn in_objects(striping: ObjectStriping, osts: &[OstId]) -> Option<Self> {
+        Objects::new(striping, osts).map(|it| Self(Shape::Objects(Box::new(it))))
     }
 
     /// A file that lies wholly on one OST.
     #[must_use]
     pub fn on(ost: OstId) -> Self {
-        Self(Shape::Plain(Stripes { size: u64::MAX, osts: vec![ost] }))
+        Self::of_parts(Parts::on(ost))
+    }
+
+    /// The objects that the file is cut into, if it is.
+    #[must_use]
+    pub fn objects(&self) -> Option<&Objects> {
+        match &self.0 {
+            Shape::Parts(_) => None,
+            Shape::Objects(objects) => Some(objects),
+        }
     }
 
     /// The OST that holds the byte at `offset`.
     #[must_use]
     pub fn ost_at(&self, offset: u64) -> OstId {
-        let (_, stripes) = self.part_at(offset);
-        stripes.osts[stripes.column_at(offset)]
+        match &self.0 {
+            Shape::Parts(parts) => parts.ost_at(offset),
+            Shape::Objects(objects) => objects.ost_at(offset),
+        }
     }
 
     /// The first byte after the stripe that holds the byte at `offset`.
     #[must_use]
     pub fn stripe_end(&self, offset: u64) -> u64 {
-        let (part_end, stripes) = self.part_at(offset);
-        stripes.end(offset).min(part_end)
+        match &self.0 {
+            Shape::Parts(parts) => parts.stripe_end(offset),
+            Shape::Objects(objects) => objects.stripe_end(offset),
+        }
     }
 
     /// The first offset from `offset` on that is at `position`; `None` if there is none.
@@ -118,188 +118,74 @@ impl Layout {
     /// If there is no such position.
     #[must_use]
     pub fn next_at(&self, position: usize, offset: u64) -> Option<u64> {
-        let (extent, stripes, column) = self.column(position);
-        let next = stripes.next_at(column, offset.max(extent.start));
-        (next < extent.end).then_some(next)
+        match &self.0 {
+            Shape::Parts(parts) => parts.next_at(position, offset),
+            Shape::Objects(objects) => objects.next_at(position, offset),
+        }
     }
 
     /// From where on a position's stripes repeat, and after how many bytes; 1 where it is the only
-    /// one of its part.
+    /// one of its part, `u64::MAX` where they do not.
     ///
     /// # Panics
     /// If there is no such position.
     #[must_use]
     pub fn period(&self, position: usize) -> (u64, u64) {
-        let (extent, stripes, _) = self.column(position);
-        (extent.start, stripes.period())
+        match &self.0 {
+            Shape::Parts(parts) => parts.period(position),
+            Shape::Objects(objects) => objects.period(),
+        }
     }
 
     /// The OST of each position.
-    pub fn osts(&self) -> impl ExactSizeIterator<Item = OstId> + '_ {
-        Positions { layout: self, part: 0, column: 0 }
+    pub fn osts(&self) -> Box<dyn ExactSizeIterator<Item = OstId> + '_> {
+        match &self.0 {
+            Shape::Parts(parts) => Box::new(parts.osts()),
+            Shape::Objects(objects) => Box::new(objects.osts()),
+        }
     }
 
-    /// The parts, one if the layout is plain.
-    pub fn parts(&self) -> impl ExactSizeIterator<Item = Part> + '_ {
-        (0..self.part_count()).map(|index| {
-            let (end, stripes) = self.part(index);
-            Part { end, stripe_size: stripes.size, osts: stripes.osts.clone() }
-        })
+    /// How many positions there are.
+    #[must_use]
+    pub fn position_count(&self) -> usize {
+        match &self.0 {
+            Shape::Parts(parts) => parts.osts().len(),
+            Shape::Objects(objects) => objects.osts().len(),
+        }
+    }
+
+    /// The parts, one if the layout is plain; of a file in objects, one for each object set of
+    /// which is known where it is.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Part> {
+        match &self.0 {
+            Shape::Parts(parts) => parts.parts().collect(),
+            Shape::Objects(objects) => objects.parts().collect(),
+        }
     }
 
     /// How many bytes of a range each OST holds; those that hold none are left out.
     #[must_use]
     pub fn bytes_per_ost(&self, range: Range<u64>) -> BTreeMap<OstId, u64> {
-        let mut bytes = BTreeMap::new();
-        let mut start = 0;
-        for index in 0..self.part_count() {
-            let (end, stripes) = self.part(index);
-            let (from, to) = (range.start.max(start), range.end.min(end));
-            start = end;
-            if from >= to {
-                continue;
-            }
-            for (column, &ost) in stripes.osts.iter().enumerate() {
-                let here = stripes.bytes_before(column, to) - stripes.bytes_before(column, from);
-                if here > 0 {
-                    *bytes.entry(ost).or_default() += here;
-                }
-            }
+        match &self.0 {
+            Shape::Parts(parts) => parts.bytes_per_ost(range),
+            Shape::Objects(objects) => objects.bytes_per_ost(range),
         }
-        bytes
     }
 
     /// How a file of so many bytes is striped, in the part of it that has most stripes.
     #[must_use]
     pub fn striping(&self, size: u64) -> Striping {
-        let mut starts = 0;
-        let parts = (0..self.part_count()).map(|index| self.part(index));
-        let used = parts.filter(|(end, _)| std::mem::replace(&mut starts, *end) < size.max(1));
-        let widest = used.map(|(_, stripes)| stripes).max_by_key(|stripes| stripes.osts.len());
-        widest.map_or_else(Striping::default, |stripes| Striping {
-            size: if stripes.osts.len() == 1 { 0 } else { stripes.size },
-            count: u32::try_from(stripes.osts.len()).expect("at most STRIPE_COUNT_MAX"),
-        })
-    }
-
-    fn part_count(&self) -> usize {
         match &self.0 {
-            Shape::Plain(_) => 1,
-            Shape::Composite(parts) => parts.len(),
+            Shape::Parts(parts) => parts.striping(size),
+            Shape::Objects(objects) => objects.stripes(),
         }
     }
 
-    /// Where a part ends, and its stripes.
-    fn part(&self, index: usize) -> (u64, &Stripes) {
-        match &self.0 {
-            Shape::Plain(stripes) => (u64::MAX, stripes),
-            Shape::Composite(parts) => (parts[index].0, &parts[index].1),
-        }
-    }
-
-    /// The part that holds the byte at `offset`: where it ends, and its stripes.
-    fn part_at(&self, offset: u64) -> (u64, &Stripes) {
-        let index = match &self.0 {
-            Shape::Plain(_) => 0,
-            // No file has a byte at the very last offset that a number can say.
-            Shape::Composite(parts) => {
-                parts.partition_point(|(end, _)| *end <= offset).min(parts.len() - 1)
-            }
-        };
-        self.part(index)
-    }
-
-    /// The part of a position, its stripes, and which of their columns it is.
-    fn column(&self, position: usize) -> (Range<u64>, &Stripes, usize) {
-        let (mut start, mut column) = (0, position);
-        for index in 0..self.part_count() {
-            let (end, stripes) = self.part(index);
-            if column < stripes.osts.len() {
-                return (start..end, stripes, column);
-            }
-            column -= stripes.osts.len();
-            start = end;
-        }
-        panic!("no position {position} in {self:?}");
+    fn of_parts(parts: Parts) -> Self {
+        Self(Shape::Parts(parts))
     }
 }
-
-impl Stripes {
-    fn new(size: u64, osts: Vec<OstId>) -> Option<Self> {
-        let is_sound = size > 0 && !osts.is_empty() && osts.len() <= STRIPE_COUNT_MAX;
-        // One OST has no stripes: the same layout looks the same.
-        let size = if osts.len() == 1 { u64::MAX } else { size };
-        is_sound.then_some(Self { size, osts })
-    }
-
-    fn column_at(&self, offset: u64) -> usize {
-        let count = self.osts.len() as u64;
-        usize::try_from(offset / self.size % count).expect("less than STRIPE_COUNT_MAX")
-    }
-
-    fn end(&self, offset: u64) -> u64 {
-        (offset / self.size + 1).saturating_mul(self.size)
-    }
-
-    fn next_at(&self, column: usize, offset: u64) -> u64 {
-        let here = self.column_at(offset);
-        if here == column {
-            return offset;
-        }
-        let count = self.osts.len();
-        let stripes_ahead = (column + count - here) % count;
-        (offset / self.size).saturating_add(stripes_ahead as u64).saturating_mul(self.size)
-    }
-
-    /// How many of the first `offset` bytes of the file are in a column.
-    fn bytes_before(&self, column: usize, offset: u64) -> u64 {
-        if self.osts.len() == 1 {
-            return offset;
-        }
-        let (period, before) = (self.period(), (column as u64).saturating_mul(self.size));
-        offset / period * self.size + (offset % period).saturating_sub(before).min(self.size)
-    }
-
-    fn period(&self) -> u64 {
-        match self.osts.len() as u64 {
-            1 => 1,
-            count => self.size.saturating_mul(count),
-        }
-    }
-}
-
-/// Goes through the positions of a layout.
-struct Positions<'a> {
-    layout: &'a Layout,
-    part: usize,
-    column: usize,
-}
-
-impl Iterator for Positions<'_> {
-    type Item = OstId;
-
-    fn next(&mut self) -> Option<OstId> {
-        if self.part == self.layout.part_count() {
-            return None;
-        }
-        let (_, stripes) = self.layout.part(self.part);
-        let ost = stripes.osts[self.column];
-        self.column += 1;
-        if self.column == stripes.osts.len() {
-            (self.part, self.column) = (self.part + 1, 0);
-        }
-        Some(ost)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let parts = self.part..self.layout.part_count();
-        let count = parts.map(|part| self.layout.part(part).1.osts.len()).sum::<usize>();
-        let left = count - self.column;
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for Positions<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -358,10 +244,46 @@ mod tests {
         assert!(Layout::composite([wide(1), wide(2), wide(u64::MAX)]).is_none());
     }
 
-    proptest! {
-        #[test]
-        fn every_position_meets_the_bytes_that_lie_there_and_no_others(
-            parts in prop::collection::vec((1u64..60, 1u64..9, 1usize..5), 1..5)) {
+    fn objects(unit: u32, count: u32, object_size: u32, numbers: &[u32]) -> Layout {
+        let striping = ObjectStriping::new(unit, count, object_size).unwrap();
+        Layout::in_objects(striping, &osts(numbers)).unwrap()
+    }
+
+    #[test]
+    fn objects_are_where_they_are_and_stripes_go_round_those_of_a_set() {
+        let layout = objects(10, 2, 20, &[7, 3, 3, 5]);
+        let found: Vec<_> = (0..9).map(|stripe| layout.ost_at(stripe * 10 + 1).0).collect();
+        assert_eq!(found, [7, 3, 7, 3, 3, 5, 3, 5, 7]);
+        assert_eq!(layout.osts().map(|ost| ost.0).collect::<Vec<_>>(), [7, 3, 5]);
+        let next = [(0, 5), (0, 15), (0, 35), (1, 0), (2, 0)];
+        let next = next.map(|(position, offset)| layout.next_at(position, offset));
+        assert_eq!(next, [5, 20, 80, 10, 50].map(Some));
+        assert_eq!(layout.stripe_end(11), 20);
+        assert_eq!(layout.striping(1), Striping { size: 10, count: 2 });
+        let parts = layout.parts().into_iter().map(|part| (part.end, part.osts));
+        assert_eq!(parts.collect::<Vec<_>>(), [(40, osts(&[7, 3])), (u64::MAX, osts(&[3, 5]))]);
+    }
+
+    #[test]
+    fn objects_that_are_all_on_one_ost_are_one_stripe() {
+        let layout = objects(10, 1, 20, &[7, 7, 7]);
+        assert_eq!(layout.stripe_end(15), u64::MAX);
+        assert_eq!(layout.period(0), (0, 1));
+        assert_eq!(layout.bytes_per_ost(5..95), [(OstId(7), 90)].into());
+        assert_eq!(layout.striping(1), Striping { size: 0, count: 1 });
+    }
+
+    #[test]
+    fn more_objects_than_can_be_kept_are_refused() {
+        let striping = |count| ObjectStriping::new(1, count, 1).unwrap();
+        assert!(Layout::in_objects(striping(1), &[]).is_none());
+        assert!(Layout::in_objects(striping(1), &[OstId(1); OBJECTS_MAX + 1]).is_none());
+        assert!(Layout::in_objects(striping(u32::MAX), &[OstId(1)]).is_none());
+        assert!(Layout::in_objects(striping(1), &[OstId(1); OBJECTS_MAX]).is_some());
+    }
+
+    fn parts_strategy() -> impl Strategy<Value = Layout> {
+        prop::collection::vec((1u64..60, 1u64..9, 1usize..5), 1..5).prop_map(|parts| {
             let mut end = 0;
             let last = parts.len() - 1;
             let parts = parts.iter().enumerate().map(|(index, &(length, stripe_size, count))| {
@@ -370,8 +292,21 @@ mod tests {
                 let end = if index == last { u64::MAX } else { end };
                 Part { end, stripe_size, osts: osts.collect() }
             });
-            let layout = Layout::composite(parts).unwrap();
-            prop_assert_eq!(layout.osts().len(), layout.osts().count());
+            Layout::composite(parts).unwrap()
+        })
+    }
+
+    fn objects_strategy() -> impl Strategy<Value = Layout> {
+        let osts = prop::collection::vec(0u32..5, 1..30);
+        (1u32..9, 1u32..5, 1u32..4, osts)
+            .prop_map(|(unit, count, units, osts)| objects(unit, count, unit * units, &osts))
+    }
+
+    proptest! {
+        #[test]
+        fn every_position_meets_the_bytes_that_lie_there_and_no_others(
+            layout in prop_oneof![parts_strategy(), objects_strategy()]) {
+            prop_assert_eq!(layout.position_count(), layout.osts().count());
             let per_ost = layout.bytes_per_ost(17..300);
             for (&ost, &bytes) in &per_ost {
                 let found = (17..300).filter(|&offset| layout.ost_at(offset) == ost).count();

@@ -12,6 +12,7 @@
 
 pub mod ahead;
 pub mod beegfs;
+pub mod ceph;
 pub mod congestion;
 pub mod entry;
 pub mod filter;

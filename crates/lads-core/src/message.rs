@@ -7,6 +7,7 @@
 
 pub mod wire;
 
+use crate::ceph::ObjectStriping;
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
@@ -416,14 +417,28 @@ fn endless_for_zero(bytes: u64) -> u64 {
 
 impl Wire for Layout {
     fn put(&self, to: &mut Writer) {
-        (self.parts().len() as u64).put(to);
-        self.parts().for_each(|part| part.put(to));
+        // No layout has no parts: then it is in objects.
+        let Some(objects) = self.objects() else { return wire::put_list(&self.parts(), to) };
+        to.push(0);
+        let striping = objects.striping();
+        for number in [striping.unit(), striping.count(), striping.object_size()] {
+            number.put(to);
+        }
+        wire::put_list(&objects.places().collect::<Vec<_>>(), to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
         let parts: Vec<Part> = wire::take_list(from)?;
-        Self::composite(parts).ok_or(WireError::OutOfRange("layout"))
+        let layout = if parts.is_empty() { take_objects(from)? } else { Self::composite(parts) };
+        layout.ok_or(WireError::OutOfRange("layout"))
     }
+}
+
+fn take_objects(from: &mut Reader<'_>) -> Result<Option<Layout>, WireError> {
+    let [unit, count, object_size] = [u32::take(from)?, u32::take(from)?, u32::take(from)?];
+    let osts: Vec<OstId> = wire::take_list(from)?;
+    let striping = ObjectStriping::new(unit, count, object_size);
+    Ok(striping.and_then(|striping| Layout::in_objects(striping, &osts)))
 }
 
 /// Ranges travel as distances: gap to the last range's end, then length.

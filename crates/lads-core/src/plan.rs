@@ -141,7 +141,7 @@ impl Plan {
 
     /// The same lane as one for each position at the sink.
     pub fn split<'a>(&'a self, lane: &'a Lane) -> impl DoubleEndedIterator<Item = Lane> + 'a {
-        (0..self.sink.osts().len()).map(move |position| {
+        (0..self.sink.position_count()).map(move |position| {
             let position = u32::try_from(position).expect("at most STRIPE_COUNT_MAX");
             Lane { sink_position: Some(position), ..*lane }
         })
@@ -266,6 +266,7 @@ pub fn align_data(data: &RangeSet, size: u64) -> RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ceph::ObjectStriping;
     use crate::layout::Part;
     use proptest::prelude::*;
 
@@ -298,6 +299,19 @@ mod tests {
     }
 
     fn layout_strategy() -> impl Strategy<Value = Layout> {
+        prop_oneof![parts_strategy(), objects_strategy()]
+    }
+
+    fn objects_strategy() -> impl Strategy<Value = Layout> {
+        let osts = prop::collection::vec(0u32..9, 1..40);
+        (1u32..20, 1u32..5, 1u32..4, osts).prop_map(|(unit, count, units, osts)| {
+            let (unit, osts) = (unit * 4096, osts.into_iter().map(OstId).collect::<Vec<_>>());
+            let striping = ObjectStriping::new(unit, count, unit * units).unwrap();
+            Layout::in_objects(striping, &osts).unwrap()
+        })
+    }
+
+    fn parts_strategy() -> impl Strategy<Value = Layout> {
         let part = (1u64..150, 1u64..20, prop::collection::vec(0u32..9, 1..5));
         prop::collection::vec(part, 1..5).prop_map(|parts| {
             let (mut end, last) = (0, parts.len() - 1);

@@ -11,6 +11,7 @@
 //! operating system orders its requests, but over all that is announced).
 
 use crate::congestion::{Judge, PROBE_BYTES, Rule, Threshold, Verdict};
+use crate::layout::Layout;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::units::{Block, EntryId, Instant, OstId};
@@ -491,7 +492,7 @@ impl Schedule {
             _ => {
                 // Near enough: holes and what is done are not looked up.
                 let copies = iter::once(&plan.source).chain(&plan.mirrors);
-                let positions: usize = copies.map(|copy| copy.osts().len()).sum();
+                let positions: usize = copies.map(Layout::position_count).sum();
                 let bytes = plan.size / positions as u64;
                 for (ost, lane) in plan.lanes(entry) {
                     self.queues.push_at(ost, lane, bytes, |lanes| sweep_place(&lane, lanes));
@@ -706,7 +707,7 @@ impl Shelf<'_> {
             }
             let is_small = is_packed(plan, &piece);
             if !self.room.has(piece.sink_ost) {
-                if lane.is_begun && lane.sink_position.is_none() && plan.sink.osts().len() > 1 {
+                if lane.is_begun && lane.sink_position.is_none() && plan.sink.position_count() > 1 {
                     // What the file has for other OSTs of the sink need not wait for this one.
                     lanes.remove(at);
                     self.put_back(lanes, at, lane, true);

@@ -7,6 +7,7 @@
 //! be rows of a table.
 
 mod beegfs;
+mod ceph;
 mod disk;
 mod kind;
 mod local;
@@ -76,9 +77,9 @@ pub trait Layouts: Send + Sync {
         None
     }
 
-    /// Whether it heeds wishes where new files should go.
-    fn heeds_wishes(&self) -> bool {
-        false
+    /// What it heeds of wishes where new files should go.
+    fn heeds(&self) -> Heeds {
+        Heeds::Nothing
     }
 
     /// Bytes in a stripe of a new file of which nothing else is asked.
@@ -96,6 +97,17 @@ pub trait Layouts: Send + Sync {
     fn pretend(&self, _ost: OstId) {}
 }
 
+/// What a file system heeds of the wish where a new file should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heeds {
+    /// Nothing.
+    Nothing,
+    /// Into how many stripes of which size it should be cut, but not where those should be.
+    Striping,
+    /// All of it.
+    Place,
+}
+
 /// A file, by where it can be looked up and by its numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct FileAt<'a> {
@@ -107,6 +119,8 @@ pub struct FileAt<'a> {
     pub device: u64,
     /// Its number there.
     pub inode: u64,
+    /// Its length in bytes.
+    pub size: u64,
 }
 
 /// Where a file lies.
@@ -190,9 +204,8 @@ impl Placed {
     }
 }
 
-/// The provider that `choice` names (`auto`, `lustre`, `beegfs`, `orangefs`,
-/// `local` or `synthetic:…`), for data below
-/// `root`.
+/// The provider that `choice` names (`auto`, `lustre`, `ceph`, `beegfs`, `orangefs`, `local` or
+/// `synthetic:…`), for data below `root`.
 ///
 /// # Errors
 /// If there is no such provider, or it cannot serve this place; the text says which.
@@ -203,11 +216,13 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
     let lustre = || lustre::Lustre::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     let beegfs = || beegfs::Beegfs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     let orangefs = || orangefs::Orangefs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
+    let ceph = || ceph::Ceph::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
     match choice {
         "auto" => {
-            let seen = lustre().or_else(beegfs).or_else(orangefs);
+            let seen = lustre().or_else(ceph).or_else(beegfs).or_else(orangefs);
             Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(root))))
         }
+        "ceph" => ceph().ok_or_else(|| format!("{} is not on CephFS", root.display())),
         "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
         "beegfs" => beegfs().ok_or_else(|| format!("{} is not on BeeGFS", root.display())),
         "orangefs" => orangefs().ok_or_else(|| {
@@ -216,8 +231,8 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
         }),
         "local" => Ok(Box::new(local::Local::of(root))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, lustre, beegfs, orangefs, local or \
-             synthetic:osts=8,stripe_size=1M"
+            "no layout provider is called {other:?}: use auto, lustre, ceph, beegfs, orangefs, \
+             local or synthetic:osts=8,stripe_size=1M"
         )),
     }
 }

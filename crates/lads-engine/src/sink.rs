@@ -13,7 +13,7 @@ use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
-use crate::layout::{self, Layouts};
+use crate::layout::{self, Heeds, Layouts};
 use crate::paths::Directory;
 use crate::session::Setup;
 use crate::stream::{Missing, Streams};
@@ -106,7 +106,8 @@ impl SinkEnd {
         let config = SinkConfig {
             policy: options.schedule,
             threshold: options.threshold,
-            placed_bytes_min: (options.place == PlaceRule::Aware && layouts.heeds_wishes())
+            placed_bytes_min: (options.place == PlaceRule::Aware
+                && layouts.heeds() == Heeds::Place)
                 .then(|| osts.len() as u64 * PLACED_BYTES_EACH),
             osts: osts.clone(),
             buffer_count,

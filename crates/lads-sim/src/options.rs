@@ -266,7 +266,7 @@ pub(crate) fn draw_layout(rng: &mut Rng, ost_count: usize) -> Layout {
 /// The same stripes, each on the next OST.
 pub(crate) fn moved_on(layout: &Layout, ost_count: usize) -> Layout {
     let next = |ost: OstId| ost_at((ost.index() + 1) % ost_count);
-    let parts = layout.parts();
+    let parts = layout.parts().into_iter();
     let parts = parts.map(|it| Part { osts: it.osts.into_iter().map(next).collect(), ..it });
     Layout::composite(parts).expect("as sound as it was")
 }

@@ -13,6 +13,18 @@ fn check(message: &Message, expected: &Expect) {
     expected.assert_eq(&hex(message));
 }
 
+/// The same page.
+#[test]
+fn bytes_of_a_file_in_objects_stay_as_documented() {
+    let striping = ObjectStriping::new(1 << 20, 2, 4 << 20).unwrap();
+    let layout = Layout::in_objects(striping, &[OstId(5), OstId(0), OstId(5)]).unwrap();
+    let done = RangeSet::new();
+    check(
+        &Message::FileId(vec![(EntryId(2), Answer::Want { done, layout })]),
+        &expect!["12 00 00 00 07 01 02 00 00 00 80 80 40 02 80 80 80 02 03 05 00 05"],
+    );
+}
+
 /// The golden transcript of `docs/protocol.md`, section 7: a change here is a new protocol version.
 #[test]
 fn bytes_on_the_wire_stay_as_documented() {

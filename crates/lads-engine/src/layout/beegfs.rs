@@ -11,7 +11,7 @@
 
 use super::mount::nearest_existing;
 use super::new_file::{Order, difference, make, make_anew};
-use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
+use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Target};
 use lads_core::beegfs::{Entry, Stripe, Striping, chunk_size, parse_targets};
 use lads_core::layout::Layout;
 use lads_core::placement::{OstState, Wish};
@@ -220,8 +220,8 @@ impl Layouts for Beegfs {
         Some(striping.into_iter().chain(stripes).collect())
     }
 
-    fn heeds_wishes(&self) -> bool {
-        true
+    fn heeds(&self) -> Heeds {
+        Heeds::Place
     }
 }
 

@@ -38,13 +38,13 @@ fn check(layouts: &dyn Layouts, directory: &Path) {
             File::create(&path).unwrap();
         }
         let metadata = path.metadata().unwrap();
-        let (device, inode) = (metadata.dev(), metadata.ino());
-        let file = FileAt { directory: &handle, name: name.as_bytes(), device, inode };
+        let (device, inode, size) = (metadata.dev(), metadata.ino(), metadata.len());
+        let file = FileAt { directory: &handle, name: name.as_bytes(), device, inode, size };
         let located = layouts.of_file(&file);
         assert!(is_known(&located.layout), "{located:?}");
         assert_eq!(located, layouts.of_file(&file), "answers agree");
     }
-    let missing = FileAt { directory: &handle, name: b"missing", device: 0, inode: 0 };
+    let missing = FileAt { directory: &handle, name: b"missing", device: 0, inode: 0, size: 1 };
     assert!(is_known(&layouts.of_file(&missing).layout), "a file that is gone has a layout");
 }
 
@@ -80,6 +80,19 @@ fn orangefs_keeps_the_contract() {
     let directory = tempfile::tempdir().unwrap();
     let Some(layouts) = orangefs::tests::faked(directory.path()) else { return };
     check(&layouts, directory.path());
+}
+
+#[test]
+fn ceph_keeps_the_contract() {
+    let Some(mount) = std::env::var_os("LADS_TEST_CEPH") else {
+        eprintln!("NOT TRIED: LADS_TEST_CEPH names no CephFS: `cargo xtask ceph up` makes one");
+        return;
+    };
+    let directory = tempfile::tempdir_in(mount).unwrap();
+    let layouts = open("auto", directory.path()).unwrap();
+    assert_eq!(layouts.kind(), "ceph");
+    assert!(layouts.osts().len() > 2, "the cluster is known: {:?}", layouts.osts());
+    check(layouts.as_ref(), directory.path());
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod table;
 
 use super::mount::{mount_of, nearest_existing};
 use super::new_file::{Order, difference, make};
-use super::{FileAt, Layouts, Located, Mirror, NewFile, Placed, Target};
+use super::{FileAt, Heeds, Layouts, Located, Mirror, NewFile, Placed, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
 use lads_core::layout::{Layout, Part};
@@ -115,7 +115,7 @@ impl Lustre {
             return layout;
         }
         let known = |ost: OstId| if ost < elsewhere { ost } else { elsewhere };
-        let parts = layout.parts();
+        let parts = layout.parts().into_iter();
         let parts =
             parts.map(|part| Part { osts: part.osts.into_iter().map(known).collect(), ..part });
         Layout::composite(parts).expect("as sound as it was")
@@ -205,8 +205,8 @@ impl Layouts for Lustre {
         self.bytes(file.directory, file.name)
     }
 
-    fn heeds_wishes(&self) -> bool {
-        true
+    fn heeds(&self) -> Heeds {
+        Heeds::Place
     }
 
     fn stripe_size(&self) -> u64 {

@@ -77,11 +77,8 @@ fn is_as_wished(wish: &Wish, layout: &Layout, order: Order) -> bool {
     match wish {
         Wish::Default => true,
         Wish::Striped { stripe_size, stripe_count } => {
-            let only = layout.parts().next().filter(|_| layout.parts().len() == 1);
-            only.is_some_and(|part| {
-                part.osts.len() == *stripe_count
-                    && (*stripe_count == 1 || part.stripe_size == *stripe_size)
-            })
+            matches!(layout.parts().as_slice(), [part] if part.osts.len() == *stripe_count
+                && (*stripe_count == 1 || part.stripe_size == *stripe_size))
         }
         Wish::On { stripe_size, osts } if order == Order::Kept => {
             Layout::striped(*stripe_size, osts.clone()).as_ref() == Some(layout)

@@ -1,7 +1,7 @@
 //! Where new files go: the rule, what it must know of the OSTs, and what of it waits where.
 
 use crate::board::{Board, lock};
-use crate::layout::{Layouts, Placed};
+use crate::layout::{Heeds, Layouts, Placed};
 use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Wish};
 use lads_core::units::OstId;
@@ -52,8 +52,13 @@ impl Placing {
         let seed = u64::from(since.subsec_nanos()) << 32 | u64::from(std::process::id());
         let placer = Placer::new(rule, layouts.stripe_size(), STRIPE_COUNT_MAX, seed);
         let candidates = Vec::new();
+        let heeds_any = match layouts.heeds() {
+            Heeds::Nothing => false,
+            Heeds::Striping => rule != Place::Spread,
+            Heeds::Place => true,
+        };
         Self {
-            rule: if layouts.heeds_wishes() { rule } else { Place::Inherit },
+            rule: if heeds_any { rule } else { Place::Inherit },
             state: Mutex::new(State { placer, candidates, looked_at: None, asked_at: None }),
             queued: layouts.osts().iter().map(|_| AtomicU64::new(0)).collect(),
             different_count: AtomicU64::new(0),

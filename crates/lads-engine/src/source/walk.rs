@@ -439,7 +439,8 @@ fn look(
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let identity = identity_of(stat);
-            let at = FileAt { directory: handle, name, device: stat.st_dev, inode: stat.st_ino };
+            let (device, inode, size) = (stat.st_dev, stat.st_ino, identity.size);
+            let at = FileAt { directory: handle, name, device, inode, size };
             let located = end.layouts.of_file(&at);
             if located.is_archived && !options.restore {
                 return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));

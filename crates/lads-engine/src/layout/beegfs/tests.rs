@@ -113,7 +113,7 @@ fn with_stripes(directory: &Path, name: &str, words: &[u32]) {
 fn layout(beegfs: &Beegfs, directory: &Path, name: &str) -> Layout {
     let directory = OwnedFd::from(File::open(directory).unwrap());
     let name = name.as_bytes();
-    beegfs.of_file(&FileAt { directory: &directory, name, device: 0, inode: 0 }).layout
+    beegfs.of_file(&FileAt { directory: &directory, name, device: 0, inode: 0, size: 0 }).layout
 }
 
 fn place(beegfs: &Beegfs, directory: &Path, wish: &Wish) -> Placed {
@@ -141,7 +141,7 @@ fn a_file_lies_where_its_client_says() {
         .map(|at| layout(&beegfs, directory.path(), "a").ost_at(at).0);
     assert_eq!(places, [2, 0, 4, 2], "a target that is not listed is elsewhere");
     let handle = OwnedFd::from(File::open(directory.path()).unwrap());
-    let raw = |name| beegfs.raw(&FileAt { directory: &handle, name, device: 0, inode: 0 });
+    let raw = |name| beegfs.raw(&FileAt { directory: &handle, name, device: 0, inode: 0, size: 0 });
     assert_eq!(raw(b"a").unwrap().len(), 12 + 3 * 536, "as it was said");
     assert_eq!(raw(b".").unwrap().len(), 68, "of a directory, what it is called");
 }

@@ -35,7 +35,7 @@ impl Place {
     fn disk_offset(&self, layouts: &Local, name: &str) -> Option<u64> {
         let directory = OwnedFd::from(File::open(self.directory.path()).unwrap());
         let (name, device) = (name.as_bytes(), self.device);
-        layouts.disk_offset(&FileAt { directory: &directory, name, device, inode: 0 })
+        layouts.disk_offset(&FileAt { directory: &directory, name, device, inode: 0, size: 0 })
     }
 }
 

@@ -28,7 +28,7 @@ fn with_layout(directory: &Path, name: &str, bytes: &[u8]) {
 fn located(lustre: &Lustre, directory: &Path, name: &str) -> Located {
     let directory = OwnedFd::from(File::open(directory).unwrap());
     let name = name.as_bytes();
-    lustre.of_file(&FileAt { directory: &directory, name, device: 0, inode: 0 })
+    lustre.of_file(&FileAt { directory: &directory, name, device: 0, inode: 0, size: 0 })
 }
 
 fn stripes(osts: &[u32]) -> Stripes {

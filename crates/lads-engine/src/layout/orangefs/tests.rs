@@ -30,7 +30,7 @@ fn layout(orangefs: &Orangefs, directory: &Path, rule: &[u8], handles: &[u64]) -
         fsetxattr(&file, *attribute, value, XattrFlags::empty()).unwrap();
     }
     let directory = OwnedFd::from(File::open(directory).unwrap());
-    let file = FileAt { directory: &directory, name: b"a", device: 0, inode: 0 };
+    let file = FileAt { directory: &directory, name: b"a", device: 0, inode: 0, size: 0 };
     orangefs.of_file(&file).layout
 }
 

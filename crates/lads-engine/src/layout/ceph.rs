@@ -1,0 +1,311 @@
+//! Layouts of CephFS: a file is cut into objects, and the cluster says on which OSD each is.
+//!
+//! A file tells by an attribute how it is cut. On which OSD an object is follows from its name and
+//! from the cluster's placement groups, which are asked for once, by Ceph's own tool ([`cluster`]),
+//! and looked at again now and then; no file costs a question. Where the tool does not answer, the
+//! file system is one OST.
+//!
+//! OSTs are the OSDs in the order of their numbers, without gaps. Behind them is one for what has
+//! no OSD that is known.
+//!
+//! Which OSD an object goes to is not for us to choose, only how a file is cut. So a wish is heeded
+//! as far as that goes: a new file is made, gets what its directory gives, is told otherwise while
+//! it is empty, and then asked what it has.
+
+mod cluster;
+
+use super::mount::{mounts, nearest_existing, on_which};
+use super::new_file::make;
+use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Target};
+use crate::metadata::read_all;
+use crate::paths::proc_path;
+use cluster::{Cluster, Osd};
+use lads_core::ceph::{
+    DIRECTORY_ATTRIBUTE, FILE_ATTRIBUTE, FileLayout, OBJECT_BYTES_MAX, ObjectStriping, UNIT_BYTES,
+    object_name,
+};
+use lads_core::layout::{Layout, OBJECTS_MAX};
+use lads_core::placement::{OstState, Wish};
+use lads_core::schedule::OstSpec;
+use lads_core::units::OstId;
+use rustix::fs::{
+    AtFlags, FsWord, OFlags, XattrFlags, fgetxattr, fsetxattr, fstat, getxattr, lgetxattr, statat,
+    statfs,
+};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// The type of the file system of the kernel's client, as `statfs` says it.
+const FILE_SYSTEM_TYPE: FsWord = 0x00c3_6400;
+
+/// What the mount table calls `ceph-fuse`, now and formerly.
+const FUSE_TYPES: [&str; 2] = ["fuse.ceph-fuse", "fuse.ceph"];
+
+/// The attribute that says to which cluster a file belongs.
+const CLUSTER_ATTRIBUTE: &str = "ceph.cluster_fsid";
+
+/// Requests that an OSD should have at a time: one that is served, one that is next, and a pair for
+/// the way there.
+const IN_FLIGHT_MAX: u32 = 4;
+/// The same for a whole file system of which no more is known.
+const IN_FLIGHT_MAX_OF_ALL: u32 = 16;
+
+/// How old an answer of the cluster may be: OSDs fail and return, and groups move away from them.
+const AGE_MAX: Duration = Duration::from_secs(300);
+
+/// The number of an inode is below this; above it, a client may say which snapshot it is from.
+const INODE_BITS: u64 = (1 << 48) - 1;
+
+/// The attributes in which layouts are kept.
+#[derive(Clone, Copy, Debug)]
+struct Attributes {
+    file: &'static str,
+    directory: &'static str,
+}
+
+/// A file system of Ceph.
+#[derive(Debug)]
+pub(super) struct Ceph {
+    attributes: Attributes,
+    /// What is known of each OSD from the start, and of what stands for none.
+    specs: Vec<OstSpec>,
+    /// The OST that an OSD is.
+    osts: HashMap<i64, OstId>,
+    latest: Arc<Latest>,
+}
+
+/// What the cluster said last.
+#[derive(Debug)]
+struct Latest {
+    answer: RwLock<Answer>,
+    is_asking: AtomicBool,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    cluster: Arc<Cluster>,
+    at: Instant,
+}
+
+impl Ceph {
+    /// The one that `path` is on; `None` if that is not Ceph.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        let here = nearest_existing(path);
+        let is_kernels = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
+        let mounts = mounts();
+        let is_fuse =
+            || on_which(&here, &mounts).is_some_and(|it| FUSE_TYPES.contains(&it.kind.as_str()));
+        if !is_kernels && !is_fuse() {
+            return None;
+        }
+        let fsid = read_all(|to| getxattr(&here, CLUSTER_ATTRIBUTE, to.as_mut_slice())).ok();
+        let is_this = |cluster: &Cluster| {
+            fsid.as_ref().is_none_or(|fsid| fsid.trim_ascii() == cluster.fsid.as_bytes())
+        };
+        let cluster = Cluster::ask().filter(is_this).unwrap_or_default();
+        let attributes = Attributes { file: FILE_ATTRIBUTE, directory: DIRECTORY_ATTRIBUTE };
+        Some(Self::over(attributes, cluster))
+    }
+
+    /// A file system of this cluster whose files say how they are cut by these attributes.
+    fn over(attributes: Attributes, cluster: Cluster) -> Self {
+        let in_flight_max =
+            if cluster.osds.is_empty() { IN_FLIGHT_MAX_OF_ALL } else { IN_FLIGHT_MAX };
+        let last = if cluster.osds.is_empty() { "CephFS" } else { "elsewhere" };
+        let names = cluster.osds.iter().map(|osd| osd.name.clone()).chain([last.to_owned()]);
+        let specs = names.map(|name| OstSpec { name, in_flight_max }).collect();
+        let osts = (0..).map(OstId).zip(&cluster.osds).map(|(ost, osd)| (osd.id, ost)).collect();
+        let answer = Answer { cluster: Arc::new(cluster), at: Instant::now() };
+        let (answer, is_asking) = (RwLock::new(answer), AtomicBool::new(false));
+        Self { attributes, specs, osts, latest: Arc::new(Latest { answer, is_asking }) }
+    }
+
+    /// What the cluster said last; asks it anew if that is long ago, without waiting for it.
+    fn cluster(&self) -> Arc<Cluster> {
+        let answer = self.latest.answer.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_due = !self.osts.is_empty() && answer.at.elapsed() > AGE_MAX;
+        if is_due && !self.latest.is_asking.swap(true, Ordering::Relaxed) {
+            let latest = Arc::clone(&self.latest);
+            let fsid = answer.cluster.fsid.clone();
+            std::thread::spawn(move || latest.ask_again(&fsid));
+        }
+        answer.cluster
+    }
+
+    fn layout(&self, text: &[u8], inode: u64, size: u64) -> Layout {
+        let (cluster, elsewhere) = (self.cluster(), self.elsewhere());
+        let Some(file) = FileLayout::parse(text).ok().filter(|_| !self.osts.is_empty()) else {
+            return Layout::on(elsewhere);
+        };
+        let Some(pool) = cluster.pool(&file.pool) else { return Layout::on(elsewhere) };
+        let ost_of = |object| {
+            let group = pool.group(&file.namespace, &object_name(inode & INODE_BITS, object));
+            let osd = cluster.primaries.get(&(pool.id, group));
+            osd.and_then(|osd| self.osts.get(osd)).copied().unwrap_or(elsewhere)
+        };
+        let count = file.striping.object_count(size).clamp(1, OBJECTS_MAX as u64);
+        let osts: Vec<OstId> = (0..count).map(ost_of).collect();
+        Layout::in_objects(file.striping, &osts).unwrap_or_else(|| Layout::on(elsewhere))
+    }
+
+    fn elsewhere(&self) -> OstId {
+        OstId(u32::try_from(self.osts.len()).expect("OST numbers are 32 bits"))
+    }
+
+    /// The layout of a new file; before that, what is wished for, where it can be had.
+    fn settle(&self, handle: &OwnedFd, file: &NewFile<'_>) -> Result<Placed, Errno> {
+        let inode = fstat(handle)?.st_ino;
+        let told = || read_all(|to| fgetxattr(handle, self.attributes.file, to.as_mut_slice()));
+        let text = told()?;
+        let striping = FileLayout::parse(&text).ok().map(|it| it.striping);
+        let wished = striping.and_then(|given| wished(file.wish, given));
+        let Some(wished) = wished.filter(|wished| Some(*wished) != striping) else {
+            return Ok(made(self.layout(&text, inode, file.size), None));
+        };
+        let value = wished.to_string();
+        let refusal =
+            fsetxattr(handle, self.attributes.file, value.as_bytes(), XattrFlags::empty()).err();
+        let text = told()?;
+        let found = FileLayout::parse(&text).ok().map(|it| it.striping);
+        let difference = (found != Some(wished)).then(|| differs(wished, found, refusal));
+        Ok(made(self.layout(&text, inode, file.size), difference))
+    }
+}
+
+impl Latest {
+    fn ask_again(&self, fsid: &str) {
+        let before = self.answer.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let cluster = Cluster::ask().filter(|it| it.fsid == fsid).map(Arc::new);
+        // What does not answer is left alone for as long as if it had.
+        let answer = Answer { cluster: cluster.unwrap_or(before.cluster), at: Instant::now() };
+        *self.answer.write().unwrap_or_else(PoisonError::into_inner) = answer;
+        self.is_asking.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Layouts for Ceph {
+    fn kind(&self) -> &'static str {
+        "ceph"
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        if !self.osts.is_empty() {
+            return Vec::new();
+        }
+        vec![
+            "the cluster is not known, so it is served as one target: `ceph pg map` must work \
+              here for this user (CEPH_CONF and CEPH_ARGS say as whom)"
+                .to_owned(),
+        ]
+    }
+
+    fn osts(&self) -> Vec<OstSpec> {
+        self.specs.clone()
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let cluster = self.cluster();
+        let now: HashMap<i64, &Osd> = cluster.osds.iter().map(|osd| (osd.id, osd)).collect();
+        let mut targets: Vec<Target> = self.specs[..self.osts.len()]
+            .iter()
+            .map(|spec| Target { name: spec.name.clone(), ..Target::default() })
+            .collect();
+        for (id, ost) in &self.osts {
+            let target = &mut targets[ost.index()];
+            match now.get(id) {
+                Some(osd) => *target = target_of(osd),
+                None => target.state = OstState::Absent,
+            }
+        }
+        targets
+    }
+
+    fn of_file(&self, file: &FileAt<'_>) -> Located {
+        let path = proc_path(file.directory, file.name);
+        let attribute = self.attributes.file;
+        let text = read_all(|to| lgetxattr(path.as_slice(), attribute, to.as_mut_slice()));
+        Located::at(self.layout(&text.unwrap_or_default(), file.inode, file.size))
+    }
+
+    fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
+        if file.is_there {
+            let (directory, name) = (file.directory, file.name.as_bytes());
+            let stat = statat(directory, file.name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let (device, inode, size) = (stat.st_dev, stat.st_ino, file.size);
+            let located = self.of_file(&FileAt { directory, name, device, inode, size });
+            return Ok(Placed::at(located.layout));
+        }
+        self.settle(&make(file, OFlags::empty())?, file)
+    }
+
+    fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
+        let path = proc_path(file.directory, file.name);
+        let read = |attribute: &str| {
+            read_all(|to| lgetxattr(path.as_slice(), attribute, to.as_mut_slice())).ok()
+        };
+        read(self.attributes.file).or_else(|| read(self.attributes.directory))
+    }
+
+    fn heeds(&self) -> Heeds {
+        Heeds::Striping
+    }
+}
+
+fn made(layout: Layout, difference: Option<String>) -> Placed {
+    Placed { layout, is_made: true, difference }
+}
+
+fn target_of(osd: &Osd) -> Target {
+    Target {
+        name: osd.name.clone(),
+        server: osd.host.clone(),
+        state: osd.state,
+        capacity_bytes: osd.capacity_bytes,
+        free_bytes: osd.free_bytes,
+        is_flash: osd.is_flash,
+    }
+}
+
+/// How a file should be cut, as near to the wish as can be, if it would be cut as `given`.
+///
+/// Which OSTs were chosen is lost: only how many they are. As objects follow each other over all
+/// OSDs in any case, fewer stripes than the directory gives are never asked for by that.
+fn wished(wish: &Wish, given: ObjectStriping) -> Option<ObjectStriping> {
+    let (stripe_size, count) = match wish {
+        Wish::Default => return None,
+        Wish::Striped { stripe_size, stripe_count } => (*stripe_size, *stripe_count),
+        Wish::On { osts, .. } if osts.len() <= given.count() as usize => return None,
+        Wish::On { stripe_size, osts } => (*stripe_size, osts.len()),
+    };
+    let count = u32::try_from(count).ok()?;
+    if count == 1 {
+        // Then objects follow each other, and the size of a stripe means nothing.
+        return ObjectStriping::new(given.object_size(), 1, given.object_size());
+    }
+    let unit = u32::try_from(stripe_size).unwrap_or(OBJECT_BYTES_MAX).min(OBJECT_BYTES_MAX);
+    let unit = unit.next_multiple_of(UNIT_BYTES);
+    let object_size = given.object_size().next_multiple_of(unit);
+    ObjectStriping::new(
+        unit,
+        count,
+        if object_size > OBJECT_BYTES_MAX { unit } else { object_size },
+    )
+}
+
+fn differs(
+    wished: ObjectStriping,
+    found: Option<ObjectStriping>,
+    refusal: Option<Errno>,
+) -> String {
+    let found = found.map_or_else(|| "an unknown layout".to_owned(), |found| found.to_string());
+    let because = refusal.map_or_else(String::new, |errno| format!(" ({errno})"));
+    format!("wished for {wished}, has {found}{because}")
+}
+
+#[cfg(test)]
+pub(super) mod tests;

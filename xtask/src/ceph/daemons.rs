@@ -1,0 +1,43 @@
+//! How daemons of a cluster end: by the numbers that they left, if those are still theirs.
+
+use anyhow::{Result, bail};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to end when it is asked; then it is not asked any more.
+const END_MAX: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Ends all whose numbers are in files of a directory, if they know of this configuration.
+pub(super) fn end_all(directory: &Path, configuration: &Path) -> Result<()> {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let numbers = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+    let numbers = numbers.filter_map(|text| text.trim().parse().ok());
+    let daemons: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
+    let ours = || daemons.iter().copied().filter(|&daemon| is_ours(daemon, configuration));
+    for signal in [Signal::TERM, Signal::KILL] {
+        for daemon in ours() {
+            // One that has ended need not be ended.
+            let _ = kill_process(daemon, signal);
+        }
+        let start = Instant::now();
+        while start.elapsed() < END_MAX {
+            if ours().next().is_none() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+    bail!("a daemon of {} does not end", directory.display());
+}
+
+fn is_ours(daemon: Pid, configuration: &Path) -> bool {
+    let process = format!("/proc/{}", daemon.as_raw_nonzero());
+    let words = fs::read(format!("{process}/cmdline")).unwrap_or_default();
+    let configuration = configuration.as_os_str().as_bytes();
+    test_kill_process(daemon).is_ok()
+        && words.split(|&byte| byte == 0).any(|it| it == configuration)
+}
