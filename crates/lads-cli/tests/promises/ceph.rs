@@ -1,7 +1,7 @@
 //! Whether files on a real CephFS are seen where the cluster has them, and move in and out whole.
 //!
-//! `LADS_TEST_CEPH` names the mount, and `CEPH_CONF` how to reach the cluster; `cargo xtask ceph up`
-//! makes one and says both, `cargo xtask ci` does so by itself.
+//! `LADS_TEST_CEPH` names the mount, and `CEPH_CONF` how to reach the cluster; `cargo xtask ceph
+//! up` makes one and says both, `cargo xtask ci` does so by itself.
 
 use crate::world::{LADS, Rng, World, assert_identical, has, lads, run, skip};
 use rustix::fs::{XattrFlags, getxattr, setxattr};

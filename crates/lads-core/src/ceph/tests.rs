@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
@@ -102,7 +103,7 @@ proptest! {
     fn every_byte_is_in_exactly_one_object(
         unit in 1u32..9, count in 1u32..6, units in 1u32..5, size in 1u64..400) {
         let striping = striping(unit, count, unit * units);
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let mut start = 0;
         while start < size {
             let (first, end) = (striping.locate(start), striping.run_end(start).min(size));
@@ -115,7 +116,7 @@ proptest! {
             }
             start = end;
         }
-        let objects: std::collections::BTreeSet<_> = seen.iter().map(|(object, _)| object).collect();
+        let objects: BTreeSet<_> = seen.iter().map(|(object, _)| object).collect();
         prop_assert_eq!(objects.len() as u64, striping.object_count(size));
         prop_assert_eq!(objects.last(), Some(&&(objects.len() as u64 - 1)));
     }
@@ -135,7 +136,8 @@ proptest! {
     }
 
     #[test]
-    fn a_group_is_one_of_those_there_are(group_count in 1u32.., inode: u64, object in 0u64..1 << 40) {
+    fn a_group_is_one_of_those_there_are(
+        group_count in 1u32.., inode: u64, object in 0u64..1 << 40) {
         let pool = Pool { id: 1, name: String::new(), group_count };
         prop_assert!(pool.group("", &object_name(inode, object)) < group_count);
     }

@@ -209,10 +209,12 @@ fn answers(questions: &str) -> Option<Vec<Value>> {
     // It has ended, or never will.
     let _ = tool.kill();
     let _ = tool.wait();
-    let text = text?;
-    // An answer may be several lines.
-    let answers = serde_json::Deserializer::from_slice(&text).into_iter();
-    Some(answers.map_while(Result::ok).collect())
+    Some(read(&text?))
+}
+
+/// Reads one answer after the other, until something is none; each may be several lines.
+fn read(text: &[u8]) -> Vec<Value> {
+    serde_json::Deserializer::from_slice(text).into_iter().map_while(Result::ok).collect()
 }
 
 fn exchange(tool: &mut Child, questions: &str) -> Option<Vec<u8>> {

@@ -3,8 +3,10 @@ use super::*;
 /// As 16.2.15 answers, less what nobody looks at.
 const ANSWERS: &str = r#"
 {"epoch":20,"fsid":"5fcd8527-41c3-47d8-98bc-a08d4d401070","pools":[
- {"pool":1,"pool_name":"meta","object_hash":2,"pg_num":8,"application_metadata":{"cephfs":{"metadata":"fs"}}},
- {"pool":2,"pool_name":"data","object_hash":2,"pg_num":32,"application_metadata":{"cephfs":{"data":"fs"}}},
+ {"pool":1,"pool_name":"meta","object_hash":2,"pg_num":8,
+  "application_metadata":{"cephfs":{"metadata":"fs"}}},
+ {"pool":2,"pool_name":"data","object_hash":2,"pg_num":32,
+  "application_metadata":{"cephfs":{"data":"fs"}}},
  {"pool":3,"pool_name":"disks","object_hash":2,"pg_num":32,"application_metadata":{"rbd":{}}}],
  "osds":[
  {"osd":7,"up":1,"in":0,"public_addr":"10.0.0.7:6800/1","state":["exists","up"]},
@@ -28,8 +30,7 @@ const ANSWERS: &str = r#"
 "#;
 
 fn parsed() -> Vec<Value> {
-    let one_a_line = ANSWERS.replace(['\n'], " ").replace("}  {\"", "}\n{\"");
-    one_a_line.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    read(ANSWERS.as_bytes())
 }
 
 /// OSDs 0, 1, 5 (down) and 7 (out); groups 7 and f of the pool `data` are on 5 and 7.
