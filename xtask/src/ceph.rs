@@ -3,8 +3,8 @@
 //! One monitor, one manager, four OSDs, one metadata server and a mount by `ceph-fuse`, all of them
 //! started here and nothing else ever touched: what is ended is what a pid file of the directory
 //! names, if that process was started with the directory's configuration. Data lies in the memory
-//! of the OSDs. Two pools hold data, `data` of 32 groups and `more` of 24, which is no power of two.
-//! Nobody is asked who they are, so it must never listen anywhere but on loopback.
+//! of the OSDs. Two pools hold data, `data` of 32 groups and `more` of 24, which is no power of
+//! two. Nobody is asked who they are, so it must never listen anywhere but on loopback.
 
 mod daemons;
 

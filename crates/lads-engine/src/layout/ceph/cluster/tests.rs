@@ -26,7 +26,7 @@ const ANSWERS: &str = r#"
  {"pgid":"nonsense","acting_primary":1}]}
 
 {"nodes":[{"id":0,"name":"osd.0","type":"osd","kb":2097152,"kb_used":43,"kb_avail":2097108},
- {"id":99,"name":"osd.99","type":"osd","kb":1,"kb_avail":1}],"stray":[],"summary":{"total_kb":8388608}}
+ {"id":99,"name":"osd.99","type":"osd","kb":1,"kb_avail":1}],"stray":[]}
 "#;
 
 fn parsed() -> Vec<Value> {
