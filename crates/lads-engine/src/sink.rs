@@ -120,6 +120,13 @@ impl SinkEnd {
             at_once_max: AT_ONCE_MAX,
             resends_max: RESENDS_MAX,
         };
+        if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
+            let kind = layouts.kind();
+            board.notice(format!(
+                "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs \
+                 of new files itself"
+            ));
+        }
         Ok(Arc::new(Self {
             hub: Hub::new(Sink::new(config), Wake::One, Arc::clone(&streams)),
             placing: placing::Placing::new(options.place, layouts.as_ref()),

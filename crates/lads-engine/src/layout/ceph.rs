@@ -5,8 +5,8 @@
 //! and looked at again now and then; no file costs a question. Where the tool does not answer, the
 //! file system is one OST.
 //!
-//! OSTs are the OSDs in the order of their numbers, without gaps. Behind them is one for what has
-//! no OSD that is known.
+//! OSTs are the OSDs in the order of their numbers, without gaps; where there are very many, the
+//! hosts that hold them. Behind them is one for what has no OSD that is known.
 //!
 //! Which OSD an object goes to is not for us to choose, only how a file is cut. So a wish is heeded
 //! as far as that goes: a new file is made, gets what its directory gives, is told otherwise while
@@ -33,7 +33,7 @@ use rustix::fs::{
     statfs,
 };
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +52,11 @@ const CLUSTER_ATTRIBUTE: &str = "ceph.cluster_fsid";
 /// Requests that an OSD should have at a time: one that is served, one that is next, and a pair for
 /// the way there.
 const IN_FLIGHT_MAX: u32 = 4;
-/// The same for a whole file system of which no more is known.
-const IN_FLIGHT_MAX_OF_ALL: u32 = 16;
+/// The same for many OSDs together, as of a whole file system of which no more is known.
+const IN_FLIGHT_MAX_OF_MANY: u32 = 16;
+
+/// More OSTs than this are not told apart: each needs a buffer at the sink, which has 256.
+const OSTS_MAX: usize = 128;
 
 /// How old an answer of the cluster may be: OSDs fail and return, and groups move away from them.
 const AGE_MAX: Duration = Duration::from_secs(300);
@@ -72,11 +75,18 @@ struct Attributes {
 #[derive(Debug)]
 pub(super) struct Ceph {
     attributes: Attributes,
-    /// What is known of each OSD from the start, and of what stands for none.
-    specs: Vec<OstSpec>,
-    /// The OST that an OSD is.
+    /// The OSTs, but for the last, which stands for no OSD.
+    rows: Vec<Row>,
+    /// The OST that an OSD is, or is one of.
     osts: HashMap<i64, OstId>,
     latest: Arc<Latest>,
+}
+
+/// An OST: an OSD, or all OSDs of a host.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    osds: Vec<i64>,
 }
 
 /// What the cluster said last.
@@ -114,15 +124,13 @@ impl Ceph {
 
     /// A file system of this cluster whose files say how they are cut by these attributes.
     fn over(attributes: Attributes, cluster: Cluster) -> Self {
-        let in_flight_max =
-            if cluster.osds.is_empty() { IN_FLIGHT_MAX_OF_ALL } else { IN_FLIGHT_MAX };
-        let last = if cluster.osds.is_empty() { "CephFS" } else { "elsewhere" };
-        let names = cluster.osds.iter().map(|osd| osd.name.clone()).chain([last.to_owned()]);
-        let specs = names.map(|name| OstSpec { name, in_flight_max }).collect();
-        let osts = (0..).map(OstId).zip(&cluster.osds).map(|(ost, osd)| (osd.id, ost)).collect();
+        let rows = rows_of(&cluster.osds);
+        let numbered = (0..).map(OstId).zip(&rows);
+        let osts = numbered.flat_map(|(ost, row)| row.osds.iter().map(move |&osd| (osd, ost)));
+        let osts = osts.collect();
         let answer = Answer { cluster: Arc::new(cluster), at: Instant::now() };
         let (answer, is_asking) = (RwLock::new(answer), AtomicBool::new(false));
-        Self { attributes, specs, osts, latest: Arc::new(Latest { answer, is_asking }) }
+        Self { attributes, rows, osts, latest: Arc::new(Latest { answer, is_asking }) }
     }
 
     /// What the cluster said last; asks it anew if that is long ago, without waiting for it.
@@ -154,7 +162,7 @@ impl Ceph {
     }
 
     fn elsewhere(&self) -> OstId {
-        OstId(u32::try_from(self.osts.len()).expect("OST numbers are 32 bits"))
+        OstId(u32::try_from(self.rows.len()).expect("at most OSTS_MAX"))
     }
 
     /// The layout of a new file; before that, what is wished for, where it can be had.
@@ -205,24 +213,23 @@ impl Layouts for Ceph {
     }
 
     fn osts(&self) -> Vec<OstSpec> {
-        self.specs.clone()
+        let many = |count: usize| if count > 1 { IN_FLIGHT_MAX_OF_MANY } else { IN_FLIGHT_MAX };
+        let row =
+            |row: &Row| OstSpec { name: row.name.clone(), in_flight_max: many(row.osds.len()) };
+        let (name, in_flight_max) = match self.rows.is_empty() {
+            true => ("CephFS".to_owned(), IN_FLIGHT_MAX_OF_MANY),
+            false => ("elsewhere".to_owned(), IN_FLIGHT_MAX),
+        };
+        let last = OstSpec { name, in_flight_max };
+        self.rows.iter().map(row).chain([last]).collect()
     }
 
     fn targets(&self) -> Vec<Target> {
         let cluster = self.cluster();
         let now: HashMap<i64, &Osd> = cluster.osds.iter().map(|osd| (osd.id, osd)).collect();
-        let mut targets: Vec<Target> = self.specs[..self.osts.len()]
-            .iter()
-            .map(|spec| Target { name: spec.name.clone(), ..Target::default() })
-            .collect();
-        for (id, ost) in &self.osts {
-            let target = &mut targets[ost.index()];
-            match now.get(id) {
-                Some(osd) => *target = target_of(osd),
-                None => target.state = OstState::Absent,
-            }
-        }
-        targets
+        let present =
+            |row: &Row| row.osds.iter().filter_map(|id| now.get(id).copied()).collect::<Vec<_>>();
+        self.rows.iter().map(|row| target_of(&row.name, &present(row))).collect()
     }
 
     fn of_file(&self, file: &FileAt<'_>) -> Located {
@@ -260,14 +267,38 @@ fn made(layout: Layout, difference: Option<String>) -> Placed {
     Placed { layout, is_made: true, difference }
 }
 
-fn target_of(osd: &Osd) -> Target {
+/// Each OSD is an OST, if they are not too many; otherwise each host, and several together if there
+/// are too many of those.
+fn rows_of(osds: &[Osd]) -> Vec<Row> {
+    if osds.len() <= OSTS_MAX {
+        let row = |osd: &Osd| Row { name: osd.name.clone(), osds: vec![osd.id] };
+        return osds.iter().map(row).collect();
+    }
+    let mut hosts: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for osd in osds {
+        hosts.entry(&osd.host).or_default().push(osd.id);
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for (number, (host, osds)) in hosts.into_iter().enumerate() {
+        match rows.get_mut(number % OSTS_MAX) {
+            Some(row) => row.osds.extend(osds),
+            None => rows.push(Row { name: host.to_owned(), osds }),
+        }
+    }
+    rows
+}
+
+/// What is known of an OST from its OSDs.
+fn target_of(name: &str, osds: &[&Osd]) -> Target {
+    let best = osds.iter().find(|osd| osd.state == OstState::Up).or_else(|| osds.first());
+    let is_flash = osds.first().and_then(|osd| osd.is_flash);
     Target {
-        name: osd.name.clone(),
-        server: osd.host.clone(),
-        state: osd.state,
-        capacity_bytes: osd.capacity_bytes,
-        free_bytes: osd.free_bytes,
-        is_flash: osd.is_flash,
+        name: name.to_owned(),
+        server: best.map_or_else(String::new, |osd| osd.host.clone()),
+        state: best.map_or(OstState::Absent, |osd| osd.state),
+        capacity_bytes: osds.iter().map(|osd| osd.capacity_bytes).sum(),
+        free_bytes: osds.iter().map(|osd| osd.free_bytes).sum(),
+        is_flash: is_flash.filter(|_| osds.iter().all(|osd| osd.is_flash == is_flash)),
     }
 }
 

@@ -42,6 +42,33 @@ fn each_object_is_on_the_osd_of_its_group() {
 }
 
 #[test]
+fn hosts_are_osts_where_there_are_very_many_osds() {
+    let osd = |id: i64| Osd {
+        id,
+        host: format!("node{:03}", id / 3),
+        capacity_bytes: 10,
+        is_flash: Some(true),
+        state: if id % 3 == 0 { OstState::Down } else { OstState::Up },
+        ..Osd::default()
+    };
+    let of = |count| {
+        let mut cluster = Cluster::default();
+        cluster.osds = (0..count).map(osd).collect();
+        Ceph::over(FAKE_ATTRIBUTES, cluster)
+    };
+    let ceph = of(300);
+    assert_eq!((ceph.targets().len(), ceph.osts().len()), (100, 101));
+    assert_eq!(
+        (ceph.osts[&0], ceph.osts[&299], ceph.elsewhere()),
+        (OstId(0), OstId(99), OstId(100))
+    );
+    let target = &ceph.targets()[5];
+    assert_eq!((target.name.as_str(), target.state), ("node005", OstState::Up));
+    assert_eq!((target.capacity_bytes, target.is_flash), (30, Some(true)));
+    assert_eq!(of(3000).targets().len(), OSTS_MAX);
+}
+
+#[test]
 fn what_is_not_known_is_elsewhere() {
     let ceph = faked();
     let of = |text: &str| ceph.layout(text.as_bytes(), 1, 1);
