@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What it takes, and the Debian packages that bring it.
-const NEEDED: [(&str, &str); 6] = [
+pub(crate) const NEEDED: [(&str, &str); 6] = [
     ("ceph-mon", "ceph-mon"),
     ("ceph-mgr", "ceph-mgr"),
     ("ceph-osd", "ceph-osd"),
@@ -52,22 +52,9 @@ pub(crate) struct Cluster {
     directory: PathBuf,
 }
 
-/// Installs what is missing; false, and lines that say why, if that cannot be done.
-pub(crate) fn is_installed() -> bool {
-    if let Err(error) = setup::install(&setup::missing(&NEEDED)) {
-        println!("ceph: {error:#}");
-        return false;
-    }
-    if !Path::new("/dev/fuse").exists() {
-        println!("ceph: there is no /dev/fuse here");
-        return false;
-    }
-    true
-}
-
 /// Brings a cluster up, unless it is; says where it is mounted.
 pub(crate) fn up(directory: Option<&str>) -> Result<()> {
-    ensure!(is_installed(), "Ceph is not installed");
+    setup::install(&setup::missing(&NEEDED))?;
     let cluster = Cluster::in_directory(directory)?;
     cluster.up()?;
     println!("\nexport CEPH_CONF={}", cluster.configuration().display());
@@ -87,10 +74,16 @@ const MOUNT_VARIABLE: &str = "LADS_TEST_CEPH";
 #[derive(Debug)]
 pub(crate) struct ForTests(Cluster);
 
-/// Brings one up; `None`, and a line that says so, where Ceph is not installed and cannot be.
+/// Brings one up; `None`, and a line that says so, where that cannot be.
 pub(crate) fn for_tests() -> Result<Option<ForTests>> {
-    if !is_installed() {
-        println!("ceph: NOT TRIED; tests on CephFS are left out");
+    let mut missing = setup::missing(&NEEDED);
+    missing.extend((!setup::is_root()).then_some("root"));
+    missing.extend((!Path::new("/dev/fuse").exists()).then_some("/dev/fuse"));
+    if !missing.is_empty() {
+        println!(
+            "ceph: NOT TRIED: tests on CephFS are left out, for want of {}",
+            missing.join(" ")
+        );
         return Ok(None);
     }
     let name = format!("lads-ceph-{}", std::process::id());

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask ci             format, lints, docs, licences, tests, simulation: what CI runs
-cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3)
+cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3, Ceph)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups;

@@ -1,6 +1,6 @@
 //! What the tests need besides the Rust toolchain, and how to get it on Debian.
 
-use crate::shell;
+use crate::{ceph, shell};
 use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -19,11 +19,12 @@ const NEEDED: [(&str, &str); 8] = [
 
 /// Installs what is missing; does nothing if nothing is.
 pub(crate) fn run() -> Result<()> {
-    let missing = missing(&NEEDED);
-    if missing.is_empty() {
+    let all = [missing(&NEEDED), missing(&ceph::NEEDED)];
+    if all.concat().is_empty() {
         println!("setup: everything is there");
     }
-    install(&missing)
+    // One after the other: where there is no Ceph, the rest is installed all the same.
+    all.iter().try_for_each(|missing| install(missing))
 }
 
 /// Installs packages, if there are any.

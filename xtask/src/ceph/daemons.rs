@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to end when it is asked; then it is not asked any more.
+/// How long a daemon may take to be gone. None is asked to end by itself, which takes some of them
+/// many seconds: nothing of what they know is kept.
 const END_MAX: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -18,18 +19,16 @@ pub(super) fn end_all(directory: &Path, configuration: &Path) -> Result<()> {
     let numbers = numbers.filter_map(|text| text.trim().parse().ok());
     let daemons: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
     let ours = || daemons.iter().copied().filter(|&daemon| is_ours(daemon, configuration));
-    for signal in [Signal::TERM, Signal::KILL] {
-        for daemon in ours() {
-            // One that has ended need not be ended.
-            let _ = kill_process(daemon, signal);
+    for daemon in ours() {
+        // One that has ended need not be ended.
+        let _ = kill_process(daemon, Signal::KILL);
+    }
+    let start = Instant::now();
+    while start.elapsed() < END_MAX {
+        if ours().next().is_none() {
+            return Ok(());
         }
-        let start = Instant::now();
-        while start.elapsed() < END_MAX {
-            if ours().next().is_none() {
-                return Ok(());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
+        std::thread::sleep(LOOK_INTERVAL);
     }
     bail!("a daemon of {} does not end", directory.display());
 }
