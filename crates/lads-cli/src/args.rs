@@ -347,6 +347,22 @@ pub(crate) struct CopyArgs {
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) sink_buffers: Option<u64>,
 
+    /// Let blocks for congested OSTs of the sink wait on local flash, in this directory
+    ///
+    /// While the sink has no room for them, the source reads on into a file there, and sends from
+    /// it when there is room: it pays when congestion at the sink comes and goes, and the source is
+    /// slower than the sink is without it. The file has no name, is removed however lads ends, and
+    /// is checked when it is read back. If its disk fails or is full, lads says so and goes on
+    /// without it.
+    #[arg(long, value_name = "DIR", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) stage: Option<PathBuf>,
+
+    /// How much of that disk --stage may take up
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "8G", value_parser = sizes::parse_bytes)]
+    pub(crate) stage_size: u64,
+
     /// No block is longer: a multiple of 4K from 64K to 64M; not rsync's --block-size
     #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]

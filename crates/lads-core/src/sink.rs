@@ -639,6 +639,7 @@ impl Sink {
             }
             Message::Finish => return Err(ProtocolError::OutOfPlace("FINISH before the end")),
             Message::Stop(_) => self.on_stop(),
+            Message::Staged(bytes) => self.ahead.on_staged(bytes),
             _ => return Err(ProtocolError::OutOfPlace("a message that a source does not send")),
         }
         Ok(())

@@ -60,6 +60,8 @@ impl Pair {
                 open_files_max: 100,
                 retries_max: 3,
                 bytes_per_second: None,
+                stage_bytes: 0,
+                stage_threads_max: 0,
             },
             &osts(),
         );

@@ -63,6 +63,10 @@ pub(crate) struct Faults {
     pub(crate) sink_crashes: u32,
     pub(crate) power_cuts: u32,
     pub(crate) stops: u32,
+    pub(crate) stage_write_error: u32,
+    pub(crate) stage_read_error: u32,
+    /// The stage gives back other bytes than were written.
+    pub(crate) stage_rot: u32,
 }
 
 impl Faults {
@@ -168,6 +172,22 @@ impl Options {
         }
     }
 
+    /// Some worlds have a stage. Drawn from dice of its own, so that the other worlds stay what
+    /// they were before there were stages.
+    pub(crate) fn draw_stage(&mut self, rng: &mut Rng) {
+        if !rng.hits(400) {
+            return;
+        }
+        let slots = rng.of_any_size(1, 400);
+        self.source.stage_bytes = slots * u64::from(self.source.block_size) + rng.below(4096);
+        self.source.stage_threads_max = rng.count(1, self.source_workers);
+        if rng.hits(400) {
+            self.faults.stage_write_error = rate(rng, 100);
+            self.faults.stage_read_error = rate(rng, 100);
+            self.faults.stage_rot = rate(rng, 100);
+        }
+    }
+
     /// The next attempt may be made with other settings.
     pub(crate) fn redraw(&mut self, rng: &mut Rng) {
         if self.changes_block_size {
@@ -195,6 +215,8 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
         retries_max: rng.count(0, 3),
         bytes_per_second: rng.hits(150).then(|| rng.of_any_size(1 << 20, 1 << 28)),
+        stage_bytes: 0,
+        stage_threads_max: 0,
     }
 }
 
