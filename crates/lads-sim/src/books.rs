@@ -233,7 +233,7 @@ impl Books {
         if log.ended_at.is_some_and(|frames| number >= frames) {
             self.on_lost(work);
         } else {
-            log.sent.push((number, work.clone()));
+            log.sent.push((number, Work { way: Way::Send, ..work.clone() }));
         }
     }
 
