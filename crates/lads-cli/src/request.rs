@@ -1,6 +1,6 @@
 //! What the command line asks for, as a job for the engine.
 
-use crate::args::{CopyArgs, Schedule};
+use crate::args::{CopyArgs, Schedule, StageAt};
 use crate::lists::{self, Separator};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
@@ -68,7 +68,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         bytes_per_second: args.bwlimit.unwrap_or(0),
         stage: stage(args)?,
         stage_bytes: args.stage_size,
-        stage_at: Options::default().stage_at,
+        stage_at: args.stage_at.into(),
         filters,
         files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
     })
@@ -91,8 +91,8 @@ fn block_size(args: &CopyArgs) -> Result<u32> {
 fn stage(args: &CopyArgs) -> Result<Option<Vec<u8>>> {
     let Some(directory) = &args.stage else { return Ok(None) };
     ensure!(
-        args.schedule != Schedule::File,
-        "--stage needs another --schedule: by file, nothing is read before it can be sent"
+        args.schedule != Schedule::File || args.stage_at == StageAt::Sink,
+        "--stage at the source needs another --schedule: by file, nothing is read before it can be sent"
     );
     ensure!(
         args.stage_size >= args.block_size,

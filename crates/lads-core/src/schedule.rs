@@ -15,7 +15,7 @@ use crate::frame::Row;
 use crate::layout::Layout;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
-use crate::staging::{Slot, Stage};
+use crate::staging::{Slot, Slots, Stage};
 use crate::units::{Block, EntryId, Instant, OstId};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -135,6 +135,25 @@ impl<T> OstQueues<T> {
         waiting.insert(waiting.partition_point(|other| !behind(other)), item);
     }
 
+    /// What waits for an OST, first to last.
+    pub fn waiting(&self, ost: OstId) -> impl Iterator<Item = &T> {
+        self.queues[ost.index()].waiting.iter()
+    }
+
+    /// Takes the last item out of an OST's queue that is `wanted`.
+    pub fn remove_last(
+        &mut self,
+        ost: OstId,
+        wanted: impl Fn(&T) -> bool,
+        bytes: impl Fn(&T) -> u64,
+    ) -> Option<T> {
+        let queue = &mut self.queues[ost.index()];
+        let at = queue.waiting.iter().rposition(wanted)?;
+        let item = queue.waiting.remove(at)?;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes(&item));
+        Some(item)
+    }
+
     /// Whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {
@@ -156,7 +175,7 @@ impl<T> OstQueues<T> {
             if !self.is_ready(index) {
                 continue;
             }
-            let bytes_max = match self.judge.verdict(ost_id(index), now) {
+            let bytes_max = match self.judge.verdict(OstId::from_index(index), now) {
                 Verdict::Clear => u32::MAX,
                 Verdict::Probe => PROBE_BYTES,
                 Verdict::Congested => {
@@ -246,6 +265,12 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].in_flight < self.judge.window(ost)
     }
 
+    /// Requests in flight on all OSTs.
+    #[must_use]
+    pub fn in_flight_count(&self) -> u32 {
+        self.queues.iter().map(|queue| queue.in_flight).sum()
+    }
+
     /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self, ost: OstId) -> u32 {
@@ -253,7 +278,7 @@ impl<T> OstQueues<T> {
     }
 
     fn is_ready(&self, index: usize) -> bool {
-        !self.queues[index].waiting.is_empty() && self.is_free(ost_id(index))
+        !self.queues[index].waiting.is_empty() && self.is_free(OstId::from_index(index))
     }
 
     fn take<W>(
@@ -263,7 +288,7 @@ impl<T> OstQueues<T> {
         bytes_max: u32,
         take: &mut impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
     ) -> Option<(OstId, W)> {
-        let ost = ost_id(index);
+        let ost = OstId::from_index(index);
         let queue = &mut self.queues[index];
         let (work, bytes) = take(ost, &mut queue.waiting, bytes_max)?;
         queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes);
@@ -291,7 +316,7 @@ impl<T> OstQueues<T> {
             if !self.is_ready(index) {
                 continue;
             }
-            let verdict = self.judge.verdict(ost_id(index), now);
+            let verdict = self.judge.verdict(OstId::from_index(index), now);
             // If it is the last in any case, leaving it alone saves nothing.
             let is_avoided = verdict == Verdict::Congested && self.work(index) < work_each;
             let queue = &mut self.queues[index];
@@ -310,7 +335,7 @@ impl<T> OstQueues<T> {
 
     /// How long what waits for an OST takes at its present pace, in bytes of a usual OST.
     fn work(&self, index: usize) -> f64 {
-        let slowness = self.judge.slowness(ost_id(index)).max(1.0);
+        let slowness = self.judge.slowness(OstId::from_index(index)).max(1.0);
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
@@ -325,23 +350,20 @@ impl<T> OstQueues<T> {
     )]
     pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
         let indices = 0..self.queues.len();
-        let count = indices.clone().filter(|&it| self.judge.is_congested(ost_id(it))).count();
+        let count =
+            indices.clone().filter(|&it| self.judge.is_congested(OstId::from_index(it))).count();
         let are_few = count * 4 <= self.queues.len();
         let times = move |ost| match are_few && self.judge.is_congested(ost) {
             true => self.judge.slowness(ost).clamp(1.0, 1e6),
             false => 1.0,
         };
-        indices.map(move |index| (times(ost_id(index)) * 1000.0) as u32)
+        indices.map(move |index| (times(OstId::from_index(index)) * 1000.0) as u32)
     }
 
     /// What each OST did, in the order of their numbers.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.iter().map(|queue| &queue.stats)
     }
-}
-
-fn ost_id(index: usize) -> OstId {
-    OstId(u32::try_from(index).expect("OST numbers are 32 bits"))
 }
 
 /// By which rule blocks are handed to I/O threads (`--schedule`).
@@ -495,7 +517,7 @@ impl Schedule {
             frame_bytes_max: u64::from(frame_bytes_max),
             room: Room::default(),
             begun: Begun { count: 0, count_max: u32::MAX },
-            stage: Stage::new(0, frame_bytes_max, 0),
+            stage: Stage::new(Slots::new(0, frame_bytes_max, 0)),
             staged_bytes: 0,
         }
     }
@@ -505,7 +527,7 @@ impl Schedule {
     pub fn set_stage(&mut self, bytes: u64, threads_max: u32) {
         if self.policy != Policy::File {
             let slot_bytes = u32::try_from(self.frame_bytes_max).expect("it came as 32 bits");
-            self.stage = Stage::new(bytes, slot_bytes, threads_max);
+            self.stage = Stage::new(Slots::new(bytes, slot_bytes, threads_max));
         }
     }
 

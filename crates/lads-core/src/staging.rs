@@ -15,7 +15,8 @@
 //!
 //! The log is cut into slots of one length, of which the first that is free is taken: what is
 //! staged in one go is written in one go, and the log is never longer than the most that was
-//! staged at one time. What a parcel is, its owner knows; here it is something that goes to an OST.
+//! staged at one time ([`Slots`]). What a parcel is, its owner knows; here it is something that
+//! goes to an OST ([`Stage`]).
 
 use crate::units::OstId;
 use std::cmp::Reverse;
@@ -33,26 +34,22 @@ impl Slot {
     }
 }
 
-/// The books of one stage.
+/// Which places of a log are taken.
 #[derive(Debug)]
-pub struct Stage<P> {
+pub struct Slots {
     slot_count: u32,
     /// Slots from here on have never been used.
     unused: u32,
     free: BinaryHeap<Reverse<Slot>>,
     reserved: u32,
     reserved_max: u32,
-    /// By the OST that they go to.
-    waiting: Vec<VecDeque<(Slot, P)>>,
-    /// The OST to ask first next time.
-    turn: usize,
     is_closed: bool,
 }
 
-impl<P> Stage<P> {
-    /// An empty stage of so many bytes, in slots of so many; zero bytes are no stage at all. So
-    /// many parcels may be on their way into it at a time: fewer than there are threads and
-    /// buffers, or none is left to bring any back.
+impl Slots {
+    /// A log of so many bytes, in slots of so many; zero bytes are none at all. So many may be
+    /// filled at a time: fewer than there are threads and buffers, or none is left to bring
+    /// anything back.
     ///
     /// # Panics
     /// If a slot has no bytes.
@@ -64,20 +61,18 @@ impl<P> Stage<P> {
             free: BinaryHeap::new(),
             reserved: 0,
             reserved_max,
-            waiting: Vec::new(),
-            turn: 0,
             is_closed: false,
         }
     }
 
-    /// Whether a further parcel may be staged.
+    /// Whether a further one may be filled.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let has_slot = self.unused < self.slot_count || !self.free.is_empty();
         has_slot && self.reserved < self.reserved_max && !self.is_closed
     }
 
-    /// A place for a parcel, if there is one; it is taken until [`Self::on_drained`] or
+    /// One to fill, if there is one; it is taken until [`Self::on_drained`] or
     /// [`Self::on_not_staged`].
     pub fn reserve(&mut self) -> Option<Slot> {
         if !self.has_room() {
@@ -91,9 +86,59 @@ impl<P> Stage<P> {
         }))
     }
 
+    /// One that was reserved is filled.
+    pub fn on_staged(&mut self) {
+        self.reserved -= 1;
+    }
+
+    /// Nothing was put into one that was reserved.
+    pub fn on_not_staged(&mut self, slot: Slot) {
+        self.reserved -= 1;
+        self.free.push(Reverse(slot));
+    }
+
+    /// What was in it is in memory, or lost.
+    pub fn on_drained(&mut self, slot: Slot) {
+        self.free.push(Reverse(slot));
+    }
+
+    /// No further one is filled.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+}
+
+/// A stage: what waits in which place of its log, by the OST that it goes to.
+#[derive(Debug)]
+pub struct Stage<P> {
+    slots: Slots,
+    waiting: Vec<VecDeque<(Slot, P)>>,
+    /// The OST to ask first next time.
+    turn: usize,
+}
+
+impl<P> Stage<P> {
+    /// An empty stage with this log.
+    #[must_use]
+    pub fn new(slots: Slots) -> Self {
+        Self { slots, waiting: Vec::new(), turn: 0 }
+    }
+
+    /// Whether a further parcel may be staged.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.slots.has_room()
+    }
+
+    /// A place for a parcel, if there is one; it is taken until [`Self::on_drained`] or
+    /// [`Self::on_not_staged`].
+    pub fn reserve(&mut self) -> Option<Slot> {
+        self.slots.reserve()
+    }
+
     /// A parcel is in its place, and waits until it may go on to its OST.
     pub fn on_staged(&mut self, slot: Slot, ost: OstId, parcel: P) {
-        self.reserved -= 1;
+        self.slots.on_staged();
         if self.waiting.len() <= ost.index() {
             self.waiting.resize_with(ost.index() + 1, VecDeque::new);
         }
@@ -102,18 +147,17 @@ impl<P> Stage<P> {
 
     /// Nothing was put into a place that was reserved.
     pub fn on_not_staged(&mut self, slot: Slot) {
-        self.reserved -= 1;
-        self.free.push(Reverse(slot));
+        self.slots.on_not_staged(slot);
     }
 
     /// What [`Self::next`] gave is in memory, or lost.
     pub fn on_drained(&mut self, slot: Slot) {
-        self.free.push(Reverse(slot));
+        self.slots.on_drained(slot);
     }
 
     /// Nothing more is staged; what waits can still be brought back.
     pub fn close(&mut self) {
-        self.is_closed = true;
+        self.slots.close();
     }
 
     /// Whether a parcel waits for an OST for which there is room.
@@ -130,17 +174,17 @@ impl<P> Stage<P> {
             .find(|&index| self.is_ready(index, &has_room))?;
         self.turn = (index + 1) % count;
         let (slot, parcel) = self.waiting[index].pop_front()?;
-        Some((ost_id(index), slot, parcel))
+        Some((OstId::from_index(index), slot, parcel))
     }
 
     /// Forgets the parcels that wait and are not to be kept.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&P) -> bool) {
-        let Self { waiting, free, .. } = self;
+        let Self { waiting, slots, .. } = self;
         for queue in waiting {
             queue.retain(|(slot, parcel)| {
                 let is_kept = is_kept(parcel);
                 if !is_kept {
-                    free.push(Reverse(*slot));
+                    slots.on_drained(*slot);
                 }
                 is_kept
             });
@@ -148,12 +192,8 @@ impl<P> Stage<P> {
     }
 
     fn is_ready(&self, index: usize, has_room: impl Fn(OstId) -> bool) -> bool {
-        !self.waiting[index].is_empty() && has_room(ost_id(index))
+        !self.waiting[index].is_empty() && has_room(OstId::from_index(index))
     }
-}
-
-fn ost_id(index: usize) -> OstId {
-    OstId(u32::try_from(index).expect("OST numbers are 32 bits"))
 }
 
 #[cfg(test)]
@@ -163,7 +203,7 @@ mod tests {
     const SLOT_BYTES: u32 = 1 << 20;
 
     fn stage(slots: u64) -> Stage<&'static str> {
-        Stage::new(slots * u64::from(SLOT_BYTES) + 5, SLOT_BYTES, 5)
+        Stage::new(Slots::new(slots * u64::from(SLOT_BYTES) + 5, SLOT_BYTES, 5))
     }
 
     fn put(stage: &mut Stage<&'static str>, ost: u32, parcel: &'static str) -> Slot {
@@ -242,6 +282,6 @@ mod tests {
 
     #[test]
     fn nothing_is_staged_where_there_is_no_stage() {
-        assert!(!Stage::<()>::new(0, SLOT_BYTES, 5).has_room());
+        assert!(!Slots::new(0, SLOT_BYTES, 5).has_room());
     }
 }
