@@ -13,6 +13,9 @@ const SOURCE_BYTES: usize = 12 << 20;
 const OPTIONS: [&str; 4] =
     ["--block-size=64K", "--buffers=1M", "--layout=synthetic:osts=4", "--sink-io=buffered"];
 
+/// Both ends keep the same promises.
+const SIDES: [&str; 2] = ["source", "sink"];
+
 /// A sink that writes nothing until it is let go.
 struct Bench {
     // Unmounted before the directory that they are in is removed.
@@ -43,9 +46,9 @@ impl Bench {
         self.world.path("stage")
     }
 
-    fn start(&self, options: &[&str]) -> Running {
+    fn start(&self, at: &str, options: &[&str]) -> Running {
         let mut command = lads(&OPTIONS);
-        command.args(options).arg("--stage").arg(self.stage());
+        command.args(options).args(["--stage-at", at, "--stage"]).arg(self.stage());
         command.arg(self.world.source_contents()).arg(self.sink.path("dst"));
         start(command)
     }
@@ -72,13 +75,14 @@ impl Bench {
 /// path that can be opened.
 fn stage_file(running: &Running, stage: &Path) -> PathBuf {
     let pids = [running.pid(), running.other_end()];
+    // The directory is open, too, while the file is made.
+    let is_stage = |handle: &PathBuf| {
+        fs::read_link(handle).is_ok_and(|it| it.parent().is_some_and(|it| it == stage))
+    };
     wait_for("a stage", || {
         pids.iter().find_map(|pid| {
             let handles = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-            handles
-                .flatten()
-                .map(|handle| handle.path())
-                .find(|handle| fs::read_link(handle).is_ok_and(|target| target.starts_with(stage)))
+            handles.flatten().map(|handle| handle.path()).find(is_stage)
         })
     })
 }
@@ -94,80 +98,99 @@ fn wait_until_staged(running: &Running, stage: &Path, bytes: u64) -> PathBuf {
 
 #[test]
 fn what_the_sink_has_no_room_for_waits_in_the_stage_and_arrives_whole() {
-    let Some(bench) = Bench::new(false) else { return };
-    let running = bench.start(&[]);
-    wait_until_staged(&running, &bench.stage(), 8 << 20);
-    bench.stage_is_empty();
-    let ended = bench.ends_well(running);
-    assert!(ended.events_of("notice").is_empty(), "{ended:?}");
-    assert_eq!(ended.count("blocks_resent"), 0, "{ended:?}");
+    for at in SIDES {
+        let Some(bench) = Bench::new(false) else { return };
+        let running = bench.start(at, &[]);
+        wait_until_staged(&running, &bench.stage(), 8 << 20);
+        bench.stage_is_empty();
+        let ended = bench.ends_well(running);
+        assert!(ended.events_of("notice").is_empty(), "{ended:?}");
+        assert_eq!(ended.count("blocks_resent"), 0, "{ended:?}");
+    }
 }
 
 #[test]
 fn a_stage_takes_up_no_more_than_it_may() {
-    let Some(bench) = Bench::new(false) else { return };
-    let running = bench.start(&["--stage-size=2M"]);
-    let file = wait_until_staged(&running, &bench.stage(), 2 << 20);
-    let length = fs::metadata(file).unwrap().len();
-    assert!(length <= 2 << 20, "{length} bytes long");
-    bench.ends_well(running);
+    for at in SIDES {
+        let Some(bench) = Bench::new(false) else { return };
+        let running = bench.start(at, &["--stage-size=2M"]);
+        let file = wait_until_staged(&running, &bench.stage(), 2 << 20);
+        let length = fs::metadata(file).unwrap().len();
+        assert!(length <= 2 << 20, "{length} bytes long");
+        bench.ends_well(running);
+    }
 }
 
 #[test]
 fn a_stage_that_fails_or_is_full_is_given_up_and_told_once() {
-    for rule in ["fail write ENOSPC from=20", "fail write EIO nth=9", "fail read EIO from=5"] {
-        let Some(bench) = Bench::new(true) else { return };
-        let storage = bench.stage.as_ref().unwrap();
-        storage.command(rule);
-        let running = bench.start(&[]);
-        if rule.contains("write") {
-            storage.wait_for_fault("fail");
-        } else {
-            wait_until_staged(&running, &bench.stage(), 4 << 20);
+    for at in SIDES {
+        for rule in ["fail write ENOSPC from=20", "fail write EIO nth=9", "fail read EIO from=5"] {
+            fails(at, rule);
         }
-        let ended = bench.ends_well(running);
-        assert!(!storage.log().is_empty(), "nothing went wrong");
-        let notices = ended.events_of("notice");
-        let is_told = |text: &str| text.contains("stage") && text.contains("given up");
-        let told = notices.iter().filter(|it| is_told(it["text"].as_str().unwrap())).count();
-        assert_eq!(told, 1, "{rule}: {ended:?}");
     }
 }
 
-#[test]
-fn what_a_stage_gives_back_wrong_is_read_again_and_never_sent() {
-    let Some(bench) = Bench::new(false) else { return };
-    let running = bench.start(&[]);
-    let file = wait_until_staged(&running, &bench.stage(), 8 << 20);
-    let file = OpenOptions::new().write(true).open(file).unwrap();
-    for slot in 0..64 {
-        file.write_all_at(b"something else", slot * (64 << 10) + 100).unwrap();
+fn fails(at: &str, rule: &str) {
+    let Some(bench) = Bench::new(true) else { return };
+    let storage = bench.stage.as_ref().unwrap();
+    storage.command(rule);
+    let running = bench.start(at, &[]);
+    if rule.contains("write") {
+        storage.wait_for_fault("fail");
+    } else {
+        wait_until_staged(&running, &bench.stage(), 4 << 20);
     }
-    file.sync_all().unwrap();
     let ended = bench.ends_well(running);
+    assert!(!storage.log().is_empty(), "nothing went wrong");
     let notices = ended.events_of("notice");
-    let text = notices.first().map(|notice| notice["text"].as_str().unwrap().to_owned());
-    assert!(text.is_some_and(|text| text.contains("other bytes")), "{ended:?}");
-    assert_eq!(ended.count("blocks_resent"), 0, "the sink saw no wrong byte: {ended:?}");
+    let is_told = |text: &str| text.contains(&format!("at the {at}")) && text.contains("given up");
+    let told = notices.iter().filter(|it| is_told(it["text"].as_str().unwrap())).count();
+    assert_eq!(told, 1, "{rule}: {ended:?}");
+}
+
+#[test]
+fn what_a_stage_gives_back_wrong_is_read_again_and_never_used() {
+    for at in SIDES {
+        let Some(bench) = Bench::new(false) else { return };
+        let running = bench.start(at, &[]);
+        let file = wait_until_staged(&running, &bench.stage(), 8 << 20);
+        let file = OpenOptions::new().write(true).open(file).unwrap();
+        for slot in 0..64 {
+            file.write_all_at(b"something else", slot * (64 << 10) + 100).unwrap();
+        }
+        file.sync_all().unwrap();
+        let ended = bench.ends_well(running);
+        let notices = ended.events_of("notice");
+        let text = notices.first().map(|notice| notice["text"].as_str().unwrap().to_owned());
+        assert!(text.is_some_and(|text| text.contains("other bytes")), "{ended:?}");
+        // The sink must ask for them again; the source just reads them again.
+        let is_resent = ended.count("blocks_resent") > 0;
+        assert_eq!(is_resent, at == "sink", "{ended:?}");
+    }
 }
 
 #[test]
 fn after_kill_9_nothing_of_the_stage_is_left_and_the_same_command_goes_on() {
-    let Some(bench) = Bench::new(false) else { return };
-    let running = bench.start(&[]);
-    wait_until_staged(&running, &bench.stage(), 4 << 20);
-    running.kill_both_ends(|| bench.sink.command("clear"));
-    bench.stage_is_empty();
-    bench.sink.command("hang write path=*.part");
-    let running = bench.start(&[]);
-    wait_until_staged(&running, &bench.stage(), 2 << 20);
-    bench.ends_well(running);
+    for at in SIDES {
+        let Some(bench) = Bench::new(false) else { return };
+        let running = bench.start(at, &[]);
+        wait_until_staged(&running, &bench.stage(), 4 << 20);
+        running.kill_both_ends(|| bench.sink.command("clear"));
+        bench.stage_is_empty();
+        bench.sink.command("hang write path=*.part");
+        let running = bench.start(at, &[]);
+        wait_until_staged(&running, &bench.stage(), 2 << 20);
+        bench.ends_well(running);
+    }
 }
 
 #[test]
 fn a_stage_that_cannot_be_made_is_told_before_anything_is_moved() {
     let world = World::new();
     world.write("src/file", b"x");
-    let ended = run(world.cp(&["--stage", "/nowhere/at/all"])).expect(2);
-    ended.says(&["/nowhere/at/all at the source", "--stage DIR"]);
+    for at in SIDES {
+        let ended = run(world.cp(&["--stage", "/nowhere/at/all", "--stage-at", at])).expect(2);
+        ended.says(&[&format!("/nowhere/at/all at the {at}"), "--stage DIR"]);
+        assert!(!world.path("dst/file").exists());
+    }
 }
