@@ -336,6 +336,7 @@ proptest! {
         let turns = taken.windows(2).filter(|pair| pair[1] < pair[0]).count();
         prop_assert!(turns <= 1, "{taken:?}");
     }
+}
 
 /// Two blocks each for the sink's OSTs 0 and 1, one file each, read from two OSTs.
 fn with_stage(slots: u64) -> Schedule {
@@ -362,7 +363,7 @@ fn put_into_stage(schedule: &mut Schedule, work: &Work) {
 fn only_what_the_sink_has_no_room_for_is_staged() {
     let mut schedule = with_stage(9);
     schedule.on_grant(OstId(0), 2);
-    let works: Vec<_> = std::iter::from_fn(|| next(&mut schedule)).collect();
+    let works: Vec<_> = iter::from_fn(|| next(&mut schedule)).collect();
     let is_staged = |work: &Work| matches!(work.way, Way::Stage(_));
     assert_eq!(works.iter().map(|work| work.sink_ost.0).collect::<Vec<_>>(), [0, 0, 1, 1]);
     assert_eq!(works.iter().map(is_staged).collect::<Vec<_>>(), [false, false, true, true]);
@@ -420,8 +421,8 @@ fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
     for entry in 9..12 {
         schedule.add(EntryId(entry), plan(u64::from(BLOCK), 0, 1));
     }
-    assert_eq!(std::iter::from_fn(|| next(&mut schedule)).count(), 2);
+    assert_eq!(iter::from_fn(|| next(&mut schedule)).count(), 2);
     schedule.on_grant(OstId(1), 9);
-    let sent: Vec<_> = std::iter::from_fn(|| next(&mut schedule)).map(|w| entries(&w)[0]).collect();
+    let sent: Vec<_> = iter::from_fn(|| next(&mut schedule)).map(|w| entries(&w)[0]).collect();
     assert_eq!(sent, [9, 10]);
 }
