@@ -10,6 +10,7 @@ use crate::{refusals, sizes};
 use clap::builder::ValueHint;
 use clap::{ArgAction, Args, Command, ValueEnum};
 use lads_core::congestion::Threshold;
+use lads_core::issue::Side;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_engine::{IoMode, Verify};
@@ -347,6 +348,27 @@ pub(crate) struct CopyArgs {
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) sink_buffers: Option<u64>,
 
+    /// Let blocks for congested OSTs of the sink wait on local flash, in this directory
+    ///
+    /// While the sink has no room for them, the source reads on into a file there, and sends from
+    /// it when there is room: it pays when congestion at the sink comes and goes, and the source is
+    /// slower than the sink is without it. The file has no name, is removed however lads ends, and
+    /// is checked when it is read back. If its disk fails or is full, lads says so and goes on
+    /// without it.
+    #[arg(long, value_name = "DIR", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) stage: Option<PathBuf>,
+
+    /// How much of that disk --stage may take up
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "8G", value_parser = sizes::parse_bytes)]
+    pub(crate) stage_size: u64,
+
+    /// At which end blocks wait; DIR is a directory there
+    #[arg(long, value_name = "SIDE", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "source")]
+    pub(crate) stage_at: StageAt,
+
     /// No block is longer: a multiple of 4K from 64K to 64M; not rsync's --block-size
     #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]
@@ -483,6 +505,24 @@ impl From<VerifyArg> for Verify {
         match argument {
             VerifyArg::Wire => Self::Wire,
             VerifyArg::Media => Self::Media,
+        }
+    }
+}
+
+/// At which end blocks are staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StageAt {
+    /// At the source: it reads on, and sends when the sink has room
+    Source,
+    /// At the sink: what arrives for a congested OST waits there
+    Sink,
+}
+
+impl From<StageAt> for Side {
+    fn from(at: StageAt) -> Self {
+        match at {
+            StageAt::Source => Self::Source,
+            StageAt::Sink => Self::Sink,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the command line asks for, as a job for the engine.
 
-use crate::args::CopyArgs;
+use crate::args::{CopyArgs, Schedule, StageAt};
 use crate::lists::{self, Separator};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
@@ -66,6 +66,9 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         // As in rsync, zero is for ever; 136 years will do.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
         bytes_per_second: args.bwlimit.unwrap_or(0),
+        stage: stage(args)?,
+        stage_bytes: args.stage_size,
+        stage_at: args.stage_at.into(),
         filters,
         files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
     })
@@ -83,6 +86,19 @@ fn block_size(args: &CopyArgs) -> Result<u32> {
         "--buffers must have room for {BLOCKS_IN_BUFFERS_MIN} blocks or more (see --block-size)"
     );
     u32::try_from(size).context("the longest block is shorter")
+}
+
+fn stage(args: &CopyArgs) -> Result<Option<Vec<u8>>> {
+    let Some(directory) = &args.stage else { return Ok(None) };
+    ensure!(
+        args.schedule != Schedule::File || args.stage_at == StageAt::Sink,
+        "--stage at the source needs another --schedule: by file, nothing is read before it can be sent"
+    );
+    ensure!(
+        args.stage_size >= args.block_size,
+        "--stage-size must have room for a block or more (see --block-size)"
+    );
+    Ok(Some(directory.as_os_str().as_bytes().to_vec()))
 }
 
 /// The sources, all on one host, and the target.

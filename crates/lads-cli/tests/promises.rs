@@ -33,6 +33,8 @@ mod refusals;
 mod resume;
 #[path = "promises/ssh.rs"]
 mod ssh;
+#[path = "promises/staging.rs"]
+mod staging;
 #[path = "promises/storage.rs"]
 mod storage;
 #[path = "promises/tree.rs"]

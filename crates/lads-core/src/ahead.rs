@@ -3,7 +3,8 @@
 //! Where a file goes is decided when it is announced. Which OSTs are congested changes within
 //! seconds, so what is placed long before it is written is placed by yesterday's weather; but what
 //! is placed too late leaves OSTs idle. So about as much is placed as was written in the last
-//! second, and a little for each OST at least.
+//! second, and a little for each OST at least; and what the source has read ahead into its stage,
+//! for that was placed when it had to be.
 
 use crate::units::Instant;
 use std::time::Duration;
@@ -14,6 +15,8 @@ pub struct Ahead {
     /// So much may always be placed; `None` if there is no limit at all.
     bytes_min: Option<u64>,
     placed_bytes: u64,
+    /// Of these, about so many are in the source's stage.
+    staged_bytes: u64,
     /// The second that runs, and what was written in it and in the one before.
     second_began: Instant,
     written_bytes: u64,
@@ -29,6 +32,7 @@ impl Ahead {
         Self {
             bytes_min,
             placed_bytes: 0,
+            staged_bytes: 0,
             second_began: Instant::START,
             written_bytes: 0,
             written_bytes_before: 0,
@@ -40,7 +44,13 @@ impl Ahead {
     pub fn has_room(&self) -> bool {
         let Some(bytes_min) = self.bytes_min else { return true };
         let written = self.written_bytes.max(self.written_bytes_before);
-        self.placed_bytes == 0 || self.placed_bytes < written.max(bytes_min)
+        let bytes_max = written.max(bytes_min).saturating_add(self.staged_bytes);
+        self.placed_bytes == 0 || self.placed_bytes < bytes_max
+    }
+
+    /// So many bytes of what is placed are in the source's stage.
+    pub fn on_staged(&mut self, bytes: u64) {
+        self.staged_bytes = bytes;
     }
 
     /// A file of so many bytes is placed.
@@ -84,6 +94,17 @@ mod tests {
         assert!(!ahead.has_room(), "48 are left, 40 were written in the second before");
         ahead.on_given_up(48);
         assert!(ahead.has_room());
+    }
+
+    #[test]
+    fn what_is_staged_does_not_count() {
+        let mut ahead = Ahead::new(Some(10));
+        ahead.on_placed(12);
+        assert!(!ahead.has_room());
+        ahead.on_staged(3);
+        assert!(ahead.has_room());
+        ahead.on_staged(0);
+        assert!(!ahead.has_room());
     }
 
     #[test]

@@ -31,4 +31,5 @@ pub mod room;
 pub mod schedule;
 pub mod sink;
 pub mod source;
+pub mod staging;
 pub mod units;

@@ -144,6 +144,8 @@ pub struct Counters {
     pub storage_micros: u64,
     /// Worker-microseconds spent waiting for the network at this end.
     pub network_micros: u64,
+    /// Bytes that waited in the stage of this end.
+    pub bytes_staged: u64,
 }
 
 /// How long one OST served us.
@@ -206,6 +208,8 @@ pub enum Message {
     /// From the source: frames sent so far on each data stream. One that does not arrive was lost
     /// by something in between that took it.
     Frames(Vec<u64>),
+    /// From the source: so many bytes wait in its stage, and are not to count as placed too early.
+    Staged(u64),
     /// How far I have come.
     Progress(Counters),
     /// Something for the person to see: an entry that failed.
@@ -288,6 +292,7 @@ wire_struct!(Counters {
     busiest_ost,
     storage_micros,
     network_micros,
+    bytes_staged,
 });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });
@@ -355,6 +360,7 @@ wire_enum!(Message {
     20 => Stop(reason),
     21 => Fatal { code, text },
     22 => Frames(counts),
+    23 => Staged(bytes),
 });
 wire_list!(
     Rule,

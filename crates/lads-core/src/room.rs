@@ -64,6 +64,14 @@ impl Grants {
         Self { osts: in_flight_max.map(book).collect(), share }
     }
 
+    /// Whether the source has no grant left for this OST, and will get none before a buffer of it
+    /// is free.
+    #[must_use]
+    pub fn is_used_up(&self, ost: OstId) -> bool {
+        let book = &self.osts[ost.index()];
+        book.outstanding == 0 && book.grantable() == 0
+    }
+
     /// Whether there is anything to grant.
     #[must_use]
     pub fn has_new(&self) -> bool {

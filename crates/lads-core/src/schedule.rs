@@ -11,9 +11,11 @@
 //! operating system orders its requests, but over all that is announced).
 
 use crate::congestion::{Judge, PROBE_BYTES, Rule, Threshold, Verdict};
+use crate::frame::Row;
 use crate::layout::Layout;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
+use crate::staging::{Slot, Slots, Stage};
 use crate::units::{Block, EntryId, Instant, OstId};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -133,6 +135,25 @@ impl<T> OstQueues<T> {
         waiting.insert(waiting.partition_point(|other| !behind(other)), item);
     }
 
+    /// What waits for an OST, first to last.
+    pub fn waiting(&self, ost: OstId) -> impl Iterator<Item = &T> {
+        self.queues[ost.index()].waiting.iter()
+    }
+
+    /// Takes the last item out of an OST's queue that is `wanted`.
+    pub fn remove_last(
+        &mut self,
+        ost: OstId,
+        wanted: impl Fn(&T) -> bool,
+        bytes: impl Fn(&T) -> u64,
+    ) -> Option<T> {
+        let queue = &mut self.queues[ost.index()];
+        let at = queue.waiting.iter().rposition(wanted)?;
+        let item = queue.waiting.remove(at)?;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes(&item));
+        Some(item)
+    }
+
     /// Whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {
@@ -154,7 +175,7 @@ impl<T> OstQueues<T> {
             if !self.is_ready(index) {
                 continue;
             }
-            let bytes_max = match self.judge.verdict(ost_id(index), now) {
+            let bytes_max = match self.judge.verdict(OstId::from_index(index), now) {
                 Verdict::Clear => u32::MAX,
                 Verdict::Probe => PROBE_BYTES,
                 Verdict::Congested => {
@@ -244,6 +265,12 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].in_flight < self.judge.window(ost)
     }
 
+    /// Requests in flight on all OSTs.
+    #[must_use]
+    pub fn in_flight_count(&self) -> u32 {
+        self.queues.iter().map(|queue| queue.in_flight).sum()
+    }
+
     /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self, ost: OstId) -> u32 {
@@ -251,7 +278,7 @@ impl<T> OstQueues<T> {
     }
 
     fn is_ready(&self, index: usize) -> bool {
-        !self.queues[index].waiting.is_empty() && self.is_free(ost_id(index))
+        !self.queues[index].waiting.is_empty() && self.is_free(OstId::from_index(index))
     }
 
     fn take<W>(
@@ -261,7 +288,7 @@ impl<T> OstQueues<T> {
         bytes_max: u32,
         take: &mut impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
     ) -> Option<(OstId, W)> {
-        let ost = ost_id(index);
+        let ost = OstId::from_index(index);
         let queue = &mut self.queues[index];
         let (work, bytes) = take(ost, &mut queue.waiting, bytes_max)?;
         queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes);
@@ -289,7 +316,7 @@ impl<T> OstQueues<T> {
             if !self.is_ready(index) {
                 continue;
             }
-            let verdict = self.judge.verdict(ost_id(index), now);
+            let verdict = self.judge.verdict(OstId::from_index(index), now);
             // If it is the last in any case, leaving it alone saves nothing.
             let is_avoided = verdict == Verdict::Congested && self.work(index) < work_each;
             let queue = &mut self.queues[index];
@@ -308,7 +335,7 @@ impl<T> OstQueues<T> {
 
     /// How long what waits for an OST takes at its present pace, in bytes of a usual OST.
     fn work(&self, index: usize) -> f64 {
-        let slowness = self.judge.slowness(ost_id(index)).max(1.0);
+        let slowness = self.judge.slowness(OstId::from_index(index)).max(1.0);
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
@@ -323,23 +350,20 @@ impl<T> OstQueues<T> {
     )]
     pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
         let indices = 0..self.queues.len();
-        let count = indices.clone().filter(|&it| self.judge.is_congested(ost_id(it))).count();
+        let count =
+            indices.clone().filter(|&it| self.judge.is_congested(OstId::from_index(it))).count();
         let are_few = count * 4 <= self.queues.len();
         let times = move |ost| match are_few && self.judge.is_congested(ost) {
             true => self.judge.slowness(ost).clamp(1.0, 1e6),
             false => 1.0,
         };
-        indices.map(move |index| (times(ost_id(index)) * 1000.0) as u32)
+        indices.map(move |index| (times(OstId::from_index(index)) * 1000.0) as u32)
     }
 
     /// What each OST did, in the order of their numbers.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.iter().map(|queue| &queue.stats)
     }
-}
-
-fn ost_id(index: usize) -> OstId {
-    OstId(u32::try_from(index).expect("OST numbers are 32 bits"))
 }
 
 /// By which rule blocks are handed to I/O threads (`--schedule`).
@@ -380,9 +404,23 @@ const LOOKAHEAD_LANES: usize = 64;
 
 const PAGE_BYTES: u64 = 4096;
 
+/// How blocks are to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From their files to the sink.
+    Send,
+    /// From their files to this place in the stage: the sink has no room for them.
+    Stage(Slot),
+    /// From this place in the stage to the sink, where they are one after the other, each on pages
+    /// of its own; with what was found out when they were read.
+    Drain(Slot, Vec<Row>),
+}
+
 /// Blocks for one I/O thread to read, all on one OST at each end: one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
+    /// Where from, and where to.
+    pub way: Way,
     /// The OST that is read.
     pub source_ost: OstId,
     /// Which copy of the file is read, if it has several: zero for the usual one.
@@ -421,6 +459,16 @@ pub struct Schedule {
     frame_bytes_max: u64,
     room: Room,
     begun: Begun,
+    stage: Stage<Parcel>,
+    /// Bytes that wait in it.
+    staged_bytes: u64,
+}
+
+/// What is staged: the blocks of a frame.
+#[derive(Debug)]
+struct Parcel {
+    source_ost: OstId,
+    rows: Vec<Row>,
 }
 
 /// How many files have been begun and not ended: both ends keep them open.
@@ -431,14 +479,16 @@ struct Begun {
 }
 
 impl Begun {
-    fn is_full(&self) -> bool {
-        self.count >= self.count_max
+    /// How many files may be begun to go this way. What is staged leaves half of them to files
+    /// that can be sent.
+    fn limit(&self, is_staging: bool) -> u32 {
+        if is_staging { self.count_max / 2 } else { self.count_max }
     }
 
     /// Whether blocks of this file may be handed out; if so, it has been begun.
-    fn admit(&mut self, plan: &mut Plan) -> bool {
+    fn admit(&mut self, plan: &mut Plan, count_max: u32) -> bool {
         if !plan.is_begun {
-            if self.is_full() {
+            if self.count >= count_max {
                 return false;
             }
             plan.is_begun = true;
@@ -467,6 +517,17 @@ impl Schedule {
             frame_bytes_max: u64::from(frame_bytes_max),
             room: Room::default(),
             begun: Begun { count: 0, count_max: u32::MAX },
+            stage: Stage::new(Slots::new(0, frame_bytes_max, 0)),
+            staged_bytes: 0,
+        }
+    }
+
+    /// What can be read and not be sent is staged, up to so many bytes, by so many threads at a
+    /// time; not by [`Policy::File`], which reads each file in its order.
+    pub fn set_stage(&mut self, bytes: u64, threads_max: u32) {
+        if self.policy != Policy::File {
+            let slot_bytes = u32::try_from(self.frame_bytes_max).expect("it came as 32 bits");
+            self.stage = Stage::new(Slots::new(bytes, slot_bytes, threads_max));
         }
     }
 
@@ -538,22 +599,26 @@ impl Schedule {
     /// Whether [`Self::next`] may find something: worth a thread's while to ask.
     #[must_use]
     pub fn may_have_work(&self) -> bool {
-        self.room.has_any()
-            && (self.queues.has_ready()
+        let has_ready = self.queues.has_ready();
+        (self.room.has_any()
+            && (has_ready
                 || !self.again.is_empty()
                 || !self.files.is_empty()
-                || self.taken.iter().any(Option::is_some))
+                || self.taken.iter().any(Option::is_some)))
+            || (has_ready && self.stage.has_room())
+            || self.stage.has_ready(|ost| self.room.has(ost))
     }
 
-    /// What the thread numbered `worker` should read now; room at the sink is taken for it.
+    /// What the thread numbered `worker` should read now; room at the sink is taken for it, or a
+    /// place in the stage.
+    ///
+    /// What is staged goes before what is not: it is older, and its place is wanted.
     pub fn next(&mut self, now: Instant, worker: usize) -> Option<Work> {
-        if let Some(work) = self.next_again(now) {
-            return Some(work);
-        }
-        match self.policy {
+        let next = self.next_again(now).or_else(|| self.next_staged());
+        next.or_else(|| match self.policy {
             Policy::File => self.next_by_file(now, worker),
-            _ => self.next_by_layout(now),
-        }
+            _ => self.next_by_layout(now).or_else(|| self.next_to_stage(now)),
+        })
     }
 
     /// A read is complete; its OST is free for another.
@@ -564,6 +629,50 @@ impl Schedule {
     /// Nothing was sent after all: the room at the sink is free again.
     pub fn on_not_sent(&mut self, sink_ost: OstId) {
         self.room.give_back(sink_ost);
+    }
+
+    /// Blocks are in their place in the stage.
+    pub fn on_staged(&mut self, slot: Slot, work: &Work, rows: Vec<Row>) {
+        let parcel = Parcel { source_ost: work.source_ost, rows };
+        if parcel.has_any_of(&self.plans) {
+            self.staged_bytes += parcel.bytes();
+            self.stage.on_staged(slot, work.sink_ost, parcel);
+        } else {
+            self.stage.on_not_staged(slot);
+        }
+    }
+
+    /// Nothing was put into this place in the stage.
+    pub fn on_not_staged(&mut self, slot: Slot) {
+        self.stage.on_not_staged(slot);
+    }
+
+    /// What was in this place in the stage is in memory, or lost.
+    pub fn on_drained(&mut self, slot: Slot) {
+        self.stage.on_drained(slot);
+    }
+
+    /// Nothing more is staged: it failed, or its disk is full.
+    pub fn close_stage(&mut self) {
+        self.stage.close();
+    }
+
+    /// Frees what the blocks of forgotten files take up of the stage.
+    pub fn clear_stage(&mut self) {
+        let Self { stage, plans, staged_bytes, .. } = self;
+        stage.retain(|parcel| {
+            let is_kept = parcel.has_any_of(plans);
+            if !is_kept {
+                *staged_bytes -= parcel.bytes();
+            }
+            is_kept
+        });
+    }
+
+    /// Bytes that wait in the stage.
+    #[must_use]
+    pub fn staged_bytes(&self) -> u64 {
+        self.staged_bytes
     }
 
     /// What each source OST did.
@@ -579,36 +688,65 @@ impl Schedule {
             let sink_ost = plan.sink.ost_at(block.offset);
             let is_free = self.queues.is_free(source_ost) && self.room.has(sink_ost);
             let was_begun = plan.is_begun;
-            if is_free && self.begun.admit(plan) {
+            if is_free && self.begun.admit(plan, self.begun.count_max) {
                 if !was_begun {
                     self.move_ahead(block.entry, 0, None);
                 }
                 let is_last_grant = self.room.take(sink_ost);
                 self.queues.start(now, source_ost, u64::from(block.length));
                 let (mirror, blocks) = (0, vec![block]);
-                return Some(Work { source_ost, mirror, sink_ost, is_last_grant, blocks });
+                let way = Way::Send;
+                return Some(Work { way, source_ost, mirror, sink_ost, is_last_grant, blocks });
             }
             self.again.push_back(block);
         }
         None
     }
 
+    /// Blocks in the stage for which the sink has room now.
+    fn next_staged(&mut self) -> Option<Work> {
+        let (sink_ost, slot, parcel) = self.stage.next(|ost| self.room.has(ost))?;
+        self.staged_bytes -= parcel.bytes();
+        let Parcel { source_ost, rows } = parcel;
+        let blocks = rows.iter().map(|row| row.block).collect();
+        let is_last_grant = self.room.take(sink_ost);
+        let way = Way::Drain(slot, rows);
+        Some(Work { way, source_ost, mirror: 0, sink_ost, is_last_grant, blocks })
+    }
+
+    /// Blocks for which the sink has room.
     fn next_by_layout(&mut self, now: Instant) -> Option<Work> {
+        let mut work = self.next_frame(now, false)?;
+        work.is_last_grant = self.room.take(work.sink_ost);
+        Some(work)
+    }
+
+    /// Blocks for which it has none, if there is place for them in the stage.
+    fn next_to_stage(&mut self, now: Instant) -> Option<Work> {
+        if !self.stage.has_room() {
+            return None;
+        }
+        let mut work = self.next_frame(now, true)?;
+        work.way = Way::Stage(self.stage.reserve().expect("it has room"));
+        Some(work)
+    }
+
+    fn next_frame(&mut self, now: Instant, is_staging: bool) -> Option<Work> {
         let Self { policy, queues, plans, room, begun, frame_bytes_max, .. } = self;
-        let mut shelf = Shelf { plans, room, begun, frame_bytes_max: *frame_bytes_max };
+        let frame_bytes_max = *frame_bytes_max;
+        let mut shelf = Shelf { plans, room, begun, frame_bytes_max, is_staging };
         let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
             let (work, begun_lane) = shelf.take_frame(lanes, bytes_max)?;
             let bytes = work.bytes();
             Some(((work, begun_lane), bytes))
         };
-        let (_, (mut work, begun_lane)) = match policy {
+        let (_, (work, begun_lane)) = match policy {
             Policy::Adaptive => queues.next_best(now, true, take),
             _ => queues.next(now, take),
         }?;
         if let Some(lane) = begun_lane {
             self.move_ahead(lane.entry, lane.mirror, lane.position);
         }
-        work.is_last_grant = self.room.take(work.sink_ost);
         Some(work)
     }
 
@@ -637,7 +775,8 @@ impl Schedule {
             let mut lane = self.taken[worker].take().or_else(|| self.files.pop_front())?;
             let Some(plan) = self.plans.get_mut(&lane.entry) else { continue };
             let Some(piece) = plan.next_piece(&lane) else { continue };
-            if !self.room.has(piece.sink_ost) || !self.begun.admit(plan) {
+            let count_max = self.begun.count_max;
+            if !self.room.has(piece.sink_ost) || !self.begun.admit(plan, count_max) {
                 self.taken[worker] = Some(lane);
                 return None;
             }
@@ -647,6 +786,17 @@ impl Schedule {
             self.taken[worker] = Some(lane);
             return Some(Work { is_last_grant, ..work_of(&lane, &piece) });
         }
+    }
+}
+
+impl Parcel {
+    /// Whether it holds blocks of any of these files.
+    fn has_any_of(&self, plans: &HashMap<EntryId, Plan>) -> bool {
+        self.rows.iter().any(|row| plans.contains_key(&row.block.entry))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.rows.iter().map(|row| u64::from(row.block.length)).sum()
     }
 }
 
@@ -663,6 +813,7 @@ fn sweep_place(lane: &Lane, lanes: &VecDeque<Lane>) -> usize {
 fn work_of(lane: &Lane, piece: &Piece) -> Work {
     let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
     Work {
+        way: Way::Send,
         source_ost: piece.source_ost,
         mirror: lane.mirror,
         sink_ost: piece.sink_ost,
@@ -677,12 +828,14 @@ struct Shelf<'a> {
     room: &'a Room,
     begun: &'a mut Begun,
     frame_bytes_max: u64,
+    /// Whether blocks are wanted for which there is no room.
+    is_staging: bool,
 }
 
 impl Shelf<'_> {
-    /// Takes a block from the first lane whose sink OST has room, at most so many bytes of it; if
-    /// it is a whole small file, the small files behind it go along. Also says which lane is the
-    /// first of its file to be begun, if that has others.
+    /// Takes a block from the first lane whose sink OST has room (or none, to stage it), at most so
+    /// many bytes of it; if it is a whole small file, the small files behind it go along. Also says
+    /// which lane is the first of its file to be begun, if that has others.
     fn take_frame(
         &mut self,
         lanes: &mut VecDeque<Lane>,
@@ -701,13 +854,14 @@ impl Shelf<'_> {
                 lanes.remove(at);
                 continue;
             }
-            if !lane.is_begun && self.begun.is_full() {
+            if !lane.is_begun && self.begun.count >= self.begun.limit(self.is_staging) {
                 // Nor has any lane behind it been begun.
                 return None;
             }
             let is_small = is_packed(plan, &piece);
-            if !self.room.has(piece.sink_ost) {
-                if lane.is_begun && lane.sink_position.is_none() && plan.sink.position_count() > 1 {
+            if self.room.has(piece.sink_ost) == self.is_staging {
+                let is_splittable = lane.sink_position.is_none() && plan.sink.position_count() > 1;
+                if lane.is_begun && is_splittable {
                     // What the file has for other OSTs of the sink need not wait for this one.
                     lanes.remove(at);
                     self.put_back(lanes, at, lane, true);
@@ -815,7 +969,8 @@ impl Shelf<'_> {
     }
 
     fn admit(&mut self, entry: EntryId) -> bool {
-        self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan))
+        let count_max = self.begun.limit(self.is_staging);
+        self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan, count_max))
     }
 }
 

@@ -16,6 +16,8 @@
 //! A file of a single block goes from its write straight to commit, without journal. A frame's
 //! buffer is free again, and granted anew, as soon as it is written.
 
+mod stage;
+
 use crate::ahead::Ahead;
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
@@ -28,7 +30,10 @@ use crate::range::RangeSet;
 use crate::room::Grants;
 use crate::schedule::{OstQueues, OstSpec, OstStats, Policy};
 pub use crate::source::ProtocolError;
+use crate::staging::Slot;
 use crate::units::{EntryId, Instant, OstId};
+use stage::Aside;
+pub use stage::StageConfig;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -62,17 +67,28 @@ pub struct SinkConfig {
     pub at_once_max: Duration,
     /// How often a block that arrived damaged is asked for again.
     pub resends_max: u32,
+    /// Its stage, if it has one.
+    pub stage: Option<StageConfig>,
 }
 
 /// Which buffer of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BufferId(pub u32);
 
+/// Where the bytes of a frame are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a buffer of the arena.
+    Buffer(BufferId),
+    /// In the stage; a buffer is kept for it when it is to be written.
+    Stage(Slot),
+}
+
 /// A frame that waits to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Where its bytes are.
-    pub buffer: BufferId,
+    pub place: Place,
     /// The OST that they go to.
     pub ost: OstId,
     /// Blocks, and where in the buffer each begins.
@@ -84,6 +100,12 @@ impl Write {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum()
+    }
+
+    /// Whether its bytes are in memory, not in the stage.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.place, Place::Buffer(_))
     }
 }
 
@@ -112,6 +134,8 @@ pub enum Task {
     Examine(Vec<Entry>),
     /// Write a frame.
     Write(Write),
+    /// Put a frame into this place in the stage, and free its buffer.
+    Stage(Write, Slot),
     /// Make the data of these files durable, then append records of their blocks, durable too.
     Sync(Vec<SyncFile>),
     /// Give these files metadata and their names, durable.
@@ -164,6 +188,22 @@ pub enum Event {
         service: Duration,
         /// For each block, what went wrong.
         failures: Vec<Option<Failure>>,
+    },
+    /// [`Task::Stage`] is done: the frame, with its place.
+    Staged(Write),
+    /// A frame could not be put into the stage; it is in its buffer as before.
+    NotStaged {
+        /// What was asked for.
+        write: Write,
+        /// Where it was to go.
+        slot: Slot,
+    },
+    /// A frame could not be brought back from the stage, or is not what was put there.
+    NotDrained {
+        /// What was asked for.
+        write: Write,
+        /// How long that took.
+        service: Duration,
     },
     /// [`Task::Sync`] is done: for each file, what went wrong.
     Synced(Vec<(SyncFile, Option<Failure>)>),
@@ -247,6 +287,7 @@ pub struct Sink {
     announced_last: EntryId,
     to_examine: VecDeque<Vec<Entry>>,
     ahead: Ahead,
+    aside: Aside,
     to_commit: VecDeque<Commit>,
     to_close: Vec<EntryId>,
     to_discard: Vec<(EntryId, bool)>,
@@ -297,8 +338,10 @@ impl Sink {
     #[must_use]
     pub fn new(config: SinkConfig) -> Self {
         let in_flight_max = config.osts.iter().map(|ost| ost.in_flight_max);
+        let kept_count = config.stage.map_or(0, |stage| stage.drains_max);
         Self {
-            grants: Grants::new(config.buffer_count, in_flight_max),
+            grants: Grants::new(config.buffer_count - kept_count, in_flight_max),
+            aside: Aside::new(config.stage, config.buffer_bytes),
             queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
             ahead: Ahead::new(config.placed_bytes_min),
             config,
@@ -339,6 +382,9 @@ impl Sink {
             Event::Written { write, service, failures } => {
                 self.on_written(now, &write, service, &failures);
             }
+            Event::Staged(write) => self.on_staged(write),
+            Event::NotStaged { write, slot } => self.on_not_staged(write, slot),
+            Event::NotDrained { write, service } => self.on_not_drained(now, &write, service),
             Event::Synced(results) => self.on_synced(results),
             Event::Committed(results) => {
                 self.commits_running -= 1;
@@ -424,7 +470,7 @@ impl Sink {
             }
             place += row.block.length;
         }
-        let write = Write { buffer, ost, rows: good };
+        let write = Write { place: Place::Buffer(buffer), ost, rows: good };
         let (bytes, at_once_max) = (write.bytes(), self.config.at_once_max);
         if write.rows.is_empty() || self.queues.start_at_once(now, ost, bytes, at_once_max) {
             return Some(write);
@@ -457,6 +503,9 @@ impl Sink {
         }
         if let Some(write) = self.next_write(now) {
             return Some(Task::Write(write));
+        }
+        if let Some(task) = self.next_to_stage() {
+            return Some(task);
         }
         if !self.to_discard.is_empty() {
             return Some(Task::Discard(std::mem::take(&mut self.to_discard)));
@@ -492,7 +541,8 @@ impl Sink {
         has_commit
             || has_sync
             || (!self.to_examine.is_empty() && self.ahead.has_room())
-            || self.queues.has_ready()
+            || (self.queues.has_ready() && self.may_write())
+            || self.may_stage()
             || !self.to_discard.is_empty()
             || !self.to_close.is_empty()
             || self.finish == Finish::Asked
@@ -556,14 +606,19 @@ impl Sink {
     }
 
     fn next_write(&mut self, now: Instant) -> Option<Write> {
+        if !self.may_write() {
+            return None;
+        }
+        let is_stopping = self.stop != Stop::No;
+        let Self { aside, queues, .. } = self;
         let take = |_, waiting: &mut VecDeque<Write>, _| {
-            let write = waiting.pop_front()?;
+            let write = aside.take(waiting, is_stopping)?;
             let bytes = write.bytes();
             Some((write, bytes))
         };
         let next = match self.config.policy {
-            Policy::Adaptive => self.queues.next_best(now, false, take),
-            _ => self.queues.next(now, take),
+            Policy::Adaptive => queues.next_best(now, false, take),
+            _ => queues.next(now, take),
         };
         next.map(|(_, write)| write)
     }
@@ -639,6 +694,7 @@ impl Sink {
             }
             Message::Finish => return Err(ProtocolError::OutOfPlace("FINISH before the end")),
             Message::Stop(_) => self.on_stop(),
+            Message::Staged(bytes) => self.ahead.on_staged(bytes),
             _ => return Err(ProtocolError::OutOfPlace("a message that a source does not send")),
         }
         Ok(())
@@ -757,7 +813,10 @@ impl Sink {
         failures: &[Option<Failure>],
     ) {
         self.queues.finish(now, write.ost, write.bytes(), service);
-        self.grants.on_release(write.ost);
+        match write.place {
+            Place::Buffer(_) => self.grants.on_release(write.ost),
+            Place::Stage(slot) => self.aside.on_drained(slot),
+        }
         for ((row, _), failure) in write.rows.iter().zip(failures) {
             match failure {
                 Some(failure) => {
@@ -938,6 +997,7 @@ impl Sink {
         }
         self.is_sync_urgent = true;
         let is_idle = self.grants.held_count() == 0
+            && !self.aside.is_draining()
             && !self.is_syncing
             && self.unsynced.is_empty()
             && self.commits_running == 0;

@@ -21,13 +21,14 @@ mod links;
 
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind};
+use crate::frame::Row;
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::layout::Layout;
 use crate::message::{Answer, BlockRange, Counters, Ending, Message, Verb};
 use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::range::RangeSet;
-use crate::schedule::{OstSpec, OstStats, Policy, Schedule, Work};
+use crate::schedule::{OstSpec, OstStats, Policy, Schedule, Way, Work};
 use crate::units::{Block, EntryId, Instant, OstId, StreamId};
 use directories::Directories;
 use links::{LinkKey, LinkRole, Links};
@@ -79,6 +80,10 @@ pub struct SourceConfig {
     pub retries_max: u32,
     /// The most to send in a second, if there is a limit.
     pub bytes_per_second: Option<u64>,
+    /// Bytes of the stage; none if zero.
+    pub stage_bytes: u64,
+    /// Threads that may be busy reading for the stage and writing to it at a time.
+    pub stage_threads_max: u32,
 }
 
 /// One thing that the walk met.
@@ -186,6 +191,23 @@ pub enum Event {
         /// One for each block.
         outcomes: Vec<ReadOutcome>,
     },
+    /// Blocks are in their place in the stage.
+    Staged {
+        /// What was read for it; only the blocks that are there.
+        work: Work,
+        /// What was found out of each when it was read.
+        rows: Vec<Row>,
+    },
+    /// Blocks that were read could not be put into the stage: it failed, or its disk is full.
+    NotStaged {
+        /// What was read for it; only the blocks that would be there.
+        work: Work,
+    },
+    /// Blocks could not be brought back from the stage, or are not what was put there.
+    NotDrained {
+        /// What [`Task::Read`] asked for.
+        work: Work,
+    },
     /// A frame went out.
     Sent {
         /// On this stream.
@@ -214,7 +236,7 @@ pub enum Event {
 /// What an I/O thread is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Read these blocks, tell of it, and send them.
+    /// Read these blocks, and send them or put them into the stage, as [`Way`] says.
     Read(Work),
     /// See whether a file is still what was announced.
     Check(EntryId),
@@ -329,6 +351,8 @@ pub struct Source {
     new_files: VecDeque<Entry>,
     endings: VecDeque<(EntryId, Ending)>,
     messages: VecDeque<Message>,
+    /// What the sink was last told of the stage.
+    staged_bytes_told: u64,
     notes: VecDeque<Note>,
     counters: Counters,
 }
@@ -344,6 +368,9 @@ enum Stop {
 /// Bytes of entries in one NEW_FILE, about.
 const NEW_FILE_BYTES: usize = 64 << 10;
 
+/// The sink is told when the stage holds so many bytes more or less: what it places in any case.
+const STAGED_STEP_BYTES: u64 = 8 << 20;
+
 /// Entries in one FILE_DONE.
 const FILE_DONE_COUNT: usize = 1000;
 
@@ -353,6 +380,7 @@ impl Source {
     pub fn new(config: SourceConfig, osts: &[OstSpec]) -> Self {
         let mut schedule = Schedule::new(config.policy, config.threshold, osts, config.block_size);
         schedule.set_begun_max(config.open_files_max);
+        schedule.set_stage(config.stage_bytes, config.stage_threads_max);
         Self {
             schedule,
             pace: Pace::new(config.bytes_per_second),
@@ -371,6 +399,7 @@ impl Source {
             new_files: VecDeque::new(),
             endings: VecDeque::new(),
             messages: VecDeque::new(),
+            staged_bytes_told: 0,
             notes: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -413,6 +442,16 @@ impl Source {
             Event::Read { work, service, outcomes } => {
                 self.on_read(now, &work, service, &outcomes);
             }
+            Event::Staged { work, rows } => self.on_staged(&work, rows),
+            Event::NotStaged { work } => {
+                self.schedule.close_stage();
+                self.read_again(work);
+            }
+            Event::NotDrained { work } => {
+                self.schedule.close_stage();
+                self.schedule.on_not_sent(work.sink_ost);
+                self.read_again(work);
+            }
             Event::Sent { stream, number, work } => self.on_sent(stream, number, work),
             Event::NotSent { work } => self.on_lost(work),
             Event::Checked { entry, outcome } => self.on_checked(entry, outcome),
@@ -439,7 +478,9 @@ impl Source {
             return None;
         }
         let work = self.schedule.next(now, worker)?;
-        if let Some(pace) = &mut self.pace {
+        if let Some(pace) = &mut self.pace
+            && !matches!(work.way, Way::Stage(_))
+        {
             pace.on_sent(now, work.bytes());
         }
         Some(Task::Read(work))
@@ -460,7 +501,10 @@ impl Source {
     /// Whether [`Self::next_message`] has something.
     #[must_use]
     pub fn has_message(&self) -> bool {
-        !self.new_files.is_empty() || !self.endings.is_empty() || !self.messages.is_empty()
+        !self.new_files.is_empty()
+            || !self.endings.is_empty()
+            || !self.messages.is_empty()
+            || self.has_stage_news()
     }
 
     /// The next message for the sink, if any.
@@ -480,6 +524,10 @@ impl Source {
         if !self.endings.is_empty() {
             let count = self.endings.len().min(FILE_DONE_COUNT);
             return Some(Message::FileDone(self.endings.drain(..count).collect()));
+        }
+        if self.has_stage_news() {
+            self.staged_bytes_told = self.schedule.staged_bytes();
+            return Some(Message::Staged(self.staged_bytes_told));
         }
         self.messages.pop_front()
     }
@@ -510,6 +558,12 @@ impl Source {
     /// What each source OST did.
     pub fn ost_stats(&self) -> impl Iterator<Item = &OstStats> {
         self.schedule.stats()
+    }
+
+    /// Whether the sink should be told how much is in the stage.
+    fn has_stage_news(&self) -> bool {
+        let (bytes, told) = (self.schedule.staged_bytes(), self.staged_bytes_told);
+        bytes.abs_diff(told) >= STAGED_STEP_BYTES || (bytes == 0 && told > 0)
     }
 
     fn on_found(&mut self, mut found: Box<Found>) {
@@ -857,9 +911,38 @@ impl Source {
                 ReadOutcome::Changed => self.drop_file(block.entry, changed()),
             }
         }
-        if good_count == 0 {
-            self.schedule.on_not_sent(work.sink_ost);
+        match work.way {
+            _ if good_count > 0 => {}
+            Way::Stage(slot) => self.schedule.on_not_staged(slot),
+            Way::Send | Way::Drain(..) => self.schedule.on_not_sent(work.sink_ost),
         }
+    }
+
+    fn on_staged(&mut self, work: &Work, rows: Vec<Row>) {
+        self.counters.bytes_staged += work.bytes();
+        if let Way::Stage(slot) = work.way {
+            self.schedule.on_staged(slot, work, rows);
+        }
+    }
+
+    /// Blocks did not get into the stage, or not out of it: they are where they were before.
+    fn read_again(&mut self, work: Work) {
+        let work = self.free_slot(work);
+        for block in work.blocks {
+            if !is_settled(&self.open, &block) {
+                self.schedule.push_again(block);
+            }
+        }
+    }
+
+    /// What was in the stage is in memory, or nowhere.
+    fn free_slot(&mut self, mut work: Work) -> Work {
+        match std::mem::replace(&mut work.way, Way::Send) {
+            Way::Send => {}
+            Way::Stage(slot) => self.schedule.on_not_staged(slot),
+            Way::Drain(slot, _) => self.schedule.on_drained(slot),
+        }
+        work
     }
 
     /// The sink is to drop what it has of a file.
@@ -870,6 +953,7 @@ impl Source {
         }
         open.phase = Phase::Dropping(failure);
         self.schedule.remove(entry);
+        self.schedule.clear_stage();
         self.endings.push_back((entry, Ending::Dropped));
     }
 
@@ -887,6 +971,7 @@ impl Source {
     }
 
     fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
+        let work = self.free_slot(work);
         self.counters.blocks_sent += work.blocks.len() as u64;
         self.counters.bytes_sent += work.bytes();
         self.grow_streams(stream);
@@ -918,6 +1003,7 @@ impl Source {
 
     /// A frame did not arrive whole: its grant was not used, and its blocks must go again.
     fn on_lost(&mut self, work: Work) {
+        let work = self.free_slot(work);
         self.schedule.on_not_sent(work.sink_ost);
         for block in work.blocks {
             if !is_settled(&self.open, &block) {
@@ -948,6 +1034,7 @@ impl Source {
         self.schedule.remove(entry);
         if matches!(outcome, Outcome::Failed(_)) && open.phase != Phase::Announced {
             self.failed.insert(entry);
+            self.schedule.clear_stage();
         }
         if let Some(key) = open.link {
             let is_there = matches!(outcome, Outcome::Done(..));

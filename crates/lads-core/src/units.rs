@@ -11,6 +11,15 @@ use std::time::Duration;
 pub struct OstId(pub u32);
 
 impl OstId {
+    /// The OST of this row of such a table.
+    ///
+    /// # Panics
+    /// If the table has more rows than there can be OSTs.
+    #[must_use]
+    pub fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).expect("OST numbers are 32 bits"))
+    }
+
     /// The place of this OST in a table that has one row per OST.
     #[must_use]
     pub fn index(self) -> usize {

@@ -23,6 +23,8 @@ fn source() -> Source {
         open_files_max: 100,
         retries_max: 0,
         bytes_per_second: None,
+        stage_bytes: 0,
+        stage_threads_max: 0,
     };
     let mut source = Source::new(config, &[OstSpec { name: "one".into(), in_flight_max: 9 }]);
     hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 });

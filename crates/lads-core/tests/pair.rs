@@ -60,6 +60,8 @@ impl Pair {
                 open_files_max: 100,
                 retries_max: 3,
                 bytes_per_second: None,
+                stage_bytes: 0,
+                stage_threads_max: 0,
             },
             &osts(),
         );
@@ -77,6 +79,7 @@ impl Pair {
             commits_max: 2,
             at_once_max: Duration::ZERO,
             resends_max: 3,
+            stage: None,
         });
         let mut pair = Self {
             source,
@@ -257,6 +260,7 @@ impl Pair {
                 self.tell_sink(sink::Event::Examined(results));
             }
             sink::Task::Write(write) => self.write(write),
+            sink::Task::Stage(..) => panic!("there is no stage"),
             sink::Task::Sync(files) => {
                 self.world.events.push("sync".into());
                 let results = files.into_iter().map(|file| (file, None)).collect();

@@ -1,5 +1,8 @@
 //! What a transfer is asked to do.
 
+use crate::board::Board;
+use crate::hub::Fatal;
+use crate::stage::StageLog;
 use lads_core::congestion::Threshold;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
@@ -8,6 +11,7 @@ use lads_core::schedule::Policy;
 use lads_core::{wire_enum, wire_struct};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
 
 /// A place: a path, here or on another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,10 +131,29 @@ pub struct Options {
     pub timeout_seconds: u32,
     /// The most to send in a second, in bytes; zero for no limit.
     pub bytes_per_second: u64,
+    /// Directory for blocks that wait for a congested OST of the sink, on local flash of the end
+    /// that [`Self::stage_at`] says; `None` for no stage.
+    pub stage: Option<Vec<u8>>,
+    /// The stage takes up no more than this, in bytes.
+    pub stage_bytes: u64,
+    /// Which end stages blocks.
+    pub stage_at: Side,
     /// What is left out.
     pub filters: Vec<Rule>,
     /// Only these paths below the one source named, if set.
     pub files_from: Option<Vec<Vec<u8>>>,
+}
+
+impl Options {
+    /// The stage, if this end has one.
+    pub(crate) fn open_stage(
+        &self,
+        side: Side,
+        board: &Arc<Board>,
+    ) -> Result<Option<StageLog>, Fatal> {
+        let directory = self.stage.as_ref().filter(|_| self.stage_at == side && !self.dry_run);
+        directory.map(|it| StageLog::open(it, self.block_size, side, Arc::clone(board))).transpose()
+    }
 }
 
 impl Default for Options {
@@ -165,6 +188,9 @@ impl Default for Options {
             ignores_times: false,
             timeout_seconds: 30,
             bytes_per_second: 0,
+            stage: None,
+            stage_bytes: 8 << 30,
+            stage_at: Side::Source,
             filters: Vec::new(),
             files_from: None,
         }
@@ -263,6 +289,9 @@ wire_struct!(Options {
     ignores_times,
     timeout_seconds,
     bytes_per_second,
+    stage,
+    stage_bytes,
+    stage_at,
     filters,
     files_from,
 });

@@ -23,6 +23,7 @@ mod paths;
 mod session;
 mod sink;
 mod source;
+mod stage;
 mod stream;
 mod talk;
 mod usage;

@@ -4,6 +4,7 @@ mod commit;
 mod examine;
 mod placing;
 mod receive;
+mod stage;
 mod table;
 mod write;
 
@@ -16,13 +17,14 @@ use crate::journal::Journal;
 use crate::layout::{self, Heeds, Layouts};
 use crate::paths::Directory;
 use crate::session::Setup;
+use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
-use lads_core::sink::{Event, Sink, SinkConfig, Task};
+use lads_core::sink::{Event, Sink, SinkConfig, StageConfig, Task};
 use lads_core::units::EntryId;
 use lads_sys::{Arena, Buffer};
 use rustix::io::Errno;
@@ -44,6 +46,8 @@ const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 const AT_ONCE_MAX: Duration = Duration::from_millis(3);
 /// How often a damaged block is asked for again.
 const RESENDS_MAX: u32 = 100;
+/// Threads besides, if there is a stage: it is of use when all others wait for OSTs.
+const STAGE_THREADS: usize = 2;
 /// More I/O threads than this help no one on one host.
 const THREADS_MAX: u32 = 128;
 
@@ -58,6 +62,7 @@ pub(crate) struct SinkEnd {
     place: OnceLock<Place>,
     table: Table,
     arena: Arena,
+    stage: Option<StageLog>,
     /// Buffers with frames that wait to be written, by their number.
     buffers: Vec<Mutex<Option<Buffer>>>,
     layouts: Box<dyn Layouts>,
@@ -92,7 +97,7 @@ impl SinkEnd {
         };
         let layouts = layout::open(&options.sink_layout, &path)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
-        let osts = layouts.osts();
+        let mut osts = layouts.osts();
         let arena = crate::session::arena(&options, options.sink_buffers_bytes)?;
         let buffer_count = arena.buffer_count();
         if buffer_count < u32::try_from(osts.len()).unwrap_or(u32::MAX) {
@@ -102,6 +107,11 @@ impl SinkEnd {
             );
             return Err(Fatal::new(ExitCode::Usage, text));
         }
+        let stage = options.open_stage(Side::Sink, &board)?;
+        let drains_max = match &stage {
+            Some(_) => share_buffers(&mut osts, buffer_count)?,
+            None => 0,
+        };
         let threads = thread_count(&options, &osts);
         let config = SinkConfig {
             policy: options.schedule,
@@ -119,6 +129,12 @@ impl SinkEnd {
             commits_max: u32::try_from(threads).unwrap_or(1).div_ceil(2),
             at_once_max: AT_ONCE_MAX,
             resends_max: RESENDS_MAX,
+            stage: stage.as_ref().map(|_| StageConfig {
+                bytes: options.stage_bytes,
+                threads_max: u32::try_from(STAGE_THREADS).unwrap_or(1),
+                drains_max,
+                writes_max: u32::try_from(threads).unwrap_or(u32::MAX),
+            }),
         };
         if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
             let kind = layouts.kind();
@@ -136,6 +152,7 @@ impl SinkEnd {
             job_key,
             place: OnceLock::new(),
             table: Table::default(),
+            stage,
             buffers: (0..buffer_count).map(|_| Mutex::default()).collect(),
             arena,
             layouts,
@@ -154,7 +171,8 @@ impl SinkEnd {
         for stream in 0..self.streams.count() {
             threads.push(self.spawn("receive", move |end| end.receive(stream)));
         }
-        for _ in 0..thread_count(&self.options, &self.osts) {
+        let stage_threads = self.stage.as_ref().map_or(0, |_| STAGE_THREADS);
+        for _ in 0..thread_count(&self.options, &self.osts) + stage_threads {
             threads.push(self.spawn("io", |end| end.work()));
         }
         threads
@@ -232,6 +250,7 @@ impl SinkEnd {
             });
             match task {
                 Some(Task::Write(write)) => self.write_queued(write),
+                Some(Task::Stage(write, slot)) => self.put_aside(write, slot),
                 Some(Task::Examine(entries)) => self.examine_all(entries),
                 Some(Task::Sync(files)) => self.sync_files(files),
                 Some(Task::Commit(commits)) => self.commit_all(&commits),
@@ -261,6 +280,26 @@ fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
         0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX) as usize,
         count => usize::from(count),
     }
+}
+
+/// How many buffers are for what comes back from the stage: half of them, if two are left for each
+/// OST. One of those is not for what is written at a time, or all would be, and none could be put
+/// aside.
+fn share_buffers(osts: &mut [OstSpec], buffer_count: u32) -> Result<u32, Fatal> {
+    let ost_count = u32::try_from(osts.len()).unwrap_or(u32::MAX);
+    let left = buffer_count.saturating_sub(ost_count.saturating_mul(2)).min(buffer_count / 2);
+    if left < ost_count {
+        let text = format!(
+            "--buffers is too small: with --stage-at sink, the sink needs three blocks of memory \
+             for each of its {ost_count} OSTs"
+        );
+        return Err(Fatal::new(ExitCode::Usage, text));
+    }
+    let share = (buffer_count - left) / ost_count;
+    for ost in osts {
+        ost.in_flight_max = ost.in_flight_max.min(share - 1);
+    }
+    Ok(left)
 }
 
 /// A failure to put something on record.

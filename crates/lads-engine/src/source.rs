@@ -1,6 +1,7 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
 mod read;
+mod stage;
 mod table;
 mod walk;
 
@@ -11,8 +12,9 @@ use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::Options;
 use crate::layout::{self, Layouts};
 use crate::session::Setup;
+use crate::stage::StageLog;
 use crate::stream::Streams;
-use lads_core::issue::Failure;
+use lads_core::issue::{Failure, Side};
 use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
@@ -29,6 +31,9 @@ use table::Table;
 const WINDOW_ENTRIES: u64 = 16_384;
 /// How often a file that changes while it moves is tried again.
 const RETRIES_MAX: u32 = 3;
+/// Threads besides, if there is a stage: bringing blocks back should not keep those from reading
+/// that keep the OSTs busy.
+const DRAIN_THREADS: u32 = 2;
 /// More I/O threads than this help no one on one host.
 const THREADS_MAX: u32 = 128;
 
@@ -40,6 +45,7 @@ pub(crate) struct SourceEnd {
     roots: Vec<walk::WalkRoot>,
     table: Table,
     arena: Arena,
+    stage: Option<StageLog>,
     layouts: Box<dyn Layouts>,
     pub(crate) streams: Arc<Streams>,
     /// What the sink was last told of the frames sent.
@@ -66,6 +72,9 @@ impl SourceEnd {
         let layouts = layout::open(&options.source_layout, &place)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let osts = layouts.osts();
+        let stage = options.open_stage(Side::Source, &board)?;
+        let arena = crate::session::arena(&options, options.source_buffers_bytes)?;
+        let threads = reading_threads(&options, &osts);
         let config = SourceConfig {
             policy: options.schedule,
             threshold: options.threshold,
@@ -74,10 +83,11 @@ impl SourceEnd {
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),
+            stage_bytes: stage.as_ref().map_or(0, |_| options.stage_bytes),
+            stage_threads_max: (threads.min(arena.buffer_count()) * 3 / 4).max(1),
         };
         let wake = if options.schedule == Policy::File { Wake::All } else { Wake::One };
         let session = Source::new(config, &osts);
-        let arena = crate::session::arena(&options, options.source_buffers_bytes)?;
         let end = Self {
             hub: Hub::new(session, wake, Arc::clone(&streams)),
             osts,
@@ -85,6 +95,7 @@ impl SourceEnd {
             roots,
             table: Table::default(),
             arena,
+            stage,
             layouts,
             streams,
             frames_told: Mutex::default(),
@@ -101,7 +112,9 @@ impl SourceEnd {
     /// Starts the walk and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let mut threads = vec![self.spawn("walk", |end| walk::Walk::new(&end).run())];
-        for worker in 0..self.thread_count() {
+        let drain_threads = self.stage.as_ref().map_or(0, |_| DRAIN_THREADS);
+        let count = reading_threads(&self.options, &self.osts) + drain_threads;
+        for worker in 0..count as usize {
             threads.push(self.spawn("io", move |end| end.work(worker)));
         }
         threads
@@ -116,14 +129,8 @@ impl SourceEnd {
         crate::session::spawn(&format!("lads-{name}"), move || run(end))
     }
 
-    /// As many threads as requests that the OSTs should have, so that none is idle for want of
-    /// one; sending takes some of their time, too.
-    fn thread_count(&self) -> usize {
-        let by_osts: u32 = self.osts.iter().map(|ost| ost.in_flight_max).sum();
-        match self.options.source_threads {
-            0 => by_osts.clamp(2, THREADS_MAX) as usize,
-            count => usize::from(count),
-        }
+    fn stage(&self) -> &StageLog {
+        self.stage.as_ref().expect("the session was told that there is none")
     }
 
     /// What an I/O thread does until the transfer is over.
@@ -138,7 +145,7 @@ impl SourceEnd {
                 })
             });
             match task {
-                Some(Task::Read(work)) => self.read_and_send(work, worker),
+                Some(Task::Read(work)) => self.pass_on_blocks(work, worker),
                 Some(Task::Check(entry)) => self.check(entry),
                 Some(Task::Examine(entry)) => walk::examine_again(self, entry),
                 None => return,
@@ -186,9 +193,19 @@ impl walk::WalkRoot {
     }
 }
 
+/// As many threads as requests that the OSTs should have, so that none is idle for want of one;
+/// sending takes some of their time, too.
+fn reading_threads(options: &Options, osts: &[OstSpec]) -> u32 {
+    let by_osts: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
+    match options.source_threads {
+        0 => by_osts.clamp(2, THREADS_MAX),
+        count => u32::from(count),
+    }
+}
+
 /// A failure at the source.
 fn failed(operation: lads_core::issue::Operation, errno: rustix::io::Errno) -> Failure {
-    use lads_core::issue::{Reason, Side};
+    use lads_core::issue::Reason;
     let reason = match errno {
         rustix::io::Errno::NOENT | rustix::io::Errno::STALE => Reason::Vanished,
         errno => Reason::Os(errno.raw_os_error()),

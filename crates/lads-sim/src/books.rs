@@ -8,8 +8,9 @@ use crate::world::Checked;
 use lads_core::message::{Answer, Message};
 use lads_core::plan::{Piece, Plan};
 use lads_core::range::RangeSet;
-use lads_core::schedule::{OstSpec, Policy, Work};
+use lads_core::schedule::{OstSpec, Policy, Way, Work};
 use lads_core::source::{ReadOutcome, SourceConfig};
+use lads_core::staging::Slot;
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +40,19 @@ pub(crate) struct Books {
     begun: BTreeSet<EntryId>,
     begun_max: usize,
     streams: BTreeMap<StreamId, StreamLog>,
+    stage: StageBooks,
+}
+
+/// What is in the stage.
+#[derive(Debug, Default)]
+struct StageBooks {
+    /// Places that are taken.
+    slots: BTreeSet<Slot>,
+    /// What waits there, by place: where it goes to.
+    waiting: BTreeMap<Slot, (OstId, Vec<Block>)>,
+    /// Threads that fill a place.
+    filling: u32,
+    is_closed: bool,
 }
 
 impl Books {
@@ -54,6 +68,7 @@ impl Books {
             begun: BTreeSet::new(),
             begun_max: 0,
             streams: BTreeMap::new(),
+            stage: StageBooks::default(),
         }
     }
 
@@ -98,12 +113,18 @@ impl Books {
 
     /// The session handed out work.
     pub(crate) fn on_work(&mut self, work: &Work) -> Checked {
+        if let Way::Drain(slot, _) = work.way {
+            return self.on_drain(work, slot);
+        }
         let ost = work.source_ost.index();
         if self.config.policy != Policy::File && self.in_flight[ost] >= self.in_flight_max[ost] {
             return Err(format!("{} has more in flight than it may", work.source_ost));
         }
         self.in_flight[ost] += 1;
-        self.take_room(work.sink_ost)?;
+        match work.way {
+            Way::Stage(slot) => self.reserve(work, slot)?,
+            _ => self.take_room(work.sink_ost)?,
+        }
         let page = |block: &Block| u64::from(block.length).next_multiple_of(4096);
         if work.blocks.iter().map(page).sum::<u64>() > u64::from(self.config.block_size) {
             return Err(format!("a frame longer than a buffer: {work:?}"));
@@ -122,7 +143,10 @@ impl Books {
     pub(crate) fn on_read(&mut self, work: &Work, outcomes: &[ReadOutcome]) {
         self.in_flight[work.source_ost.index()] -= 1;
         if !outcomes.contains(&ReadOutcome::Good) {
-            self.room[work.sink_ost.index()] += 1;
+            match work.way {
+                Way::Stage(slot) => self.on_unreserved(slot),
+                _ => self.room[work.sink_ost.index()] += 1,
+            }
         }
         for (block, outcome) in work.blocks.iter().zip(outcomes) {
             if *outcome != ReadOutcome::Good {
@@ -131,18 +155,91 @@ impl Books {
         }
     }
 
+    /// Blocks are in the stage.
+    pub(crate) fn on_staged(&mut self, work: &Work) {
+        let Way::Stage(slot) = work.way else { return };
+        self.stage.filling -= 1;
+        self.stage.waiting.insert(slot, (work.sink_ost, work.blocks.clone()));
+        self.clear_stage();
+    }
+
+    /// Blocks did not get into it.
+    pub(crate) fn on_not_staged(&mut self, work: &Work) {
+        let Way::Stage(slot) = work.way else { return };
+        self.stage.is_closed = true;
+        self.on_unreserved(slot);
+        work.blocks.iter().for_each(|block| self.may_go_again(block));
+    }
+
+    /// Blocks did not get out of it.
+    pub(crate) fn on_not_drained(&mut self, work: &Work) {
+        self.stage.is_closed = true;
+        self.on_lost(work);
+    }
+
+    /// A place must be free, the stage not too large, and the sink without room.
+    fn reserve(&mut self, work: &Work, slot: Slot) -> Checked {
+        let SourceConfig { block_size, stage_bytes, stage_threads_max, .. } = self.config;
+        self.stage.filling += 1;
+        let is_inside = slot.offset(block_size) + u64::from(block_size) <= stage_bytes;
+        if !is_inside || self.stage.filling > stage_threads_max || self.stage.is_closed {
+            return Err(format!("must not be staged: {work:?}, {:?}", self.stage));
+        }
+        if self.room[work.sink_ost.index()] > 0 {
+            return Err(format!("staged, and could be sent: {work:?}"));
+        }
+        if !self.stage.slots.insert(slot) {
+            return Err(format!("{slot:?} is taken: {:?}", self.stage));
+        }
+        Ok(())
+    }
+
+    fn on_unreserved(&mut self, slot: Slot) {
+        self.stage.filling -= 1;
+        self.stage.slots.remove(&slot);
+    }
+
+    fn on_drain(&mut self, work: &Work, slot: Slot) -> Checked {
+        self.take_room(work.sink_ost)?;
+        match self.stage.waiting.remove(&slot) {
+            Some(there) if there == (work.sink_ost, work.blocks.clone()) => Ok(()),
+            there => Err(format!("{there:?} is in the stage, not {work:?}")),
+        }
+    }
+
+    /// What was brought back is in memory, or lost.
+    fn free_slot(&mut self, work: &Work) {
+        if let Way::Drain(slot, _) = work.way {
+            self.stage.slots.remove(&slot);
+        }
+    }
+
+    /// What nobody needs any more does not keep its place.
+    fn clear_stage(&mut self) {
+        let Self { stage, waiting, .. } = self;
+        stage.waiting.retain(|slot, (_, blocks)| {
+            let is_kept = blocks.iter().any(|block| waiting.contains_key(&block.entry));
+            if !is_kept {
+                stage.slots.remove(slot);
+            }
+            is_kept
+        });
+    }
+
     /// A frame went out.
     pub(crate) fn on_sent(&mut self, stream: StreamId, number: u64, work: &Work) {
+        self.free_slot(work);
         let log = self.streams.entry(stream).or_default();
         if log.ended_at.is_some_and(|frames| number >= frames) {
             self.on_lost(work);
         } else {
-            log.sent.push((number, work.clone()));
+            log.sent.push((number, Work { way: Way::Send, ..work.clone() }));
         }
     }
 
     /// A frame did not arrive.
     pub(crate) fn on_lost(&mut self, work: &Work) {
+        self.free_slot(work);
         self.room[work.sink_ost.index()] += 1;
         work.blocks.iter().for_each(|block| self.may_go_again(block));
     }
@@ -155,6 +252,7 @@ impl Books {
     pub(crate) fn forget(&mut self, entry: EntryId) {
         self.waiting.remove(&entry);
         self.begun.remove(&entry);
+        self.clear_stage();
     }
 
     /// A thread was told that there is nothing to do: is that so?
@@ -162,6 +260,7 @@ impl Books {
         if self.config.policy == Policy::File {
             return Ok(());
         }
+        self.check_stage_idle()?;
         for (entry, pieces) in &self.waiting {
             let is_begun = self.begun.contains(entry);
             let may_go = |piece: &&Piece| {
@@ -178,6 +277,27 @@ impl Books {
         Ok(())
     }
 
+    /// Nor is anything to be brought back, or to be staged.
+    fn check_stage_idle(&self) -> Checked {
+        let is_ready = |(ost, _): &&(OstId, Vec<Block>)| self.room[ost.index()] > 0;
+        if let Some(parcel) = self.stage.waiting.values().find(is_ready) {
+            return Err(format!("there is room for what is in the stage: {parcel:?}"));
+        }
+        let SourceConfig { block_size, stage_bytes, stage_threads_max, .. } = self.config;
+        let has_room = (self.stage.slots.len() as u64) < stage_bytes / u64::from(block_size)
+            && self.stage.filling < stage_threads_max
+            && !self.stage.is_closed;
+        let begun = self.waiting.iter().filter(|(entry, _)| self.begun.contains(entry));
+        let mut pieces = begun.flat_map(|(_, pieces)| pieces);
+        let is_free = |piece: &&Piece| self.has_free_ost(piece);
+        match pieces.find(is_free).filter(|_| has_room) {
+            Some(piece) if self.waiting_count(piece.source_ost) <= LOOKAHEAD => {
+                Err(format!("nothing is handed out, but {piece:?} could be staged"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Grants not used.
     pub(crate) fn room(&self) -> &[u32] {
         &self.room
@@ -189,9 +309,13 @@ impl Books {
     }
 
     fn is_free(&self, piece: &Piece) -> bool {
+        self.has_free_ost(piece) && self.room[piece.sink_ost.index()] > 0
+    }
+
+    fn has_free_ost(&self, piece: &Piece) -> bool {
         let ost = piece.source_ost.index();
         let at_least = in_flight_at_least(self.config.policy, self.in_flight_max[ost]);
-        self.in_flight[ost] < at_least && self.room[piece.sink_ost.index()] > 0
+        self.in_flight[ost] < at_least
     }
 
     /// Lanes that may stand in an OST's queue.

@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use lads_core::congestion::Threshold;
 use lads_core::layout::{Layout, Part};
 use lads_core::schedule::{OstSpec, Policy};
-use lads_core::sink::SinkConfig;
+use lads_core::sink::{SinkConfig, StageConfig};
 use lads_core::source::SourceConfig;
 use lads_core::units::OstId;
 use std::time::Duration;
@@ -63,6 +63,10 @@ pub(crate) struct Faults {
     pub(crate) sink_crashes: u32,
     pub(crate) power_cuts: u32,
     pub(crate) stops: u32,
+    pub(crate) stage_write_error: u32,
+    pub(crate) stage_read_error: u32,
+    /// The stage gives back other bytes than were written.
+    pub(crate) stage_rot: u32,
 }
 
 impl Faults {
@@ -168,6 +172,34 @@ impl Options {
         }
     }
 
+    /// Some worlds have a stage. Drawn from dice of its own, so that the other worlds stay what
+    /// they were before there were stages.
+    pub(crate) fn draw_stage(&mut self, rng: &mut Rng) {
+        if !rng.hits(500) {
+            return;
+        }
+        let slots = rng.of_any_size(1, 400);
+        let bytes = slots * u64::from(self.source.block_size) + rng.below(4096);
+        let spare = self.sink.buffer_count - u32::try_from(self.sink_osts.len()).expect("a few");
+        if spare > 0 && rng.hits(600) {
+            self.sink.stage = Some(StageConfig {
+                bytes,
+                threads_max: rng.count(1, self.sink_workers),
+                drains_max: rng.count(1, spare),
+                writes_max: rng.count(1, self.sink_workers),
+            });
+        } else {
+            self.source.stage_bytes = bytes;
+            self.source.stage_threads_max = rng.count(1, self.source_workers);
+        }
+        if rng.hits(400) {
+            let rate = |rng: &mut Rng| if rng.hits(500) { rng.count(2, 200) } else { 0 };
+            self.faults.stage_write_error = rate(rng);
+            self.faults.stage_read_error = rate(rng);
+            self.faults.stage_rot = rate(rng);
+        }
+    }
+
     /// The next attempt may be made with other settings.
     pub(crate) fn redraw(&mut self, rng: &mut Rng) {
         if self.changes_block_size {
@@ -195,6 +227,8 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
         retries_max: rng.count(0, 3),
         bytes_per_second: rng.hits(150).then(|| rng.of_any_size(1 << 20, 1 << 28)),
+        stage_bytes: 0,
+        stage_threads_max: 0,
     }
 }
 
@@ -233,6 +267,7 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         commits_max: rng.count(1, 4),
         at_once_max: Duration::from_micros(rng.of_any_size(1, 5000)),
         resends_max: rng.count(0, 20),
+        stage: None,
     }
 }
 

@@ -10,7 +10,8 @@ use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Message;
 use lads_core::range::RangeSet;
-use lads_core::sink::{Commit, Event, Sink, SinkConfig, SyncFile, Task, Write};
+use lads_core::sink::{BufferId, Commit, Event, Place, Sink, SinkConfig, SyncFile, Task, Write};
+use lads_core::staging::Slot;
 use lads_core::units::{Block, EntryId, Instant};
 use std::collections::BTreeMap;
 
@@ -68,6 +69,7 @@ pub(crate) struct Held {
 pub(crate) enum Job {
     Examine(Vec<Entry>),
     Write(Write, Instant),
+    Stage(Write, Slot),
     /// Data first.
     SyncData(Vec<SyncFile>),
     /// Then the journal.
@@ -94,6 +96,12 @@ pub(crate) struct SinkEnd {
     /// Frames that wait to be written, and frames that are written, by OST.
     pub(crate) queued: Vec<u32>,
     pub(crate) writing: Vec<u32>,
+    /// What each place in the stage holds; and how many frames wait there, by OST.
+    pub(crate) stage: BTreeMap<Slot, Vec<Held>>,
+    pub(crate) staged: Vec<u32>,
+    /// Buffers of frames that are brought back.
+    pub(crate) brought_back: BTreeMap<Slot, usize>,
+    pub(crate) is_stopping: bool,
     woken_at: Option<Instant>,
     is_talk_due: bool,
 }
@@ -113,6 +121,10 @@ impl SinkEnd {
             config,
             outstanding: rows.clone(),
             queued: rows.clone(),
+            staged: rows.clone(),
+            stage: BTreeMap::new(),
+            brought_back: BTreeMap::new(),
+            is_stopping: false,
             writing: rows,
             woken_at: None,
             is_talk_due: false,
@@ -126,6 +138,7 @@ impl SinkEnd {
     /// Tells the session what happened.
     pub(crate) fn tell(&mut self, world: &World, event: Event) -> Checked {
         world.log(|| format!("sink <- {event:?}"));
+        self.is_stopping |= matches!(event, Event::Stop);
         let told = self.session.handle(world.now, event);
         told.map_err(|error| format!("the sink refuses: {error}"))
     }
@@ -135,6 +148,7 @@ impl SinkEnd {
         if let Message::NewFile(entries) = &message {
             entries.iter().for_each(|entry| self.register(entry));
         }
+        self.is_stopping |= matches!(message, Message::Stop(_));
         self.tell(world, Event::Message(message))
     }
 
@@ -220,9 +234,16 @@ impl SinkEnd {
 
     /// A thread was told that there is nothing to do: is that so?
     fn check_idle(&self) -> Checked {
+        let stage = self.config.stage;
+        let may_drain = !self.is_stopping
+            && stage.is_some_and(|it| (self.brought_back.len() as u64) < it.drains_max.into());
+        if stage.is_some_and(|it| self.writing.iter().sum::<u32>() >= it.writes_max) {
+            return Ok(());
+        }
         for (index, ost) in self.config.osts.iter().enumerate() {
             let at_least = in_flight_at_least(self.config.policy, ost.in_flight_max);
-            if self.queued[index] > 0 && self.writing[index] < at_least {
+            let waits = self.queued[index] > 0 || (may_drain && self.staged[index] > 0);
+            if waits && self.writing[index] < at_least {
                 return Err(format!("{} is free, its frames wait, a thread is idle", ost.name));
             }
         }
@@ -234,8 +255,15 @@ impl SinkEnd {
         let mut wait = world.rng.micros(10, 2000);
         let job = match task {
             Task::Examine(entries) => Job::Examine(entries),
+            Task::Stage(write, slot) => {
+                self.begin_stage(&write, slot)?;
+                Job::Stage(write, slot)
+            }
             Task::Write(write) => {
-                self.queued[write.ost.index()] -= 1;
+                match write.place {
+                    Place::Buffer(_) => self.queued[write.ost.index()] -= 1,
+                    Place::Stage(slot) => self.begin_drain(&write, slot)?,
+                }
                 wait = self.begin_write(world, &write)?;
                 Job::Write(write, world.now)
             }
@@ -280,6 +308,7 @@ impl SinkEnd {
         match self.workers[worker].take().expect("it had something to do") {
             Job::Examine(entries) => self.examine(world, &entries),
             Job::Write(write, started) => self.finish_write(world, write, started),
+            Job::Stage(write, slot) => self.put_aside(world, write, slot),
             Job::SyncData(files) => {
                 let results = self.sync_data(world, files);
                 self.append(world, &results);
@@ -298,6 +327,48 @@ impl SinkEnd {
                 self.tell(world, Event::Finished)
             }
         }
+    }
+
+    /// A frame may only be put aside if its buffer is wanted and its place is free.
+    fn begin_stage(&mut self, write: &Write, slot: Slot) -> Checked {
+        let stage = self.config.stage.ok_or("there is no stage")?;
+        let buffer_bytes = self.config.buffer_bytes;
+        let is_inside = slot.offset(buffer_bytes) + u64::from(buffer_bytes) <= stage.bytes;
+        if !is_inside || self.stage.contains_key(&slot) || self.brought_back.contains_key(&slot) {
+            return Err(format!("{write:?} cannot be put into {slot:?}"));
+        }
+        self.queued[write.ost.index()] -= 1;
+        self.stage.insert(slot, Vec::new());
+        Ok(())
+    }
+
+    /// There must be a buffer for what is brought back.
+    fn begin_drain(&mut self, write: &Write, slot: Slot) -> Checked {
+        self.staged[write.ost.index()] -= 1;
+        let held = self.stage.remove(&slot).ok_or("nothing is in the stage there")?;
+        let buffer = self.buffers.iter().position(Option::is_none);
+        let buffer = buffer.ok_or("a frame is brought back, and there is no buffer")?;
+        self.buffers[buffer] = Some(held);
+        self.brought_back.insert(slot, buffer);
+        Ok(())
+    }
+
+    /// What is in a buffer goes to the stage, or does not, or something else does.
+    fn put_aside(&mut self, world: &mut World, write: Write, slot: Slot) -> Checked {
+        let Place::Buffer(BufferId(buffer)) = write.place else { return Err("where?".to_owned()) };
+        if world.stage_fails(world.faults.stage_write_error) {
+            self.stage.remove(&slot);
+            self.queued[write.ost.index()] += 1;
+            return self.tell(world, Event::NotStaged { write, slot });
+        }
+        let mut held = self.buffers[buffer as usize].take().ok_or("nothing is put aside")?;
+        if world.stage_fails(world.faults.stage_rot) {
+            held.iter_mut().for_each(|held| held.content = Content::GARBAGE);
+        }
+        world.stats.blocks_staged += write.rows.len() as u64;
+        self.stage.insert(slot, held);
+        self.staged[write.ost.index()] += 1;
+        self.tell(world, Event::Staged(Write { place: Place::Stage(slot), ..write }))
     }
 
     /// A failure at this end.

@@ -12,7 +12,7 @@ use lads_core::frame::Row;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::message::Answer;
-use lads_core::sink::{Commit, Committed, Event, Examined, SyncFile, Write};
+use lads_core::sink::{BufferId, Commit, Committed, Event, Examined, Place, SyncFile, Write};
 use lads_core::units::{EntryId, Instant};
 
 /// Linux's ENOSPC.
@@ -151,8 +151,24 @@ impl SinkEnd {
         write: Write,
         started: Instant,
     ) -> Checked {
-        let held = self.buffers[write.buffer.0 as usize].take();
+        let buffer = match write.place {
+            Place::Buffer(BufferId(buffer)) => buffer as usize,
+            Place::Stage(slot) => self.brought_back.remove(&slot).ok_or("it never came back")?,
+        };
+        let held = self.buffers[buffer].take();
         let held = held.ok_or("a buffer is written that holds nothing")?;
+        if !write.is_in_memory() {
+            let is_good = |(row, place): &(Row, u32)| {
+                let held = held.iter().find(|held| held.place == *place);
+                let length = row.block.length.into();
+                held.is_some_and(|it| it.content.checksum(row.block.offset, length) == row.checksum)
+            };
+            if !write.rows.iter().all(is_good) || world.stage_fails(world.faults.stage_read_error) {
+                self.writing[write.ost.index()] -= 1;
+                let service = world.now.since(started);
+                return self.tell(world, Event::NotDrained { write, service });
+            }
+        }
         let mut failures = Vec::with_capacity(write.rows.len());
         for (row, place) in &write.rows {
             let held = held.iter().find(|held| held.place == *place && held.block == row.block);

@@ -14,8 +14,9 @@ use lads_core::layout::Layout;
 use lads_core::message::Message;
 use lads_core::plan::Plan;
 use lads_core::range::RangeSet;
-use lads_core::schedule::Work;
+use lads_core::schedule::{Way, Work};
 use lads_core::source::{Event, Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig, Task};
+use lads_core::staging::Slot;
 use lads_core::units::{EntryId, Instant, StreamId};
 use std::collections::BTreeMap;
 
@@ -35,6 +36,8 @@ pub(crate) struct Item {
 enum Job {
     /// With what each block's file held when the reading began.
     Read(Work, Instant, Vec<Option<Content>>),
+    Stage(Work, Slot, Vec<Row>, Vec<Content>),
+    Drain(Work),
     /// On which stream, as which frame, and when its last byte is out.
     Send(Work, StreamId, u64, Instant),
     Check(EntryId),
@@ -58,6 +61,8 @@ pub(crate) struct SourceEnd {
     pub(crate) items: BTreeMap<EntryId, Item>,
     pub(crate) outcomes: BTreeMap<EntryId, Outcome>,
     config: SourceConfig,
+    /// What each place in the stage holds.
+    stage: BTreeMap<Slot, Vec<Content>>,
     workers: Vec<Option<Job>>,
     walk: Walk,
     streams: Vec<Stream>,
@@ -78,6 +83,7 @@ impl SourceEnd {
             items: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             config: options.source.clone(),
+            stage: BTreeMap::new(),
             workers: (0..options.source_workers).map(|_| None).collect(),
             walk: Walk::new(world),
             streams,
@@ -131,6 +137,10 @@ impl SourceEnd {
     pub(crate) fn on_worker(&mut self, world: &mut World, worker: usize) -> Checked {
         match self.workers[worker].take().expect("it had something to do") {
             Job::Read(work, started, seen) => self.on_read(world, worker, work, started, &seen),
+            Job::Stage(work, slot, rows, payload) => {
+                self.put_aside(world, work, slot, rows, payload)
+            }
+            Job::Drain(work) => self.drain(world, worker, work),
             Job::Send(work, stream, number, out_at) => {
                 if self.streams[stream.index()].known_lost_at.is_some_and(|at| at < out_at) {
                     self.books.on_lost(&work);
@@ -253,6 +263,10 @@ impl SourceEnd {
     fn begin(&mut self, world: &mut World, worker: usize, task: Task) -> Checked {
         world.log(|| format!("source worker {worker}: {task:?}"));
         let (job, wait) = match task {
+            Task::Read(work) if matches!(work.way, Way::Drain(..)) => {
+                self.books.on_work(&work)?;
+                (Job::Drain(work), world.rng.micros(20, 2000))
+            }
             Task::Read(work) => {
                 self.books.on_work(&work)?;
                 let bytes = work.blocks.iter().map(|block| u64::from(block.length)).sum();
@@ -316,7 +330,50 @@ impl SourceEnd {
             return Ok(());
         }
         work.blocks = rows.iter().map(|row| row.block).collect();
-        self.send(world, worker, work, &rows, payload)
+        let Way::Stage(slot) = work.way else {
+            return self.send(world, worker, work, &rows, payload);
+        };
+        self.workers[worker] = Some(Job::Stage(work, slot, rows, payload));
+        let wait = world.rng.micros(20, 5000);
+        world.after(wait, Happening::Worker(Side::Source, worker));
+        Ok(())
+    }
+
+    /// What was read is written to the stage, or not, or something else is.
+    fn put_aside(
+        &mut self,
+        world: &mut World,
+        work: Work,
+        slot: Slot,
+        rows: Vec<Row>,
+        mut payload: Vec<Content>,
+    ) -> Checked {
+        if world.stage_fails(world.faults.stage_write_error) {
+            self.books.on_not_staged(&work);
+            return self.tell(world, Event::NotStaged { work });
+        }
+        if world.stage_fails(world.faults.stage_rot) {
+            payload[0] = Content::GARBAGE;
+        }
+        world.stats.blocks_staged += rows.len() as u64;
+        self.stage.insert(slot, payload);
+        self.books.on_staged(&work);
+        self.tell(world, Event::Staged { work, rows })
+    }
+
+    /// Blocks are brought back, and sent if they are what was put there.
+    fn drain(&mut self, world: &mut World, worker: usize, work: Work) -> Checked {
+        let Way::Drain(slot, rows) = work.way.clone() else { return Err("no drain".to_owned()) };
+        let payload = self.stage.remove(&slot).ok_or("nothing is in the stage there")?;
+        let is_good = |(row, content): (&Row, &Content)| {
+            content.checksum(row.block.offset, row.block.length.into()) == row.checksum
+        };
+        let is_read = !world.stage_fails(world.faults.stage_read_error);
+        if is_read && rows.iter().zip(&payload).all(is_good) {
+            return self.send(world, worker, work, &rows, payload);
+        }
+        self.books.on_not_drained(&work);
+        self.tell(world, Event::NotDrained { work })
     }
 
     fn send(

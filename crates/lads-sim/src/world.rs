@@ -143,6 +143,10 @@ pub struct Stats {
     pub blocks_sent: u64,
     /// Blocks that were sent again.
     pub blocks_resent: u64,
+    /// Blocks that were put into a stage.
+    pub blocks_staged: u64,
+    /// How often a stage failed.
+    pub stage_faults: u64,
     /// Attempts that ended by a crash or a lost network.
     pub crashes: u64,
     /// Attempts that ended because someone stopped them.
@@ -185,7 +189,8 @@ struct Channel {
 impl World {
     pub(crate) fn draw(seed: u64, trace: Trace) -> Self {
         let mut rng = Rng::new(seed);
-        let options = Options::draw(&mut rng);
+        let mut options = Options::draw(&mut rng);
+        options.draw_stage(&mut Rng::new(mix(seed)));
         let tree = Tree::draw(&mut rng, &options);
         let world = Self {
             faults: Faults::default(),
@@ -300,6 +305,16 @@ impl World {
         if fails {
             self.excused.insert(path.to_owned());
             self.log(|| format!("(mishap) {path}"));
+        }
+        fails
+    }
+
+    /// Whether the stage fails now, which no file may be the worse for.
+    pub(crate) fn stage_fails(&mut self, per_mille: u32) -> bool {
+        let fails = self.rng.hits(per_mille);
+        if fails {
+            self.stats.stage_faults += 1;
+            self.log(|| "(mishap) the stage fails".to_owned());
         }
         fails
     }

@@ -22,6 +22,14 @@ fn promises_are_kept_in_fixed_worlds() {
     check(0..250);
 }
 
+/// The worlds above would say nothing about stages if they had none, or none that failed.
+#[test]
+fn stages_are_used_and_fail() {
+    let stats: Vec<_> = (0..100).map(|seed| lads_sim::run(seed).unwrap()).collect();
+    assert!(stats.iter().filter(|stats| stats.blocks_staged > 0).count() >= 20);
+    assert!(stats.iter().filter(|stats| stats.stage_faults > 0).count() >= 5);
+}
+
 #[test]
 fn promises_are_kept_in_worlds_never_seen_before() {
     let first = RandomState::new().hash_one("lads-sim");

@@ -97,6 +97,7 @@ struct Sums {
     bytes_sent: u64,
     blocks_sent: u64,
     blocks_resent: u64,
+    bytes_staged: u64,
     bytes_per_second: f64,
     bottleneck: Option<&'static str>,
 }
@@ -118,6 +119,7 @@ impl Sums {
             bytes_sent: source.bytes_sent,
             blocks_sent: source.blocks_sent,
             blocks_resent: source.blocks_resent.max(progress.sink.blocks_resent),
+            bytes_staged: source.bytes_staged + progress.sink.bytes_staged,
             bytes_per_second: bytes_per_second.round(),
             bottleneck: progress.bottleneck.map(bottleneck),
         }

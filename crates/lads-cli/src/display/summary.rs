@@ -97,6 +97,10 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     if resent > 0 {
         rows.push(("re-sent", counted(resent, "block")));
     }
+    let staged = counters.bytes_staged + report.progress.sink.bytes_staged;
+    if staged > 0 {
+        rows.push(("staged", format!("{} waited on flash for the sink", bytes(staged))));
+    }
     rows.push(("verified", verified(settings.verify).to_owned()));
     rows.extend(machine_rows(report, settings.is_verbose));
     rows.extend(

@@ -337,3 +337,92 @@ proptest! {
         prop_assert!(turns <= 1, "{taken:?}");
     }
 }
+
+/// Two blocks each for the sink's OSTs 0 and 1, one file each, read from two OSTs.
+fn with_stage(slots: u64) -> Schedule {
+    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(2, 9), BLOCK);
+    schedule.set_stage(slots * u64::from(BLOCK), 9);
+    for entry in 0..2 {
+        schedule.add(EntryId(entry.into()), plan(2 * u64::from(BLOCK), entry, entry));
+    }
+    schedule
+}
+
+fn next(schedule: &mut Schedule) -> Option<Work> {
+    schedule.next(Instant::START, 0)
+}
+
+fn put_into_stage(schedule: &mut Schedule, work: &Work) {
+    let Way::Stage(slot) = work.way else { panic!("not to be staged: {work:?}") };
+    schedule.on_read(Instant::START, work, Duration::ZERO);
+    let row = |block: &Block| Row { block: *block, is_whole: false, checksum: 7 };
+    schedule.on_staged(slot, work, work.blocks.iter().map(row).collect());
+}
+
+#[test]
+fn only_what_the_sink_has_no_room_for_is_staged() {
+    let mut schedule = with_stage(9);
+    schedule.on_grant(OstId(0), 2);
+    let works: Vec<_> = iter::from_fn(|| next(&mut schedule)).collect();
+    let is_staged = |work: &Work| matches!(work.way, Way::Stage(_));
+    assert_eq!(works.iter().map(|work| work.sink_ost.0).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    assert_eq!(works.iter().map(is_staged).collect::<Vec<_>>(), [false, false, true, true]);
+}
+
+#[test]
+fn what_is_staged_goes_before_what_is_not() {
+    let mut schedule = with_stage(1);
+    let work = next(&mut schedule).unwrap();
+    put_into_stage(&mut schedule, &work);
+    assert_eq!(schedule.staged_bytes(), BLOCK.into());
+    assert_eq!(next(&mut schedule), None, "the stage is full");
+    schedule.on_grant(work.sink_ost, 2);
+    let drained = next(&mut schedule).unwrap();
+    let Way::Drain(slot, rows) = &drained.way else { panic!("{drained:?}") };
+    assert_eq!((&drained.blocks, rows[0].checksum), (&work.blocks, 7));
+    assert_eq!(schedule.staged_bytes(), 0);
+    let sent = next(&mut schedule).unwrap();
+    assert_eq!((sent.way, sent.sink_ost), (Way::Send, work.sink_ost));
+    assert_eq!(next(&mut schedule), None, "what was staged still has its place");
+    schedule.on_drained(*slot);
+    assert!(matches!(next(&mut schedule).unwrap().way, Way::Stage(_)));
+}
+
+#[test]
+fn a_closed_stage_takes_nothing_and_gives_what_it_has() {
+    let mut schedule = with_stage(9);
+    let work = next(&mut schedule).unwrap();
+    put_into_stage(&mut schedule, &work);
+    schedule.close_stage();
+    assert_eq!(next(&mut schedule), None);
+    schedule.on_grant(work.sink_ost, 1);
+    assert!(matches!(next(&mut schedule).unwrap().way, Way::Drain(..)));
+}
+
+#[test]
+fn blocks_of_forgotten_files_leave_the_stage() {
+    let mut schedule = with_stage(1);
+    let work = next(&mut schedule).unwrap();
+    put_into_stage(&mut schedule, &work);
+    schedule.remove(work.blocks[0].entry);
+    schedule.clear_stage();
+    assert_eq!(schedule.staged_bytes(), 0);
+    assert!(matches!(next(&mut schedule).unwrap().way, Way::Stage(_)), "its place is free");
+}
+
+#[test]
+fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
+    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 99), BLOCK);
+    schedule.set_stage(99 * u64::from(BLOCK), 99);
+    schedule.set_begun_max(4);
+    for entry in 0..9 {
+        schedule.add(EntryId(entry), plan(u64::from(BLOCK), 0, 0));
+    }
+    for entry in 9..12 {
+        schedule.add(EntryId(entry), plan(u64::from(BLOCK), 0, 1));
+    }
+    assert_eq!(iter::from_fn(|| next(&mut schedule)).count(), 2);
+    schedule.on_grant(OstId(1), 9);
+    let sent: Vec<_> = iter::from_fn(|| next(&mut schedule)).map(|w| entries(&w)[0]).collect();
+    assert_eq!(sent, [9, 10]);
+}

@@ -86,14 +86,13 @@ impl SinkEnd {
     /// Queues the frame, or writes it if its OST is quick and idle.
     fn pass_on(&self, header: &Header, receiver: &Receiver, buffer: Buffer) {
         let id = BufferId(buffer.index());
-        let place = &self.buffers[buffer.index() as usize];
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);
+        self.put_buffer(id, buffer);
         let ost = header.sink_ost;
         let now = self.clock.now();
         let write = self.hub.with(|inner| inner.session.on_frame(now, id, ost, &receiver.checked));
         let Some(write) = write else { return };
         if write.rows.is_empty() {
-            place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(self.take_buffer(id));
             self.hub.with(|inner| inner.session.on_empty_frame(ost));
         } else {
             self.write_queued(write);

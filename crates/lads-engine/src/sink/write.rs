@@ -17,14 +17,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// Direct I/O wants places in memory and in the file to be multiples of this.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 /// Below this, a file is written past the page cache only if that is asked for.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 impl SinkEnd {
     /// Writes a frame and frees its buffer.
     pub(super) fn write_queued(&self, write: Write) {
-        let Some(buffer) = self.take_buffer(write.buffer) else { return };
+        let Some(buffer) = self.bytes_of(&write) else { return };
         let started = Instant::now();
         self.layouts.pretend(write.ost);
         let failures = write

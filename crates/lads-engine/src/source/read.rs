@@ -11,9 +11,10 @@ use crate::job::IoMode;
 use crate::metadata::identity_of;
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::Operation;
-use lads_core::schedule::Work;
+use lads_core::schedule::{Way, Work};
 use lads_core::source::{Event, ReadOutcome};
 use lads_core::units::{Block, EntryId};
+use lads_sys::Buffer;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat};
 use rustix::io::{Errno, pread};
 use std::ops::Range;
@@ -23,44 +24,67 @@ use std::time::Instant;
 use twox_hash::XxHash3_64;
 
 /// Direct I/O wants places in memory and in the file to be multiples of this.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 /// Below this, going past the page cache gains nothing and costs a wait for the device.
 const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 impl SourceEnd {
-    /// Reads the blocks into one buffer, each on pages of its own, and sends what was read well.
-    pub(super) fn read_and_send(&self, mut work: Work, worker: usize) {
+    /// Reads blocks, from their files or from the stage, and sends them, or stages them.
+    pub(super) fn pass_on_blocks(&self, mut work: Work, worker: usize) {
         let mut buffer = self.arena.take();
+        match work.way {
+            Way::Send => {
+                let rows = self.read_blocks(&mut work, &mut buffer);
+                if !rows.is_empty() {
+                    self.send(work, &rows, &buffer, worker);
+                }
+            }
+            Way::Stage(slot) => {
+                let rows = self.read_blocks(&mut work, &mut buffer);
+                if !rows.is_empty() {
+                    self.put_aside(work, slot, rows, &buffer);
+                }
+            }
+            Way::Drain(slot, ref mut rows) => {
+                let rows = std::mem::take(rows);
+                self.drain_and_send(work, slot, &rows, &mut buffer, worker);
+            }
+        }
+    }
+
+    /// Reads the blocks into one buffer, each on pages of its own, and tells of it. Only those that
+    /// were read well are left, one after the other.
+    fn read_blocks(&self, work: &mut Work, buffer: &mut Buffer) -> Vec<Row> {
         let started = Instant::now();
         let mut outcomes = Vec::with_capacity(work.blocks.len());
         let mut rows = Vec::with_capacity(work.blocks.len());
-        let mut places: Vec<Range<usize>> = Vec::with_capacity(work.blocks.len());
         let mut at = 0;
         for block in &work.blocks {
             let length = block.length as usize;
             let room = length.next_multiple_of(PAGE_BYTES);
-            match self.read_block(block, &work, &mut buffer[at..at + room]) {
+            match self.read_block(block, work, &mut buffer[at..at + room]) {
                 Ok(is_whole) => {
                     let checksum = XxHash3_64::oneshot(&buffer[at..at + length]);
                     rows.push(Row { block: *block, is_whole, checksum });
-                    places.push(at..at + length);
                     outcomes.push(ReadOutcome::Good);
+                    at += room;
                 }
                 Err(outcome) => outcomes.push(outcome),
             }
-            at += room;
         }
         let service = started.elapsed();
         self.tell(Event::Read { work: work.clone(), service, outcomes });
-        if rows.is_empty() {
-            return;
-        }
         work.blocks = rows.iter().map(|row| row.block).collect();
-        let payload: Vec<&[u8]> = places.into_iter().map(|place| &buffer[place]).collect();
+        rows
+    }
+
+    /// Sends the blocks that are in a buffer, and tells of it.
+    pub(super) fn send(&self, work: Work, rows: &[Row], buffer: &[u8], worker: usize) {
+        let payload: Vec<&[u8]> = places(rows).map(|place| &buffer[place]).collect();
         let bound = Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
         let head = |number| {
             let mut head = Vec::new();
-            put_head(&rows, number, bound, &mut head);
+            put_head(rows, number, bound, &mut head);
             head
         };
         match self.streams.send(worker, head, &payload) {
@@ -199,6 +223,16 @@ impl SourceEnd {
         };
         self.tell(Event::Checked { entry, outcome: outcome.unwrap_or(ReadOutcome::Good) });
     }
+}
+
+/// Where in a buffer blocks lie that stand one after the other, each on pages of its own.
+pub(super) fn places(rows: &[Row]) -> impl Iterator<Item = Range<usize>> + '_ {
+    rows.iter().scan(0, |at, row| {
+        let start = *at;
+        let length = row.block.length as usize;
+        *at += length.next_multiple_of(PAGE_BYTES);
+        Some(start..start + length)
+    })
 }
 
 /// Compares an open file with what was announced.

@@ -97,6 +97,8 @@ impl State {
             return Err(Errno::IO);
         }
         let mut passage = Passage { epoch, short: None };
+        // Looked at first: what is let go from here on must not begin to hang.
+        let releases = *lock(&self.releases);
         let (faults, paths) = lock(&self.rules).judge(call.kind, call.paths);
         for fault in faults {
             let errno = match &fault {
@@ -120,7 +122,7 @@ impl State {
                 Fault::Cut { .. } => return Err(Errno::IO),
                 Fault::Short(drawn) => passage.short = Some(drawn),
                 Fault::Delay(delay) => std::thread::sleep(delay),
-                Fault::Hang => self.hang(),
+                Fault::Hang => self.hang(releases),
             }
         }
         Ok(passage)
@@ -134,9 +136,9 @@ impl State {
         Ok(json!({"files": files.collect::<Vec<_>>(), "names": names.collect::<Vec<_>>()}))
     }
 
-    fn hang(&self) {
+    /// Waits until something is let go after so many times.
+    fn hang(&self, before: u64) {
         let releases = lock(&self.releases);
-        let before = *releases;
         let wait = self.was_released.wait_while(releases, |releases| *releases == before);
         drop(wait.unwrap_or_else(PoisonError::into_inner));
     }

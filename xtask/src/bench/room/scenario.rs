@@ -11,6 +11,7 @@ use super::paper::{self, Paper};
 use super::peers;
 use super::route::{Distance, Route};
 use crate::scratch::Scratch;
+use std::ops::Range;
 use std::path::Path;
 
 /// One experiment.
@@ -108,7 +109,9 @@ impl Stage {
             .lads
             .iter()
             .map(|Entry { line, at, options }| {
-                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                let stage = format!("--stage={}", notes.join("").display());
+                let said = |option| if option == STAGE { stage.as_str() } else { option };
+                let options: Vec<&str> = options.iter().map(|it| said(it.as_str())).collect();
                 peers::lads(lads, notes, line, at.as_deref(), &options)
             })
             .collect();
@@ -352,44 +355,93 @@ fn fig10() -> Scenario {
     }
 }
 
+/// An option of an entry that stands for a stage on this machine's disk.
+const STAGE: &str = "--stage";
+
+/// The sink of this scenario is faster than its source, but for when it is congested.
+const OST_RATES: [u64; 2] = [6_250_000, 12_500_000];
+
 fn fig11() -> Scenario {
+    const MEMORY: &str = "LADS, memory at the sink";
+    const FLASH: &str = "LADS, 32 MiB, and a stage at the source";
+    let waits = |size: &&'static str| {
+        let memory = ["--source-buffers", "32M", "--sink-buffers", size];
+        let flash = ["--buffers", "32M", STAGE, "--stage-size", size];
+        [entry(MEMORY, Some(size), &memory), entry(FLASH, Some(size), &flash)]
+    };
+    let small = entry(MEMORY, Some("32M"), &["--buffers", "32M"]);
+    let [source, sink] = OST_RATES.map(|rate| Storage {
+        osts: 16,
+        ost_bytes_per_second: Some(rate),
+        ..Storage::default()
+    });
     let data = DataSet::Uniform { files: 128, bytes_each: 4 * MIB };
-    let entries = ["16M", "32M", "64M", "128M", "256M", "512M"]
-        .iter()
-        .map(|&size| {
-            let options = ["--threads", "8", "--source-buffers", size, "--sink-buffers", "16M"];
-            entry("LADS", Some(size), &options)
-        })
-        .collect();
     Scenario {
         name: "fig11",
-        title: "a congested sink, and room at the source to wait for it",
+        title: "a congested sink, and room to wait for it",
         about: "LADS (FAST '15), figure 11: while the sink is congested, the source reads ahead \
                 into memory or flash, and delivers when the sink is free again; throughput grows \
-                with that room. Here: 8 of 32 OSTs of the sink at a twentieth of their rate for \
-                half a second, then none for as long, then the next 8; 16 MiB at the sink.",
-        stages: vec![Stage {
-            congestion: Congestion { sink_turns: eights_in_turn(), ..Congestion::default() },
-            rivals: Rivals::No,
-            ..stage("sink congested at times", lads_storage(), data, entries)
-        }],
-        views: vec![view(
-            "Throughput against room at the source",
-            &[0],
-            Some("buffers at the source"),
-            Quantity::Throughput,
-        )],
+                with that room, and flash is cheaper. There: congested for 10 s in every 20. Here: \
+                for 1 s in every 2, all 16 OSTs of the sink at a fortieth of their rate, which is \
+                twice that of the source's otherwise; 32 MiB of memory at each end, and besides, \
+                memory at the sink or a stage at the source. In turn: the sink's OSTs four at a \
+                time, for half a second in every one.",
+        stages: vec![
+            Stage {
+                source,
+                sink,
+                congestion: all_at_times(),
+                rivals: Rivals::No,
+                ..stage(
+                    "all OSTs of the sink congested at times",
+                    source,
+                    data,
+                    [vec![small.clone()], ["64M", "128M", "256M"].iter().flat_map(waits).collect()]
+                        .concat(),
+                )
+            },
+            Stage {
+                source,
+                sink,
+                congestion: Congestion { sink_turns: fours_in_turn(), ..Congestion::default() },
+                rivals: Rivals::No,
+                ..stage(
+                    "a quarter of them, in turn",
+                    source,
+                    data,
+                    [vec![small], waits(&"256M").to_vec()].concat(),
+                )
+            },
+        ],
+        views: vec![
+            view(
+                "All OSTs of the sink congested at times",
+                &[0],
+                Some("room to wait in"),
+                Quantity::Throughput,
+            ),
+            view("A quarter of them, in turn", &[1], Some("room to wait in"), Quantity::Throughput),
+        ],
     }
 }
 
-/// The sink's OSTs slow in eights, with a pause after each.
-fn eights_in_turn() -> Vec<(f64, String)> {
-    let eights = (0..4).map(|eight| {
-        let osts: Vec<String> = (eight * 8..eight * 8 + 8).map(|ost| ost.to_string()).collect();
-        format!("congest fixed OSTS={} 1250000", osts.join(","))
-    });
+/// All OSTs of the sink are slow for a second, and free for one, and so on.
+fn all_at_times() -> Congestion {
+    let slow = slow_command(0..16);
+    let sink_turns = vec![(1.0, "congest off".to_owned()), (1.0, slow.clone())];
+    Congestion { source: None, sink: Some(slow), sink_turns }
+}
+
+/// The sink's OSTs slow in fours, with a pause after each.
+fn fours_in_turn() -> Vec<(f64, String)> {
+    let fours = (0..4).map(|four| slow_command(four * 4..four * 4 + 4));
     let pause = || (0.5, "congest off".to_owned());
-    eights.flat_map(|slow| [(0.5, slow), pause()]).collect()
+    fours.flat_map(|slow| [(0.5, slow), pause()]).collect()
+}
+
+fn slow_command(osts: Range<u32>) -> String {
+    let osts: Vec<String> = osts.map(|ost| ost.to_string()).collect();
+    format!("congest fixed OSTS={} {}", osts.join(","), OST_RATES[1] / 40)
 }
 
 fn table2() -> Scenario {

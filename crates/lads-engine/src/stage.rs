@@ -1,0 +1,212 @@
+//! The log on local flash: what is staged is written there and read back.
+//!
+//! `lads_core::staging` says what goes where. The file has no name (or loses it as soon as it is
+//! open), so nothing of it remains however this process ends. It is read and written past the page
+//! cache where its file system takes that: the memory that it is there to save is not used by it.
+
+use crate::board::Board;
+use crate::event::ExitCode;
+use crate::hub::Fatal;
+use crate::journal::PREFIX;
+use crate::stream::fill_random;
+use lads_core::issue::Side;
+use lads_core::staging::Slot;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, open, openat, unlinkat};
+use rustix::io::{Errno, pread, pwrite};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The stage of one end.
+#[derive(Debug)]
+pub(crate) struct StageLog {
+    file: OwnedFd,
+    slot_bytes: u32,
+    side: Side,
+    /// The directory, as people call it.
+    place: String,
+    board: Arc<Board>,
+    has_complained: AtomicBool,
+}
+
+impl StageLog {
+    /// Makes a log in a directory, for slots of so many bytes.
+    ///
+    /// # Errors
+    /// If there can be no file: what is said on the command line is wrong.
+    pub(crate) fn open(
+        directory: &[u8],
+        slot_bytes: u32,
+        side: Side,
+        board: Arc<Board>,
+    ) -> Result<Self, Fatal> {
+        let path = Path::new(OsStr::from_bytes(directory));
+        let place = path.display().to_string();
+        let file = open_unnamed(path).map_err(|errno| {
+            let text = format!(
+                "cannot make the stage in {place} at the {}: {errno}; name another directory there \
+                 (--stage DIR), or leave it out",
+                side.word()
+            );
+            Fatal::new(ExitCode::Usage, text)
+        })?;
+        Ok(Self { file, slot_bytes, side, place, board, has_complained: AtomicBool::new(false) })
+    }
+
+    /// Writes whole pages into a slot; if that fails, a person is told, once.
+    pub(crate) fn write(&self, slot: Slot, pages: &[u8]) -> Result<(), Errno> {
+        self.patiently(|| write_all(&self.file, pages, slot.offset(self.slot_bytes)))
+            .inspect_err(|errno| self.complain(&format!("cannot write to it: {errno}")))
+    }
+
+    /// Reads whole pages back from a slot; if that fails, a person is told, once.
+    pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
+        self.patiently(|| read_all(&self.file, pages, slot.offset(self.slot_bytes)))
+            .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
+    }
+
+    /// It gave back other bytes than were written; a person is told, once.
+    pub(crate) fn on_damage(&self) {
+        self.complain("it gives back other bytes than were written to it");
+    }
+
+    /// Some file systems let a file be opened for direct I/O, and then do not take it.
+    fn patiently(&self, mut act: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+        match act() {
+            Err(Errno::INVAL) => {
+                let flags = fcntl_getfl(&self.file)?;
+                fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+                act()
+            }
+            result => result,
+        }
+    }
+
+    fn complain(&self, what: &str) {
+        if !self.has_complained.swap(true, Ordering::Relaxed) {
+            self.board.notice(format!(
+                "the stage in {} at the {} is given up, {what}; what it held is moved all the same, \
+                 but nothing more is staged: see to that disk, or name another (--stage DIR, \
+                 --stage-size SIZE)",
+                self.place,
+                self.side.word()
+            ));
+        }
+    }
+}
+
+/// A file without name, for direct I/O if that can be.
+fn open_unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let unnamed = |flags| openat(CWD, directory, flags | OFlags::TMPFILE, mode);
+    match unnamed(flags | OFlags::DIRECT).or_else(|_| unnamed(flags)) {
+        // A file system, or a kernel, that has no files without names.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => open_and_unlink(directory, mode),
+        result => result,
+    }
+}
+
+fn open_and_unlink(directory: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
+    let mut number = [0; 8];
+    fill_random(&mut number).map_err(|_| Errno::IO)?;
+    let name = format!("{PREFIX}{:016x}.stage", u64::from_le_bytes(number));
+    let directory = open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let file = openat(&directory, name.as_str(), flags, mode)?;
+    unlinkat(&directory, name.as_str(), AtFlags::empty())?;
+    // Where this is not taken, it goes through the page cache.
+    let _ = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT));
+    Ok(file)
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match pwrite(file, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn read_all(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<(), Errno> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match pread(file, &mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_sys::Arena;
+
+    const SLOT_BYTES: usize = 64 << 10;
+
+    fn log(directory: &Path) -> StageLog {
+        let board = Arc::new(Board::new("here".to_owned()));
+        let slot_bytes = u32::try_from(SLOT_BYTES).unwrap();
+        let name = directory.as_os_str().as_bytes();
+        StageLog::open(name, slot_bytes, Side::Source, board).unwrap()
+    }
+
+    #[test]
+    fn what_is_staged_comes_back_and_the_directory_stays_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = log(directory.path());
+        let arena = Arena::new(2, SLOT_BYTES).unwrap();
+        let mut buffer = arena.take();
+        buffer.fill(7);
+        log.write(Slot(3), &buffer).unwrap();
+        buffer.fill(9);
+        log.write(Slot(0), &buffer[..4096]).unwrap();
+        let mut back = arena.take();
+        log.read(Slot(3), &mut back).unwrap();
+        assert!(back.iter().all(|&byte| byte == 7));
+        log.read(Slot(0), &mut back[..4096]).unwrap();
+        assert!(back[..4096].iter().all(|&byte| byte == 9));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert!(log.board.take_happenings().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_needs_a_name_loses_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = open_and_unlink(directory.path(), Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_nlink, 0);
+    }
+
+    #[test]
+    fn trouble_is_told_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = log(directory.path());
+        let mut buffer = Arena::new(1, SLOT_BYTES).unwrap().take();
+        assert!(log.read(Slot(5), &mut buffer).is_err(), "nothing was written there");
+        log.on_damage();
+        assert_eq!(log.board.take_happenings().len(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_a_mistake_of_the_command() {
+        let board = Arc::new(Board::new("here".to_owned()));
+        let fatal = StageLog::open(b"/nowhere/at/all", 65536, Side::Sink, board).unwrap_err();
+        assert_eq!(fatal.code, ExitCode::Usage);
+        assert!(fatal.text.contains("/nowhere/at/all at the sink"), "{}", fatal.text);
+    }
+}
