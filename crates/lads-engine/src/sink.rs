@@ -113,12 +113,11 @@ impl SinkEnd {
             None => 0,
         };
         let threads = thread_count(&options, &osts);
+        let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
         let config = SinkConfig {
             policy: options.schedule,
             threshold: options.threshold,
-            placed_bytes_min: (options.place == PlaceRule::Aware
-                && layouts.heeds() == Heeds::Place)
-                .then(|| osts.len() as u64 * PLACED_BYTES_EACH),
+            placed_bytes_min: is_aware.then(|| osts.len() as u64 * PLACED_BYTES_EACH),
             osts: osts.clone(),
             buffer_count,
             buffer_bytes: options.block_size,
@@ -137,11 +136,7 @@ impl SinkEnd {
             }),
         };
         if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
-            let kind = layouts.kind();
-            board.notice(format!(
-                "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs \
-                 of new files itself"
-            ));
+            board.notice(not_spread(layouts.kind()));
         }
         Ok(Arc::new(Self {
             hub: Hub::new(Sink::new(config), Wake::One, Arc::clone(&streams)),
@@ -280,6 +275,14 @@ fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
         0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX) as usize,
         count => usize::from(count),
     }
+}
+
+/// What a person who asked for `--place spread` should know where it is not heeded.
+fn not_spread(kind: &str) -> String {
+    format!(
+        "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs of new \
+         files itself"
+    )
 }
 
 /// How many buffers are for what comes back from the stage: half of them, if two are left for each
