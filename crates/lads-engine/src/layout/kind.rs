@@ -24,7 +24,7 @@ pub(super) struct Opaque {
 /// queues for its own disks, and the way there and back takes time.
 pub(super) const OPAQUE_IN_FLIGHT_MAX: u32 = 16;
 
-const OPAQUE: [Opaque; 21] = [
+const OPAQUE: [Opaque; 20] = [
     Opaque {
         name: "gpfs",
         mount_types: &["gpfs"],
@@ -125,12 +125,6 @@ const OPAQUE: [Opaque; 21] = [
         mount_types: &["virtiofs"],
         magic: None,
         remark: "a directory of the host of this virtual machine, whose disks are not seen",
-    },
-    Opaque {
-        name: "gfs2",
-        mount_types: &["gfs2"],
-        magic: Some(0x0116_1970),
-        remark: "GFS2 is on a device that several hosts share; one target",
     },
     Opaque {
         name: "lustre",

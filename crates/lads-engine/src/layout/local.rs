@@ -25,8 +25,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-/// The type that `statfs` gives to BTRFS mounts in the table of mounts.
+/// What the table of mounts calls a btrfs, whose files have numbers of no device.
 const BTRFS: &str = "btrfs";
+/// What it calls a place where something is mounted only when it is looked at: we do not look.
+const AUTOFS: &str = "autofs";
 
 /// One target for each set of disks, and each file system without any, at or below a root.
 #[derive(Debug)]
@@ -62,7 +64,9 @@ impl Local {
         let mut local =
             Self { targets: Vec::new(), by_mount: HashMap::new(), by_device: RwLock::default() };
         local.add(&root, own, devices);
-        let is_below = |mount: &&Mount| mount.place != root && mount.place.starts_with(&root);
+        let is_below = |mount: &&Mount| {
+            mount.place != root && mount.place.starts_with(&root) && mount.kind != AUTOFS
+        };
         for mount in mounts.iter().filter(is_below) {
             local.add(&mount.place, mount.clone(), devices);
         }
