@@ -24,7 +24,7 @@ pub(super) struct Opaque {
 /// queues for its own disks, and the way there and back takes time.
 pub(super) const OPAQUE_IN_FLIGHT_MAX: u32 = 16;
 
-const OPAQUE: [Opaque; 20] = [
+const OPAQUE: [Opaque; 21] = [
     Opaque {
         name: "gpfs",
         mount_types: &["gpfs"],
@@ -131,6 +131,12 @@ const OPAQUE: [Opaque; 20] = [
         mount_types: &["lustre"],
         magic: Some(0x0bd0_0bd0),
         remark: "this client of Lustre does not tell its targets",
+    },
+    Opaque {
+        name: "ceph",
+        mount_types: &["ceph", "fuse.ceph-fuse", "fuse.ceph"],
+        magic: Some(0x00c3_6400),
+        remark: "this client of CephFS does not tell its targets",
     },
     Opaque {
         name: "beegfs",
