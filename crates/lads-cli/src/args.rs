@@ -402,6 +402,7 @@ pub(crate) struct CopyArgs {
 
     /// Where both ends take layouts from: auto asks the file system
     ///
+    /// lustre, ceph, beegfs, orangefs and local insist on one of these.
     /// synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 plays a parallel file system
     /// that is not there, for tests.
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]

@@ -9,7 +9,7 @@
 //! `Raid0Pattern.c` and `BuddyMirrorPattern.c`). A mirrored file lies on pairs of targets; the
 //! first of a pair is read and written, and passes on what is written to the second.
 
-use crate::layout::Layout;
+use crate::layout::{Layout, STRIPE_COUNT_MAX};
 use crate::placement::OstState;
 use crate::units::OstId;
 
@@ -77,12 +77,14 @@ pub struct Target {
 }
 
 impl Striping {
-    /// Reads an answer; `None` if it is too short.
+    /// Reads an answer; `None` if it is too short, or tells of more stripes than any file has: each
+    /// of them must be asked for.
     #[must_use]
     pub fn parse(answer: &[u8]) -> Option<Self> {
         let (pattern, chunk_size) = (number(answer, 0)?, number(answer, 4)?);
         let target_count = u16::from_ne_bytes(*answer.get(8..)?.first_chunk()?);
-        Some(Self { pattern, chunk_size, target_count })
+        let is_sound = usize::from(target_count) <= STRIPE_COUNT_MAX;
+        is_sound.then_some(Self { pattern, chunk_size, target_count })
     }
 
     /// Where each byte lies; `None` if its pattern is not known, or there are not as many targets
@@ -186,6 +188,11 @@ mod tests {
         assert_eq!(places, [3, 3, 0, 5, 3]);
         assert_eq!(striping.layout(osts[..3].to_vec()), None, "a stripe is not known");
         assert_eq!(Striping { pattern: 2, ..striping }.layout(osts), None, "nor that pattern");
+        assert_eq!(
+            Striping::parse(b"\x01\0\0\0\0\0\x08\0\xff\xff\0\0"),
+            None,
+            "no file has so many"
+        );
     }
 
     #[test]

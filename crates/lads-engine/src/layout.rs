@@ -210,6 +210,19 @@ impl Placed {
 /// # Errors
 /// If there is no such provider, or it cannot serve this place; the text says which.
 pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
+    open_all(choice, &[root])
+}
+
+/// The same for data below several roots: what the first is on decides; local ones may be on
+/// several disks.
+///
+/// # Errors
+/// As [`open`].
+///
+/// # Panics
+/// If there is no root.
+pub fn open_all(choice: &str, roots: &[&Path]) -> Result<Box<dyn Layouts>, String> {
+    let root = *roots.first().expect("the caller has one");
     if let Some(parameters) = choice.strip_prefix("synthetic:") {
         return synthetic::Synthetic::parse(parameters).map(|it| Box::new(it) as Box<dyn Layouts>);
     }
@@ -220,7 +233,7 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
     match choice {
         "auto" => {
             let seen = lustre().or_else(ceph).or_else(beegfs).or_else(orangefs);
-            Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(root))))
+            Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(roots))))
         }
         "ceph" => ceph().ok_or_else(|| format!("{} is not on CephFS", root.display())),
         "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
@@ -229,7 +242,7 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
             let (place, config) = (root.display(), "/etc/orangefs-server.conf");
             format!("{place} is not on OrangeFS, or no copy of its servers' {config} is there")
         }),
-        "local" => Ok(Box::new(local::Local::of(root))),
+        "local" => Ok(Box::new(local::Local::of(roots))),
         other => Err(format!(
             "no layout provider is called {other:?}: use auto, lustre, ceph, beegfs, orangefs, \
              local or synthetic:osts=8,stripe_size=1M"

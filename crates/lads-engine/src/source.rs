@@ -20,7 +20,7 @@ use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_core::units::Instant;
 use lads_sys::Arena;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -68,8 +68,13 @@ impl SourceEnd {
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
         let roots = walk::find_roots(paths, options.files_from.is_some(), board.as_ref())?;
-        let place = roots.first().map_or_else(|| PathBuf::from("/"), walk::WalkRoot::os_path);
-        let layouts = layout::open(&options.source_layout, &place)
+        let places: Vec<PathBuf> = roots.iter().map(walk::WalkRoot::os_path).collect();
+        let mut places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
+        if places.is_empty() {
+            // Nothing was named, so nothing will be read; a provider wants a place all the same.
+            places.push(Path::new("/"));
+        }
+        let layouts = layout::open_all(&options.source_layout, &places)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let osts = layouts.osts();
         let stage = options.open_stage(Side::Source, &board)?;

@@ -70,3 +70,18 @@ fn every_mount_below_a_place_is_shown_with_its_targets() {
         names.iter().filter(|name| name.as_str().unwrap().starts_with(root.to_str().unwrap()));
     assert_eq!(own.count(), MOUNTS.len(), "{names:?}");
 }
+
+#[test]
+fn two_sources_on_two_mounts_are_two_targets() {
+    let world = World::new();
+    let Some(mounted) = mounted(&world) else { return };
+    let sources = MOUNTS.map(|(name, _)| world.source().join(name));
+    let mut command = Command::new(LADS);
+    command.args(["cp", "--json"]).args(&sources).arg(world.target());
+    let summary = run(mounted.command(&command)).expect(0).summary();
+    let busiest = &summary["source"]["busiest_ost"];
+    let of =
+        |(name, _): &(&str, u64)| busiest["name"].as_str() == world.source().join(name).to_str();
+    let (name, count) = MOUNTS.into_iter().find(of).unwrap_or_else(|| panic!("{busiest}"));
+    assert_eq!(busiest["bytes"].as_u64(), Some(count << 20), "all of {name}, no more");
+}

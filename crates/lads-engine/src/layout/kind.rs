@@ -127,16 +127,16 @@ const OPAQUE: [Opaque; 21] = [
         remark: "a directory of the host of this virtual machine, whose disks are not seen",
     },
     Opaque {
-        name: "gfs2",
-        mount_types: &["gfs2"],
-        magic: Some(0x0116_1970),
-        remark: "GFS2 is on a device that several hosts share; one target",
-    },
-    Opaque {
         name: "lustre",
         mount_types: &["lustre"],
         magic: Some(0x0bd0_0bd0),
         remark: "this client of Lustre does not tell its targets",
+    },
+    Opaque {
+        name: "ceph",
+        mount_types: &["ceph", "fuse.ceph-fuse", "fuse.ceph"],
+        magic: Some(0x00c3_6400),
+        remark: "this client of CephFS does not tell its targets",
     },
     Opaque {
         name: "beegfs",

@@ -25,13 +25,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-/// The type that `statfs` gives to BTRFS mounts in the table of mounts.
+/// What the table of mounts calls a btrfs, whose files have numbers of no device.
 const BTRFS: &str = "btrfs";
+/// What it calls a place where something is mounted only when it is looked at: we do not look.
+const AUTOFS: &str = "autofs";
 
-/// One target for each set of disks, and each file system without any, at or below a root.
+/// One target for each set of disks, and each file system without any, at or below some roots.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Never empty; the first is that of the root.
+    /// Never empty; the first is that of the first root.
     targets: Vec<Held>,
     /// Which target each mount is on, by the kernel's number for the mount.
     by_mount: HashMap<u64, usize>,
@@ -51,20 +53,24 @@ struct Held {
 }
 
 impl Local {
-    /// Looks at what is mounted at and below `root`.
-    pub(super) fn of(root: &Path) -> Self {
-        Self::over(root, &Devices::here(), &mounts())
+    /// Looks at what is mounted at and below these roots.
+    pub(super) fn of(roots: &[&Path]) -> Self {
+        Self::over(roots, &Devices::here(), &mounts())
     }
 
-    fn over(root: &Path, devices: &Devices, mounts: &[Mount]) -> Self {
-        let root = nearest_existing(root);
-        let own = on_which(&root, mounts).cloned().unwrap_or_else(|| Mount::unknown(&root));
+    fn over(roots: &[&Path], devices: &Devices, mounts: &[Mount]) -> Self {
         let mut local =
             Self { targets: Vec::new(), by_mount: HashMap::new(), by_device: RwLock::default() };
-        local.add(&root, own, devices);
-        let is_below = |mount: &&Mount| mount.place != root && mount.place.starts_with(&root);
-        for mount in mounts.iter().filter(is_below) {
-            local.add(&mount.place, mount.clone(), devices);
+        for root in roots {
+            let root = nearest_existing(root);
+            let own = on_which(&root, mounts).cloned().unwrap_or_else(|| Mount::unknown(&root));
+            local.add(&root, own, devices);
+            let is_below = |mount: &&Mount| {
+                mount.place != root && mount.place.starts_with(&root) && mount.kind != AUTOFS
+            };
+            for mount in mounts.iter().filter(is_below) {
+                local.add(&mount.place, mount.clone(), devices);
+            }
         }
         local
     }

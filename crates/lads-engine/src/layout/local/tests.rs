@@ -22,7 +22,7 @@ impl Place {
     }
 
     fn layouts(&self, machine: &Machine, mounts: &[Mount]) -> Local {
-        Local::over(self.directory.path(), &machine.devices(), mounts)
+        Local::over(&[self.directory.path()], &machine.devices(), mounts)
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> File {
@@ -41,8 +41,8 @@ impl Place {
 
 #[test]
 fn a_place_that_is_not_there_yet_lies_where_its_parent_does() {
-    let here = Local::of(Path::new("/"));
-    let there = Local::of(Path::new("/no/such/place"));
+    let here = Local::of(&[Path::new("/")]);
+    let there = Local::of(&[Path::new("/no/such/place")]);
     assert_eq!(here.osts()[0], there.osts()[0]);
 }
 
@@ -149,4 +149,17 @@ fn a_device_that_was_not_met_before_is_on_the_target_of_its_mount() {
     assert_eq!(layouts.target(unknown, &directory, b"version"), 1);
     let elsewhere = OwnedFd::from(File::open("/").unwrap());
     assert_eq!(layouts.target(unknown, &elsewhere, b""), 1, "and is known from then on");
+}
+
+#[test]
+fn roots_on_several_disks_are_several_targets() {
+    let (place, machine) = (Place::new(), Machine::new());
+    machine.disk("sda", place.device, true);
+    // Any directory on another device will do.
+    let other = Path::new("/proc");
+    machine.disk("sdb", other.metadata().unwrap().dev(), true);
+    let roots = [place.directory.path(), other, place.directory.path()];
+    let layouts = Local::over(&roots, &machine.devices(), &[]);
+    let names: Vec<_> = layouts.osts().into_iter().map(|spec| spec.name).collect();
+    assert_eq!(names, ["/dev/sda", "/dev/sdb"]);
 }
