@@ -175,7 +175,7 @@ impl Options {
     /// Some worlds have a stage. Drawn from dice of its own, so that the other worlds stay what
     /// they were before there were stages.
     pub(crate) fn draw_stage(&mut self, rng: &mut Rng) {
-        if !rng.hits(500) {
+        if !rng.hits(700) {
             return;
         }
         let slots = rng.of_any_size(1, 400);
@@ -192,7 +192,7 @@ impl Options {
             self.source.stage_bytes = bytes;
             self.source.stage_threads_max = rng.count(1, self.source_workers);
         }
-        if rng.hits(400) {
+        if rng.hits(600) {
             let rate = |rng: &mut Rng| if rng.hits(500) { rng.count(2, 200) } else { 0 };
             self.faults.stage_write_error = rate(rng);
             self.faults.stage_read_error = rate(rng);
