@@ -333,10 +333,12 @@ pub(crate) struct CopyArgs {
     #[arg(default_value_t = 0)]
     pub(crate) streams: u16,
 
-    /// Memory for data at each end; nothing else grows with the data
-    #[arg(long, value_name = "SIZE", help_heading = STORAGE, default_value = "256M")]
+    /// Memory for data at each end; nothing else grows with the data [default: 256M]
+    ///
+    /// Nothing said, a sink with very many OSTs takes two blocks for each if that is more.
+    #[arg(long, value_name = "SIZE", help_heading = STORAGE)]
     #[arg(value_parser = sizes::parse_bytes)]
-    pub(crate) buffers: u64,
+    pub(crate) buffers: Option<u64>,
 
     /// Memory for data at the source, if not as --buffers
     #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]

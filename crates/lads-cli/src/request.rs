@@ -5,7 +5,7 @@ use crate::lists::{self, Separator};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
-use lads_engine::{Job, Location, Options, RemoteShell};
+use lads_engine::{BUFFERS_BYTES, Job, Location, Options, RemoteShell};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
     let filters = filters(args, matches)?;
     Ok(Options {
         block_size: block_size(args)?,
-        source_buffers_bytes: args.source_buffers.unwrap_or(args.buffers),
-        sink_buffers_bytes: args.sink_buffers.unwrap_or(args.buffers),
+        source_buffers_bytes: buffers_bytes(args.source_buffers, args),
+        sink_buffers_bytes: args.sink_buffers.or(args.buffers).unwrap_or(0),
         streams: args.streams,
         source_threads: args.source_threads.unwrap_or(args.threads),
         sink_threads: args.sink_threads.unwrap_or(args.threads),
@@ -74,13 +74,18 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
     })
 }
 
+/// Memory of one end, as far as it depends on what was said.
+fn buffers_bytes(end: Option<u64>, args: &CopyArgs) -> u64 {
+    end.or(args.buffers).unwrap_or(BUFFERS_BYTES)
+}
+
 fn block_size(args: &CopyArgs) -> Result<u32> {
     let (min, max, multiple) = BLOCK_SIZES;
     let size = args.block_size;
     let is_fit = (min..=max).contains(&size) && size.is_multiple_of(multiple);
     ensure!(is_fit, "--block-size must be a multiple of 4K from 64K to 64M");
     let ends = [args.source_buffers, args.sink_buffers];
-    let buffers_min = ends.into_iter().map(|end| end.unwrap_or(args.buffers)).min();
+    let buffers_min = ends.into_iter().map(|end| buffers_bytes(end, args)).min();
     ensure!(
         buffers_min.is_some_and(|bytes| bytes / size >= BLOCKS_IN_BUFFERS_MIN),
         "--buffers must have room for {BLOCKS_IN_BUFFERS_MIN} blocks or more (see --block-size)"

@@ -70,6 +70,9 @@ pub enum Verify {
     Media,
 }
 
+/// Memory for blocks at an end of which nothing is said, in bytes.
+pub const BUFFERS_BYTES: u64 = 256 << 20;
+
 /// What both ends need to know of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -77,7 +80,8 @@ pub struct Options {
     pub block_size: u32,
     /// Memory for blocks at the source, in bytes. Nothing beyond it grows with the data.
     pub source_buffers_bytes: u64,
-    /// Memory for blocks at the sink, in bytes; a block for each of its OSTs at least.
+    /// Memory for blocks at the sink, in bytes; a block for each of its OSTs at least. Zero for
+    /// [`BUFFERS_BYTES`], or two blocks for each OST if that is more.
     pub sink_buffers_bytes: u64,
     /// TCP connections that carry data; zero to choose.
     pub streams: u16,
@@ -145,6 +149,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// Memory for blocks at a sink with so many OSTs.
+    pub(crate) fn sink_buffers_bytes(&self, ost_count: usize) -> u64 {
+        match self.sink_buffers_bytes {
+            0 => (2 * ost_count as u64 * u64::from(self.block_size)).max(BUFFERS_BYTES),
+            bytes => bytes,
+        }
+    }
+
     /// The stage, if this end has one.
     pub(crate) fn open_stage(
         &self,
@@ -160,8 +172,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             block_size: 1 << 20,
-            source_buffers_bytes: 256 << 20,
-            sink_buffers_bytes: 256 << 20,
+            source_buffers_bytes: BUFFERS_BYTES,
+            sink_buffers_bytes: 0,
             streams: 0,
             source_threads: 0,
             sink_threads: 0,

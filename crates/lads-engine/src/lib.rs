@@ -30,5 +30,5 @@ mod usage;
 mod watch;
 
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
-pub use job::{IoMode, Job, Location, Options, RemoteShell, Verify};
+pub use job::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Verify};
 pub use session::{StopFlag, run, serve};

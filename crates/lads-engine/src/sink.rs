@@ -98,11 +98,12 @@ impl SinkEnd {
         let layouts = layout::open(&options.sink_layout, &path)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let mut osts = layouts.osts();
-        let arena = crate::session::arena(&options, options.sink_buffers_bytes)?;
+        let arena = crate::session::arena(&options, options.sink_buffers_bytes(osts.len()))?;
         let buffer_count = arena.buffer_count();
         if buffer_count < u32::try_from(osts.len()).unwrap_or(u32::MAX) {
             let text = format!(
-                "--buffers is too small: the sink has {} OSTs and needs a block of memory for each",
+                "--buffers is too small: the sink has {} OSTs and needs a block of memory for each; \
+                 nothing said, it takes that",
                 osts.len()
             );
             return Err(Fatal::new(ExitCode::Usage, text));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ways to cut and order the same data: what arrives must not depend on them.
-const WAYS: [&[&str]; 7] = [
+const WAYS: [&[&str]; 8] = [
     &[],
     &["--block-size", "64K"],
     &["--source-layout", "synthetic:osts=4,stripe_size=64K,stripe_count=3"],
@@ -25,6 +25,7 @@ const WAYS: [&[&str]; 7] = [
     ],
     &["--schedule", "file", "--sink-layout", "synthetic:osts=7,stripe_size=4K,stripe_count=7"],
     &["--streams", "3", "--no-journal"],
+    &["--sink-layout", "synthetic:osts=600"],
 ];
 
 #[test]
