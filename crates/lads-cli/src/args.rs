@@ -19,6 +19,10 @@ use std::path::PathBuf;
 
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
+/// Help that begins with examples.
+const EXAMPLES_FIRST: &str =
+    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+
 /// The whole command.
 pub(crate) fn command() -> Command {
     Command::new("lads")
@@ -42,6 +46,14 @@ pub(crate) fn command() -> Command {
         .subcommand(
             ProbeArgs::augment_args(Command::new("probe"))
                 .about("Finds out what lads can know of a file system and do with it"),
+        )
+        .subcommand(
+            ImbalanceArgs::augment_args(Command::new("imbalance"))
+                .about("Looks back: how unevenly storage targets were used, and for how long")
+                .long_about(text::IMBALANCE_ABOUT)
+                .before_help(text::IMBALANCE_EXAMPLES)
+                .after_long_help(text::IMBALANCE_NOTES)
+                .help_template(EXAMPLES_FIRST),
         )
         .subcommand(
             Command::new("serve")
@@ -69,9 +81,7 @@ fn copy_command() -> Command {
         .about("Moves files and directories, to here or to and from another host")
         .long_about(text::COPY_ABOUT)
         .override_usage("lads cp [OPTIONS] SRC... DST")
-        .help_template(
-            "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}",
-        )
+        .help_template(EXAMPLES_FIRST)
         .before_help(text::COPY_EXAMPLES_SHORT)
         .before_long_help(text::examples_help())
         .after_help("`lads cp --help` says more, has all options and the exit codes.")
@@ -123,6 +133,45 @@ pub(crate) struct ProbeArgs {
     /// Make no file: only look
     #[arg(long)]
     pub(crate) read_only: bool,
+}
+
+/// What `lads imbalance` is told.
+#[derive(Args, Debug)]
+pub(crate) struct ImbalanceArgs {
+    /// Bandwidth of every target over time, as CSV or NDJSON; - is stdin
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Take all files as one series: a collector's file for each day
+    #[arg(long)]
+    pub(crate) join: bool,
+
+    /// Tell it as JSON, an object for each series, one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write a page with plots, too: one file that needs nothing else
+    #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Bandwidth that a value of 1 means, in a second
+    #[arg(long, value_name = "UNIT", default_value = "B")]
+    pub(crate) unit: RateUnit,
+
+    /// Values are not bandwidth but all that was moved so far, and grow
+    #[arg(long)]
+    pub(crate) sums: bool,
+
+    /// All samples within so many seconds are one moment
+    ///
+    /// For a collector that asks each target at a moment of its own, or more often than matters.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) every: Option<f64>,
+
+    /// Deviations above these percentiles are imbalance
+    #[arg(long, value_name = "PERCENTILES", value_delimiter = ',', default_value = "80,95")]
+    #[arg(value_parser = parse_percentile)]
+    pub(crate) above: Vec<f64>,
 }
 
 /// Headings of the help text.
@@ -597,6 +646,57 @@ impl From<Io> for IoMode {
             Io::Buffered => Self::Buffered,
         }
     }
+}
+
+/// What a value of bandwidth is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RateUnit {
+    /// Bytes
+    #[value(name = "B")]
+    B,
+    /// 1000 bytes
+    #[value(name = "kB")]
+    Kb,
+    /// 1024 bytes
+    #[value(name = "KiB")]
+    Kib,
+    /// Millions of bytes
+    #[value(name = "MB")]
+    Mb,
+    /// 1024 KiB
+    #[value(name = "MiB")]
+    Mib,
+    /// Thousands of millions of bytes
+    #[value(name = "GB")]
+    Gb,
+    /// 1024 MiB
+    #[value(name = "GiB")]
+    Gib,
+}
+
+impl RateUnit {
+    /// How many bytes it is.
+    pub(crate) fn bytes(self) -> f64 {
+        match self {
+            Self::B => 1.0,
+            Self::Kb => 1e3,
+            Self::Kib => 1024.0,
+            Self::Mb => 1e6,
+            Self::Mib => 1024.0 * 1024.0,
+            Self::Gb => 1e9,
+            Self::Gib => 1024.0 * 1024.0 * 1024.0,
+        }
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    seconds.ok_or_else(|| "it must be a number above 0".to_owned())
+}
+
+fn parse_percentile(text: &str) -> Result<f64, String> {
+    let percentile = text.parse().ok().filter(|percent: &f64| (0.0..100.0).contains(percent));
+    percentile.ok_or_else(|| "it must be a number from 0 to below 100".to_owned())
 }
 
 /// `5000-5009`, or one port.

@@ -14,7 +14,8 @@ mod progress;
 mod style;
 mod summary;
 
-use lads_core::issue::{Issue, Reason};
+use lads_core::issue::{Issue, Reason, Side};
+use lads_core::message::OstBytes;
 use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Verify};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -206,6 +207,13 @@ impl<'a> Display<'a> {
         self.next_shown = progress.elapsed + interval;
     }
 
+    /// Only for programs: a person sees the busiest OST at the end.
+    fn on_ost_bytes(&mut self, side: Side, bytes: &OstBytes) {
+        if self.settings.is_json {
+            self.out.line(&json::ost_bytes(side, bytes));
+        }
+    }
+
     fn on_issue(&mut self, issue: &Issue) {
         let described = issue::describe(issue, &self.places);
         if self.settings.is_json || self.log.is_some() {
@@ -277,6 +285,7 @@ impl Observer for Display<'_> {
     fn on(&mut self, happening: Happening) {
         match happening {
             Happening::Progress(progress) => self.on_progress(&progress),
+            Happening::OstBytes(side, bytes) => self.on_ost_bytes(side, &bytes),
             Happening::Line(line) => self.on_line(&line),
             Happening::Issue(issue) => self.on_issue(&issue),
             Happening::Notice(text) => self.on_notice(&text),

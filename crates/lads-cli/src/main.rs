@@ -3,6 +3,7 @@
 mod args;
 mod copy;
 mod display;
+mod imbalance;
 mod layouts;
 mod lists;
 mod man;
@@ -15,7 +16,7 @@ mod signals;
 mod sizes;
 mod subject;
 
-use args::{CompletionsArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs};
+use args::{CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
+        Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
         Some(("serve", _)) => ExitCode::from(lads_engine::serve() as u8),
         Some(("relay", matches)) => {
             exit(relay::run(&parsed::<RelayArgs>(matches)), lads_engine::ExitCode::Network)

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn there_is_a_page_for_every_command_that_people_type() {
         let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
-        let commands = ["cp", "layout", "osts", "probe", "man", "completions"];
+        let commands = ["cp", "layout", "osts", "probe", "imbalance", "man", "completions"];
         let mut expected = vec!["lads.1".to_owned()];
         expected.extend(commands.map(|command| format!("lads-{command}.1")));
         assert_eq!(names, expected);

@@ -22,6 +22,15 @@ impl Side {
             Self::Sink => "sink",
         }
     }
+
+    /// The end that it is not.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Sink,
+            Self::Sink => Self::Source,
+        }
+    }
 }
 
 /// What was being done when something failed.

@@ -17,6 +17,7 @@ pub mod congestion;
 pub mod entry;
 pub mod filter;
 pub mod frame;
+pub mod imbalance;
 pub mod issue;
 pub mod journal;
 pub mod layout;

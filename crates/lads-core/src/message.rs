@@ -159,6 +159,15 @@ pub struct BusyOst {
     pub bytes: u64,
 }
 
+/// What the OSTs of one end have done for this transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OstBytes {
+    /// When, in microseconds of that end's own clock.
+    pub elapsed_micros: u64,
+    /// Bytes that each has served so far, in the order of their numbers.
+    pub bytes: Vec<u64>,
+}
+
 /// One message on the control channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -212,6 +221,8 @@ pub enum Message {
     Staged(u64),
     /// How far I have come.
     Progress(Counters),
+    /// What each of my OSTs has done so far.
+    OstBytes(OstBytes),
     /// Something for the person to see: an entry that failed.
     Issues(Vec<Issue>),
     /// Something for the person to see: what is, or would be, done with a path.
@@ -273,6 +284,7 @@ wire_struct!(Line { verb, path, bytes });
 wire_struct!(Hello { magic, version_min, version, features, software, host });
 wire_struct!(Root { name, is_directory, is_contents_only });
 wire_struct!(BlockRange { entry, offset, length });
+wire_struct!(OstBytes { elapsed_micros, bytes });
 wire_struct!(BusyOst { name, busy_micros, bytes });
 wire_struct!(Counters {
     files_found,
@@ -361,6 +373,7 @@ wire_enum!(Message {
     21 => Fatal { code, text },
     22 => Frames(counts),
     23 => Staged(bytes),
+    24 => OstBytes(osts),
 });
 wire_list!(
     Rule,

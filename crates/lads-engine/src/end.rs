@@ -26,6 +26,8 @@ pub(crate) trait End: Send + Sync + 'static {
     fn before(&self, message: &Message) -> Result<(), Fatal>;
     /// This end's count, with what the process used.
     fn counters(&self) -> Counters;
+    /// Bytes that each OST of this end has served.
+    fn ost_bytes(&self) -> Vec<u64>;
     /// Passes on what became of entries.
     fn pass_on(&self, notes: Vec<Note>);
     /// The other end has sent so many frames on each stream.
@@ -144,6 +146,10 @@ impl End for SourceEnd {
         })
     }
 
+    fn ost_bytes(&self) -> Vec<u64> {
+        self.hub.with(|inner| inner.session.ost_stats().map(|stats| stats.bytes).collect())
+    }
+
     fn pass_on(&self, notes: Vec<Note>) {
         Self::pass_on(self, notes);
     }
@@ -185,6 +191,10 @@ impl End for SinkEnd {
             let session = &inner.session;
             usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
         })
+    }
+
+    fn ost_bytes(&self) -> Vec<u64> {
+        self.hub.with(|inner| inner.session.ost_stats().map(|stats| stats.bytes).collect())
     }
 
     fn pass_on(&self, _notes: Vec<Note>) {}

@@ -1,7 +1,7 @@
 //! What a transfer tells while it runs, and how it ended.
 
-use lads_core::issue::Issue;
-use lads_core::message::{Counters, Line};
+use lads_core::issue::{Issue, Side};
+use lads_core::message::{Counters, Line, OstBytes};
 use std::time::Duration;
 
 /// Something that happened, for a person or a log.
@@ -9,6 +9,8 @@ use std::time::Duration;
 pub enum Happening {
     /// How far it has come; about ten times a second.
     Progress(Box<Progress>),
+    /// What each OST of an end has done so far; about once a second for each end.
+    OstBytes(Side, OstBytes),
     /// What is done with a path (dry runs and `-v`).
     Line(Line),
     /// One entry failed; the rest goes on.

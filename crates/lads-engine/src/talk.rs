@@ -85,6 +85,10 @@ pub(crate) fn listen<E: End>(
                 *lock(&board.peer) = counters;
                 continue;
             }
+            Message::OstBytes(bytes) => {
+                board.put(Happening::OstBytes(E::SIDE.other(), bytes));
+                continue;
+            }
             Message::Issues(issues) => {
                 issues.into_iter().for_each(|issue| board.put(Happening::Issue(issue)));
                 continue;

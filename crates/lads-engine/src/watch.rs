@@ -11,7 +11,7 @@ use crate::session::{StopFlag, spawn};
 use crate::sink::SinkEnd;
 use crate::talk::{listen, speak};
 use lads_core::issue::Side;
-use lads_core::message::{Counters, Message};
+use lads_core::message::{Counters, Message, OstBytes};
 use lads_core::source::Note;
 use lads_core::units::Instant;
 use std::io::{Read, Write};
@@ -23,6 +23,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(50);
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is told what each OST has done.
+const OSTS_INTERVAL: Duration = Duration::from_secs(1);
 /// After being asked to stop, an end that has not come to rest by then stops all the same: what
 /// is on record is on record.
 const STOP_DEADLINE: Duration = Duration::from_secs(4);
@@ -63,6 +65,7 @@ impl Watch<'_, '_> {
         while !self.look(end, &lost, &mut stopping_since) {
             self.show(Some(end));
             self.tell_progress(end, &mut pace);
+            self.tell_osts(end, &mut pace);
             self.check_silence(end, timeout, &connected);
             end.tend_streams(self.clock.now(), timeout);
             end.hub().watch_for(TICK);
@@ -155,6 +158,20 @@ impl Watch<'_, '_> {
         }
     }
 
+    fn tell_osts<E: End>(&mut self, end: &Arc<E>, pace: &mut Pacer) {
+        let now = self.clock.now();
+        if pace.osts_last.is_some_and(|last| now.since(last) < OSTS_INTERVAL) {
+            return;
+        }
+        pace.osts_last = Some(now);
+        let elapsed_micros = u64::try_from(now.since_start().as_micros()).unwrap_or(u64::MAX);
+        let osts = OstBytes { elapsed_micros, bytes: end.ost_bytes() };
+        match &mut self.observer {
+            Some(observer) => observer.on(Happening::OstBytes(E::SIDE, osts)),
+            None => end.hub().with(|inner| inner.messages.push_back(Message::OstBytes(osts))),
+        }
+    }
+
     /// This end's count as `source`, the other's as `sink`.
     fn progress<E: End>(&self, end: &Arc<E>, pace: &mut Pacer) -> Progress {
         let own = end.counters();
@@ -235,7 +252,7 @@ fn message_of(happening: Happening) -> Option<Message> {
         Happening::Line(line) => Message::Lines(vec![line]),
         Happening::Issue(issue) => Message::Issues(vec![issue]),
         Happening::Notice(text) => Message::Notice(text),
-        Happening::Progress(_) => return None,
+        Happening::Progress(_) | Happening::OstBytes(..) => return None,
     })
 }
 
@@ -243,6 +260,7 @@ fn message_of(happening: Happening) -> Option<Message> {
 #[derive(Debug, Default)]
 struct Pacer {
     last: Option<Instant>,
+    osts_last: Option<Instant>,
     source_before: Counters,
     sink_before: Counters,
     bottleneck: Option<Bottleneck>,

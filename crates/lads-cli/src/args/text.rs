@@ -84,3 +84,33 @@ Exit status:
    10  a limit that was set was reached
    11  there was nothing to do (only if asked for)
   130  ended at once by a second SIGINT";
+
+/// `lads imbalance --help`.
+pub(super) const IMBALANCE_ABOUT: &str = "\
+Looks back at a series of bandwidth per storage target: how the least, the mean and the greatest of \
+all targets are distributed, how far they deviate from each other at a moment (the instant standard \
+deviation), how long such imbalance lasts, how long it is from one period to the next, and how it \
+depends on bandwidth.";
+
+/// Examples for `lads imbalance`.
+pub(super) const IMBALANCE_EXAMPLES: &str = "\
+Examples:
+  lads cp --json run7 dtn2:/scratch/ > run7.ndjson; lads imbalance run7.ndjson
+                                              what a transfer saw of both ends
+  lads imbalance --unit MB --html page.html controllers.csv
+                                              a site's collector, with plots
+  lads imbalance --join --sums --every 2 day-*.csv
+                                              counters, a file a day, a line for each target
+  collector | lads imbalance --json -         for another program
+
+";
+
+/// What `lads imbalance --help` ends with.
+pub(super) const IMBALANCE_NOTES: &str = "\
+What a file may be:
+  CSV, wide:   time,OST0000,OST0001,...   a column for each target
+  CSV, long:   time,target,value          a line for each target; several values are summed up
+  NDJSON:      the same, as objects with such keys
+  events of `lads cp --json`, and `.pfs/series` of `lads-testbed pfs`
+  Columns are parted by comma, semicolon or tab, and line 1 names them. Time is in seconds, or a
+  date like 2012-01-01 00:00:02. A value that is not known is left empty, or is -.";

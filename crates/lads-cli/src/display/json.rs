@@ -8,8 +8,8 @@ use super::line::verb;
 use super::place::Places;
 use super::progress::Figures;
 use super::summary::mean_rate;
-use lads_core::issue::{Issue, Operation, Reason};
-use lads_core::message::{Counters, Line};
+use lads_core::issue::{Issue, Operation, Reason, Side};
+use lads_core::message::{Counters, Line, OstBytes};
 use lads_engine::{Bottleneck, ExitCode, Location, Progress, Report, Verify};
 use serde::Serialize;
 use std::fmt::Write;
@@ -157,6 +157,18 @@ pub(super) fn progress(progress: &Progress, figures: &Figures) -> String {
     };
     let remaining_seconds = figures.remaining.map(|remaining| rounded(remaining.as_secs_f64()));
     event("progress", Shown { sums, percent: figures.percent, remaining_seconds })
+}
+
+/// What the OSTs of one end have done so far.
+pub(super) fn ost_bytes(side: Side, osts: &OstBytes) -> String {
+    #[derive(Serialize)]
+    struct Told<'a> {
+        elapsed_seconds: f64,
+        side: &'static str,
+        bytes: &'a [u64],
+    }
+    let elapsed_seconds = osts.elapsed_micros as f64 / 1e6;
+    event("osts", Told { elapsed_seconds, side: side.word(), bytes: &osts.bytes })
 }
 
 /// What is, or would be, done with a path.

@@ -92,6 +92,8 @@ fn bytes_on_the_wire_stay_as_documented() {
     );
     check(&Message::Finish, &expect!["01 00 00 00 12"]);
     check(&Message::Frames(vec![5, 300]), &expect!["05 00 00 00 16 02 05 ac 02"]);
+    let osts = OstBytes { elapsed_micros: 7, bytes: vec![5, 300] };
+    check(&Message::OstBytes(osts), &expect!["06 00 00 00 18 07 02 05 ac 02"]);
 }
 
 proptest! {

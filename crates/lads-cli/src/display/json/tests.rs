@@ -34,6 +34,7 @@ fn examples() -> Vec<String> {
     vec![
         start(&places(), false),
         progress(&half, &figures),
+        ost_bytes(Side::Sink, &OstBytes { elapsed_micros: 66_000_125, bytes: vec![0, 1 << 30] }),
         line(&sent),
         line(&skipped),
         issue(&no_space, &describe(&no_space, &places()), &places()),

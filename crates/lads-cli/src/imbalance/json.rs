@@ -1,0 +1,78 @@
+//! What another program is told.
+
+use super::Finding;
+use lads_core::imbalance::{Band, Distribution, Imbalance};
+use serde_json::{Map, Value, json};
+
+const PERCENTILES: [u32; 8] = [5, 25, 50, 75, 80, 90, 95, 99];
+
+/// What was found out about a series.
+pub(super) fn object(finding: &Finding) -> Value {
+    let (series, analysis) = (&finding.series, &finding.analysis);
+    let targets = series.targets().map(|(name, mean, most)| {
+        json!({
+            "name": name,
+            "mean_bytes_per_second": rounded(mean),
+            "max_bytes_per_second": rounded(most),
+        })
+    });
+    json!({
+        "name": finding.name,
+        "moments": series.moments().len(),
+        "moments_left_out": series.lone_count(),
+        "counter_resets": series.reset_count(),
+        "interval_seconds": rounded(analysis.interval_seconds),
+        "seconds": rounded(analysis.seconds),
+        "bytes_per_second": {
+            "minimum": distribution(&analysis.minimum),
+            "mean": distribution(&analysis.mean),
+            "maximum": distribution(&analysis.maximum),
+            "deviation": distribution(&analysis.deviation),
+        },
+        "imbalances": analysis.imbalances.iter().map(imbalance).collect::<Vec<_>>(),
+        "dispersion": {
+            "correlation": analysis.correlation.map(rounded),
+            "bands": analysis.bands.iter().map(band).collect::<Vec<_>>(),
+        },
+        "targets": targets.collect::<Vec<_>>(),
+    })
+}
+
+fn imbalance(imbalance: &Imbalance) -> Value {
+    json!({
+        "percentile": imbalance.percentile,
+        "threshold_bytes_per_second": rounded(imbalance.threshold),
+        "time_share": rounded(imbalance.share),
+        "periods": imbalance.lifetimes.count(),
+        "lifetime_seconds": distribution(&imbalance.lifetimes),
+        "distance_seconds": distribution(&imbalance.distances),
+    })
+}
+
+fn band(band: &Band) -> Value {
+    json!({
+        "mean_bytes_per_second_from": rounded(band.from),
+        "mean_bytes_per_second_to": rounded(band.to),
+        "moments": band.deviation.count(),
+        "deviation_bytes_per_second": distribution(&band.deviation),
+    })
+}
+
+/// Percentiles (`p95`), mean and maximum; `null` if there is nothing.
+fn distribution(distribution: &Distribution) -> Value {
+    if distribution.count() == 0 {
+        return Value::Null;
+    }
+    let at = |percent: u32| {
+        (format!("p{percent}"), json!(rounded(distribution.percentile(percent.into()))))
+    };
+    let mut object: Map<String, Value> = PERCENTILES.into_iter().map(at).collect();
+    object.insert("mean".to_owned(), json!(rounded(distribution.mean())));
+    object.insert("max".to_owned(), json!(rounded(distribution.maximum())));
+    Value::Object(object)
+}
+
+/// Thousandths are enough: the rest is what subtractions leave.
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}

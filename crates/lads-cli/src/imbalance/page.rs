@@ -1,0 +1,202 @@
+//! The page with plots: one file that needs nothing else, for a browser or a mail.
+
+use super::plot::{Axis, Layer, Plot, escaped};
+use super::{Finding, table};
+use crate::sizes;
+use lads_core::imbalance::{Distribution, Imbalance, Moment};
+use std::time::Duration;
+
+/// Points of a curve: as many as there are columns to draw them.
+const CURVE_POINTS: usize = 500;
+/// Points of a cloud: more would hide each other.
+const CLOUD_POINTS: usize = 4000;
+/// A distribution whose greatest is so many times its median is drawn on a logarithmic axis.
+const HEAVY_TAIL: f64 = 30.0;
+
+const STYLE: &str = "\
+:root { color-scheme: light dark; --ink: #1c2330; --paper: #fff; --grid: #dfe3ea; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ef; --paper: #14181f; --grid: #333b48; }
+}
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 1180px; margin: 2em auto; padding: 0 1em; }
+h1, h2 { font-weight: 600; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1.5em; }
+pre { overflow-x: auto; font-size: 13px; }
+svg { width: 100%; height: auto; }
+svg text { fill: var(--ink); font-size: 11px; }
+svg .title { font-size: 14px; font-weight: 600; }
+svg .label { font-size: 12px; }
+svg .grid { stroke: var(--grid); }
+svg .mark { stroke: var(--ink); stroke-dasharray: 4 4; }
+svg polyline, svg path { fill: none; }
+svg .s0 { stroke: #2f6fde; } svg .s1 { stroke: #2a9d61; } svg .s2 { stroke: #d9662b; }
+svg .s3 { stroke: #8e44ad; }
+svg polyline, svg line { stroke-width: 1.8; } svg .grid { stroke-width: 1; }
+svg .dots { stroke-width: 3; stroke-linecap: round; stroke-opacity: .35; }
+";
+
+/// The page.
+pub(super) fn of(findings: &[Finding]) -> String {
+    let sections: String = findings.iter().map(section).collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Imbalance of storage targets</title>\n<style>\n{STYLE}</style></head>\n\
+         <body>\n<h1>Imbalance of storage targets</h1>\n{sections}</body></html>\n"
+    )
+}
+
+fn section(finding: &Finding) -> String {
+    let mut text = Vec::new();
+    table::write(finding, &mut text).expect("a Vec takes everything");
+    let text = String::from_utf8(text).expect("it was made of strings");
+    let plots: String = plots(finding).iter().map(Plot::svg).collect();
+    format!(
+        "<h2>{}</h2>\n<p>{}</p>\n<div class=\"plots\">\n{plots}</div>\n\
+         <details><summary>All figures</summary><pre>{}</pre></details>\n",
+        escaped(&finding.name),
+        escaped(&table::heading(finding)),
+        escaped(&text)
+    )
+}
+
+/// The figures of the paper, and what they are made from.
+fn plots(finding: &Finding) -> Vec<Plot<'static>> {
+    let moments = finding.series.moments();
+    vec![over_time(moments), bandwidths(finding), deviations(finding), dispersion(moments)]
+        .into_iter()
+        .chain([lifetimes(finding), distances(finding)])
+        .collect()
+}
+
+fn over_time(moments: &[Moment]) -> Plot<'static> {
+    let begin = moments.first().map_or(0.0, |it| it.at);
+    // Of moments that fall on one column, the most uneven is drawn: it is what matters here.
+    let step = moments.len().div_ceil(CURVE_POINTS).max(1);
+    let columns: Vec<&Moment> = moments
+        .chunks(step)
+        .filter_map(|it| it.iter().max_by(|a, b| a.deviation.total_cmp(&b.deviation)))
+        .collect();
+    let layer = |name: &str, of: fn(&Moment) -> f64| {
+        line(name, columns.iter().map(|it| (it.at - begin, of(it))).collect())
+    };
+    Plot {
+        title: "Bandwidth of targets over time",
+        x: times("since the beginning", false),
+        y: rates("bandwidth", false),
+        layers: vec![
+            layer("mean", |it| it.mean),
+            layer("least", |it| it.minimum),
+            layer("greatest", |it| it.maximum),
+            layer("deviation", |it| it.deviation),
+        ],
+        marks: Vec::new(),
+    }
+}
+
+fn bandwidths(finding: &Finding) -> Plot<'static> {
+    let it = &finding.analysis;
+    let is_heavy = has_heavy_tail(&it.mean);
+    Plot {
+        title: "Bandwidth of targets at each moment (figure 3a)",
+        x: rates("bandwidth", is_heavy),
+        y: shares(),
+        layers: vec![
+            curve("mean", &it.mean),
+            curve("least", &it.minimum),
+            curve("greatest", &it.maximum),
+        ],
+        marks: Vec::new(),
+    }
+}
+
+fn deviations(finding: &Finding) -> Plot<'static> {
+    let it = &finding.analysis;
+    let mark = |it: &Imbalance| (it.threshold, format!("{} %", it.percentile));
+    Plot {
+        title: "Deviation across targets (figure 3b)",
+        x: rates("instant standard deviation", has_heavy_tail(&it.deviation)),
+        y: shares(),
+        layers: vec![curve("deviation", &it.deviation)],
+        marks: it.imbalances.iter().map(mark).collect(),
+    }
+}
+
+fn dispersion(moments: &[Moment]) -> Plot<'static> {
+    let step = moments.len().div_ceil(CLOUD_POINTS).max(1);
+    let points = moments.iter().step_by(step).map(|it| (it.mean, it.deviation)).collect();
+    Plot {
+        title: "Deviation against bandwidth (figure 3c)",
+        x: rates("mean bandwidth of all targets", false),
+        y: rates("deviation", false),
+        layers: vec![Layer { name: "a moment".to_owned(), points, is_line: false }],
+        marks: Vec::new(),
+    }
+}
+
+fn lifetimes(finding: &Finding) -> Plot<'static> {
+    of_periods(finding, "Lifetime of imbalance (figure 4a)", "lasts", |it| &it.lifetimes)
+}
+
+fn distances(finding: &Finding) -> Plot<'static> {
+    let title = "Time between periods of imbalance (figure 4b)";
+    of_periods(finding, title, "from the end of one to the next", |it| &it.distances)
+}
+
+fn of_periods(
+    finding: &Finding,
+    title: &'static str,
+    label: &'static str,
+    of: fn(&Imbalance) -> &Distribution,
+) -> Plot<'static> {
+    let imbalances = &finding.analysis.imbalances;
+    let layer = |it: &Imbalance| curve(&format!("above {} %", it.percentile), of(it));
+    Plot {
+        title,
+        x: times(label, imbalances.iter().any(|it| has_heavy_tail(of(it)))),
+        y: shares(),
+        layers: imbalances.iter().map(layer).collect(),
+        marks: Vec::new(),
+    }
+}
+
+/// A cumulative curve, which begins at zero percent.
+fn curve(name: &str, distribution: &Distribution) -> Layer {
+    let mut points: Vec<(f64, f64)> = distribution.curve(CURVE_POINTS).collect();
+    if let Some(&(first, _)) = points.first() {
+        points.insert(0, (first, 0.0));
+    }
+    line(name, points)
+}
+
+fn line(name: &str, points: Vec<(f64, f64)>) -> Layer {
+    Layer { name: name.to_owned(), points, is_line: true }
+}
+
+fn has_heavy_tail(distribution: &Distribution) -> bool {
+    let median = distribution.percentile(50.0);
+    median > 0.0 && distribution.maximum() > median * HEAVY_TAIL
+}
+
+fn rates(label: &'static str, is_logarithmic: bool) -> Axis<'static> {
+    Axis { label, said: sizes::rate, is_logarithmic }
+}
+
+fn times(label: &'static str, is_logarithmic: bool) -> Axis<'static> {
+    let said = |seconds| match Duration::try_from_secs_f64(seconds) {
+        Ok(span) if seconds < 10.0 => sizes::span(span),
+        Ok(_) if seconds < 60.0 => format!("{seconds:.0} s"),
+        Ok(span) => sizes::clock(span),
+        Err(_) => String::new(),
+    };
+    Axis { label, said, is_logarithmic }
+}
+
+fn shares() -> Axis<'static> {
+    Axis {
+        label: "not greater",
+        said: |part| format!("{:.0} %", part * 100.0),
+        is_logarithmic: false,
+    }
+}

@@ -1,0 +1,151 @@
+//! The tables for people.
+
+use super::Finding;
+use crate::sizes;
+use lads_core::imbalance::{Distribution, Imbalance};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Percentiles of bandwidth.
+const PERCENTILES: [f64; 5] = [5.0, 50.0, 80.0, 95.0, 99.0];
+/// Percentiles of times.
+const TIME_PERCENTILES: [f64; 3] = [50.0, 90.0, 99.0];
+/// More targets than this are only counted.
+const TARGETS_MAX: usize = 16;
+
+const LABEL_COLUMNS: usize = 24;
+const VALUE_COLUMNS: usize = 11;
+
+/// Writes what was found out.
+pub(super) fn write(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}: {}", finding.name, heading(finding))?;
+    for note in notes(finding) {
+        writeln!(out, "  {note}")?;
+    }
+    write_bandwidth(finding, out)?;
+    write_imbalances(finding, out)?;
+    write_bands(finding, out)?;
+    write_targets(finding, out)
+}
+
+/// `24 targets, 43,200 moments, one in 2.0 s, over 24 h 00 min`.
+pub(super) fn heading(finding: &Finding) -> String {
+    let (series, analysis) = (&finding.series, &finding.analysis);
+    let targets = sizes::counted(series.targets().count() as u64, "target");
+    let moments = sizes::counted(series.moments().len() as u64, "moment");
+    let (interval, all) = (time(analysis.interval_seconds), time(analysis.seconds));
+    format!("{targets}, {moments}, one in {interval}, {all} in all")
+}
+
+/// What was left out.
+pub(super) fn notes(finding: &Finding) -> Vec<String> {
+    let (lone, resets) = (finding.series.lone_count(), finding.series.reset_count());
+    let lone = (lone > 0).then(|| {
+        let moments = sizes::counted(lone, "moment");
+        format!("left out: {moments} with a value of only one target")
+    });
+    let resets = (resets > 0).then(|| {
+        let values = sizes::counted(resets, "value");
+        format!("left out: {values} where a counter had begun anew")
+    });
+    lone.into_iter().chain(resets).collect()
+}
+
+fn write_bandwidth(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let analysis = &finding.analysis;
+    let titles = PERCENTILES.map(|percent| format!("{percent} %")).into_iter();
+    let titles = titles.chain(["mean", "max"].map(str::to_owned));
+    write_row("\nAt each moment", titles, out)?;
+    for (label, distribution) in [
+        ("the least target", &analysis.minimum),
+        ("all targets' mean", &analysis.mean),
+        ("the greatest target", &analysis.maximum),
+        ("deviation across them", &analysis.deviation),
+    ] {
+        let values = PERCENTILES.map(|percent| distribution.percentile(percent)).into_iter();
+        let values = values.chain([distribution.mean(), distribution.maximum()]);
+        write_row(label, values.map(sizes::rate), out)?;
+    }
+    Ok(())
+}
+
+fn write_imbalances(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let imbalances = &finding.analysis.imbalances;
+    if imbalances.is_empty() {
+        return Ok(());
+    }
+    let row = |label: &str, of: &dyn Fn(&Imbalance) -> String, out: &mut dyn Write| {
+        write_row(label, imbalances.iter().map(of), out)
+    };
+    let title = |it: &Imbalance| format!("{} %", it.percentile);
+    row("\nImbalance, above", &title, out)?;
+    row("a deviation of", &|it| sizes::rate(it.threshold), out)?;
+    row("part of the time", &|it| format!("{:.1} %", it.share * 100.0), out)?;
+    row("periods", &|it| sizes::count(it.lifetimes.count() as u64), out)?;
+    for percent in TIME_PERCENTILES {
+        row(&format!("lifetime, {percent} %"), &|it| time_at(&it.lifetimes, percent), out)?;
+    }
+    row("lifetime, longest", &|it| time_at(&it.lifetimes, 100.0), out)?;
+    for percent in TIME_PERCENTILES {
+        row(&format!("distance, {percent} %"), &|it| time_at(&it.distances, percent), out)?;
+    }
+    row("distance, longest", &|it| time_at(&it.distances, 100.0), out)
+}
+
+fn write_bands(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let titles = ["moments", "50 %", "95 %", "max"].map(str::to_owned);
+    write_row("\nDeviation while mean is", titles.into_iter(), out)?;
+    for band in &finding.analysis.bands {
+        let label = format!("{} to {}", sizes::rate(band.from), sizes::rate(band.to));
+        let deviation = &band.deviation;
+        let count = sizes::count(deviation.count() as u64);
+        let values = [50.0, 95.0, 100.0].map(|it| sizes::rate(deviation.percentile(it)));
+        write_row(&label, std::iter::once(count).chain(values), out)?;
+    }
+    match finding.analysis.correlation {
+        Some(correlation) => {
+            writeln!(out, "  correlation of mean and deviation: {correlation:.2}")
+        }
+        None => Ok(()),
+    }
+}
+
+fn write_targets(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let mut targets: Vec<_> = finding.series.targets().collect();
+    targets.sort_by(|a, b| b.1.total_cmp(&a.1));
+    write_row("\nTargets, by mean", ["mean", "max"].map(str::to_owned).into_iter(), out)?;
+    for (name, mean, most) in targets.iter().take(TARGETS_MAX) {
+        let name = crate::display::escape_text(name);
+        write_row(&name, [sizes::rate(*mean), sizes::rate(*most)].into_iter(), out)?;
+    }
+    match targets.len().saturating_sub(TARGETS_MAX) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more (--json has all)"),
+    }
+}
+
+/// A title begins with a new line and stands further left than what it is the title of.
+fn write_row(
+    label: &str,
+    values: impl Iterator<Item = String>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (indent, label) = match label.strip_prefix('\n') {
+        Some(title) => ("\n", format!("{title:<0$}", LABEL_COLUMNS + 2)),
+        None => ("  ", format!("{label:<LABEL_COLUMNS$}")),
+    };
+    let values: String = values.map(|value| format!("{value:>VALUE_COLUMNS$}")).collect();
+    writeln!(out, "{indent}{label}{values}")
+}
+
+fn time_at(distribution: &Distribution, percent: f64) -> String {
+    match distribution.count() {
+        0 => "-".to_owned(),
+        _ => time(distribution.percentile(percent)),
+    }
+}
+
+/// Seconds as people say them; numbers that come out of subtractions may be anything.
+pub(super) fn time(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| "-".to_owned(), sizes::span)
+}

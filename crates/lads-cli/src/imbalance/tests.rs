@@ -1,0 +1,222 @@
+use super::*;
+use expect_test::expect;
+
+/// Ten moments, two seconds apart, of three targets: what they mean is computed by hand in the
+/// tests of [`lads_core::imbalance`].
+const SAMPLES: [[u64; 3]; 10] = [
+    [10, 10, 10],
+    [10, 10, 10],
+    [14, 20, 26],
+    [12, 20, 28],
+    [10, 10, 10],
+    [10, 10, 10],
+    [10, 10, 10],
+    [20, 30, 40],
+    [10, 10, 10],
+    [10, 10, 10],
+];
+
+fn lines(of: impl Fn(usize, [u64; 3]) -> String) -> String {
+    SAMPLES.into_iter().enumerate().map(|(index, rates)| of(index, rates)).collect()
+}
+
+fn wide() -> String {
+    "time,a,b,c\n".to_owned() + &lines(|index, [a, b, c]| format!("{},{a},{b},{c}\n", index * 2))
+}
+
+/// What was moved up to each moment, from zero on.
+fn sums(of: impl Fn(usize, [u64; 3]) -> String) -> String {
+    let mut sums = [0; 3];
+    let mut text = of(0, sums);
+    for (index, rates) in SAMPLES.iter().enumerate() {
+        sums = std::array::from_fn(|target| sums[target] + rates[target] * 2);
+        text += &of(index + 1, sums);
+    }
+    text
+}
+
+fn find(values: Values, every_seconds: Option<f64>, content: &str) -> Result<Vec<Finding>> {
+    let mut parts = Parts::new(Reading { sampling: Sampling { values, every_seconds }, unit: 1.0 });
+    parts.read(content.as_bytes())?;
+    analyse("samples", parts, &[80.0, 95.0])
+}
+
+fn refusal(content: &str) -> String {
+    match find(Values::Rates, None, content) {
+        Ok(_) => panic!("it was taken: {content}"),
+        Err(error) => format!("{error:#}"),
+    }
+}
+
+#[test]
+fn tables_show_what_was_computed_by_hand() {
+    let mut shown = Vec::new();
+    let findings = find(Values::Rates, None, &wide()).unwrap();
+    table::write(&findings[0], &mut shown).unwrap();
+    expect![[r#"
+        samples: 3 targets, 10 moments, one in 2.0 s, 20.0 s in all
+
+        At each moment                    5 %       50 %       80 %       95 %       99 %       mean        max
+          the least target             10 B/s     10 B/s     12 B/s     20 B/s     20 B/s     12 B/s     20 B/s
+          all targets' mean            10 B/s     10 B/s     20 B/s     30 B/s     30 B/s     14 B/s     30 B/s
+          the greatest target          10 B/s     10 B/s     26 B/s     40 B/s     40 B/s     16 B/s     40 B/s
+          deviation across them         0 B/s      0 B/s      6 B/s     10 B/s     10 B/s      2 B/s     10 B/s
+
+        Imbalance, above                 80 %       95 %
+          a deviation of                6 B/s     10 B/s
+          part of the time             20.0 %      0.0 %
+          periods                           2          0
+          lifetime, 50 %                2.0 s          -
+          lifetime, 90 %                2.0 s          -
+          lifetime, 99 %                2.0 s          -
+          lifetime, longest             2.0 s          -
+          distance, 50 %                6.0 s          -
+          distance, 90 %                6.0 s          -
+          distance, 99 %                6.0 s          -
+          distance, longest             6.0 s          -
+
+        Deviation while mean is       moments       50 %       95 %        max
+          10 B/s to 10 B/s                  5      0 B/s      0 B/s      0 B/s
+          10 B/s to 30 B/s                  5      6 B/s     10 B/s     10 B/s
+          correlation of mean and deviation: 0.97
+
+        Targets, by mean                 mean        max
+          c                            16 B/s     40 B/s
+          b                            14 B/s     30 B/s
+          a                            12 B/s     20 B/s
+    "#]].assert_eq(&String::from_utf8(shown).unwrap());
+}
+
+#[test]
+fn every_format_means_the_same() {
+    let expected = find(Values::Rates, None, &wide()).unwrap().remove(0).analysis;
+    let row = |at: String, [a, b, c]: [u64; 3]| format!("{at},a,{a}\n{at},b,{b}\n{at},c,{c}\n");
+    let date = |index: usize| format!("2012-01-01 00:00:{:02}", index * 2);
+    let formats = [
+        wide().replace(',', ";"),
+        wide().replace(',', "\t"),
+        "date,target,value\n".to_owned() + &lines(|index, it| row(date(index), it)),
+        lines(|index, [a, b, c]| {
+            format!("{{\"t\":{},\"a\":{a},\"b\":{b},\"c\":{c}}}\n", index * 2)
+        }),
+        lines(|index, rates| {
+            let line = |(name, rate): (&str, u64)| {
+                format!(
+                    "{{\"time\":\"{}\",\"ost\":\"{name}\",\"read\":1,\"write\":{}}}\n",
+                    date(index),
+                    rate - 1
+                )
+            };
+            ["a", "b", "c"].into_iter().zip(rates).map(line).collect()
+        }),
+        sums(|index, sums| {
+            let (at, bytes) = (index * 2, format!("{sums:?}"));
+            format!(
+                "{{\"version\":1,\"event\":\"osts\",\"elapsed_seconds\":{at},\"side\":\"sink\",\
+                 \"bytes\":{bytes}}}\n{{\"version\":1,\"event\":\"progress\"}}\n"
+            )
+        }),
+        sums(|index, [a, b, c]| {
+            let at = index * 2;
+            format!(
+                "{{\"t\":{at},\"event\":\"sample\",\"osts\":[[{a},0,1],[0,{b},0],[0,{c},9]]}}\n"
+            )
+        }),
+    ];
+    for content in formats {
+        let findings = find(Values::Rates, None, &content).unwrap();
+        assert_eq!(findings[0].analysis, expected, "{content}");
+    }
+    let content = "time,a,b,c\n".to_owned()
+        + &sums(|index, [a, b, c]| format!("{},{a},{b},{c}\n", index * 2));
+    assert_eq!(find(Values::Sums, None, &content).unwrap()[0].analysis, expected);
+}
+
+#[test]
+fn both_ends_of_a_transfer_are_told_apart() {
+    let event = |side: &str, at: u32, bytes: &str| {
+        format!(
+            "{{\"version\":1,\"event\":\"osts\",\"elapsed_seconds\":{at},\"side\":\"{side}\",\
+             \"bytes\":{bytes}}}\n"
+        )
+    };
+    let events: String = (0..4)
+        .map(|at| {
+            event("source", at, &format!("[{at},0]")) + &event("sink", at, &format!("[{at}]"))
+        })
+        .collect();
+    let findings = find(Values::Rates, None, &events).unwrap();
+    let names: Vec<&str> = findings.iter().map(|it| it.name.as_str()).collect();
+    // The sink has one target only: it is told of, and left out.
+    assert_eq!(names, ["samples, source"]);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_by_its_place() {
+    let long = "time,target,value\n";
+    let told = [
+        String::new(),
+        "1,2,3\n".to_owned(),
+        "time\n".to_owned(),
+        "time,target\n".to_owned(),
+        "time,a,b\n0,1,2\n2,x,2\n".to_owned(),
+        "time,a,b\n0,1,2\n2,-1,2\n".to_owned(),
+        "time,a,b\n0,1,2\n2,1\n".to_owned(),
+        "time,a,b\nnoon,1,2\n".to_owned(),
+        "time,a,b\n2,1,2\n0,1,2\n".to_owned(),
+        "time,a\n0,1\n".to_owned(),
+        format!("{long}0,a,1\n0,a,2\n"),
+        format!("{long}0,a,1\n1,b,2\n"),
+        "{\"t\":0,\"a\":1,\"b\":2}\n{\"t\":1,\"a\":\n".to_owned(),
+        "{\"a\":1}\n".to_owned(),
+        "{\"t\":1,\"a\":[]}\n".to_owned(),
+        "{\"event\":\"osts\",\"side\":\"sink\"}\n".to_owned(),
+        "{\"event\":\"start\"}\n".to_owned(),
+    ];
+    let told: String = told.iter().map(|content| refusal(content) + "\n").collect();
+    expect![[r#"
+        is empty
+        line 1 has only numbers; it should name the columns: time and each target, or time,target,value
+        line 1 names one column; there should be time and targets
+        line 1 names no column with bandwidth
+        line 3: column 2 (`a`): `x` is no number
+        line 3: column 2 (`a`): -1 is no bandwidth
+        line 3: 2 columns, but line 1 names 3
+        line 2: column 1 (`time`): `noon` is neither a number of seconds nor a date (2012-01-01 00:00:02)
+        line 3: time does not go on: 0 s comes after 2 s
+        samples: 1 target: there is nothing to compare
+        line 3: `a` again at the same moment
+        samples: 2 moments with a value of only one target, none with more: gather samples with --every
+        line 2, column 11: no JSON object
+        line 1: no key says when: time, t, timestamp would
+        line 1: `a`: [] is no bandwidth
+        line 1: `bytes` is missing
+        samples: no samples; is it a log of `lads cp --json`?
+    "#]].assert_eq(&told);
+}
+
+#[test]
+fn values_that_are_not_known_are_left_out() {
+    let content = "# of a site\ntime,a,b,c\n0,1,,3\n1,-,nan,3\n2,1,2,3\n";
+    let finding = find(Values::Rates, None, content).unwrap().remove(0);
+    assert_eq!(finding.analysis.mean.count(), 2);
+    assert_eq!(table::notes(&finding), ["left out: 1 moment with a value of only one target"]);
+}
+
+#[test]
+fn the_page_needs_nothing_else() {
+    let page = page::of(&find(Values::Rates, None, &wide()).unwrap());
+    assert_eq!(page.matches("<svg").count(), 6);
+    for word in ["http", "src=", "<script", "NaN"] {
+        assert!(!page.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn programs_are_told_in_base_units() {
+    let finding = find(Values::Rates, None, &wide()).unwrap().remove(0);
+    let object = json::object(&finding);
+    assert_eq!(object["bytes_per_second"]["deviation"]["p80"], 6.0);
+    assert_eq!(object["imbalances"][0]["distance_seconds"]["max"], 6.0);
+    assert_eq!(object["targets"][2]["mean_bytes_per_second"], 16.4);
+}

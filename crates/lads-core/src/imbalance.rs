@@ -1,0 +1,210 @@
+//! How unevenly the targets of a storage system are used, for how long at a time, and how often.
+//!
+//! The analysis of "Layout-Aware I/O Scheduling for Terabits Data Movement" (2013), section III,
+//! over any series of bandwidth per target ([`Series`]): how the least, the mean and the greatest
+//! of all targets are distributed (figure 3a), how the deviation across targets is (3b), how it
+//! depends on bandwidth (3c), how long periods of imbalance last (4a), and how long it is from one
+//! to the next (4b). A period of imbalance is a run of moments whose deviation is above that of a
+//! percentile of all moments; the paper takes the 80th and the 95th.
+//!
+//! Reading files and drawing pictures is left to others.
+
+mod distribution;
+mod series;
+
+pub use distribution::Distribution;
+pub use series::{Moment, Refusal, Sampling, Series, Values};
+
+/// A pause in a series: moments that are so many times the usual interval apart.
+const PAUSE_INTERVALS: f64 = 3.0;
+
+/// Into how many bands, with as many moments each, bandwidth is cut.
+const BANDS: usize = 10;
+/// With fewer moments, a band says nothing.
+const BAND_MOMENTS_MIN: usize = 5;
+
+/// What there is to know of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Analysis {
+    /// The median time from one moment to the next, in seconds.
+    pub interval_seconds: f64,
+    /// How long was looked at, pauses left out, in seconds.
+    pub seconds: f64,
+    /// Of the least bandwidth of any target at each moment, in bytes per second.
+    pub minimum: Distribution,
+    /// Of the mean bandwidth of all targets at each moment, in bytes per second.
+    pub mean: Distribution,
+    /// Of the greatest bandwidth of any target at each moment, in bytes per second.
+    pub maximum: Distribution,
+    /// Of the instant standard deviation across targets, in bytes per second.
+    pub deviation: Distribution,
+    /// Periods above each threshold, in the order asked for.
+    pub imbalances: Vec<Imbalance>,
+    /// How the deviation depends on bandwidth, from the least bandwidth to the greatest.
+    pub bands: Vec<Band>,
+    /// Pearson's correlation of mean bandwidth and deviation; `None` if either never changes.
+    pub correlation: Option<f64>,
+}
+
+/// Periods in which the deviation is above a threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imbalance {
+    /// Which percentile of the deviation the threshold is.
+    pub percentile: f64,
+    /// Deviations greater than this are imbalance, in bytes per second.
+    pub threshold: f64,
+    /// The part of the time that is spent above it, from 0 to 1.
+    pub share: f64,
+    /// How long each period lasted, in seconds.
+    pub lifetimes: Distribution,
+    /// From the end of each period to the beginning of the next, in seconds; not across pauses.
+    pub distances: Distribution,
+}
+
+/// What the deviation is while bandwidth is in some range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// The least mean bandwidth of all targets in it, in bytes per second.
+    pub from: f64,
+    /// The greatest, in bytes per second.
+    pub to: f64,
+    /// Of the instant standard deviation at its moments, in bytes per second.
+    pub deviation: Distribution,
+}
+
+impl Analysis {
+    /// Analyses a series, with periods of imbalance above these percentiles of the deviation.
+    /// `None` if the series has no moment.
+    #[must_use]
+    pub fn of(series: &Series, percentiles: &[f64]) -> Option<Self> {
+        let moments = series.moments();
+        if moments.is_empty() {
+            return None;
+        }
+        let of = |value: fn(&Moment) -> f64| moments.iter().map(value).collect::<Distribution>();
+        let deviation = of(|it| it.deviation);
+        let (interval_seconds, spans) = spans(moments);
+        let imbalance = |&percentile: &f64| {
+            let threshold = deviation.percentile(percentile);
+            let periods = Periods::above(threshold, moments, &spans);
+            periods.imbalance(percentile, threshold)
+        };
+        Some(Self {
+            interval_seconds,
+            seconds: spans.iter().map(|it| it.seconds).sum(),
+            minimum: of(|it| it.minimum),
+            mean: of(|it| it.mean),
+            maximum: of(|it| it.maximum),
+            imbalances: percentiles.iter().map(imbalance).collect(),
+            bands: bands(moments),
+            correlation: correlation(moments),
+            deviation,
+        })
+    }
+}
+
+/// What a moment stands for: the time since the one before it.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    seconds: f64,
+    /// Whether nothing is known of the time before it.
+    is_after_pause: bool,
+}
+
+/// The usual interval, and the span of each moment. After a pause, and at the beginning, a moment
+/// stands for the usual interval.
+fn spans(moments: &[Moment]) -> (f64, Vec<Span>) {
+    let step = |pair: &[Moment]| (!pair[1].is_first).then(|| pair[1].at - pair[0].at);
+    let steps: Distribution = moments.windows(2).filter_map(step).collect();
+    let interval = if steps.count() == 0 { 0.0 } else { steps.percentile(50.0) };
+    let pause = Span { seconds: interval, is_after_pause: true };
+    let span = |pair: &[Moment]| match step(pair) {
+        Some(seconds) if seconds <= PAUSE_INTERVALS * interval => {
+            Span { seconds, is_after_pause: false }
+        }
+        _ => pause,
+    };
+    let spans = std::iter::once(pause).chain(moments.windows(2).map(span)).collect();
+    (interval, spans)
+}
+
+/// Gathers periods above a threshold.
+#[derive(Debug, Default)]
+struct Periods {
+    lifetimes: Vec<f64>,
+    distances: Vec<f64>,
+    seconds: f64,
+    seconds_above: f64,
+}
+
+impl Periods {
+    fn above(threshold: f64, moments: &[Moment], spans: &[Span]) -> Self {
+        let mut periods = Self::default();
+        // How long the period lasts in which we are; since the last one ended, if there was one.
+        let (mut lifetime, mut distance) = (None, None);
+        for (moment, span) in moments.iter().zip(spans) {
+            if span.is_after_pause {
+                periods.lifetimes.extend(lifetime.take());
+                distance = None;
+            }
+            periods.seconds += span.seconds;
+            if moment.deviation > threshold {
+                periods.seconds_above += span.seconds;
+                periods.distances.extend(distance.take());
+                lifetime = Some(lifetime.unwrap_or(0.0) + span.seconds);
+            } else {
+                if lifetime.is_some() {
+                    distance = Some(0.0);
+                }
+                periods.lifetimes.extend(lifetime.take());
+                distance = distance.map(|so_far| so_far + span.seconds);
+            }
+        }
+        periods.lifetimes.extend(lifetime);
+        periods
+    }
+
+    fn imbalance(self, percentile: f64, threshold: f64) -> Imbalance {
+        let share = if self.seconds > 0.0 { self.seconds_above / self.seconds } else { 0.0 };
+        Imbalance {
+            percentile,
+            threshold,
+            share,
+            lifetimes: self.lifetimes.into_iter().collect(),
+            distances: self.distances.into_iter().collect(),
+        }
+    }
+}
+
+/// Moments in the order of their bandwidth, cut into bands.
+fn bands(moments: &[Moment]) -> Vec<Band> {
+    let mut ordered: Vec<&Moment> = moments.iter().collect();
+    ordered.sort_unstable_by(|a, b| a.mean.total_cmp(&b.mean));
+    let count = (ordered.len() / BAND_MOMENTS_MIN).clamp(1, BANDS);
+    let band = |index: usize| {
+        let within = &ordered[index * ordered.len() / count..(index + 1) * ordered.len() / count];
+        Band {
+            from: within[0].mean,
+            to: within[within.len() - 1].mean,
+            deviation: within.iter().map(|it| it.deviation).collect(),
+        }
+    };
+    (0..count).map(band).collect()
+}
+
+fn correlation(moments: &[Moment]) -> Option<f64> {
+    let count = moments.len() as f64;
+    let x_mean = moments.iter().map(|it| it.mean).sum::<f64>() / count;
+    let y_mean = moments.iter().map(|it| it.deviation).sum::<f64>() / count;
+    let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
+    for moment in moments {
+        let (x, y) = (moment.mean - x_mean, moment.deviation - y_mean);
+        xx += x * x;
+        yy += y * y;
+        xy += x * y;
+    }
+    (xx > 0.0 && yy > 0.0).then(|| xy / (xx * yy).sqrt())
+}
+
+#[cfg(test)]
+mod tests;
