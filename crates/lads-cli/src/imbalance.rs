@@ -31,6 +31,10 @@ struct Finding {
 /// Shows what there is to know of all files.
 pub(crate) fn run(args: &ImbalanceArgs) -> Result<()> {
     let findings = findings(args)?;
+    if let Some(path) = &args.html {
+        let page = page::of(&findings);
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let mut out = io::stdout().lock();
     for (index, finding) in findings.iter().enumerate() {
         if args.json {
@@ -41,10 +45,6 @@ pub(crate) fn run(args: &ImbalanceArgs) -> Result<()> {
             }
             table::write(finding, &mut out)?;
         }
-    }
-    if let Some(path) = &args.html {
-        let page = page::of(&findings);
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

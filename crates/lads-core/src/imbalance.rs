@@ -18,7 +18,7 @@ pub use series::{Moment, Refusal, Sampling, Series, Values};
 /// A pause in a series: moments that are so many times the usual interval apart.
 const PAUSE_INTERVALS: f64 = 3.0;
 
-/// Into how many bands, with as many moments each, bandwidth is cut.
+/// Into how many bands, with about as many moments each, bandwidth is cut.
 const BANDS: usize = 10;
 /// With fewer moments, a band says nothing.
 const BAND_MOMENTS_MIN: usize = 5;
@@ -176,20 +176,21 @@ impl Periods {
     }
 }
 
-/// Moments in the order of their bandwidth, cut into bands.
+/// Moments in the order of their bandwidth, cut into bands; those of equal bandwidth are in one.
 fn bands(moments: &[Moment]) -> Vec<Band> {
     let mut ordered: Vec<&Moment> = moments.iter().collect();
     ordered.sort_unstable_by(|a, b| a.mean.total_cmp(&b.mean));
-    let count = (ordered.len() / BAND_MOMENTS_MIN).clamp(1, BANDS);
-    let band = |index: usize| {
-        let within = &ordered[index * ordered.len() / count..(index + 1) * ordered.len() / count];
-        Band {
-            from: within[0].mean,
-            to: within[within.len() - 1].mean,
-            deviation: within.iter().map(|it| it.deviation).collect(),
-        }
-    };
-    (0..count).map(band).collect()
+    let step = ordered.len().div_ceil(BANDS).max(BAND_MOMENTS_MIN);
+    let mut bands = Vec::new();
+    let mut rest = &ordered[..];
+    while !rest.is_empty() {
+        let last = rest[step.min(rest.len()) - 1].mean;
+        let (within, above) = rest.split_at(rest.partition_point(|it| it.mean <= last));
+        let deviation = within.iter().map(|it| it.deviation).collect();
+        bands.push(Band { from: within[0].mean, to: last, deviation });
+        rest = above;
+    }
+    bands
 }
 
 fn correlation(moments: &[Moment]) -> Option<f64> {

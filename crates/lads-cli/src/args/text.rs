@@ -87,10 +87,10 @@ Exit status:
 
 /// `lads imbalance --help`.
 pub(super) const IMBALANCE_ABOUT: &str = "\
-Looks back at a series of bandwidth per storage target: how the least, the mean and the greatest of \
-all targets are distributed, how far they deviate from each other at a moment (the instant standard \
-deviation), how long such imbalance lasts, how long it is from one period to the next, and how it \
-depends on bandwidth.";
+Looks back at a series of bandwidth per storage target: how the least, the mean and the greatest \
+of all targets are distributed, how far they deviate from each other at a moment (the instant \
+standard deviation), how long such imbalance lasts, how long it is from one period to the next, \
+and how it depends on bandwidth.";
 
 /// Examples for `lads imbalance`.
 pub(super) const IMBALANCE_EXAMPLES: &str = "\

@@ -7,7 +7,7 @@ use lads_core::imbalance::{Distribution, Imbalance, Moment};
 use std::time::Duration;
 
 /// Points of a curve: as many as there are columns to draw them.
-const CURVE_POINTS: usize = 500;
+const CURVE_POINTS: usize = 400;
 /// Points of a cloud: more would hide each other.
 const CLOUD_POINTS: usize = 4000;
 /// A distribution whose greatest is so many times its median is drawn on a logarithmic axis.
@@ -33,7 +33,7 @@ svg polyline, svg path { fill: none; }
 svg .s0 { stroke: #2f6fde; } svg .s1 { stroke: #2a9d61; } svg .s2 { stroke: #d9662b; }
 svg .s3 { stroke: #8e44ad; }
 svg polyline, svg line { stroke-width: 1.8; } svg .grid { stroke-width: 1; }
-svg .dots { stroke-width: 3; stroke-linecap: round; stroke-opacity: .35; }
+svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
 ";
 
 /// The page.
@@ -161,13 +161,11 @@ fn of_periods(
     }
 }
 
-/// A cumulative curve, which begins at zero percent.
+/// A cumulative curve, in steps from zero percent on.
 fn curve(name: &str, distribution: &Distribution) -> Layer {
-    let mut points: Vec<(f64, f64)> = distribution.curve(CURVE_POINTS).collect();
-    if let Some(&(first, _)) = points.first() {
-        points.insert(0, (first, 0.0));
-    }
-    line(name, points)
+    let mut before = 0.0;
+    let step = |(value, part)| [(value, std::mem::replace(&mut before, part)), (value, part)];
+    line(name, distribution.curve(CURVE_POINTS).flat_map(step).collect())
 }
 
 fn line(name: &str, points: Vec<(f64, f64)>) -> Layer {

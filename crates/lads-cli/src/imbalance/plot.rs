@@ -87,17 +87,21 @@ impl Plot<'_> {
             let _ = writeln!(
                 out,
                 "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{said}</text>",
+                 <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"middle\">{said}</text>",
                 bottom + 16.0
             );
         }
         for (value, said) in &self.marks {
             let (at, said) = (x_of(x, *value), escaped(said));
+            let is_right = at > WIDTH * 0.8;
+            let (side, anchor) = if is_right { (-4.0, "end") } else { (4.0, "start") };
             let _ = writeln!(
                 out,
                 "<line class=\"mark\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{said}</text>",
-                at + 4.0,
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"{anchor}\">{said}</text>",
+                at + side,
                 bottom - 6.0
             );
         }

@@ -7,6 +7,7 @@ use csv::StringRecord;
 use lads_core::imbalance::{Refusal, Sampling, Series, Values};
 use lads_core::units::OstId;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::io::{self, BufRead};
 
 /// What the column of time may be called; otherwise it is the first.
@@ -125,7 +126,9 @@ impl Parts {
         let bytes = object.get("bytes").and_then(Value::as_array).context("`bytes` is missing")?;
         let at = number(object, "elapsed_seconds")?;
         let bytes: Option<Vec<f64>> = bytes.iter().map(Value::as_f64).collect();
-        self.take_sums(Some(side), at, &bytes.context("`bytes`: not all are numbers")?)
+        let bytes = bytes.context("`bytes`: not all are numbers")?;
+        // An OST that has nothing of this transfer is no sibling: it does nothing, and is not slow.
+        self.take_sums(Some(side), at, numbered(&bytes).filter(|(_, sum)| *sum > 0.0))
     }
 
     /// A sample of `lads-testbed pfs`: of each OST bytes read, bytes written, and its queue.
@@ -134,16 +137,19 @@ impl Parts {
         let at = number(object, "t")?;
         let moved = |ost: &Value| Some(ost.get(0)?.as_f64()? + ost.get(1)?.as_f64()?);
         let bytes: Option<Vec<f64>> = osts.iter().map(moved).collect();
-        self.take_sums(None, at, &bytes.context("`osts`: not all are [read, written, queued]")?)
+        let bytes = bytes.context("`osts`: not all are [read, written, queued]")?;
+        self.take_sums(None, at, numbered(&bytes))
     }
 
-    fn take_sums(&mut self, side: Option<&str>, at: f64, sums: &[f64]) -> Result<()> {
+    fn take_sums(
+        &mut self,
+        side: Option<&str>,
+        at: f64,
+        sums: impl Iterator<Item = (OstId, f64)>,
+    ) -> Result<()> {
         let series = self.series(side, Values::Sums);
-        let numbered = sums.iter().zip(0..).map(|(sum, ost)| {
-            let target = series.target(&OstId(ost).to_string());
-            (target, *sum)
-        });
-        let values: Vec<(usize, f64)> = numbered.collect();
+        let values: Vec<_> =
+            sums.map(|(ost, sum)| (series.target(&ost.to_string()), sum)).collect();
         Ok(series.add(at, &values)?)
     }
 
@@ -161,8 +167,7 @@ impl Parts {
         lines.at = Some(sample.at);
         for (name, value) in sample.values {
             let target = series.target(name);
-            let is_known = lines.values.iter().any(|(known, _)| *known == target);
-            ensure!(!is_known, "`{name}` again at the same moment");
+            ensure!(lines.named.insert(target), "`{name}` again at the same moment");
             lines.values.push((target, value * unit));
         }
         Ok(())
@@ -173,6 +178,7 @@ impl Parts {
         if let Some(at) = lines.at.take() {
             self.series(None, values).add(at, &lines.values)?;
             lines.values.clear();
+            lines.named.clear();
         }
         Ok(())
     }
@@ -183,6 +189,8 @@ impl Parts {
 struct Lines {
     at: Option<f64>,
     values: Vec<(usize, f64)>,
+    /// Targets that have a value.
+    named: HashSet<usize>,
 }
 
 /// What a line says.
@@ -293,6 +301,10 @@ fn parse_value(text: &str) -> Result<Option<f64>> {
         Ok(_) => bail!("{text} is no bandwidth"),
         Err(_) => bail!("`{text}` is no number"),
     }
+}
+
+fn numbered(sums: &[f64]) -> impl Iterator<Item = (OstId, f64)> + '_ {
+    (0..).map(OstId).zip(sums.iter().copied())
 }
 
 fn number(object: &Map<String, Value>, key: &str) -> Result<f64> {

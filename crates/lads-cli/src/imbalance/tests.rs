@@ -1,5 +1,5 @@
 use super::*;
-use expect_test::expect;
+use expect_test::expect_file;
 
 /// Ten moments, two seconds apart, of three targets: what they mean is computed by hand in the
 /// tests of [`lads_core::imbalance`].
@@ -24,9 +24,9 @@ fn wide() -> String {
     "time,a,b,c\n".to_owned() + &lines(|index, [a, b, c]| format!("{},{a},{b},{c}\n", index * 2))
 }
 
-/// What was moved up to each moment, from zero on.
+/// What was moved up to each moment, and a little before.
 fn sums(of: impl Fn(usize, [u64; 3]) -> String) -> String {
-    let mut sums = [0; 3];
+    let mut sums = [1; 3];
     let mut text = of(0, sums);
     for (index, rates) in SAMPLES.iter().enumerate() {
         sums = std::array::from_fn(|target| sums[target] + rates[target] * 2);
@@ -53,38 +53,7 @@ fn tables_show_what_was_computed_by_hand() {
     let mut shown = Vec::new();
     let findings = find(Values::Rates, None, &wide()).unwrap();
     table::write(&findings[0], &mut shown).unwrap();
-    expect![[r#"
-        samples: 3 targets, 10 moments, one in 2.0 s, 20.0 s in all
-
-        At each moment                    5 %       50 %       80 %       95 %       99 %       mean        max
-          the least target             10 B/s     10 B/s     12 B/s     20 B/s     20 B/s     12 B/s     20 B/s
-          all targets' mean            10 B/s     10 B/s     20 B/s     30 B/s     30 B/s     14 B/s     30 B/s
-          the greatest target          10 B/s     10 B/s     26 B/s     40 B/s     40 B/s     16 B/s     40 B/s
-          deviation across them         0 B/s      0 B/s      6 B/s     10 B/s     10 B/s      2 B/s     10 B/s
-
-        Imbalance, above                 80 %       95 %
-          a deviation of                6 B/s     10 B/s
-          part of the time             20.0 %      0.0 %
-          periods                           2          0
-          lifetime, 50 %                2.0 s          -
-          lifetime, 90 %                2.0 s          -
-          lifetime, 99 %                2.0 s          -
-          lifetime, longest             2.0 s          -
-          distance, 50 %                6.0 s          -
-          distance, 90 %                6.0 s          -
-          distance, 99 %                6.0 s          -
-          distance, longest             6.0 s          -
-
-        Deviation while mean is       moments       50 %       95 %        max
-          10 B/s to 10 B/s                  5      0 B/s      0 B/s      0 B/s
-          10 B/s to 30 B/s                  5      6 B/s     10 B/s     10 B/s
-          correlation of mean and deviation: 0.97
-
-        Targets, by mean                 mean        max
-          c                            16 B/s     40 B/s
-          b                            14 B/s     30 B/s
-          a                            12 B/s     20 B/s
-    "#]].assert_eq(&String::from_utf8(shown).unwrap());
+    expect_file!["golden/table.txt"].assert_eq(&String::from_utf8(shown).unwrap());
 }
 
 #[test]
@@ -140,15 +109,16 @@ fn both_ends_of_a_transfer_are_told_apart() {
              \"bytes\":{bytes}}}\n"
         )
     };
-    let events: String = (0..4)
+    let events: String = (1..5)
         .map(|at| {
-            event("source", at, &format!("[{at},0]")) + &event("sink", at, &format!("[{at}]"))
+            event("source", at, &format!("[{at},1,0]")) + &event("sink", at, &format!("[{at}]"))
         })
         .collect();
     let findings = find(Values::Rates, None, &events).unwrap();
     let names: Vec<&str> = findings.iter().map(|it| it.name.as_str()).collect();
-    // The sink has one target only: it is told of, and left out.
+    // The sink has one target only: it is told of, and left out. So is one that has nothing.
     assert_eq!(names, ["samples, source"]);
+    assert_eq!(findings[0].series.targets().count(), 2);
 }
 
 #[test]
@@ -174,25 +144,7 @@ fn what_cannot_be_read_is_named_by_its_place() {
         "{\"event\":\"start\"}\n".to_owned(),
     ];
     let told: String = told.iter().map(|content| refusal(content) + "\n").collect();
-    expect![[r#"
-        is empty
-        line 1 has only numbers; it should name the columns: time and each target, or time,target,value
-        line 1 names one column; there should be time and targets
-        line 1 names no column with bandwidth
-        line 3: column 2 (`a`): `x` is no number
-        line 3: column 2 (`a`): -1 is no bandwidth
-        line 3: 2 columns, but line 1 names 3
-        line 2: column 1 (`time`): `noon` is neither a number of seconds nor a date (2012-01-01 00:00:02)
-        line 3: time does not go on: 0 s comes after 2 s
-        samples: 1 target: there is nothing to compare
-        line 3: `a` again at the same moment
-        samples: 2 moments with a value of only one target, none with more: gather samples with --every
-        line 2, column 11: no JSON object
-        line 1: no key says when: time, t, timestamp would
-        line 1: `a`: [] is no bandwidth
-        line 1: `bytes` is missing
-        samples: no samples; is it a log of `lads cp --json`?
-    "#]].assert_eq(&told);
+    expect_file!["golden/refusals.txt"].assert_eq(&told);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! of its own: then they must be gathered ([`Sampling::every_seconds`]). Of each moment only four
 //! numbers are kept, so months of samples fit into memory.
 
+use std::collections::HashMap;
+
 /// Bandwidth across targets over the time that ends at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
@@ -60,6 +62,8 @@ pub struct Series {
     sampling: Sampling,
     moments: Vec<Moment>,
     targets: Vec<Target>,
+    /// The number of each target by its name.
+    numbers: HashMap<String, usize>,
     /// When the last sample was.
     last: Option<f64>,
     bin: Bin,
@@ -98,8 +102,9 @@ impl Series {
 
     /// The number of a target, by which samples name it.
     pub fn target(&mut self, name: &str) -> usize {
-        self.targets.iter().position(|it| it.name == name).unwrap_or_else(|| {
+        self.numbers.get(name).copied().unwrap_or_else(|| {
             let name = name.to_owned();
+            self.numbers.insert(name.clone(), self.targets.len());
             self.targets.push(Target {
                 name,
                 sum: None,
