@@ -51,6 +51,9 @@ struct OstQueue<T> {
     /// About how many bytes wait.
     waiting_bytes: u64,
     in_flight: u32,
+    /// How often in a row it was passed over, although it could have been taken from and had
+    /// nothing in flight.
+    passes: usize,
     /// Smoothed service time of one request: an eighth of the new, seven eighths of the old.
     service: Option<Duration>,
     stats: OstStats,
@@ -70,6 +73,8 @@ pub struct OstQueues<T> {
 /// A queue that could be taken from; the least is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
+    /// Whether it has not been passed over too often.
+    can_wait: bool,
     is_avoided: bool,
     in_flight: u32,
     runs_waiting: Reverse<u64>,
@@ -84,6 +89,14 @@ struct Choice {
 const RUNS: u64 = 8;
 const RUN_BYTES_MIN: u64 = 8 << 20;
 
+/// A queue that could be taken from, of an OST with nothing in flight, is passed over by
+/// [`OstQueues::next_best`] at most this many times the number of OSTs in a row; of those that
+/// were, one after the other. So each OST gets a sixteenth of its fair share of all takings,
+/// however congested it is, and however much is queued for others: if no request takes longer than
+/// `service`, what has waited longest on an OST moves within `(PASSES_MAX + 1) * osts * service /
+/// threads`. It costs little, for a congested OST is only asked for an eighth of a block.
+pub const PASSES_MAX: usize = 16;
+
 impl<T> OstQueues<T> {
     /// Empty queues for these OSTs, numbered from zero, judged by a rule.
     #[must_use]
@@ -92,6 +105,7 @@ impl<T> OstQueues<T> {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             in_flight: 0,
+            passes: 0,
             service: None,
             stats: OstStats::default(),
         };
@@ -196,8 +210,8 @@ impl<T> OstQueues<T> {
     /// The same, but from the queue that is best just now, not the next in turn: one whose OST is
     /// not congested and has the fewest requests in flight. If `stays`, then one that has most
     /// waiting and was heard of last: where threads are fewer than OSTs, they stay with OSTs of
-    /// which they know that they are quick, and yet no queue is left to the end. Only for queues
-    /// that do not fill up again and again, or some would wait for ever.
+    /// which they know that they are quick, and yet no queue is left to the end. None is passed
+    /// over for ever ([`PASSES_MAX`]).
     pub fn next_best<W>(
         &mut self,
         now: Instant,
@@ -214,6 +228,9 @@ impl<T> OstQueues<T> {
             let others = choices.iter().skip(1);
             found =
                 others.copied().find_map(|it| self.take(now, it.index, it.bytes_max, &mut take));
+        }
+        if let Some((taken, _)) = &found {
+            self.count_passes(*taken, &choices);
         }
         self.choices = choices;
         found
@@ -240,7 +257,9 @@ impl<T> OstQueues<T> {
 
     /// Counts a request of so many bytes as in flight.
     pub fn start(&mut self, now: Instant, ost: OstId, bytes: u64) {
-        self.queues[ost.index()].in_flight += 1;
+        let queue = &mut self.queues[ost.index()];
+        queue.in_flight += 1;
+        queue.passes = 0;
         self.judge.on_start(ost, now, bytes);
     }
 
@@ -300,6 +319,12 @@ impl<T> OstQueues<T> {
         Some((ost, work))
     }
 
+    /// One queue was taken from, and the others that could have been were not.
+    fn count_passes(&mut self, taken: OstId, choices: &[Choice]) {
+        let others = choices.iter().filter(|it| it.index != taken.index() && it.in_flight == 0);
+        others.for_each(|it| self.queues[it.index].passes += 1);
+    }
+
     /// All queues that could be taken from.
     fn find_choices(&mut self, now: Instant, stays: bool, choices: &mut Vec<Choice>) {
         let count = self.queues.len();
@@ -316,19 +341,23 @@ impl<T> OstQueues<T> {
             if !self.is_ready(index) {
                 continue;
             }
+            let can_wait = self.queues[index].passes < PASSES_MAX * count;
             let verdict = self.judge.verdict(OstId::from_index(index), now);
+            let is_congested = verdict == Verdict::Congested;
             // If it is the last in any case, leaving it alone saves nothing.
-            let is_avoided = verdict == Verdict::Congested && self.work(index) < work_each;
+            let is_avoided = can_wait && is_congested && self.work(index) < work_each;
+            let is_probed = verdict == Verdict::Probe || (is_congested && !can_wait);
             let queue = &mut self.queues[index];
             queue.stats.avoided += u64::from(is_avoided);
             choices.push(Choice {
+                can_wait,
                 is_avoided,
                 in_flight: queue.in_flight,
                 runs_waiting: Reverse(if stays { queue.waiting_bytes / run_bytes } else { 0 }),
                 is_stale: stays && verdict != Verdict::Clear,
                 turn: (index + count - self.turn) % count,
                 index,
-                bytes_max: if verdict == Verdict::Probe { PROBE_BYTES } else { u32::MAX },
+                bytes_max: if is_probed { PROBE_BYTES } else { u32::MAX },
             });
         }
     }

@@ -298,6 +298,19 @@ impl Books {
         }
     }
 
+    /// Which OSTs have nothing in flight although they could.
+    pub(crate) fn neglected(&self) -> Vec<bool> {
+        let mut is_neglected = vec![false; self.in_flight.len()];
+        for (entry, pieces) in &self.waiting {
+            let may_begin = self.begun.contains(entry) || self.begun.len() < self.begun_max;
+            for piece in pieces.iter().filter(|_| may_begin) {
+                let ost = piece.source_ost.index();
+                is_neglected[ost] |= self.in_flight[ost] == 0 && self.is_free(piece);
+            }
+        }
+        is_neglected
+    }
+
     /// Grants not used.
     pub(crate) fn room(&self) -> &[u32] {
         &self.room

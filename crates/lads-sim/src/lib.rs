@@ -14,6 +14,7 @@
 //!                   books check it                     sink_check checks it
 //! ```
 
+pub mod bed;
 mod books;
 mod content;
 mod crash;
@@ -21,6 +22,7 @@ mod disk;
 mod ending;
 mod journal;
 mod options;
+mod placing;
 mod receiver;
 mod rng;
 mod session;
@@ -30,6 +32,8 @@ mod sink_work;
 mod source_end;
 mod tree;
 mod walk;
+mod watch;
+mod weather;
 mod world;
 
 use options::Faults;
@@ -82,20 +86,23 @@ pub fn run_traced(seed: u64) -> (Result<Stats, String>, Vec<String>) {
     run_kept(seed, usize::MAX)
 }
 
-/// A panic is a broken promise like any other.
 fn run_kept(seed: u64, line_count_max: usize) -> (Result<Stats, String>, Vec<String>) {
     let trace = Trace::new(line_count_max);
     let kept = trace.clone();
-    let result = catch_unwind(AssertUnwindSafe(|| {
+    let result = caught(|| {
         let mut world = World::draw(seed, trace);
         run_attempts(&mut world).map(|()| world.stats)
-    }));
-    let result = result.unwrap_or_else(|panic| {
+    });
+    (result, kept.lines())
+}
+
+/// A panic is a broken promise like any other.
+fn caught<T>(run: impl FnOnce() -> Checked<T>) -> Checked<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("panic: {}", text.unwrap_or("?")))
-    });
-    (result, kept.lines())
+    })
 }
 
 /// Attempt after attempt goes wrong; then two in which nothing does, the last with nothing to do.

@@ -1,14 +1,29 @@
 //! Runs worlds by their seeds: `lads-sim [--trace] SEED...` or `lads-sim [--from S] --count N`.
+//!
+//! `lads-sim --congestion [--count N] [--threads T] [WORD...]` shows instead how near each policy
+//! comes to what is possible on beds of OSTs of which some are congested, in the weather of so many
+//! seeds, with so many threads at the source; only those scenarios that have all words in their
+//! name.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
+
+mod report;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: lads-sim [--trace] SEED... | lads-sim [--from SEED] --count N";
+const USAGE: &str = "\
+usage: lads-sim [--trace] SEED...
+       lads-sim [--from SEED] --count N
+       lads-sim --congestion [--from SEED] [--count N] [--threads T] [WORD...]";
+
+/// In the weather of so many seeds a table is made, unless another number is asked for.
+const TABLE_SEEDS: u64 = 5;
 
 #[derive(Default)]
 struct Arguments {
-    seeds: Vec<u64>,
+    shows_congestion: bool,
+    threads: Option<u32>,
+    words: Vec<String>,
     from: u64,
     count: u64,
     shows_trace: bool,
@@ -19,21 +34,51 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let Arguments { mut seeds, from, count, shows_trace } = arguments;
-    seeds.extend(from..from.saturating_add(count));
     let started = Instant::now();
+    let is_ok = match arguments.shows_congestion {
+        true => show_congestion(&arguments),
+        false => run_worlds(&arguments),
+    };
+    println!("{:.1} s", started.elapsed().as_secs_f64());
+    match is_ok {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::FAILURE,
+        None => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether no promise was broken.
+fn show_congestion(arguments: &Arguments) -> Option<bool> {
+    let count = if arguments.count == 0 { TABLE_SEEDS } else { arguments.count };
+    let seeds: Vec<u64> = (arguments.from..arguments.from.saturating_add(count)).collect();
+    let tell = |line| println!("{line}");
+    let shown = report::congestion(&seeds, &arguments.words, arguments.threads, tell);
+    if let Err(failure) = &shown {
+        println!("{failure}");
+    }
+    Some(shown.is_ok())
+}
+
+/// Whether every promise was kept; `None` if there is a seed that is no number, or none at all.
+fn run_worlds(arguments: &Arguments) -> Option<bool> {
+    let Arguments { from, count, shows_trace, .. } = *arguments;
+    let seeds: Result<Vec<u64>, _> = arguments.words.iter().map(|word| word.parse()).collect();
+    let mut seeds = seeds.ok()?;
+    seeds.extend(from..from.saturating_add(count));
     let mut failed_seeds = Vec::new();
     for &seed in &seeds {
         if !run(seed, shows_trace, seeds.len() == 1) {
             failed_seeds.push(seed);
         }
     }
-    println!("{} worlds in {:.1} s", seeds.len(), started.elapsed().as_secs_f64());
-    if failed_seeds.is_empty() {
-        return ExitCode::SUCCESS;
+    println!("{} worlds", seeds.len());
+    if !failed_seeds.is_empty() {
+        println!("failed: {failed_seeds:?}");
     }
-    println!("failed: {failed_seeds:?}");
-    ExitCode::FAILURE
+    (!seeds.is_empty()).then_some(failed_seeds.is_empty())
 }
 
 /// Whether every promise was kept.
@@ -67,10 +112,12 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--trace" => parsed.shows_trace = true,
+            "--congestion" => parsed.shows_congestion = true,
+            "--threads" => parsed.threads = Some(arguments.next()?.parse().ok()?),
             "--from" => parsed.from = arguments.next()?.parse().ok()?,
             "--count" => parsed.count = arguments.next()?.parse().ok()?,
-            seed => parsed.seeds.push(seed.parse().ok()?),
+            word => parsed.words.push(word.to_owned()),
         }
     }
-    (!parsed.seeds.is_empty() || parsed.count > 0).then_some(parsed)
+    Some(parsed)
 }

@@ -4,12 +4,13 @@
 //! in which everything fails at once hides what fails only when the rest works.
 
 use crate::rng::Rng;
+use crate::weather::Weather;
 use lads_core::congestion::Threshold;
 use lads_core::layout::{Layout, Part};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{SinkConfig, StageConfig};
 use lads_core::source::SourceConfig;
-use lads_core::units::OstId;
+use lads_core::units::{Instant, OstId};
 use std::time::Duration;
 
 /// A page, in bytes: layouts and blocks are whole pages.
@@ -19,10 +20,26 @@ pub(crate) const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct OstModel {
     pub(crate) spec: OstSpec,
-    /// Least time that a request takes.
-    latency_micros: u64,
-    /// Time that a page takes.
-    page_nanos: u64,
+    speed: Speed,
+}
+
+/// How long requests to a storage target take.
+#[derive(Clone, Debug)]
+enum Speed {
+    /// Each by itself, as chance will have it.
+    Drawn {
+        /// Least time that a request takes.
+        latency_micros: u64,
+        /// Time that a page takes.
+        page_nanos: u64,
+    },
+    /// One after the other, at a rate that changes.
+    Served {
+        weather: Weather,
+        ost: usize,
+        /// When it has done all that it was asked.
+        free_at: Instant,
+    },
 }
 
 impl OstModel {
@@ -30,13 +47,31 @@ impl OstModel {
         let slowness = if has_slow && rng.hits(250) { rng.between(10, 100) } else { 1 };
         let spec = OstSpec { name: format!("OST{index:04x}"), in_flight_max: rng.count(1, 4) };
         let latency_micros = rng.of_any_size(20, 2000) * slowness;
-        Self { spec, latency_micros, page_nanos: rng.of_any_size(500, 20_000) * slowness }
+        let page_nanos = rng.of_any_size(500, 20_000) * slowness;
+        Self { spec, speed: Speed::Drawn { latency_micros, page_nanos } }
     }
 
-    /// How long a request for so many bytes takes this time.
-    pub(crate) fn service(&self, rng: &mut Rng, bytes: u64) -> Duration {
-        let nanos = self.latency_micros * 1000 + bytes.div_ceil(PAGE) * self.page_nanos;
-        Duration::from_nanos(nanos / 2 + rng.below(nanos + 1))
+    /// All OSTs of an end, in this weather.
+    pub(crate) fn served(weather: Weather, in_flight_max: u32) -> Vec<Self> {
+        let model = |ost| Self {
+            spec: OstSpec { name: format!("OST{ost:04x}"), in_flight_max },
+            speed: Speed::Served { weather, ost, free_at: Instant::START },
+        };
+        (0..weather.ost_count).map(model).collect()
+    }
+
+    /// How long a request for so many bytes takes this time, if it comes now.
+    pub(crate) fn service(&mut self, rng: &mut Rng, now: Instant, bytes: u64) -> Duration {
+        match &mut self.speed {
+            Speed::Drawn { latency_micros, page_nanos } => {
+                let nanos = *latency_micros * 1000 + bytes.div_ceil(PAGE) * *page_nanos;
+                Duration::from_nanos(nanos / 2 + rng.below(nanos + 1))
+            }
+            Speed::Served { weather, ost, free_at } => {
+                *free_at = weather.served_at(*ost, now.max(*free_at), bytes);
+                free_at.since(now)
+            }
+        }
     }
 }
 
@@ -132,6 +167,8 @@ pub(crate) struct Options {
     pub(crate) sink_open_files_max: u32,
     /// How many things lie at the source, about.
     pub(crate) entry_count: u32,
+    /// How long it takes to make data durable, in microseconds, at most.
+    pub(crate) sync_micros_max: u64,
     /// How large the largest files are, in pages.
     pub(crate) file_pages_max: u64,
     /// How many in a thousand files are larger than one block.
@@ -162,6 +199,7 @@ impl Options {
             sink_workers: rng.count(1, 8),
             sink_open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
             entry_count: if has_many { rng.count(100, 300) } else { rng.count(1, 50) },
+            sync_micros_max: 50_000,
             file_pages_max: rng.between(64, 1200),
             large_per_mille: if has_many { rng.count(0, 400) } else { rng.count(0, 700) },
             is_depth_first: rng.hits(500),

@@ -3,9 +3,11 @@
 use crate::options::Faults;
 use crate::sink_end::SinkEnd;
 use crate::source_end::SourceEnd;
+use crate::watch::Watch;
 use crate::world::{Arrival, Checked, Happening, Mishap, World};
 use lads_core::issue::Side;
 use lads_core::sink::Event;
+use std::time::Duration;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,9 @@ impl Session {
         world.begin_session(faults);
         let mut session = Self { source: SourceEnd::new(world), sink: SinkEnd::new(world)? };
         schedule_mishaps(world);
+        if world.watch.is_some() {
+            world.after(Duration::ZERO, Happening::Look);
+        }
         let steps_max = world.stats.steps + STEPS_MAX;
         let ended = loop {
             let Some(happening) = world.next_happening() else {
@@ -87,6 +92,7 @@ impl Session {
             Happening::Talk(Side::Source) => self.source.on_talk(world)?,
             Happening::Talk(Side::Sink) => self.sink.on_talk(world)?,
             Happening::Wake => {}
+            Happening::Look => Watch::look(world, &self.source, &self.sink)?,
             Happening::Mishap(mishap) => return self.on_mishap(world, mishap),
         }
         Ok(None)
@@ -181,7 +187,7 @@ fn schedule_mishaps(world: &mut World) {
     for (mishap, count) in counts {
         for _ in 0..count {
             let micros = world.rng.of_any_size(100, 3_000_000);
-            world.after(std::time::Duration::from_micros(micros), Happening::Mishap(mishap));
+            world.after(Duration::from_micros(micros), Happening::Mishap(mishap));
         }
     }
 }

@@ -220,7 +220,10 @@ impl SinkEnd {
                         return Err(format!("nobody would have been woken for {task:?}"));
                     }
                     Some(task) => self.begin(world, worker, task)?,
-                    None => has_idle = true,
+                    None => {
+                        has_idle = true;
+                        break;
+                    }
                 }
             }
         }
@@ -230,6 +233,11 @@ impl SinkEnd {
             world.at(at, Happening::Wake);
         }
         if has_idle { self.check_idle() } else { Ok(()) }
+    }
+
+    /// Which OSTs have nothing in flight although frames wait for them.
+    pub(crate) fn neglected(&self) -> impl Iterator<Item = bool> + '_ {
+        self.queued.iter().zip(&self.writing).map(|(queued, writing)| *queued > 0 && *writing == 0)
     }
 
     /// A thread was told that there is nothing to do: is that so?
@@ -268,7 +276,7 @@ impl SinkEnd {
                 Job::Write(write, world.now)
             }
             Task::Sync(files) => {
-                wait = world.rng.micros(100, 50_000);
+                wait = world.rng.micros(100, world.options.sync_micros_max);
                 self.check_sync(world, &files)?;
                 Job::SyncData(files)
             }
@@ -294,13 +302,16 @@ impl SinkEnd {
         world: &mut World,
         write: &Write,
     ) -> Checked<std::time::Duration> {
-        let ost = &world.options.sink_osts[write.ost.index()];
+        let World { rng, options, now, .. } = world;
+        let ost = &mut options.sink_osts[write.ost.index()];
         self.writing[write.ost.index()] += 1;
         if self.writing[write.ost.index()] > ost.spec.in_flight_max {
             return Err(format!("{} has more in flight than it may", write.ost));
         }
         let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
-        Ok(ost.service(&mut world.rng, bytes))
+        let wait = ost.service(rng, *now, bytes);
+        world.watch_taking(Side::Sink, write.ost, wait);
+        Ok(wait)
     }
 
     /// An I/O thread has done what it was told.
@@ -313,7 +324,7 @@ impl SinkEnd {
                 let results = self.sync_data(world, files);
                 self.append(world, &results);
                 self.workers[worker] = Some(Job::SyncJournal(results));
-                let wait = world.rng.micros(100, 20_000);
+                let wait = world.rng.micros(100, world.options.sync_micros_max / 2);
                 world.after(wait, Happening::Worker(Side::Sink, worker));
                 Ok(())
             }

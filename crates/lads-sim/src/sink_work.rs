@@ -11,6 +11,7 @@ use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::frame::Row;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
+use lads_core::layout::Layout;
 use lads_core::message::Answer;
 use lads_core::sink::{BufferId, Commit, Committed, Event, Examined, Place, SyncFile, Write};
 use lads_core::units::{EntryId, Instant};
@@ -132,7 +133,7 @@ impl SinkEnd {
         }
         let done = self.journal.take_begun(&mut world.disk, &path, identity);
         let body = if done.is_empty() {
-            let layout = draw_layout(&mut world.rng, self.config.osts.len());
+            let layout = self.place(world, identity.size);
             world.disk.create(&path, layout, identity.size)
         } else {
             world.disk.unfinished[&path].what
@@ -143,6 +144,14 @@ impl SinkEnd {
         item.on_record = done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
         item.written = item.on_record.clone();
         Ok(Examined::Want { done, layout })
+    }
+
+    /// Where a new file is to lie.
+    fn place(&self, world: &mut World, size: u64) -> Layout {
+        match &mut world.placing {
+            None => draw_layout(&mut world.rng, self.config.osts.len()),
+            Some(placing) => placing.place(size, self.session.slowness()),
+        }
     }
 
     pub(crate) fn finish_write(
@@ -176,6 +185,9 @@ impl SinkEnd {
             failures.push(self.write_block(world, row, held.content)?);
         }
         self.writing[write.ost.index()] -= 1;
+        if let Some(placing) = &mut world.placing {
+            placing.on_written(write.ost, write.bytes());
+        }
         let service = world.now.since(started);
         self.tell(world, Event::Written { write, service, failures })
     }

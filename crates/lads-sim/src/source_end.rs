@@ -14,7 +14,7 @@ use lads_core::layout::Layout;
 use lads_core::message::Message;
 use lads_core::plan::Plan;
 use lads_core::range::RangeSet;
-use lads_core::schedule::{Way, Work};
+use lads_core::schedule::{Policy, Way, Work};
 use lads_core::source::{Event, Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig, Task};
 use lads_core::staging::Slot;
 use lads_core::units::{EntryId, Instant, StreamId};
@@ -242,7 +242,13 @@ impl SourceEnd {
                         return Err(format!("nobody would have been woken for {task:?}"));
                     }
                     Some(task) => self.begin(world, worker, task)?,
-                    None => has_idle = true,
+                    None => {
+                        has_idle = true;
+                        // Only this rule has something for one thread that it has not for another.
+                        if self.config.policy != Policy::File {
+                            break;
+                        }
+                    }
                 }
             }
         }
@@ -270,8 +276,10 @@ impl SourceEnd {
             Task::Read(work) => {
                 self.books.on_work(&work)?;
                 let bytes = work.blocks.iter().map(|block| u64::from(block.length)).sum();
-                let ost = world.options.source_osts[work.source_ost.index()].clone();
-                let wait = ost.service(&mut world.rng, bytes);
+                let World { rng, options, now, .. } = world;
+                let ost = &mut options.source_osts[work.source_ost.index()];
+                let wait = ost.service(rng, *now, bytes);
+                world.watch_taking(Side::Source, work.source_ost, wait);
                 let seen = work.blocks.iter().map(|b| self.content_now(world, b.entry)).collect();
                 (Job::Read(work, world.now, seen), wait)
             }

@@ -86,6 +86,22 @@ impl Tree {
         tree
     }
 
+    /// Files of one size, each in stripes on so many OSTs, the next file from the next OST on.
+    pub(crate) fn of_files(count: usize, size: u64, stripes: &[Layout]) -> Self {
+        let mut tree = Self::default();
+        for index in 0..count {
+            tree.change_count += 1;
+            let moment = Timestamp { seconds: tree.change_count, nanos: 0 };
+            let identity = Identity { size, mtime: moment, ctime: moment, inode: index as u64 };
+            let content = Content { file: index, version: 0 };
+            let layout = stripes[index % stripes.len()].clone();
+            let versions = vec![Version { identity, data: None, content }];
+            tree.files.push(File { versions, layout, mirrors: Vec::new() });
+            tree.nodes.insert(format!("f{index:05}"), Node::File(index));
+        }
+        tree
+    }
+
     fn add_file(&mut self, rng: &mut Rng, options: &Options) -> usize {
         let version = self.draw_version(rng, options, self.files.len());
         let ost_count = options.source_osts.len();

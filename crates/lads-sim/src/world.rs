@@ -3,13 +3,15 @@
 use crate::content::Content;
 use crate::disk::Disk;
 use crate::options::{Faults, Options};
+use crate::placing::Placing;
 use crate::rng::{Rng, mix};
 use crate::tree::Tree;
+use crate::watch::Watch;
 use lads_core::entry::Entry;
 use lads_core::frame::{HEADER_BYTES, ROW_BYTES};
 use lads_core::issue::Side;
 use lads_core::message::{LENGTH_BYTES, Message, decode, encode};
-use lads_core::units::Instant;
+use lads_core::units::{Instant, OstId};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -77,6 +79,8 @@ pub(crate) enum Happening {
     Talk(Side),
     /// A session asked to be looked at now.
     Wake,
+    /// It is looked whether something waits for ever.
+    Look,
     Mishap(Mishap),
 }
 
@@ -172,6 +176,10 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     /// Paths with which something went wrong: they may fail.
     pub(crate) excused: BTreeSet<String>,
+    /// Where new files go; without it, chance decides.
+    pub(crate) placing: Option<Placing>,
+    /// Sees that none waits for ever.
+    pub(crate) watch: Option<Watch>,
     trace: Trace,
     heap: BinaryHeap<Reverse<Scheduled>>,
     sequence: u64,
@@ -192,12 +200,18 @@ impl World {
         let mut options = Options::draw(&mut rng);
         options.draw_stage(&mut Rng::new(mix(seed)));
         let tree = Tree::draw(&mut rng, &options);
+        Self::new(rng, options, tree, trace)
+    }
+
+    pub(crate) fn new(rng: Rng, options: Options, tree: Tree, trace: Trace) -> Self {
         let world = Self {
             faults: Faults::default(),
             now: Instant::START,
             disk: Disk::default(),
             stats: Stats::default(),
             excused: BTreeSet::new(),
+            placing: None,
+            watch: None,
             heap: BinaryHeap::new(),
             sequence: 0,
             to_source: Channel::default(),
@@ -230,6 +244,11 @@ impl World {
         let nanos = u64::try_from(self.now.since_start().as_nanos()).unwrap_or(u64::MAX);
         self.stats.fingerprint = mix(self.stats.fingerprint ^ nanos).wrapping_add(next.sequence);
         Some(next.what)
+    }
+
+    /// Whether anything will happen.
+    pub(crate) fn has_happenings(&self) -> bool {
+        !self.heap.is_empty()
     }
 
     /// A new attempt begins: nothing of the last one is under way.
@@ -296,6 +315,14 @@ impl World {
         match to {
             Side::Source => &mut self.to_source,
             Side::Sink => &mut self.to_sink,
+        }
+    }
+
+    /// A thread takes something of an OST, which will take so long.
+    pub(crate) fn watch_taking(&mut self, at: Side, ost: OstId, service: Duration) {
+        let now = self.now;
+        if let Some(watch) = &mut self.watch {
+            watch.on_taking(at, ost, now, service);
         }
     }
 

@@ -336,6 +336,29 @@ proptest! {
         let turns = taken.windows(2).filter(|pair| pair[1] < pair[0]).count();
         prop_assert!(turns <= 1, "{taken:?}");
     }
+
+#[test]
+fn no_ost_is_passed_over_for_ever() {
+    let mut queues = OstQueues::new(Rule::Adaptive, &osts(4, 1));
+    let take = |_, waiting: &mut VecDeque<u64>, _| {
+        let bytes = waiting.pop_front()?;
+        Some((bytes, bytes))
+    };
+    queues.push(OstId(3), 1 << 20, 1 << 20);
+    let mut passes = 0;
+    // One thread, and others' queues that are always longer.
+    loop {
+        for ost in 0..3 {
+            queues.push(OstId(ost), 1 << 30, 1 << 30);
+        }
+        let (ost, bytes) = queues.next_best(Instant::START, true, take).unwrap();
+        if ost == OstId(3) {
+            break;
+        }
+        queues.finish(Instant::START, ost, bytes, Duration::from_millis(1));
+        passes += 1;
+    }
+    assert!(passes <= PASSES_MAX * 4, "{passes}");
 }
 
 /// Two blocks each for the sink's OSTs 0 and 1, one file each, read from two OSTs.

@@ -1,0 +1,328 @@
+//! How near transfers come to what is possible when targets are congested, and whether nothing
+//! stands still: beds of OSTs in the weather of a seed, with the real sessions between them.
+//!
+//! A [`Scenario`] is one of those that the real engine is measured in, between emulated file
+//! systems ([`Scenario::all`]). Here it takes milliseconds, and the network, the processors and the
+//! file systems cost nothing: what is left is what `lads-core` decides.
+
+use crate::options::{Faults, Network, Options, OstModel};
+use crate::placing::Placing;
+use crate::rng::Rng;
+use crate::session::{Ended, Session};
+use crate::tree::Tree;
+use crate::watch::Watch;
+use crate::weather::{Sky, Weather};
+use crate::world::{Checked, Trace, World};
+use crate::{Failure, TRACE_LINES, caught, ending};
+use lads_core::congestion::Threshold;
+use lads_core::layout::Layout;
+use lads_core::placement::Place;
+use lads_core::schedule::Policy;
+use lads_core::sink::SinkConfig;
+use lads_core::source::SourceConfig;
+use lads_core::units::OstId;
+use std::fmt;
+use std::time::Duration;
+
+/// Which OSTs are slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// None.
+    Clear,
+    /// One in eight at the source, a fifth of its rate, others after 0.7 to 5 s.
+    Source,
+    /// The same at the sink.
+    Sink,
+    /// At both ends.
+    Both,
+    /// The whole sink, every other few seconds.
+    FullSink,
+}
+
+/// What a bed is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// OSTs of each end.
+    pub ost_count: usize,
+    /// Which are slow.
+    pub congestion: Congestion,
+    /// On how many OSTs each file lies at the source.
+    pub stripe_count: usize,
+    /// Whether the sink chooses where files go; otherwise each goes to the next OST.
+    pub is_placed: bool,
+}
+
+/// How large a bed is: the more it has to move, the less it matters how it begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Files for each OST.
+    pub files_each: usize,
+    /// Blocks in a file, each of 1 MiB.
+    pub file_blocks: u64,
+    /// Of an end of eight OSTs; one of 32 has the same.
+    pub bytes_per_second: f64,
+    /// Buffers at the sink, for each of its OSTs.
+    pub buffers_each: u32,
+    /// Source threads; by default as many as requests that its OSTs should have.
+    pub threads: Option<u32>,
+}
+
+impl Size {
+    /// As the engine is measured: 160 files of 8 MiB.
+    #[must_use]
+    pub fn full(ost_count: usize) -> Self {
+        let bytes_per_second = 200.0 * BLOCK as f64;
+        let buffers_each = 256 / u32::try_from(ost_count).expect("a few OSTs");
+        let files_each = 160 / ost_count;
+        Self { files_each, file_blocks: 8, bytes_per_second, buffers_each, threads: None }
+    }
+
+    /// So small that a thousand take seconds.
+    fn small(rng: &mut Rng, ost_count: usize) -> Self {
+        let threads = rng.hits(300).then(|| rng.count(2, 16));
+        let files_each = if ost_count > 8 { 1 } else { 4 };
+        let buffers_each = rng.count(2, 16);
+        Self {
+            files_each,
+            file_blocks: 4,
+            bytes_per_second: 40.0 * BLOCK as f64,
+            buffers_each,
+            threads,
+        }
+    }
+}
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// In how long it could have been done by someone who knows the future, in seconds.
+    pub bound_seconds: f64,
+    /// The longest time in which an OST had nothing to do although it could have had, in seconds.
+    pub wait_seconds_max: f64,
+}
+
+impl Outcome {
+    /// How much of what was possible was reached; 1 is all of it.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.bound_seconds / self.seconds
+    }
+}
+
+const BLOCK: u64 = 1 << 20;
+/// As an engine on Lustre has it.
+const IN_FLIGHT_MAX: u32 = 4;
+const THREADS_MAX: u32 = 128;
+const PLACED_BYTES_EACH: u64 = 8 << 20;
+
+impl Scenario {
+    /// All of them: 8 and 32 OSTs, stripes on one OST and on four, every kind of congestion, with
+    /// and without placement where that makes a difference.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        use Congestion::{Both, Clear, FullSink, Sink, Source};
+        let mut all = Vec::new();
+        for ost_count in [8, 32] {
+            for stripe_count in [1, 4] {
+                for congestion in [Clear, Source, Sink, Both, FullSink] {
+                    for is_placed in [true, false] {
+                        all.push(Self { ost_count, congestion, stripe_count, is_placed });
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// One of them, smaller, as a seed draws it, by the policy that is the default; what was
+    /// promised is checked, and that no OST is passed over for too long.
+    ///
+    /// # Errors
+    /// If something did not hold.
+    pub fn check(seed: u64) -> Result<Outcome, Failure> {
+        let mut rng = Rng::new(seed);
+        let scenario = *rng.pick(&Self::all());
+        let size = Size::small(&mut rng, scenario.ost_count);
+        scenario.run(seed, size, Policy::Adaptive, Threshold::default())
+    }
+
+    /// Runs it in the weather of a seed.
+    ///
+    /// # Errors
+    /// If something did not hold that always must.
+    pub fn run(
+        &self,
+        seed: u64,
+        size: Size,
+        policy: Policy,
+        threshold: Threshold,
+    ) -> Result<Outcome, Failure> {
+        let run = |lines| {
+            let trace = Trace::new(lines);
+            let kept = trace.clone();
+            (caught(|| self.run_kept(seed, size, policy, threshold, trace)), kept.lines())
+        };
+        run(0).0.map_err(|what| {
+            let (_, trace) = run(TRACE_LINES);
+            Failure { seed, what: format!("{self}, {policy:?}: {what}"), trace }
+        })
+    }
+
+    fn run_kept(
+        &self,
+        seed: u64,
+        size: Size,
+        policy: Policy,
+        threshold: Threshold,
+        trace: Trace,
+    ) -> Checked<Outcome> {
+        let mut rng = Rng::new(seed);
+        let (source, sink) = self.weather(&mut rng, size);
+        let stripes: Vec<Layout> = (0..self.ost_count).map(|first| self.stripes(first)).collect();
+        let file_count = size.files_each * self.ost_count;
+        let tree = Tree::of_files(file_count, size.file_blocks * BLOCK, &stripes);
+        let bound = self.bound(&tree, source, sink);
+        let options = self.options(source, sink, size, policy, threshold);
+        let rule = if self.is_placed { Place::Aware } else { Place::Spread };
+        let mut world = World::new(rng, options, tree, trace);
+        world.placing = Some(Placing::new(rule, self.ost_count, BLOCK, seed));
+        world.watch = Some(Watch::new(&world.options));
+        let (session, ended) = Session::run(&mut world, Faults::default())?;
+        if ended != Ended::Finished {
+            return Err(format!("nothing went wrong, and it ended so: {ended:?}"));
+        }
+        session.check_finished(&world)?;
+        ending::check_same(&world)?;
+        let watch = world.watch.as_ref().expect("it was begun above");
+        Ok(Outcome {
+            seconds: world.now.since_start().as_secs_f64(),
+            bound_seconds: bound.as_secs_f64(),
+            wait_seconds_max: watch.wait_max().as_secs_f64(),
+        })
+    }
+
+    /// The stripes of a file whose first is on this OST.
+    fn stripes(&self, first: usize) -> Layout {
+        let osts = (0..self.stripe_count).map(|step| ost_at((first + step) % self.ost_count));
+        Layout::striped(BLOCK, osts.collect()).expect("an OST at least")
+    }
+
+    fn weather(&self, rng: &mut Rng, size: Size) -> (Weather, Weather) {
+        use Congestion::{Both, FullSink, Sink, Source};
+        let dwell = rng.micros(700_000, 5_000_000);
+        let weather = |rng: &mut Rng, sky| Weather {
+            seed: rng.number(),
+            sky,
+            ost_count: self.ost_count,
+            bytes_per_second: size.bytes_per_second / self.ost_count as f64,
+        };
+        let moving = |is_slow| if is_slow { Sky::Moving(dwell) } else { Sky::Clear };
+        let source = weather(rng, moving(matches!(self.congestion, Source | Both)));
+        let sink = match self.congestion {
+            FullSink => Sky::Full(dwell),
+            congestion => moving(matches!(congestion, Sink | Both)),
+        };
+        (source, weather(rng, sink))
+    }
+
+    /// The least time: at the source bytes lie where they lie; at the sink, too, if they are not
+    /// placed.
+    fn bound(&self, tree: &Tree, source: Weather, sink: Weather) -> Duration {
+        let mut at_source = vec![0; self.ost_count];
+        let mut at_sink = vec![0; self.ost_count];
+        for (index, file) in tree.files.iter().enumerate() {
+            let size = file.versions[0].identity.size;
+            for (ost, bytes) in file.layout.bytes_per_ost(0..size) {
+                at_source[ost.index()] += bytes;
+            }
+            at_sink[index % self.ost_count] += size;
+        }
+        let by_sink = match self.is_placed {
+            true => sink.bound_anywhere(at_source.iter().sum()),
+            false => sink.bound_in_place(&at_sink),
+        };
+        source.bound_in_place(&at_source).max(by_sink)
+    }
+
+    /// As an engine would set it up.
+    fn options(
+        &self,
+        source: Weather,
+        sink: Weather,
+        size: Size,
+        policy: Policy,
+        threshold: Threshold,
+    ) -> Options {
+        let source_osts = OstModel::served(source, IN_FLIGHT_MAX);
+        let sink_osts = OstModel::served(sink, IN_FLIGHT_MAX);
+        let ost_count = u32::try_from(self.ost_count).expect("a few OSTs");
+        let block_size = u32::try_from(BLOCK).expect("1 MiB");
+        let sink_workers = ost_count * IN_FLIGHT_MAX / 2;
+        let placed_bytes_min = Some(u64::from(ost_count) * PLACED_BYTES_EACH);
+        Options {
+            source: SourceConfig {
+                policy,
+                threshold,
+                block_size,
+                window_entries: 16_384,
+                open_files_max: 1000,
+                retries_max: 3,
+                bytes_per_second: None,
+            },
+            sink: SinkConfig {
+                policy,
+                threshold,
+                osts: sink_osts.iter().map(|ost| ost.spec.clone()).collect(),
+                placed_bytes_min: placed_bytes_min.filter(|_| self.is_placed),
+                buffer_count: ost_count * size.buffers_each,
+                buffer_bytes: block_size,
+                has_journal: true,
+                batch_bytes: 64 << 20,
+                batch_interval: Duration::from_secs(1),
+                verifies_media: false,
+                commits_max: sink_workers / 2,
+                at_once_max: Duration::from_millis(3),
+                resends_max: 100,
+            },
+            source_workers: (ost_count * IN_FLIGHT_MAX).min(size.threads.unwrap_or(THREADS_MAX)),
+            sink_workers,
+            network: Network {
+                stream_count: 4,
+                delay_micros: 50,
+                jitter_micros: 50,
+                page_nanos: 1000,
+            },
+            sink_open_files_max: 1000,
+            entry_count: 0,
+            sync_micros_max: 2000,
+            file_pages_max: 0,
+            large_per_mille: 0,
+            is_depth_first: false,
+            changes_block_size: false,
+            faults: Faults::default(),
+            source_osts,
+            sink_osts,
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let congestion = match self.congestion {
+            Congestion::Clear => "clear",
+            Congestion::Source => "source",
+            Congestion::Sink => "sink",
+            Congestion::Both => "both",
+            Congestion::FullSink => "sink, all",
+        };
+        let placing = if self.is_placed { "placed" } else { "in turn" };
+        let Self { ost_count, stripe_count, .. } = self;
+        write!(f, "{ost_count} OSTs, {stripe_count} stripes, {placing}, {congestion}")
+    }
+}
+
+fn ost_at(index: usize) -> OstId {
+    OstId(u32::try_from(index).expect("a few"))
+}

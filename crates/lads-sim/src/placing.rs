@@ -1,0 +1,46 @@
+//! Where the sink of a bed puts new files: as its engine does, or all in turn.
+
+use lads_core::layout::Layout;
+use lads_core::placement::{Candidate, NewFile, Place, Placer, Striping, Wish};
+use lads_core::units::OstId;
+
+/// Places files, and knows what waits where.
+#[derive(Debug)]
+pub(crate) struct Placing {
+    placer: Placer,
+    /// What is placed on each OST and not yet written, in bytes.
+    queued: Vec<u64>,
+}
+
+impl Placing {
+    /// By this rule, in stripes of so many bytes.
+    pub(crate) fn new(rule: Place, ost_count: usize, stripe_bytes: u64, seed: u64) -> Self {
+        let placer = Placer::new(rule, stripe_bytes, ost_count, seed);
+        Self { placer, queued: vec![0; ost_count] }
+    }
+
+    /// Where a file of so many bytes goes.
+    pub(crate) fn place(&mut self, size: u64, slowness: impl Iterator<Item = u32>) -> Layout {
+        let candidates: Vec<Candidate> = (self.queued.iter().zip(slowness))
+            .map(|(&queued_bytes, slowness)| Candidate {
+                queued_bytes,
+                slowness,
+                ..Candidate::default()
+            })
+            .collect();
+        let file = NewFile { size, source: Striping::default() };
+        let Wish::On { stripe_size, osts } = self.placer.wish(&file, &candidates) else {
+            panic!("every OST takes every file")
+        };
+        let layout = Layout::striped(stripe_size, osts).expect("an OST at least");
+        for (ost, bytes) in layout.bytes_per_ost(0..size) {
+            self.queued[ost.index()] += bytes;
+        }
+        layout
+    }
+
+    /// So many bytes of what was placed on an OST are written.
+    pub(crate) fn on_written(&mut self, ost: OstId, bytes: u64) {
+        self.queued[ost.index()] = self.queued[ost.index()].saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether what waits for an OST moves on, however many others are quicker.
+//!
+//! Every few milliseconds it is looked which OSTs could have a request and have none. One that is
+//! found so all the time from one of its requests to the next was passed over; that may last only
+//! as long as `lads_core::schedule::PASSES_MAX` promises.
+
+use crate::options::Options;
+use crate::sink_end::SinkEnd;
+use crate::source_end::SourceEnd;
+use crate::world::{Checked, Happening, World};
+use lads_core::issue::Side;
+use lads_core::schedule::PASSES_MAX;
+use lads_core::units::{Instant, OstId};
+use std::time::Duration;
+
+/// How often it is looked: far less than a request takes.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Watches the OSTs of both ends.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    source: End,
+    sink: End,
+}
+
+#[derive(Debug)]
+struct End {
+    thread_count: u32,
+    /// Since when each OST has had nothing in flight although it could.
+    since: Vec<Option<Instant>>,
+    /// The longest that a request took.
+    service_max: Duration,
+    wait_max: Duration,
+}
+
+impl End {
+    fn new(ost_count: usize, thread_count: u32) -> Self {
+        Self {
+            thread_count,
+            since: vec![None; ost_count],
+            service_max: Duration::ZERO,
+            wait_max: Duration::ZERO,
+        }
+    }
+
+    /// How long an OST may be passed over: so many requests to others, by so many threads.
+    fn wait_allowed(&self) -> Duration {
+        let passes = (PASSES_MAX + 1) * self.since.len();
+        let rounds = u32::try_from(passes).expect("a few OSTs").div_ceil(self.thread_count) + 1;
+        self.service_max * rounds + INTERVAL
+    }
+
+    fn look(&mut self, now: Instant, is_neglected: impl Iterator<Item = bool>) -> Checked {
+        for (ost, is_neglected) in is_neglected.enumerate() {
+            let since = &mut self.since[ost];
+            *since = is_neglected.then(|| since.unwrap_or(now));
+            let wait = since.map_or(Duration::ZERO, |since| now.since(since));
+            self.wait_max = self.wait_max.max(wait);
+            let allowed = self.wait_allowed();
+            if wait > allowed {
+                return Err(format!("OST {ost} was passed over for {wait:?}, not {allowed:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watch {
+    /// Of a world with these.
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            source: End::new(options.source_osts.len(), options.source_workers),
+            sink: End::new(options.sink_osts.len(), options.sink_workers),
+        }
+    }
+
+    /// A thread takes something of an OST, which will take so long.
+    pub(crate) fn on_taking(&mut self, at: Side, ost: OstId, now: Instant, service: Duration) {
+        let end = if at == Side::Source { &mut self.source } else { &mut self.sink };
+        if let Some(since) = end.since[ost.index()].take() {
+            end.wait_max = end.wait_max.max(now.since(since));
+        }
+        end.service_max = end.service_max.max(service);
+    }
+
+    /// Looks, and will look again.
+    pub(crate) fn look(world: &mut World, source: &SourceEnd, sink: &SinkEnd) -> Checked {
+        let now = world.now;
+        if let Some(watch) = &mut world.watch {
+            watch.source.look(now, source.books.neglected().into_iter())?;
+            watch.sink.look(now, sink.neglected())?;
+        }
+        // If nothing else will ever happen, that is an end, too.
+        if world.has_happenings() {
+            world.after(INTERVAL, Happening::Look);
+        }
+        Ok(())
+    }
+
+    /// The longest that an OST of either end was passed over.
+    pub(crate) fn wait_max(&self) -> Duration {
+        self.source.wait_max.max(self.sink.wait_max)
+    }
+}
