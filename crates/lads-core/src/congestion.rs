@@ -65,8 +65,11 @@ pub const PROBE_BYTES: u32 = 128 << 10;
 
 /// A congested OST without requests in flight is probed after this long.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
-/// After this long, nothing is known of an OST that was not congested, either.
+/// After this long, nothing is known of an OST that was not congested, either, unless it is calm.
 const STALE: Duration = Duration::from_millis(500);
+/// If no OST was congested for so long, it is calm. What is slow is so for seconds, and other OSTs
+/// are next, at once or soon.
+const CALM_AFTER: Duration = Duration::from_secs(5);
 /// The first requests to every OST are short, and one at a time: so it is known what a probe
 /// usually takes.
 const FIRST_COUNT: u32 = 2;
@@ -105,6 +108,8 @@ pub struct Judge {
     osts: Vec<Record>,
     /// What requests of each kind usually take, over all OSTs.
     usual: Vec<Usual>,
+    /// When an OST was congested, last.
+    congested_at: Option<Instant>,
 }
 
 /// What is known of one OST.
@@ -163,7 +168,7 @@ impl Judge {
         let osts: Vec<_> = in_flight_max.map(record).collect();
         let has_siblings = osts.len() >= OSTS_MIN;
         let rule = if rule == Rule::Adaptive && !has_siblings { Rule::Never } else { rule };
-        Self { rule, osts, usual: vec![Usual::default(); SIZES * DEPTHS] }
+        Self { rule, osts, usual: vec![Usual::default(); SIZES * DEPTHS], congested_at: None }
     }
 
     /// A request of so many bytes begins.
@@ -197,9 +202,20 @@ impl Judge {
                 let is_overdue = self.is_overdue(ost, now);
                 let record = &mut self.osts[ost.index()];
                 record.is_congested |= is_overdue;
-                record.verdict(now)
+                if record.is_congested {
+                    self.congested_at = Some(now);
+                }
+                let is_calm = self.is_calm(now);
+                self.osts[ost.index()].verdict(now, is_calm)
             }
         }
+    }
+
+    /// Whether no OST has been congested for a while: then nothing is gained by staying with those
+    /// that are known to be quick.
+    #[must_use]
+    pub fn is_calm(&self, now: Instant) -> bool {
+        self.congested_at.is_none_or(|at| now.since(at) >= CALM_AFTER)
     }
 
     /// Whether an OST was congested when it was last heard of.
@@ -257,7 +273,7 @@ impl Judge {
 }
 
 impl Record {
-    fn verdict(&self, now: Instant) -> Verdict {
+    fn verdict(&self, now: Instant, is_calm: bool) -> Verdict {
         let is_idle = self.in_flight.is_empty();
         let is_first = self.begun_count < FIRST_COUNT;
         // One good answer is followed up at once.
@@ -265,7 +281,8 @@ impl Record {
         match self.is_congested {
             true if is_idle && is_due => Verdict::Probe,
             true => Verdict::Congested,
-            false if is_first || (is_idle && now.since(self.last) >= STALE) => Verdict::Probe,
+            false if is_first => Verdict::Probe,
+            false if !is_calm && is_idle && now.since(self.last) >= STALE => Verdict::Probe,
             false => Verdict::Clear,
         }
     }

@@ -163,6 +163,18 @@ impl Room {
         self.granted.get(ost.index()).is_some_and(|&count| count > 0)
     }
 
+    /// How many frames for this OST may be sent.
+    #[must_use]
+    pub fn count(&self, ost: OstId) -> u32 {
+        self.granted.get(ost.index()).copied().unwrap_or(0)
+    }
+
+    /// The most frames that may be sent for any OST.
+    #[must_use]
+    pub fn most(&self) -> u32 {
+        self.granted.iter().copied().max().unwrap_or(0)
+    }
+
     /// Uses a grant up; says whether it was the last.
     ///
     /// # Panics

@@ -208,10 +208,10 @@ impl<T> OstQueues<T> {
     }
 
     /// The same, but from the queue that is best just now, not the next in turn: one whose OST is
-    /// not congested and has the fewest requests in flight. If `stays`, then one that has most
-    /// waiting and was heard of last: where threads are fewer than OSTs, they stay with OSTs of
-    /// which they know that they are quick, and yet no queue is left to the end. None is passed
-    /// over for ever ([`PASSES_MAX`]).
+    /// not congested and has the fewest requests in flight. If `stays`, and an OST was congested
+    /// lately, then one that has most waiting and was heard of last: where threads are fewer than
+    /// OSTs, they stay with OSTs of which they know that they are quick, and yet no queue is left
+    /// to the end. None is passed over for ever ([`PASSES_MAX`]).
     pub fn next_best<W>(
         &mut self,
         now: Instant,
@@ -220,7 +220,7 @@ impl<T> OstQueues<T> {
     ) -> Option<(OstId, W)> {
         let mut choices = std::mem::take(&mut self.choices);
         choices.clear();
-        self.find_choices(now, stays, &mut choices);
+        self.find_choices(now, stays && !self.judge.is_calm(now), &mut choices);
         let best = choices.iter().min().copied();
         let mut found = best.and_then(|it| self.take(now, it.index, it.bytes_max, &mut take));
         if found.is_none() && choices.len() > 1 {
@@ -430,6 +430,9 @@ const PACK_COUNT_MAX: usize = 64;
 
 /// How far down a queue to look for a lane whose sink OST has room.
 const LOOKAHEAD_LANES: usize = 64;
+
+/// How far down to look for one whose sink OST has so much room that it has little to do.
+const BALANCED_LANES: usize = 16;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -764,8 +767,16 @@ impl Schedule {
         let Self { policy, queues, plans, room, begun, frame_bytes_max, .. } = self;
         let frame_bytes_max = *frame_bytes_max;
         let mut shelf = Shelf { plans, room, begun, frame_bytes_max, is_staging };
+        let is_balanced = *policy == Policy::Adaptive && !is_staging;
+        let grants_wanted = if is_balanced { shelf.room.most() / 2 } else { 0 };
         let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
-            let (work, begun_lane) = shelf.take_frame(lanes, bytes_max)?;
+            // What several lanes have for the same OST of the sink waits there, while others
+            // wait for something to do.
+            let found = (grants_wanted > 1)
+                .then(|| shelf.take_frame(lanes, bytes_max, grants_wanted, BALANCED_LANES));
+            let (work, begun_lane) = found
+                .flatten()
+                .or_else(|| shelf.take_frame(lanes, bytes_max, 1, LOOKAHEAD_LANES))?;
             let bytes = work.bytes();
             Some(((work, begun_lane), bytes))
         };
@@ -869,9 +880,11 @@ impl Shelf<'_> {
         &mut self,
         lanes: &mut VecDeque<Lane>,
         bytes_max: u32,
+        grants_wanted: u32,
+        lookahead: usize,
     ) -> Option<(Work, Option<Lane>)> {
         let mut at = 0;
-        while at < lanes.len().min(LOOKAHEAD_LANES) {
+        while at < lanes.len().min(lookahead) {
             let mut lane = lanes[at];
             let Some((plan, mut piece)) = self.next_piece(&lane) else {
                 lanes.remove(at);
@@ -888,7 +901,11 @@ impl Shelf<'_> {
                 return None;
             }
             let is_small = is_packed(plan, &piece);
-            if self.room.has(piece.sink_ost) == self.is_staging {
+            let is_passed = match self.is_staging {
+                true => self.room.has(piece.sink_ost),
+                false => self.room.count(piece.sink_ost) < grants_wanted,
+            };
+            if is_passed {
                 let is_splittable = lane.sink_position.is_none() && plan.sink.position_count() > 1;
                 if lane.is_begun && is_splittable {
                     // What the file has for other OSTs of the sink need not wait for this one.

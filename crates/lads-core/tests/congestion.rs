@@ -197,7 +197,7 @@ fn with_fewer_threads_adaptive_steers_round_the_slow_ones_that_layout_runs_into(
     assert!(eight.run(Policy::Layout) > 1.35 * eight.run(Policy::Adaptive));
     for dwell in [1500, 5000] {
         let many = Bed { slow: Slow::Moving(4, dwell), ..MANY };
-        assert!(share(&many, Policy::Adaptive) > 0.85, "{}", share(&many, Policy::Adaptive));
+        assert!(share(&many, Policy::Adaptive) > 0.83, "{}", share(&many, Policy::Adaptive));
         assert!(many.run(Policy::Layout) > 1.2 * many.run(Policy::Adaptive));
     }
 }

@@ -118,3 +118,17 @@ fn two_osts_have_nowhere_else_to_go() {
     (0..20).for_each(|_| serve(&mut judge, &mut now, 1, 100));
     assert_eq!(judge.verdict(OstId(1), now), Verdict::Clear);
 }
+
+#[test]
+fn it_is_calm_when_nothing_was_congested_for_a_while() {
+    let (mut judge, mut now) = judge(Rule::Adaptive);
+    assert!(judge.is_calm(now));
+    assert_eq!(judge.verdict(OstId(3), now + STALE), Verdict::Clear, "nobody need look");
+    serve(&mut judge, &mut now, 3, 50);
+    serve(&mut judge, &mut now, 3, 50);
+    assert_eq!(judge.verdict(OstId(3), now), Verdict::Congested);
+    assert!(!judge.is_calm(now));
+    now = now + STALE;
+    assert_eq!(judge.verdict(OstId(4), now), Verdict::Probe, "it may be the next to be slow");
+    assert!(judge.is_calm(now + CALM_AFTER));
+}

@@ -449,3 +449,16 @@ fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
     let sent: Vec<_> = iter::from_fn(|| next(&mut schedule)).map(|w| entries(&w)[0]).collect();
     assert_eq!(sent, [9, 10]);
 }
+
+#[test]
+fn what_waits_long_at_the_sink_is_sent_after_what_does_not() {
+    let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &osts(1, 9), BLOCK);
+    schedule.on_grant(OstId(0), 2);
+    schedule.on_grant(OstId(1), 8);
+    schedule.add(EntryId(1), plan(u64::from(BLOCK), 0, 0));
+    schedule.add(EntryId(2), plan(u64::from(BLOCK), 0, 1));
+    let first = schedule.next(Instant::START, 0).unwrap();
+    assert_eq!(entries(&first), [2], "the sink has more room for it");
+    schedule.on_read(Instant::START, &first, Duration::from_millis(1));
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
+}
