@@ -771,8 +771,9 @@ impl Schedule {
         let grants_wanted = if is_balanced { shelf.room.most() / 2 } else { 0 };
         let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
             // What several lanes have for the same OST of the sink waits there, while others
-            // wait for something to do.
-            let found = (grants_wanted > 1)
+            // wait for something to do. But the arm of a disk goes its way.
+            let is_on_disk = lanes.front().is_some_and(|lane| lane.disk_offset > 0);
+            let found = (grants_wanted > 1 && !is_on_disk)
                 .then(|| shelf.take_frame(lanes, bytes_max, grants_wanted, BALANCED_LANES));
             let (work, begun_lane) = found
                 .flatten()

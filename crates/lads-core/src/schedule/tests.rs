@@ -336,6 +336,7 @@ proptest! {
         let turns = taken.windows(2).filter(|pair| pair[1] < pair[0]).count();
         prop_assert!(turns <= 1, "{taken:?}");
     }
+}
 
 #[test]
 fn no_ost_is_passed_over_for_ever() {
