@@ -202,16 +202,25 @@ fn with_fewer_threads_adaptive_steers_round_the_slow_ones_that_layout_runs_into(
     }
 }
 
+/// The limits are 1.5, 3 and 6 times what a block takes by itself.
 #[test]
 fn adaptive_needs_no_telling_to_beat_every_threshold() {
-    let bed = Bed { slow: Slow::Moving(4, 5000), ..MANY };
-    let adaptive = bed.run(Policy::Adaptive);
-    for window in [4, 10, 40] {
-        for limit_micros in [200_000, 300_000, 500_000] {
-            for skips in [4, 16, 64] {
-                let threshold = Threshold { window, limit_micros, skips };
-                let told = bed.run_with(Policy::Threshold, threshold);
-                assert!(adaptive < told, "{threshold:?}: {told}, adaptive {adaptive}");
+    for bed in [
+        Bed { slow: Slow::Moving(4, 5000), ..MANY },
+        Bed { slow: Slow::Moving(4, 1500), ..MANY },
+        Bed { slow: Slow::Moving(1, 700), threads: 8, ..EIGHT },
+        Bed { slow: Slow::Moving(1, 1500), threads: 4, ..EIGHT },
+    ] {
+        let adaptive = bed.run(Policy::Adaptive);
+        for window in [4, 10, 40] {
+            for block_times in [1.5, 3.0, 6.0] {
+                for skips in [4, 16, 64] {
+                    let limit = Duration::from_secs_f64(block_times * MIB / bed.rate);
+                    let limit_micros = u32::try_from(limit.as_micros()).expect("a second");
+                    let threshold = Threshold { window, limit_micros, skips };
+                    let told = bed.run_with(Policy::Threshold, threshold);
+                    assert!(adaptive < told, "{threshold:?}: {told}, adaptive {adaptive}");
+                }
             }
         }
     }

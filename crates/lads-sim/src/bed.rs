@@ -77,6 +77,12 @@ impl Size {
         Self { files_each, file_blocks: 8, bytes_per_second, buffers_each, threads: None }
     }
 
+    /// How long a block takes by itself, on an OST that is not slow.
+    #[must_use]
+    pub fn service_seconds(&self, ost_count: usize) -> f64 {
+        BLOCK as f64 * ost_count as f64 / self.bytes_per_second
+    }
+
     /// So small that a thousand take seconds.
     fn small(rng: &mut Rng, ost_count: usize) -> Self {
         let threads = rng.hits(300).then(|| rng.count(2, 16));
@@ -93,7 +99,7 @@ impl Size {
 }
 
 /// How a transfer went.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// How long it took, in seconds.
     pub seconds: f64,
@@ -101,6 +107,8 @@ pub struct Outcome {
     pub bound_seconds: f64,
     /// The longest time in which an OST had nothing to do although it could have had, in seconds.
     pub wait_seconds_max: f64,
+    /// When each read of the source began and how long it took, in seconds.
+    pub reads: Vec<(f64, f64)>,
 }
 
 impl Outcome {
@@ -200,6 +208,7 @@ impl Scenario {
             seconds: world.now.since_start().as_secs_f64(),
             bound_seconds: bound.as_secs_f64(),
             wait_seconds_max: watch.wait_max().as_secs_f64(),
+            reads: watch.reads(),
         })
     }
 

@@ -3,18 +3,22 @@
 //! `lads-sim --congestion [--count N] [--threads T] [WORD...]` shows instead how near each policy
 //! comes to what is possible on beds of OSTs of which some are congested, in the weather of so many
 //! seeds, with so many threads at the source; only those scenarios that have all words in their
-//! name.
+//! name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it can be
+//! told; `--service-times OUT` draws how long each read took, with and without avoidance.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod report;
+mod series;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "\
 usage: lads-sim [--trace] SEED...
        lads-sim [--from SEED] --count N
-       lads-sim --congestion [--from SEED] [--count N] [--threads T] [WORD...]";
+       lads-sim --congestion|--sweep [--from SEED] [--count N] [--threads T] [WORD...]
+       lads-sim --service-times OUT.html";
 
 /// In the weather of so many seeds a table is made, unless another number is asked for.
 const TABLE_SEEDS: u64 = 5;
@@ -22,6 +26,8 @@ const TABLE_SEEDS: u64 = 5;
 #[derive(Default)]
 struct Arguments {
     shows_congestion: bool,
+    sweeps: bool,
+    service_times: Option<PathBuf>,
     threads: Option<u32>,
     words: Vec<String>,
     from: u64,
@@ -35,9 +41,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let started = Instant::now();
-    let is_ok = match arguments.shows_congestion {
-        true => show_congestion(&arguments),
-        false => run_worlds(&arguments),
+    let is_ok = match &arguments.service_times {
+        Some(path) => Some(series::write(path)),
+        None if arguments.shows_congestion || arguments.sweeps => Some(show_beds(&arguments)),
+        None => run_worlds(&arguments),
     };
     println!("{:.1} s", started.elapsed().as_secs_f64());
     match is_ok {
@@ -51,15 +58,19 @@ fn main() -> ExitCode {
 }
 
 /// Whether no promise was broken.
-fn show_congestion(arguments: &Arguments) -> Option<bool> {
+fn show_beds(arguments: &Arguments) -> bool {
     let count = if arguments.count == 0 { TABLE_SEEDS } else { arguments.count };
     let seeds: Vec<u64> = (arguments.from..arguments.from.saturating_add(count)).collect();
     let tell = |line| println!("{line}");
-    let shown = report::congestion(&seeds, &arguments.words, arguments.threads, tell);
+    let Arguments { words, threads, .. } = arguments;
+    let shown = match arguments.sweeps {
+        true => report::sweep(&seeds, words, *threads, tell),
+        false => report::congestion(&seeds, words, *threads, tell),
+    };
     if let Err(failure) = &shown {
         println!("{failure}");
     }
-    Some(shown.is_ok())
+    shown.is_ok()
 }
 
 /// Whether every promise was kept; `None` if there is a seed that is no number, or none at all.
@@ -113,6 +124,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
         match argument.as_str() {
             "--trace" => parsed.shows_trace = true,
             "--congestion" => parsed.shows_congestion = true,
+            "--sweep" => parsed.sweeps = true,
+            "--service-times" => parsed.service_times = Some(arguments.next()?.into()),
             "--threads" => parsed.threads = Some(arguments.next()?.parse().ok()?),
             "--from" => parsed.from = arguments.next()?.parse().ok()?,
             "--count" => parsed.count = arguments.next()?.parse().ok()?,
