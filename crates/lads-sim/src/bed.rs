@@ -279,6 +279,8 @@ impl Scenario {
                 open_files_max: 1000,
                 retries_max: 3,
                 bytes_per_second: None,
+                stage_bytes: 0,
+                stage_threads_max: 0,
             },
             sink: SinkConfig {
                 policy,
@@ -294,6 +296,7 @@ impl Scenario {
                 commits_max: sink_workers / 2,
                 at_once_max: Duration::from_millis(3),
                 resends_max: 100,
+                stage: None,
             },
             source_workers: (ost_count * IN_FLIGHT_MAX).min(size.threads.unwrap_or(THREADS_MAX)),
             sink_workers,

@@ -3,8 +3,8 @@
 //! `lads-sim --congestion [--count N] [--threads T] [WORD...]` shows instead how near each policy
 //! comes to what is possible on beds of OSTs of which some are congested, in the weather of so many
 //! seeds, with so many threads at the source; only those scenarios that have all words in their
-//! name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it can be
-//! told; `--service-times OUT` draws how long each read took, with and without avoidance.
+//! name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it can
+//! be told; `--service-times OUT` draws how long each read took, with and without avoidance.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod report;

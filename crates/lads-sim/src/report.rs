@@ -52,8 +52,8 @@ const WINDOWS: [u32; 3] = [4, 10, 40];
 const LIMITS: [f64; 3] = [1.5, 3.0, 6.0];
 const SKIPS: [u32; 3] = [4, 16, 64];
 
-/// Runs all scenarios with these words in their name by the papers' rule, told all 27 things that it
-/// can be told, and by the policies that are told nothing.
+/// Runs all scenarios with these words in their name by the papers' rule, told all 27 things that
+/// it can be told, and by the policies that are told nothing.
 ///
 /// # Errors
 /// If a promise was broken.

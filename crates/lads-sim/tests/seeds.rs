@@ -25,7 +25,7 @@ fn promises_are_kept_in_fixed_worlds() {
 /// The worlds above would say nothing about stages if they had none, or none that failed.
 #[test]
 fn stages_are_used_and_fail() {
-    let stats: Vec<_> = (0..100).map(|seed| lads_sim::run(seed).unwrap()).collect();
+    let stats: Vec<_> = (0..200).map(|seed| lads_sim::run(seed).unwrap()).collect();
     assert!(stats.iter().filter(|stats| stats.blocks_staged > 0).count() >= 15);
     assert!(stats.iter().filter(|stats| stats.stage_faults > 0).count() >= 4);
 }
