@@ -28,7 +28,6 @@ use crate::clock::monotonic;
 use anyhow::{Context, Result};
 use backing::{Backing, Files};
 use file::Store;
-use lads_core::lov::Lov;
 use model::Model;
 use mounted::Mounted;
 use placement::Defaults;
@@ -75,7 +74,7 @@ fn start(settings: Settings, backing: Backing) -> System {
         space: Mutex::new(Space::new(settings.osts, settings.capacity)),
         defaults: Defaults { stripe_size, stripe_count },
     };
-    let template = Arc::new(Lov::wish(stripe_size, stripe_count));
+    let template = Arc::new(settings.default_layout());
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let maker = Maker { uid, gid, mode: 0o755, device: 0 };
     let tree = Tree::new(template, maker, SystemTime::now());

@@ -28,11 +28,13 @@ struct Ready<'a> {
 
 impl SinkEnd {
     /// Gives files their names. Each step is taken for all of them before the next, so that what
-    /// makes one durable does so for the others, too: metadata and the start of writing, then
+    /// makes one durable does so for the others, too: the start of writing, then metadata, then
     /// durable, then renamed, then the directories in which that happened made durable.
     pub(super) fn commit_all(&self, commits: &[Commit]) {
         let mut results = Vec::with_capacity(commits.len());
-        let dressed = commits.iter().map(|commit| (commit.entry, self.dress(commit)));
+        let begun = commits.iter().map(|commit| (commit.entry, self.begin(commit)));
+        let begun = sift(begun, &mut results);
+        let dressed = begun.into_iter().map(|ready| (ready.entry, self.dress(ready)));
         let dressed = sift(dressed, &mut results);
         let durable = dressed.into_iter().map(|ready| (ready.entry, self.make_durable(ready)));
         let durable = sift(durable, &mut results);
@@ -51,12 +53,20 @@ impl SinkEnd {
         self.tell(Event::Committed(results));
     }
 
-    /// Metadata; then storage may begin to write.
-    fn dress<'a>(&self, commit: &'a Commit) -> Result<Ready<'a>, Committed> {
-        let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
+    /// Lets storage begin to write. Before metadata: some file systems (FUSE with its cache on)
+    /// write a file, and wait, when its times are set.
+    fn begin<'a>(&self, commit: &'a Commit) -> Result<Ready<'a>, Committed> {
         let gone = || Committed::Failed(failed(Operation::Rename, Errno::NOENT));
         let item = self.table.get(commit.entry).ok_or_else(gone)?;
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
+        // Only a head start: what cannot have one is written when it is synced.
+        let _ = lads_sys::start_writeback(&temporary.file);
+        Ok(Ready { entry: commit.entry, item, temporary, verify: commit.verify.as_deref() })
+    }
+
+    fn dress<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
+        let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
+        let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
         let inherits_acl = self.options.xattrs
             && item.directory.as_ref().is_some_and(|directory| {
@@ -64,9 +74,7 @@ impl SinkEnd {
             });
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
-        // Only a head start: what cannot have one is written when it is synced.
-        let _ = lads_sys::start_writeback(&temporary.file);
-        Ok(Ready { entry: commit.entry, item, temporary, verify: commit.verify.as_deref() })
+        Ok(ready)
     }
 
     fn make_durable<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {

@@ -112,17 +112,11 @@ pub(super) fn remove(system: &System, number: u64, name: &OsStr) -> Result<(), E
     let mut tree = system.tree();
     let inode = tree.inode_mut(number)?;
     if LayoutName::of(name, &inode.kind, system.settings.layout_style).is_some() {
-        return set_template(inode, default_template(system));
+        return set_template(inode, system.settings.default_layout());
     }
     check_supported(name)?;
     inode.metadata.changed = std::time::SystemTime::now();
     inode.attributes.remove(name).map(|_| ()).ok_or(Errno::NODATA)
-}
-
-/// The layout of new files in a directory that does not say.
-fn default_template(system: &System) -> Lov {
-    let defaults = system.store.defaults;
-    Lov::wish(defaults.stripe_size, defaults.stripe_count)
 }
 
 fn check_supported(name: &OsStr) -> Result<(), Errno> {
@@ -134,7 +128,7 @@ fn set_layout(system: &System, inode: &mut Inode, value: &[u8]) -> Result<(), Er
     let wish = Lov::parse(value).map_err(|_| Errno::INVAL)?;
     match &inode.kind {
         Kind::File(file) => wish_for(file, wish),
-        _ if placement::is_deletion(&wish) => set_template(inode, default_template(system)),
+        _ if placement::is_deletion(&wish) => set_template(inode, system.settings.default_layout()),
         _ => {
             placement::check(&wish, system.settings.osts)?;
             set_template(inode, wish)
@@ -148,7 +142,7 @@ fn set_ceph_layout(
     field: &str,
     value: &[u8],
 ) -> Result<(), Errno> {
-    let usual = default_template(system);
+    let usual = system.settings.default_layout();
     let wish = match &inode.kind {
         Kind::Directory(directory) => ceph::wish(&directory.template, field, value)?,
         Kind::File(file) => ceph::wish(&file.lov().unwrap_or(usual), field, value)?,

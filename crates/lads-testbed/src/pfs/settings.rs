@@ -2,7 +2,7 @@
 
 use crate::sizes::{parse_bytes, parse_rate};
 use clap::ValueEnum;
-use lads_core::lov;
+use lads_core::lov::{self, Lov};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -42,6 +42,9 @@ pub(super) struct Settings {
     /// Number of stripes, where nothing else is wished for; -1 for all targets
     #[arg(long, default_value = "1", allow_negative_numbers = true, value_parser = stripe_count)]
     pub(super) stripe_count: u16,
+    /// So many bytes at the beginning of a file lie on one target, whatever comes behind them
+    #[arg(long, value_name = "BYTES", value_parser = first_part)]
+    pub(super) one_stripe_until: Option<u64>,
     /// Bytes that a target can hold
     #[arg(long, default_value = "10G", value_parser = parse_bytes)]
     pub(super) capacity: u64,
@@ -91,6 +94,17 @@ pub(super) enum LayoutStyle {
 pub(super) struct SomeRate(pub(super) Option<u64>);
 
 impl Settings {
+    /// The layout of new files in a directory that does not say.
+    pub(super) fn default_layout(&self) -> Lov {
+        let all = Lov::wish(self.stripe_size, self.stripe_count);
+        match self.one_stripe_until {
+            Some(end) => {
+                Lov::wish_composite([(end, Lov::wish(self.stripe_size, 1)), (u64::MAX, all)])
+            }
+            None => all,
+        }
+    }
+
     /// The server of each target.
     pub(super) fn oss_of(&self) -> Vec<usize> {
         let osses = self.osses.clamp(1, self.osts);
@@ -115,6 +129,12 @@ fn stripe_size(text: &str) -> Result<u32, String> {
     let bytes = u32::try_from(parse_bytes(text)?).map_err(|_| "at most 4G".to_owned())?;
     let is_sound = bytes > 0 && bytes.is_multiple_of(lov::STRIPE_SIZE_UNIT);
     if is_sound { Ok(bytes) } else { Err("a stripe is a multiple of 64K".to_owned()) }
+}
+
+fn first_part(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    let is_sound = bytes > 0 && bytes.is_multiple_of(lov::STRIPE_SIZE_UNIT.into());
+    if is_sound { Ok(bytes) } else { Err("parts end at multiples of 64K".to_owned()) }
 }
 
 fn stripe_count(text: &str) -> Result<u16, String> {

@@ -29,6 +29,8 @@ pub(in crate::bench) struct Storage {
     pub(super) latency_micros: u64,
     /// OSTs that a file is spread over.
     pub(super) stripe_count: u32,
+    /// Bytes at the beginning of a file that lie on one OST all the same.
+    pub(super) one_stripe_until: Option<u64>,
     /// What becomes of the bytes.
     pub(super) bytes: Bytes,
 }
@@ -51,6 +53,7 @@ impl Default for Storage {
             oss_bytes_per_second: None,
             latency_micros: 0,
             stripe_count: 1,
+            one_stripe_until: None,
             bytes: Bytes::Kept,
         }
     }
@@ -181,7 +184,7 @@ pub(super) fn bound_to_us(program: &Path) -> Command {
 }
 
 fn arguments(storage: Storage) -> Vec<String> {
-    let Storage { osts, osses, stripe_count, bytes, .. } = storage;
+    let Storage { osts, osses, stripe_count, one_stripe_until, bytes, .. } = storage;
     let mut words = vec![
         format!("--osts={osts}"),
         format!("--osses={osses}"),
@@ -192,6 +195,7 @@ fn arguments(storage: Storage) -> Vec<String> {
             Bytes::Dropped => "--null".to_owned(),
         },
     ];
+    words.extend(one_stripe_until.map(|end| format!("--one-stripe-until={end}")));
     words.extend(FOR_BUFFERED_RIVALS.map(str::to_owned));
     words
 }

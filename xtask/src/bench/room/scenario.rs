@@ -128,9 +128,21 @@ impl Stage {
 }
 
 /// All scenarios.
-pub(in crate::bench) const NAMES: [&str; 12] = [
-    "fig7", "fig8", "fig9", "fig10", "fig11", "table2", "ndm6", "ndm8", "xdd-lan", "xdd-wan",
-    "xdd-null", "spider",
+pub(in crate::bench) const NAMES: [&str; 14] = [
+    "fig7",
+    "fig8",
+    "fig9",
+    "fig10",
+    "fig11",
+    "table2",
+    "ndm6",
+    "ndm8",
+    "xdd-lan",
+    "xdd-wan",
+    "xdd-null",
+    "spider",
+    "stripes",
+    "congestion",
 ];
 
 /// The scenario of this name.
@@ -148,6 +160,8 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
         "xdd-wan" => xdd_wan(),
         "xdd-null" => xdd_null(),
         "spider" => spider(),
+        "stripes" => stripes(),
+        "congestion" => congestion(),
         _ => return None,
     })
 }
@@ -157,6 +171,11 @@ const MIB: u64 = 1 << 20;
 /// 384 MiB in files of several blocks, four on each OST: the paper's 100 × 1 GB, scaled so that
 /// eight threads have work for two seconds.
 const BIG: DataSet = DataSet::Uniform { files: 128, bytes_each: 3 * MIB };
+/// The same, half as many more: eight threads have work for three seconds, so that beginning and
+/// end, which no thread shortens, are a few percent.
+const LONG: DataSet = DataSet::Uniform { files: 192, bytes_each: 3 * MIB };
+/// Little enough for a mover that has one OST at a time.
+const LITTLE: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
 /// Enough for many threads to work for four seconds.
 const MORE: DataSet = DataSet::Uniform { files: 512, bytes_each: 3 * MIB };
 /// 384 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
@@ -236,13 +255,31 @@ fn fig7() -> Scenario {
         title: "throughput against I/O threads, stripe count 1",
         about: "LADS (FAST '15), figure 7: blocks of many files are read from whichever OST is \
                 free, so threads add up; a mover that takes file after file has one OST at a time. \
-                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 384 MiB; for \
-                more threads, OSTs of 12.5 MB/s, so that the machine is not the bottleneck.",
+                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 576 and 384 \
+                MiB; those who have one OST at a time by themselves, on 192 MiB; for more threads, \
+                OSTs of 12.5 MB/s, so that the machine is not the bottleneck.",
         stages: vec![
-            stage("big files: 128 of 3 MiB", lads_storage(), BIG, both_schedules(&THREADS)),
-            stage("small files: 1536 of 256 KiB", lads_storage(), SMALL, both_schedules(&THREADS)),
             Stage {
                 rivals: Rivals::Parallel,
+                ..stage("big files: 192 of 3 MiB", lads_storage(), LONG, both_schedules(&THREADS))
+            },
+            Stage {
+                rivals: Rivals::Parallel,
+                ..stage(
+                    "small files: 1536 of 256 KiB",
+                    lads_storage(),
+                    SMALL,
+                    both_schedules(&THREADS),
+                )
+            },
+            stage(
+                "one OST at a time: 64 of 3 MiB",
+                lads_storage(),
+                LITTLE,
+                vec![entry("LADS, nothing said", None, &[])],
+            ),
+            Stage {
+                rivals: Rivals::No,
                 ..stage(
                     "as many threads as OSTs and more: 512 of 3 MiB",
                     Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() },
@@ -255,7 +292,8 @@ fn fig7() -> Scenario {
             view("Big files", &[0], THREADS_LABEL, Quantity::Throughput)
                 .beside(paper::figure_7(425.0, Some((400.0, 450.0)))),
             view("Small files", &[1], THREADS_LABEL, Quantity::Throughput),
-            view("More threads", &[2], THREADS_LABEL, Quantity::Share),
+            view("One OST at a time", &[2], None, Quantity::Throughput),
+            view("More threads", &[3], THREADS_LABEL, Quantity::Share),
         ],
     }
 }
@@ -592,6 +630,72 @@ fn spider() -> Scenario {
         views: vec![
             view("Throughput", &[0], None, Quantity::Throughput),
             view("Share of the fluid bound", &[0], None, Quantity::Share),
+        ],
+    }
+}
+
+fn stripes() -> Scenario {
+    let data = DataSet::Uniform { files: 320, bytes_each: 8 * MIB };
+    let rate = Some(12_500_000);
+    let one = Storage { ost_bytes_per_second: rate, ..lads_storage() };
+    let four = Storage { stripe_count: 4, ..one };
+    let composite = Storage { one_stripe_until: Some(2 * MIB), ..four };
+    let run = |name, storage| Stage {
+        rivals: Rivals::No,
+        ..stage(name, storage, data, vec![entry("LADS, nothing said", None, &[])])
+    };
+    Scenario {
+        name: "stripes",
+        title: "files in one stripe, in four, and in parts",
+        about: "LADS (FAST '15), section 4.2, with enough threads: how a file is striped should \
+                not matter to a mover that takes blocks from whichever OST is free. Here: 32 OSTs \
+                of 12.5 MB/s at each end, 320 files of 8 MiB; the composite ones have 2 MiB on one \
+                OST and the rest on four.",
+        stages: vec![
+            run("stripe count 1", one),
+            run("stripe count 4", four),
+            run("composite", composite),
+        ],
+        views: vec![view("Share of the fluid bound", &[0, 1, 2], None, Quantity::Share)],
+    }
+}
+
+fn congestion() -> Scenario {
+    let eight = (ndm_storage(), 160, "COUNT=1 DWELL=0.7 RATE=5000000");
+    let many = Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() };
+    let many = (many, 320, "COUNT=4 DWELL=1.5 RATE=2500000");
+    let run = |name, (storage, files, slow): (Storage, u64, &str), [source, sink]: [bool; 2]| {
+        let there =
+            |is_there: bool, seed| is_there.then(|| format!("congest moving {slow} SEED={seed}"));
+        let entries = vec![
+            entry("LADS, nothing said", None, &[]),
+            entry("LADS, --schedule layout", None, &["--schedule", "layout"]),
+        ];
+        Stage {
+            congestion: congested_at(there(source, 1), there(sink, 2)),
+            rivals: Rivals::No,
+            ..stage(name, storage, DataSet::Uniform { files, bytes_each: 8 * MIB }, entries)
+        }
+    };
+    Scenario {
+        name: "congestion",
+        title: "one OST in eight at a fifth of its rate, and never the same one",
+        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
+                s, at the source, at the sink and at both. Here: 8 OSTs of 25 MB/s and 160 files \
+                of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files.",
+        stages: vec![
+            run("8 OSTs, clear", eight, [false, false]),
+            run("8 OSTs, source", eight, [true, false]),
+            run("8 OSTs, sink", eight, [false, true]),
+            run("8 OSTs, both", eight, [true, true]),
+            run("32 OSTs, clear", many, [false, false]),
+            run("32 OSTs, source", many, [true, false]),
+            run("32 OSTs, sink", many, [false, true]),
+            run("32 OSTs, both", many, [true, true]),
+        ],
+        views: vec![
+            view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
+            view("32 OSTs", &[4, 5, 6, 7], None, Quantity::Share),
         ],
     }
 }

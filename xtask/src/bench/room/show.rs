@@ -20,6 +20,7 @@ const STORAGE: Storage = Storage {
     oss_bytes_per_second: None,
     latency_micros: 0,
     stripe_count: 1,
+    one_stripe_until: None,
     bytes: Bytes::Kept,
 };
 
