@@ -1,3 +1,4 @@
+use super::shelf::{PACK_COUNT_MAX, PAGE_BYTES};
 use super::*;
 use crate::layout::Layout;
 use crate::range::RangeSet;
@@ -232,9 +233,9 @@ fn open_files_do_not_wait_behind_files_that_must_not_be_opened_yet() {
     let both = Layout::striped(u64::from(BLOCK), vec![OstId(1), OstId(0)]).unwrap();
     schedule.add(EntryId(100), Plan { source: both, ..plan(2 * u64::from(BLOCK), 0, 0) });
     // OST0 is busy, so that the file that lies on both OSTs is begun first.
-    schedule.queues.queues[0].in_flight = 1;
+    schedule.queues.start(Instant::START, OstId(0), 1);
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [100]);
-    schedule.queues.queues[0].in_flight = 0;
+    schedule.queues.finish(Instant::START, OstId(0), 1, Duration::ZERO);
     assert_eq!(
         entries(&schedule.next(Instant::START, 0).unwrap()),
         [100],

@@ -1,0 +1,382 @@
+//! Which OST is served next: one queue for each, at either end.
+//!
+//! [`OstQueues::next`] goes round those whose OST is free; [`OstQueues::next_best`] takes from the
+//! one that is best just now. What is slow, the [`Judge`] says.
+
+use crate::congestion::{Judge, PROBE_BYTES, Rule, Verdict};
+use crate::units::{Instant, OstId};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A target as its provider describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OstSpec {
+    /// What people call it: `OST0003`, `/dev/nvme0n1`, a mount.
+    pub name: String,
+    /// The most requests of ours that it should have at a time; at least one.
+    pub in_flight_max: u32,
+}
+
+/// What one OST did for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OstStats {
+    /// Requests served.
+    pub requests: u64,
+    /// Bytes served.
+    pub bytes: u64,
+    /// Sum of the service times.
+    pub busy: Duration,
+    /// How often a thread went elsewhere because it was congested.
+    pub avoided: u64,
+}
+
+#[derive(Debug)]
+struct OstQueue<T> {
+    waiting: VecDeque<T>,
+    /// About how many bytes wait.
+    waiting_bytes: u64,
+    in_flight: u32,
+    /// How often in a row it was passed over, although it could have been taken from and had
+    /// nothing in flight.
+    passes: usize,
+    /// Smoothed service time of one request: an eighth of the new, seven eighths of the old.
+    service: Option<Duration>,
+    stats: OstStats,
+}
+
+/// One queue for each OST, taken from in turn.
+#[derive(Debug)]
+pub struct OstQueues<T> {
+    queues: Vec<OstQueue<T>>,
+    judge: Judge,
+    /// The queue to ask first next time.
+    turn: usize,
+    /// Only so that it need not be allocated for every block.
+    choices: Vec<Choice>,
+}
+
+/// A queue that could be taken from; the least is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Choice {
+    /// Whether it has not been passed over too often.
+    can_wait: bool,
+    is_avoided: bool,
+    in_flight: u32,
+    runs_waiting: Reverse<u64>,
+    is_stale: bool,
+    turn: usize,
+    index: usize,
+    bytes_max: u32,
+}
+
+/// Threads stay with an OST for about this part of what waits for each, but for so many bytes at
+/// least.
+const RUNS: u64 = 8;
+const RUN_BYTES_MIN: u64 = 8 << 20;
+
+/// A queue that could be taken from, of an OST with nothing in flight, is passed over by
+/// [`OstQueues::next_best`] at most this many times the number of OSTs in a row; of those that
+/// were, one after the other. So each OST gets a sixteenth of its fair share of all takings,
+/// however congested it is, and however much is queued for others: if no request takes longer than
+/// `service`, what has waited longest on an OST moves within `(PASSES_MAX + 1) * osts * service /
+/// threads`. It costs little, for a congested OST is only asked for an eighth of a block.
+pub const PASSES_MAX: usize = 16;
+
+impl<T> OstQueues<T> {
+    /// Empty queues for these OSTs, numbered from zero, judged by a rule.
+    #[must_use]
+    pub fn new(rule: Rule, osts: &[OstSpec]) -> Self {
+        let queue = |_| OstQueue {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            in_flight: 0,
+            passes: 0,
+            service: None,
+            stats: OstStats::default(),
+        };
+        let judge = Judge::new(rule, osts.iter().map(|ost| ost.in_flight_max));
+        Self { queues: (0..osts.len()).map(queue).collect(), judge, turn: 0, choices: Vec::new() }
+    }
+
+    /// How many OSTs there are.
+    #[must_use]
+    pub fn ost_count(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Puts an item of about so many bytes at the end of an OST's queue.
+    ///
+    /// # Panics
+    /// If there is no such OST.
+    pub fn push(&mut self, ost: OstId, item: T, bytes: u64) {
+        let queue = &mut self.queues[ost.index()];
+        queue.waiting.push_back(item);
+        queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
+    }
+
+    /// The same, but at the place in the queue that `place` says.
+    pub fn push_at(
+        &mut self,
+        ost: OstId,
+        item: T,
+        bytes: u64,
+        place: impl FnOnce(&VecDeque<T>) -> usize,
+    ) {
+        let queue = &mut self.queues[ost.index()];
+        queue.waiting.insert(place(&queue.waiting), item);
+        queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
+    }
+
+    /// Puts an item that takes the place of another into an OST's queue, before all that are
+    /// `behind` it, and those are together at its end.
+    pub fn insert(&mut self, ost: OstId, item: T, behind: impl Fn(&T) -> bool) {
+        let waiting = &mut self.queues[ost.index()].waiting;
+        waiting.insert(waiting.partition_point(|other| !behind(other)), item);
+    }
+
+    /// What waits for an OST, first to last.
+    pub fn waiting(&self, ost: OstId) -> impl Iterator<Item = &T> {
+        self.queues[ost.index()].waiting.iter()
+    }
+
+    /// Takes the last item out of an OST's queue that is `wanted`.
+    pub fn remove_last(
+        &mut self,
+        ost: OstId,
+        wanted: impl Fn(&T) -> bool,
+        bytes: impl Fn(&T) -> u64,
+    ) -> Option<T> {
+        let queue = &mut self.queues[ost.index()];
+        let at = queue.waiting.iter().rposition(wanted)?;
+        let item = queue.waiting.remove(at)?;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes(&item));
+        Some(item)
+    }
+
+    /// Whether something waits for an OST that is free.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        (0..self.queues.len()).any(|index| self.is_ready(index))
+    }
+
+    /// Takes work from the next queue in turn whose OST is free and for which `take` finds some, at
+    /// most so many bytes of it; from that of a congested OST only if there is none for the others.
+    /// The OST counts it as in flight until [`Self::finish`].
+    pub fn next<W>(
+        &mut self,
+        now: Instant,
+        mut take: impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
+    ) -> Option<(OstId, W)> {
+        let (count, turn) = (self.queues.len(), self.turn);
+        let in_turn = || (0..count).map(|step| (turn + step) % count);
+        let mut has_congested = false;
+        for index in in_turn() {
+            if !self.is_ready(index) {
+                continue;
+            }
+            let bytes_max = match self.judge.verdict(OstId::from_index(index), now) {
+                Verdict::Clear => u32::MAX,
+                Verdict::Probe => PROBE_BYTES,
+                Verdict::Congested => {
+                    self.queues[index].stats.avoided += 1;
+                    has_congested = true;
+                    continue;
+                }
+            };
+            if let Some(found) = self.take(now, index, bytes_max, &mut take) {
+                return Some(found);
+            }
+        }
+        in_turn().filter(|_| has_congested).find_map(|index| {
+            self.is_ready(index).then(|| self.take(now, index, u32::MAX, &mut take))?
+        })
+    }
+
+    /// The same, but from the queue that is best just now, not the next in turn: one whose OST is
+    /// not congested and has the fewest requests in flight. If `stays`, and an OST was congested
+    /// lately, then one that has most waiting and was heard of last: where threads are fewer than
+    /// OSTs, they stay with OSTs of which they know that they are quick, and yet no queue is left
+    /// to the end. None is passed over for ever ([`PASSES_MAX`]).
+    pub fn next_best<W>(
+        &mut self,
+        now: Instant,
+        stays: bool,
+        mut take: impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
+    ) -> Option<(OstId, W)> {
+        let mut choices = std::mem::take(&mut self.choices);
+        choices.clear();
+        self.find_choices(now, stays && !self.judge.is_calm(now), &mut choices);
+        let best = choices.iter().min().copied();
+        let mut found = best.and_then(|it| self.take(now, it.index, it.bytes_max, &mut take));
+        if found.is_none() && choices.len() > 1 {
+            choices.sort_unstable();
+            let others = choices.iter().skip(1);
+            found =
+                others.copied().find_map(|it| self.take(now, it.index, it.bytes_max, &mut take));
+        }
+        if let Some((taken, _)) = &found {
+            self.count_passes(*taken, &choices);
+        }
+        self.choices = choices;
+        found
+    }
+
+    /// Counts a request of so many bytes as in flight that did not wait, if its OST is free,
+    /// nothing waits for it, and it usually answers faster than `service_max`: then handing it
+    /// over costs more than doing it.
+    pub fn start_at_once(
+        &mut self,
+        now: Instant,
+        ost: OstId,
+        bytes: u64,
+        service_max: Duration,
+    ) -> bool {
+        let queue = &self.queues[ost.index()];
+        let is_quick = queue.service.is_some_and(|service| service < service_max);
+        let is_free = queue.waiting.is_empty() && queue.in_flight < self.judge.window(ost);
+        if is_quick && is_free {
+            self.start(now, ost, bytes);
+        }
+        is_quick && is_free
+    }
+
+    /// Counts a request of so many bytes as in flight.
+    pub fn start(&mut self, now: Instant, ost: OstId, bytes: u64) {
+        let queue = &mut self.queues[ost.index()];
+        queue.in_flight += 1;
+        queue.passes = 0;
+        self.judge.on_start(ost, now, bytes);
+    }
+
+    /// A request is complete, after `service` of work on so many bytes.
+    ///
+    /// # Panics
+    /// If this OST had none in flight.
+    pub fn finish(&mut self, now: Instant, ost: OstId, bytes: u64, service: Duration) {
+        let queue = &mut self.queues[ost.index()];
+        assert!(queue.in_flight > 0, "{ost} had nothing in flight");
+        queue.in_flight -= 1;
+        queue.service = Some(queue.service.map_or(service, |old| (old * 7 + service) / 8));
+        queue.stats.requests += 1;
+        queue.stats.bytes += bytes;
+        queue.stats.busy += service;
+        self.judge.on_finish(ost, now, bytes, service);
+    }
+
+    /// Whether the OST should have a further request.
+    #[must_use]
+    pub fn is_free(&self, ost: OstId) -> bool {
+        self.queues[ost.index()].in_flight < self.judge.window(ost)
+    }
+
+    /// Requests in flight on all OSTs.
+    #[must_use]
+    pub fn in_flight_count(&self) -> u32 {
+        self.queues.iter().map(|queue| queue.in_flight).sum()
+    }
+
+    /// Requests in flight.
+    #[must_use]
+    pub fn in_flight(&self, ost: OstId) -> u32 {
+        self.queues[ost.index()].in_flight
+    }
+
+    fn is_ready(&self, index: usize) -> bool {
+        !self.queues[index].waiting.is_empty() && self.is_free(OstId::from_index(index))
+    }
+
+    fn take<W>(
+        &mut self,
+        now: Instant,
+        index: usize,
+        bytes_max: u32,
+        take: &mut impl FnMut(OstId, &mut VecDeque<T>, u32) -> Option<(W, u64)>,
+    ) -> Option<(OstId, W)> {
+        let ost = OstId::from_index(index);
+        let queue = &mut self.queues[index];
+        let (work, bytes) = take(ost, &mut queue.waiting, bytes_max)?;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes);
+        if queue.waiting.is_empty() {
+            queue.waiting_bytes = 0;
+        }
+        self.start(now, ost, bytes);
+        self.turn = (index + 1) % self.queues.len();
+        Some((ost, work))
+    }
+
+    /// One queue was taken from, and the others that could have been were not.
+    fn count_passes(&mut self, taken: OstId, choices: &[Choice]) {
+        let others = choices.iter().filter(|it| it.index != taken.index() && it.in_flight == 0);
+        others.for_each(|it| self.queues[it.index].passes += 1);
+    }
+
+    /// All queues that could be taken from.
+    fn find_choices(&mut self, now: Instant, stays: bool, choices: &mut Vec<Choice>) {
+        let count = self.queues.len();
+        let (mut bytes, mut work, mut in_flight) = (0, 0.0, 0);
+        for (index, queue) in self.queues.iter().enumerate() {
+            bytes += queue.waiting_bytes;
+            work += self.work(index);
+            in_flight += queue.in_flight;
+        }
+        let run_bytes = (bytes / (count as u64 * RUNS)).max(RUN_BYTES_MIN);
+        // How long all that waits takes as many requests as there are now.
+        let work_each = work / f64::from(in_flight + 1);
+        for index in 0..count {
+            if !self.is_ready(index) {
+                continue;
+            }
+            let can_wait = self.queues[index].passes < PASSES_MAX * count;
+            let verdict = self.judge.verdict(OstId::from_index(index), now);
+            let is_congested = verdict == Verdict::Congested;
+            // If it is the last in any case, leaving it alone saves nothing.
+            let is_avoided = can_wait && is_congested && self.work(index) < work_each;
+            let is_probed = verdict == Verdict::Probe || (is_congested && !can_wait);
+            let queue = &mut self.queues[index];
+            queue.stats.avoided += u64::from(is_avoided);
+            choices.push(Choice {
+                can_wait,
+                is_avoided,
+                in_flight: queue.in_flight,
+                runs_waiting: Reverse(if stays { queue.waiting_bytes / run_bytes } else { 0 }),
+                is_stale: stays && verdict != Verdict::Clear,
+                turn: (index + count - self.turn) % count,
+                index,
+                bytes_max: if is_probed { PROBE_BYTES } else { u32::MAX },
+            });
+        }
+    }
+
+    /// How long what waits for an OST takes at its present pace, in bytes of a usual OST.
+    fn work(&self, index: usize) -> f64 {
+        let slowness = self.judge.slowness(OstId::from_index(index)).max(1.0);
+        self.queues[index].waiting_bytes as f64 * slowness
+    }
+
+    /// How many times as long as usual requests to each congested OST take, in thousandths, in the
+    /// order of their numbers; 1000 for those that are not: they differ by chance, and what is
+    /// placed by chance is not even. If more than a few are congested, none counts as such: it is
+    /// something else that is slow, and the rest could not take it all.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from one to a million times"
+    )]
+    pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
+        let indices = 0..self.queues.len();
+        let count =
+            indices.clone().filter(|&it| self.judge.is_congested(OstId::from_index(it))).count();
+        let are_few = count * 4 <= self.queues.len();
+        let times = move |ost| match are_few && self.judge.is_congested(ost) {
+            true => self.judge.slowness(ost).clamp(1.0, 1e6),
+            false => 1.0,
+        };
+        indices.map(move |index| (times(OstId::from_index(index)) * 1000.0) as u32)
+    }
+
+    /// What each OST did, in the order of their numbers.
+    pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
+        self.queues.iter().map(|queue| &queue.stats)
+    }
+}

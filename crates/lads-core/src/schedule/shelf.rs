@@ -1,0 +1,179 @@
+//! Which blocks go into a frame, of all that waits for one source OST.
+
+use super::{Begun, PACKED_BYTES_MAX, Work, work_of};
+use crate::plan::{Lane, Piece, Plan};
+use crate::room::Room;
+use crate::units::{Block, EntryId};
+use std::collections::{HashMap, VecDeque};
+
+/// Most blocks in one frame: few enough that a slow open does not hold many files back.
+pub(super) const PACK_COUNT_MAX: usize = 64;
+
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// What is looked at to fill a frame from one OST's queue.
+pub(super) struct Shelf<'a> {
+    pub(super) plans: &'a mut HashMap<EntryId, Plan>,
+    pub(super) room: &'a Room,
+    pub(super) begun: &'a mut Begun,
+    pub(super) frame_bytes_max: u64,
+    /// Whether blocks are wanted for which there is no room.
+    pub(super) is_staging: bool,
+}
+
+impl Shelf<'_> {
+    /// Takes a block from the first lane whose sink OST has room (or none, to stage it), at most so
+    /// many bytes of it; if it is a whole small file, the small files behind it go along. Also says
+    /// which lane is the first of its file to be begun, if that has others.
+    pub(super) fn take_frame(
+        &mut self,
+        lanes: &mut VecDeque<Lane>,
+        bytes_max: u32,
+        grants_wanted: u32,
+        lookahead: usize,
+    ) -> Option<(Work, Option<Lane>)> {
+        let mut at = 0;
+        while at < lanes.len().min(lookahead) {
+            let mut lane = lanes[at];
+            let Some((plan, mut piece)) = self.next_piece(&lane) else {
+                lanes.remove(at);
+                continue;
+            };
+            piece.length = piece.length.min(bytes_max);
+            if plan.is_begun && !lane.is_begun {
+                // It stands further ahead.
+                lanes.remove(at);
+                continue;
+            }
+            if !lane.is_begun && self.begun.count >= self.begun.limit(self.is_staging) {
+                // Nor has any lane behind it been begun.
+                return None;
+            }
+            let is_small = is_packed(plan, &piece);
+            let is_passed = match self.is_staging {
+                true => self.room.has(piece.sink_ost),
+                false => self.room.count(piece.sink_ost) < grants_wanted,
+            };
+            if is_passed {
+                let is_splittable = lane.sink_position.is_none() && plan.sink.position_count() > 1;
+                if lane.is_begun && is_splittable {
+                    // What the file has for other OSTs of the sink need not wait for this one.
+                    lanes.remove(at);
+                    self.put_back(lanes, at, lane, true);
+                } else {
+                    at += 1;
+                }
+                continue;
+            }
+            let is_new = !std::mem::replace(&mut lane.is_begun, true);
+            self.admit(lane.entry);
+            let mut work = work_of(&lane, &piece);
+            self.take(&work.blocks[0]);
+            lanes.remove(at);
+            if is_small {
+                self.pack(lanes, at, &mut work, bytes_max);
+                return Some((work, None));
+            }
+            lane.offset = piece.offset + u64::from(piece.length);
+            let has_strays = self.extend(&mut lane, &mut work, bytes_max);
+            let place = if is_new { lanes.partition_point(|other| other.is_begun) } else { at };
+            self.put_back(lanes, place, lane, has_strays);
+            return Some((work, is_new.then_some(lane)));
+        }
+        None
+    }
+
+    /// Adds the stripes that follow on the lane, as long as the frame has place: many short ones
+    /// cost no more than one block. Says whether it ended at one that goes to another OST of the
+    /// sink, though it is short.
+    fn extend(&mut self, lane: &mut Lane, work: &mut Work, bytes_max: u32) -> bool {
+        let bytes_max = self.frame_bytes_max.min(bytes_max.into());
+        let mut bytes = in_pages(work.blocks[0].length);
+        while work.blocks.len() < PACK_COUNT_MAX
+            && let Some((_, piece)) = self.next_piece(lane)
+        {
+            bytes += in_pages(piece.length);
+            if bytes > bytes_max {
+                return false;
+            }
+            if piece.sink_ost != work.sink_ost {
+                return lane.sink_position.is_none();
+            }
+            let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
+            work.blocks.push(block);
+            self.take(&block);
+            lane.offset = block.end();
+        }
+        false
+    }
+
+    /// Puts what is left of a lane back; as one lane for each OST of the sink if `is_split`, so
+    /// that stripes for the same one come after each other.
+    fn put_back(&self, lanes: &mut VecDeque<Lane>, place: usize, lane: Lane, is_split: bool) {
+        if is_split && let Some(plan) = self.plans.get(&lane.entry) {
+            plan.split(&lane).rev().for_each(|lane| lanes.insert(place, lane));
+            return;
+        }
+        // Of the lanes that were one, that which is furthest behind goes first.
+        let behind = lanes.iter().skip(place).take_while(|other| {
+            (other.entry, other.mirror, other.position) == (lane.entry, lane.mirror, lane.position)
+                && other.offset < lane.offset
+        });
+        let place = place + behind.count();
+        lanes.insert(place, lane);
+    }
+
+    /// Adds the small files that follow in the queue, as long as the frame has place.
+    fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
+        let bytes_max = self.frame_bytes_max.min(bytes_max.into());
+        let mut bytes = in_pages(work.blocks[0].length);
+        while work.blocks.len() < PACK_COUNT_MAX {
+            let Some(&lane) = lanes.get(at) else { return };
+            let Some((plan, piece)) = self.next_piece(&lane) else {
+                lanes.remove(at);
+                continue;
+            };
+            if plan.is_begun && !lane.is_begun {
+                lanes.remove(at);
+                continue;
+            }
+            let fits = is_packed(plan, &piece)
+                && (lane.mirror, piece.sink_ost) == (work.mirror, work.sink_ost)
+                && bytes + in_pages(piece.length) <= bytes_max;
+            if !fits || !self.admit(lane.entry) {
+                return;
+            }
+            bytes += in_pages(piece.length);
+            let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
+            work.blocks.push(block);
+            self.take(&block);
+            lanes.remove(at);
+        }
+    }
+
+    fn next_piece(&self, lane: &Lane) -> Option<(&Plan, Piece)> {
+        let plan = self.plans.get(&lane.entry)?;
+        Some((plan, plan.next_piece(lane)?))
+    }
+
+    /// A block of a file is handed out.
+    fn take(&mut self, block: &Block) {
+        if let Some(plan) = self.plans.get_mut(&block.entry) {
+            plan.take(block.offset..block.end());
+        }
+    }
+
+    fn admit(&mut self, entry: EntryId) -> bool {
+        let count_max = self.begun.limit(self.is_staging);
+        self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan, count_max))
+    }
+}
+
+/// A length as whole pages: each block of a frame begins on a page of its own.
+fn in_pages(length: u32) -> u64 {
+    u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES
+}
+
+fn is_packed(plan: &Plan, piece: &Piece) -> bool {
+    plan.size <= PACKED_BYTES_MAX && u64::from(piece.length) == plan.size
+}
