@@ -28,8 +28,8 @@ use std::path::PathBuf;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk: those that run if none is named.
-pub(crate) const NAMES: [&str; 7] =
-    ["big", "medium", "small", "journal", "memory", "threads", "lookups"];
+pub(crate) const NAMES: [&str; 9] =
+    ["big", "medium", "small", "journal", "memory", "threads", "lookups", "harm", "slow-ost"];
 
 /// What every benchmark starts from.
 struct Bench {
@@ -83,6 +83,8 @@ impl Bench {
             "journal" => journal::run(self)?,
             "memory" => vec![memory::run(self)?],
             "lookups" => vec![lookups::run(self)?],
+            "harm" => vec![room::harm::run(&self.lads)?],
+            "slow-ost" => vec![room::slow_ost::run(&self.lads)?],
             _ => threads::run(self)?,
         };
         for table in &tables {
@@ -101,6 +103,8 @@ impl Bench {
                 needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)
             }
             "memory" => needs.space(&self.memory, memory::SPACE).space(&self.disk, memory::BYTES),
+            "slow-ost" => room::mounts_need().space(&self.memory, room::slow_ost::SPACE),
+            "harm" => room::mounts_need().space(&self.memory, room::harm::SPACE),
             "lookups" => {
                 needs.space(&self.memory, lookups::SPACE).space(&self.disk, lookups::DISK_BYTES)
             }

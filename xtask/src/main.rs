@@ -25,9 +25,10 @@ cargo xtask ci             format, lints, docs, licences, tests, simulation: wha
 cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3, Ceph)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
-cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups;
-                           or, on emulated file systems: fig7 fig8 fig9 fig10 fig11 table2 ndm6
-                           ndm8 xdd-lan xdd-wan xdd-null spider, all by `room`
+cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
+                           harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
+                           fig11 table2 ndm6 ndm8 xdd-lan xdd-wan xdd-null spider stripes
+                           congestion, all by `room`
     [--repeats N] [--peer 'NAME=COMMAND {src} {dst}']
 cargo xtask ceph up [DIR]  a Ceph cluster on loopback, in memory, mounted (/tmp/lads-ceph)
 cargo xtask ceph down [DIR]
@@ -43,6 +44,7 @@ fn main() -> Result<ExitCode> {
         ["sim"] => sim::fresh()?,
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,
+        [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
         ["bench", words @ ..] => bench::run(words)?,
         ["ceph", "up"] => ceph::up(None)?,
         ["ceph", "up", directory] => ceph::up(Some(directory))?,

@@ -443,6 +443,13 @@ pub(crate) struct CopyArgs {
     #[arg(default_value = "adaptive")]
     pub(crate) schedule: Schedule,
 
+    /// Give way to others: one request at a time for an OST that they use
+    ///
+    /// An OST that is shared with another program answers later than it does when LADS is alone.
+    /// Then LADS has one request there at a time, and more elsewhere.
+    #[arg(long, help_heading = STORAGE)]
+    pub(crate) polite: bool,
+
     /// What is slow, for --schedule threshold: window=40,limit_ms=50,skips=16
     ///
     /// If the mean time of so many requests to an OST is above the limit (for 1 MiB), so many

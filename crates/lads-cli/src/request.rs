@@ -5,6 +5,7 @@ use crate::lists::{self, Separator};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
+use lads_core::schedule::Policy;
 use lads_engine::{BUFFERS_BYTES, Job, Location, Options, RemoteShell};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +43,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         streams: args.streams,
         source_threads: args.source_threads.unwrap_or(args.threads),
         sink_threads: args.sink_threads.unwrap_or(args.threads),
-        schedule: args.schedule.into(),
+        schedule: schedule(args)?,
         threshold: args.threshold.unwrap_or_default(),
         source_layout: args.source_layout.as_ref().unwrap_or(&args.layout).clone(),
         sink_layout: args.sink_layout.as_ref().unwrap_or(&args.layout).clone(),
@@ -91,6 +92,18 @@ fn block_size(args: &CopyArgs) -> Result<u32> {
         "--buffers must have room for {BLOCKS_IN_BUFFERS_MIN} blocks or more (see --block-size)"
     );
     u32::try_from(size).context("the longest block is shorter")
+}
+
+fn schedule(args: &CopyArgs) -> Result<Policy> {
+    if !args.polite {
+        return Ok(args.schedule.into());
+    }
+    ensure!(
+        args.schedule == Schedule::Adaptive,
+        "--polite is --schedule adaptive, which notices who else uses an OST; another --schedule \
+         does not"
+    );
+    Ok(Policy::Polite)
 }
 
 fn stage(args: &CopyArgs) -> Result<Option<Vec<u8>>> {
@@ -302,6 +315,7 @@ mod tests {
             (&["--block-size=65K", "a", "b"], "a multiple of 4K"),
             (&["--", "-oProxyCommand=x:a", "b"], "a host cannot begin with a dash"),
             (&["-e", "'ssh", "a", "b"], "never closed"),
+            (&["--polite", "--schedule=file", "a", "b"], "--polite is --schedule adaptive"),
             (&["-e", " ", "a", "b"], "--rsh is empty"),
         ] {
             let message = refusal(arguments);

@@ -1,126 +1,252 @@
-//! How many bytes of new files may be placed ahead of being written.
+//! Which of the announced files is placed next, and how far ahead of being written.
 //!
-//! Where a file goes is decided when it is announced. Which OSTs are congested changes within
+//! Where a file goes is decided when it is looked at. Which OSTs are congested changes within
 //! seconds, so what is placed long before it is written is placed by yesterday's weather; but what
-//! is placed too late leaves OSTs idle. So about as much is placed as was written in the last
-//! second, and a little for each OST at least; and what the source has read ahead into its stage,
-//! for that was placed when it had to be.
+//! is placed too late leaves OSTs idle. So for each OST of the source about as much is in hand as
+//! was written from it in the last half second, which the longest line needs to keep it busy, and a
+//! little in any case; and the one that has least in hand gets its next file first, so that none
+//! runs dry while files of another pile up.
+//!
+//! What waits for a congested OST of the sink is hardly in hand: its source OST needs other files
+//! to be busy with. Nor is what the source has read ahead into its stage, for that was placed when
+//! it had to be.
 
-use crate::units::Instant;
+use crate::entry::{Entry, Kind};
+use crate::units::{Instant, OstId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Counts what is placed and not yet written.
+/// Keeps the entries that are not yet looked at, and counts what is placed and not yet written.
 #[derive(Debug)]
 pub struct Ahead {
-    /// So much may always be placed; `None` if there is no limit at all.
+    /// So much may always be in hand; `None` if there is no limit at all.
     bytes_min: Option<u64>,
-    placed_bytes: u64,
-    /// Of these, about so many are in the source's stage.
+    /// What need not be placed, or may be at any time.
+    at_once: VecDeque<Entry>,
+    sources: BTreeMap<OstId, SourceOst>,
+    /// The most that there were at a time.
+    sources_max: u64,
+    /// OSTs whose next file may be placed, those with least in hand first.
+    open: BTreeSet<(u64, OstId)>,
+    /// Which OSTs of the sink are congested, in the order of their numbers.
+    congested: Vec<bool>,
+    /// Whether none has been for a while.
+    is_calm: bool,
+    /// Of what is placed, about so many bytes are in the source's stage.
     staged_bytes: u64,
-    /// The second that runs, and what was written in it and in the one before.
-    second_began: Instant,
-    written_bytes: u64,
-    written_bytes_before: u64,
+    interval_began: Instant,
 }
 
-const SECOND: Duration = Duration::from_secs(1);
+/// Bytes of one file that are placed and not yet written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The OST of the source that they come from.
+    pub source_ost: OstId,
+    /// The OST of the sink that they go to; `None` while that is being decided.
+    pub sink_ost: Option<OstId>,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// An OST of the source.
+#[derive(Debug, Default)]
+struct SourceOst {
+    waiting: VecDeque<Entry>,
+    /// Bytes placed and not yet written, by where they go.
+    placed: BTreeMap<Option<OstId>, u64>,
+    /// What was written in the interval that runs, and in the one before.
+    written_bytes: u64,
+    written_bytes_before: u64,
+    /// With how much in hand it is among those that are open.
+    listed: Option<u64>,
+}
+
+/// What was written in such a time may be in hand.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Where OSTs of the sink are congested now and then, so many times as much is in hand: then a
+/// source OST whose file waits has another that need not. Where none is, more files only get into
+/// each other's way, and some OSTs are left with more than others at the end.
+const TIMES_UNLESS_CALM: u64 = 2;
+/// What waits for a congested OST counts as this part of it: it moves about so much slower, and
+/// there is an end to what may wait for one.
+const CONGESTED_PART: u64 = 8;
 
 impl Ahead {
-    /// Nothing is placed yet; `bytes_min` may always be.
+    /// Nothing is placed yet; `bytes_min` may always be, over all OSTs of the source together.
     #[must_use]
     pub fn new(bytes_min: Option<u64>) -> Self {
         Self {
             bytes_min,
-            placed_bytes: 0,
+            at_once: VecDeque::new(),
+            sources: BTreeMap::new(),
+            sources_max: 1,
+            open: BTreeSet::new(),
+            congested: Vec::new(),
+            is_calm: true,
             staged_bytes: 0,
-            second_began: Instant::START,
-            written_bytes: 0,
-            written_bytes_before: 0,
+            interval_began: Instant::START,
         }
     }
 
-    /// Whether a further file may be placed. If nothing is, always.
+    /// An entry was announced.
+    pub fn push(&mut self, entry: Entry) {
+        match entry.kind {
+            Kind::File { source_ost, data_bytes: 1.., .. } if self.bytes_min.is_some() => {
+                self.sources.entry(source_ost).or_default().waiting.push_back(entry);
+                self.update(source_ost);
+                self.update_if_more();
+            }
+            _ => self.at_once.push_back(entry),
+        }
+    }
+
+    /// Whether [`Self::take_next`] has something.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        let Some(bytes_min) = self.bytes_min else { return true };
-        let written = self.written_bytes.max(self.written_bytes_before);
-        let bytes_max = written.max(bytes_min).saturating_add(self.staged_bytes);
-        self.placed_bytes == 0 || self.placed_bytes < bytes_max
+    pub fn has_next(&self) -> bool {
+        !self.at_once.is_empty() || !self.open.is_empty()
+    }
+
+    /// The next entry to be looked at. If it is a file with data, its bytes count as placed from
+    /// now on, and have to be accounted for.
+    pub fn take_next(&mut self) -> Option<(Entry, Option<Placed>)> {
+        if let Some(entry) = self.at_once.pop_front() {
+            return Some((entry, None));
+        }
+        let &(_, source_ost) = self.open.first()?;
+        let source = self.sources.get_mut(&source_ost)?;
+        let entry = source.waiting.pop_front()?;
+        let Kind::File { data_bytes: bytes, .. } = entry.kind else { return Some((entry, None)) };
+        source.add(None, bytes);
+        self.update(source_ost);
+        Some((entry, Some(Placed { source_ost, sink_ost: None, bytes })))
+    }
+
+    /// It is decided where a file goes.
+    pub fn on_decided(&mut self, placed: &mut Placed, sink_ost: OstId) {
+        if let Some(source) = self.sources.get_mut(&placed.source_ost) {
+            source.subtract(placed.sink_ost, placed.bytes);
+            source.add(Some(sink_ost), placed.bytes);
+            placed.sink_ost = Some(sink_ost);
+            self.update(placed.source_ost);
+        }
+    }
+
+    /// So many bytes of a file were written, or as many as are left of it.
+    pub fn on_written(&mut self, now: Instant, placed: &mut Placed, bytes: u64) {
+        if now.since(self.interval_began) >= INTERVAL {
+            self.interval_began = now;
+            for source in self.sources.values_mut() {
+                source.written_bytes_before = std::mem::take(&mut source.written_bytes);
+            }
+            self.update_all();
+        }
+        if let Some(source) = self.sources.get_mut(&placed.source_ost) {
+            source.written_bytes = source.written_bytes.saturating_add(bytes.min(placed.bytes));
+        }
+        self.on_given_up(placed, bytes);
+    }
+
+    /// So many bytes of a file need not be written any more, or as many as are left of it.
+    pub fn on_given_up(&mut self, placed: &mut Placed, bytes: u64) {
+        let bytes = bytes.min(placed.bytes);
+        placed.bytes -= bytes;
+        if let Some(source) = self.sources.get_mut(&placed.source_ost) {
+            source.subtract(placed.sink_ost, bytes);
+            self.update(placed.source_ost);
+        }
     }
 
     /// So many bytes of what is placed are in the source's stage.
     pub fn on_staged(&mut self, bytes: u64) {
         self.staged_bytes = bytes;
+        self.update_all();
     }
 
-    /// A file of so many bytes is placed.
-    pub fn on_placed(&mut self, bytes: u64) {
-        self.placed_bytes = self.placed_bytes.saturating_add(bytes);
-    }
-
-    /// So many bytes need not be written any more.
-    pub fn on_given_up(&mut self, bytes: u64) {
-        self.placed_bytes = self.placed_bytes.saturating_sub(bytes);
-    }
-
-    /// So many bytes were written.
-    pub fn on_written(&mut self, now: Instant, bytes: u64) {
-        self.on_given_up(bytes);
-        if now.since(self.second_began) >= SECOND {
-            self.written_bytes_before = self.written_bytes;
-            self.written_bytes = 0;
-            self.second_began = now;
+    /// Which OSTs of the sink are congested now, in the order of their numbers, and whether none
+    /// has been for a while.
+    pub fn on_congestion(&mut self, congested: impl Iterator<Item = bool> + Clone, is_calm: bool) {
+        let is_known =
+            self.is_calm == is_calm && self.congested.iter().copied().eq(congested.clone());
+        if self.bytes_min.is_some() && !is_known {
+            self.congested = congested.collect();
+            self.is_calm = is_calm;
+            self.update_all();
         }
-        self.written_bytes = self.written_bytes.saturating_add(bytes);
+    }
+
+    /// No further entry is looked at.
+    pub fn close(&mut self) {
+        self.at_once.clear();
+        self.sources.values_mut().for_each(|source| source.waiting.clear());
+        self.update_all();
+    }
+
+    /// How much of each source OST may be in hand, but for what was written from it.
+    fn share(&self) -> u64 {
+        let times = if self.is_calm { 1 } else { TIMES_UNLESS_CALM };
+        (self.bytes_min.unwrap_or(0).saturating_mul(times) / self.sources_max).max(1)
+    }
+
+    fn update_if_more(&mut self) {
+        let count = self.sources.len() as u64;
+        if count > self.sources_max {
+            self.sources_max = count;
+            self.update_all();
+        }
+    }
+
+    fn update_all(&mut self) {
+        let all: Vec<OstId> = self.sources.keys().copied().collect();
+        all.into_iter().for_each(|ost| self.update(ost));
+    }
+
+    /// Lists an OST among those that are open, or not, as it is now; forgets it if nothing is left.
+    fn update(&mut self, ost: OstId) {
+        let (share, staged_bytes) = (self.share(), self.staged_bytes / self.sources_max);
+        let Some(source) = self.sources.get_mut(&ost) else { return };
+        if let Some(listed) = source.listed.take() {
+            self.open.remove(&(listed, ost));
+        }
+        if source.waiting.is_empty() {
+            if source.placed.is_empty() {
+                self.sources.remove(&ost);
+            }
+            return;
+        }
+        let written = source.written_bytes.max(source.written_bytes_before);
+        let bytes_max = share.max(written).saturating_add(staged_bytes);
+        let in_hand = source.bytes_in_hand(&self.congested);
+        if in_hand < bytes_max {
+            source.listed = Some(in_hand);
+            self.open.insert((in_hand, ost));
+        }
+    }
+}
+
+impl SourceOst {
+    fn add(&mut self, sink_ost: Option<OstId>, bytes: u64) {
+        let placed = self.placed.entry(sink_ost).or_default();
+        *placed = placed.saturating_add(bytes);
+    }
+
+    fn subtract(&mut self, sink_ost: Option<OstId>, bytes: u64) {
+        let Some(placed) = self.placed.get_mut(&sink_ost) else { return };
+        *placed = placed.saturating_sub(bytes);
+        if *placed == 0 {
+            self.placed.remove(&sink_ost);
+        }
+    }
+
+    fn bytes_in_hand(&self, congested: &[bool]) -> u64 {
+        let is_congested =
+            |ost: &OstId| congested.get(ost.index()).is_some_and(|&congested| congested);
+        let in_hand = self.placed.iter().map(|(ost, &bytes)| match ost {
+            Some(ost) if is_congested(ost) => bytes / CONGESTED_PART,
+            _ => bytes,
+        });
+        in_hand.fold(0, u64::saturating_add)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_much_may_be_placed_as_was_written_in_a_second() {
-        let mut ahead = Ahead::new(Some(10));
-        ahead.on_placed(9);
-        assert!(ahead.has_room());
-        ahead.on_placed(50);
-        assert!(!ahead.has_room());
-        ahead.on_written(Instant::START + SECOND / 2, 40);
-        assert!(ahead.has_room(), "19 are left, and 40 were written");
-        ahead.on_placed(30);
-        assert!(!ahead.has_room());
-        ahead.on_written(Instant::START + SECOND * 3, 1);
-        assert!(!ahead.has_room(), "48 are left, 40 were written in the second before");
-        ahead.on_given_up(48);
-        assert!(ahead.has_room());
-    }
-
-    #[test]
-    fn what_is_staged_does_not_count() {
-        let mut ahead = Ahead::new(Some(10));
-        ahead.on_placed(12);
-        assert!(!ahead.has_room());
-        ahead.on_staged(3);
-        assert!(ahead.has_room());
-        ahead.on_staged(0);
-        assert!(!ahead.has_room());
-    }
-
-    #[test]
-    fn a_file_larger_than_the_limit_is_placed_by_itself() {
-        let mut ahead = Ahead::new(Some(10));
-        assert!(ahead.has_room());
-        ahead.on_placed(u64::MAX);
-        assert!(!ahead.has_room());
-        ahead.on_given_up(u64::MAX);
-        assert!(ahead.has_room());
-    }
-
-    #[test]
-    fn without_a_limit_there_is_always_room() {
-        let mut ahead = Ahead::new(None);
-        ahead.on_placed(1 << 60);
-        assert!(ahead.has_room());
-    }
-}
+mod tests;

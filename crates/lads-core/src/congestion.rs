@@ -5,11 +5,14 @@
 //! go elsewhere. It never forbids: when nothing else is ready, a congested OST is served, too, so
 //! a wrong verdict costs little and no work waits for one to be lifted.
 //!
-//! Two rules. [`Rule::Threshold`] is that of the papers (LADS, FAST '15, section 3.4). It has to be
-//! told what is slow, and forgets in between. [`Rule::Adaptive`] needs no telling: an OST is
-//! congested if its requests take longer than those of its siblings *and* longer than its own used
-//! to. Requests are compared with others of their size that had as many before them, so that
-//! neither small requests nor our own queue look like congestion.
+//! [`Rule::Threshold`] is that of the papers (LADS, FAST '15, section 3.4). It has to be told what
+//! is slow, and forgets in between. [`Rule::Adaptive`] needs no telling: an OST is congested if its
+//! requests take longer than those of its siblings *and* longer than its own used to. Requests are
+//! compared with others of their size that had as many before them, so that neither small requests
+//! nor our own queue look like congestion. [`Rule::Polite`] asks the same, but is out for less than
+//! congestion: one program besides ours, with one request at a time, makes four of ours take five
+//! quarters of their time. It compares with the least that requests take, not with what they
+//! usually take, as transports do that yield to others (LEDBAT, RFC 6817).
 
 use crate::units::{Instant, OstId};
 use std::time::Duration;
@@ -24,6 +27,8 @@ pub enum Rule {
     Threshold(Threshold),
     /// Those that are slower than others, and than they were.
     Adaptive,
+    /// The same, told by less: those that somebody else uses at the same time.
+    Polite,
 }
 
 /// The papers' rule: if the mean service time of the last `window` requests is above `limit`, the
@@ -60,6 +65,47 @@ pub enum Verdict {
 
 /// With fewer OSTs than this there is nothing to compare with, and nowhere to go.
 const OSTS_MIN: usize = 3;
+
+/// How soon a rule calls an OST congested.
+#[derive(Clone, Copy, Debug)]
+struct Temper {
+    /// A request is slow if it takes so many times as long as others of its kind usually do, and so
+    /// many times as long as the best that this OST has been.
+    slow_min: f64,
+    /// It is not if it takes at most so many times as long.
+    clear_max: f64,
+    /// An OST that has always been slow is not congested: it is what it is. Its floor doubles in
+    /// this many seconds until it meets what is measured.
+    floor_doubles_seconds: f64,
+    /// A congested OST has so many requests in flight at least, if it may have them.
+    window_min: f64,
+    /// A request that took longer than usual makes what is usual so much longer, one that took
+    /// less makes it so much shorter.
+    usual_up: f64,
+    usual_down: f64,
+}
+
+/// Half of all requests take longer than usual. Of two requests in flight, one keeps the OST busy
+/// while the other is on its way.
+const ADAPTIVE: Temper = Temper {
+    slow_min: 2.0,
+    clear_max: 1.5,
+    floor_doubles_seconds: 20.0,
+    window_min: 2.0,
+    usual_up: 1.05,
+    usual_down: 1.05,
+};
+
+/// About one request in forty takes less than usual: that is what an OST does for us alone. Others
+/// that use it for minutes do not become what is usual.
+const POLITE: Temper = Temper {
+    slow_min: 1.15,
+    clear_max: 1.08,
+    floor_doubles_seconds: 600.0,
+    window_min: 1.0,
+    usual_up: 1.0005,
+    usual_down: 1.02,
+};
 /// The length of a request that only looks whether an OST is still congested, in bytes.
 pub const PROBE_BYTES: u32 = 128 << 10;
 
@@ -74,37 +120,27 @@ const CALM_AFTER: Duration = Duration::from_secs(5);
 /// usually takes.
 const FIRST_COUNT: u32 = 2;
 
-/// A request is slow if it takes so many times as long as others of its kind usually do, and so
-/// many times as long as the best that this OST has been.
-const SLOW_MIN: f64 = 2.0;
-/// It is not if it takes at most so many times as long.
-const CLEAR_MAX: f64 = 1.5;
 /// So many in a row tell.
 const RUN_MIN: u32 = 2;
 /// A request that is not back after so many times the usual time tells by itself.
 const OVERDUE_MIN: f64 = 3.0;
 /// What is new weighs a quarter in the mean.
 const WEIGHT: f64 = 0.25;
-/// An OST that has always been slow is not congested: it is what it is. Its floor doubles in this
-/// many seconds until it meets what is measured.
-const FLOOR_DOUBLES_SECONDS: f64 = 20.0;
 /// Requests of a kind to have seen before any is called slow.
 const SAMPLES_MIN: u32 = 4;
-/// How far one request moves what is usual: up or down by this factor, so that half of all
-/// requests take longer than usual.
-const USUAL_STEP: f64 = 1.05;
-/// Until so many have been seen, it moves by more: a slow start is soon forgotten.
+/// Until so many have been seen, what is usual moves by more: a slow start is soon forgotten.
 const USUAL_STEP_FIRST: f64 = 1.2;
 const USUAL_FIRST_COUNT: u32 = 16;
 
 /// Kinds of requests: by size, in powers of two, and by how many were in flight before them.
 const SIZES: usize = 26;
-const DEPTHS: usize = 5;
+const DEPTHS: usize = 9;
 
 /// Hears of requests and judges the OSTs of one end.
 #[derive(Debug)]
 pub struct Judge {
     rule: Rule,
+    temper: Temper,
     osts: Vec<Record>,
     /// What requests of each kind usually take, over all OSTs.
     usual: Vec<Usual>,
@@ -148,6 +184,12 @@ struct Usual {
     count: u32,
 }
 
+impl Rule {
+    fn needs_no_telling(self) -> bool {
+        matches!(self, Self::Adaptive | Self::Polite)
+    }
+}
+
 impl Judge {
     /// A judge of OSTs that should have at most so many requests each at a time; all are clear.
     #[must_use]
@@ -168,12 +210,14 @@ impl Judge {
         let osts: Vec<_> = in_flight_max.map(record).collect();
         let has_siblings = osts.len() >= OSTS_MIN;
         let rule = if rule == Rule::Adaptive && !has_siblings { Rule::Never } else { rule };
-        Self { rule, osts, usual: vec![Usual::default(); SIZES * DEPTHS], congested_at: None }
+        let temper = if rule == Rule::Polite { POLITE } else { ADAPTIVE };
+        let usual = vec![Usual::default(); SIZES * DEPTHS];
+        Self { rule, temper, osts, usual, congested_at: None }
     }
 
     /// A request of so many bytes begins.
     pub fn on_start(&mut self, ost: OstId, now: Instant, bytes: u64) {
-        if self.rule == Rule::Adaptive {
+        if self.rule.needs_no_telling() {
             let record = &mut self.osts[ost.index()];
             record.begun_count = record.begun_count.saturating_add(1);
             let kind = kind(bytes, record.in_flight.len());
@@ -188,7 +232,7 @@ impl Judge {
             Rule::Threshold(rule) => {
                 self.osts[ost.index()].by_threshold.on_finish(rule, bytes, service);
             }
-            Rule::Adaptive => self.on_finish_adaptive(ost, now, service),
+            Rule::Adaptive | Rule::Polite => self.on_finish_adaptive(ost, now, service),
         }
     }
 
@@ -198,7 +242,7 @@ impl Judge {
         match self.rule {
             Rule::Never => Verdict::Clear,
             Rule::Threshold(_) => self.osts[ost.index()].by_threshold.verdict(),
-            Rule::Adaptive => {
+            Rule::Adaptive | Rule::Polite => {
                 let is_overdue = self.is_overdue(ost, now);
                 let record = &mut self.osts[ost.index()];
                 record.is_congested |= is_overdue;
@@ -234,7 +278,7 @@ impl Judge {
     )]
     pub fn window(&self, ost: OstId) -> u32 {
         let record = &self.osts[ost.index()];
-        let is_first = self.rule == Rule::Adaptive && record.begun_count < FIRST_COUNT;
+        let is_first = self.rule.needs_no_telling() && record.begun_count < FIRST_COUNT;
         if is_first { 1 } else { record.window as u32 }
     }
 
@@ -265,9 +309,9 @@ impl Judge {
         let seconds = service.as_secs_f64().max(1e-9);
         if usual.count >= SAMPLES_MIN {
             let age = now.since(record.last);
-            record.learn(seconds / usual.seconds, age.as_secs_f64());
+            record.learn(self.temper, seconds / usual.seconds, age.as_secs_f64());
         }
-        usual.learn(seconds);
+        usual.learn(self.temper, seconds);
         record.last = now;
     }
 }
@@ -288,19 +332,18 @@ impl Record {
     }
 
     /// Takes in how many times as long as usual a request took, `age_seconds` after the last.
-    fn learn(&mut self, slowness: f64, age_seconds: f64) {
+    fn learn(&mut self, temper: Temper, slowness: f64, age_seconds: f64) {
         self.slowness += (slowness - self.slowness) * WEIGHT;
-        let risen = self.floor * (age_seconds / FLOOR_DOUBLES_SECONDS).exp2();
+        let risen = self.floor * (age_seconds / temper.floor_doubles_seconds).exp2();
         self.floor = risen.min(self.slowness.max(1.0));
-        if slowness > SLOW_MIN * self.floor {
+        if slowness > temper.slow_min * self.floor {
             (self.slow_run, self.clear_run) = (self.slow_run + 1, 0);
-        } else if slowness < CLEAR_MAX * self.floor {
+        } else if slowness < temper.clear_max * self.floor {
             (self.slow_run, self.clear_run) = (0, self.clear_run + 1);
         }
         if self.slow_run >= RUN_MIN {
             self.is_congested = true;
-            // Not below two: while one is on its way, the other keeps the OST busy.
-            self.window = (self.window / 2.0).max(self.window_max.min(2.0));
+            self.window = (self.window / 2.0).max(self.window_max.min(temper.window_min));
         } else if self.clear_run >= RUN_MIN {
             self.is_congested = false;
             self.window = (self.window + 1.0 / self.window).min(self.window_max);
@@ -334,23 +377,24 @@ impl Mean {
 }
 
 impl Usual {
-    fn learn(&mut self, seconds: f64) {
+    fn learn(&mut self, temper: Temper, seconds: f64) {
         self.count = self.count.saturating_add(1);
-        let is_early = self.count <= USUAL_FIRST_COUNT;
-        let step = if is_early { USUAL_STEP_FIRST } else { USUAL_STEP };
-        match self.count {
-            1 => self.seconds = seconds,
-            _ if seconds > self.seconds => self.seconds *= step,
-            _ => self.seconds /= step,
-        }
+        let (up, down) = match self.count <= USUAL_FIRST_COUNT {
+            true => (USUAL_STEP_FIRST, USUAL_STEP_FIRST),
+            false => (temper.usual_up, temper.usual_down),
+        };
+        self.seconds = match self.count {
+            1 => seconds,
+            _ if seconds > self.seconds => (self.seconds * up).min(seconds),
+            _ => (self.seconds / down).max(seconds),
+        };
     }
 }
 
 /// The kind of a request of so many bytes with so many in flight before it.
 fn kind(bytes: u64, in_flight: usize) -> usize {
     let size = (u64::BITS - bytes.leading_zeros()) as usize;
-    let depth = (usize::BITS - in_flight.leading_zeros()) as usize;
-    size.min(SIZES - 1) * DEPTHS + depth.min(DEPTHS - 1)
+    size.min(SIZES - 1) * DEPTHS + in_flight.min(DEPTHS - 1)
 }
 
 #[cfg(test)]

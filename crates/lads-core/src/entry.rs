@@ -1,7 +1,7 @@
 //! One thing of a tree, as the source found it: what the sink needs to make the same.
 
 use crate::placement::Striping;
-use crate::units::EntryId;
+use crate::units::{EntryId, OstId};
 
 /// A moment of the world's clock, as file systems record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -60,6 +60,9 @@ pub enum Kind {
         data_bytes: u64,
         /// How it is striped at the source, for a sink that shall do the same.
         striping: Striping,
+        /// The OST of the source on which it begins, so that the sink takes in files of all of
+        /// them side by side.
+        source_ost: OstId,
     },
     /// A directory. The name `.` directly below the root means the root itself.
     Directory,

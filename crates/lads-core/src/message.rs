@@ -309,7 +309,7 @@ wire_struct!(Counters {
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });
 wire_enum!(Place { 0 => Inherit, 1 => Same, 2 => Spread, 3 => Aware });
-wire_enum!(Policy { 0 => File, 1 => Layout, 2 => Threshold, 3 => Adaptive });
+wire_enum!(Policy { 0 => File, 1 => Layout, 2 => Threshold, 3 => Adaptive, 4 => Polite });
 wire_struct!(Threshold { window, limit_micros, skips });
 wire_struct!(EntryId { 0 });
 wire_struct!(OstId { 0 });
@@ -335,7 +335,7 @@ wire_enum!(Reason {
     9 => Archived,
 });
 wire_enum!(Kind {
-    0 => File { identity, data_bytes, striping },
+    0 => File { identity, data_bytes, striping, source_ost },
     1 => Directory,
     2 => Symlink { target },
     3 => HardLink { target },

@@ -42,6 +42,8 @@ pub enum Policy {
     /// The same, but OSTs slower than others, and than they were, come last. Needs no telling.
     #[default]
     Adaptive,
+    /// The same, and OSTs that others use get one request at a time (`--polite`).
+    Polite,
 }
 
 impl Policy {
@@ -52,7 +54,14 @@ impl Policy {
             Self::File | Self::Layout => Rule::Never,
             Self::Threshold => Rule::Threshold(threshold),
             Self::Adaptive => Rule::Adaptive,
+            Self::Polite => Rule::Polite,
         }
+    }
+
+    /// Whether what is best just now goes first, not what is next in turn.
+    #[must_use]
+    pub(crate) fn takes_best(self) -> bool {
+        matches!(self, Self::Adaptive | Self::Polite)
     }
 }
 
@@ -396,7 +405,7 @@ impl Schedule {
         let Self { policy, queues, plans, room, begun, frame_bytes_max, .. } = self;
         let frame_bytes_max = *frame_bytes_max;
         let mut shelf = Shelf { plans, room, begun, frame_bytes_max, is_staging };
-        let is_balanced = *policy == Policy::Adaptive && !is_staging;
+        let is_balanced = policy.takes_best() && !is_staging;
         let grants_wanted = if is_balanced { shelf.room.most() / 2 } else { 0 };
         let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
             // What several lanes have for the same OST of the sink waits there, while others
@@ -410,9 +419,9 @@ impl Schedule {
             let bytes = work.bytes();
             Some(((work, begun_lane), bytes))
         };
-        let (_, (work, begun_lane)) = match policy {
-            Policy::Adaptive => queues.next_best(now, true, take),
-            _ => queues.next(now, take),
+        let (_, (work, begun_lane)) = match policy.takes_best() {
+            true => queues.next_best(now, true, take),
+            false => queues.next(now, take),
         }?;
         if let Some(lane) = begun_lane {
             self.move_ahead(lane.entry, lane.mirror, lane.position);

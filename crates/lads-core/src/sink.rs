@@ -16,9 +16,10 @@
 //! A file of a single block goes from its write straight to commit, without journal. A frame's
 //! buffer is free again, and granted anew, as soon as it is written.
 
+mod record;
 mod stage;
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Placed};
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
 use crate::frame::{Header, Row};
@@ -240,8 +241,8 @@ struct File {
     /// All blocks, if the file will be read back, by offset and length. After an attempt with
     /// another block size some overlap.
     records: BTreeMap<(u64, u32), BlockRecord>,
-    /// Bytes of it that are placed and not written.
-    ahead_bytes: u64,
+    /// Bytes of it that are placed and not written, once it is looked at.
+    ahead: Option<Placed>,
     /// Blocks of it with an I/O thread, or waiting for one.
     in_flight: u32,
     /// Whether it arrived as one block that vouches for the whole.
@@ -285,7 +286,6 @@ pub struct Sink {
     queues: OstQueues<Write>,
     files: HashMap<EntryId, File>,
     announced_last: EntryId,
-    to_examine: VecDeque<Vec<Entry>>,
     ahead: Ahead,
     aside: Aside,
     to_commit: VecDeque<Commit>,
@@ -323,8 +323,9 @@ enum Stop {
     Done,
 }
 
-/// Entries looked at in one go by one thread.
+/// Entries looked at in one go by one thread, and bytes of their files.
 const EXAMINE_COUNT: usize = 64;
+const EXAMINE_BYTES: u64 = 4 << 20;
 /// Files committed in one go by one thread.
 const COMMIT_COUNT: usize = 64;
 /// Rows in one message.
@@ -347,7 +348,6 @@ impl Sink {
             config,
             files: HashMap::new(),
             announced_last: EntryId::ROOT,
-            to_examine: VecDeque::new(),
             to_commit: VecDeque::new(),
             to_close: Vec::new(),
             to_discard: Vec::new(),
@@ -540,7 +540,7 @@ impl Sink {
             && (self.is_sync_urgent || self.unsynced_bytes >= self.config.batch_bytes);
         has_commit
             || has_sync
-            || (!self.to_examine.is_empty() && self.ahead.has_room())
+            || self.ahead.has_next()
             || (self.queues.has_ready() && self.may_write())
             || self.may_stage()
             || !self.to_discard.is_empty()
@@ -616,39 +616,11 @@ impl Sink {
             let bytes = write.bytes();
             Some((write, bytes))
         };
-        let next = match self.config.policy {
-            Policy::Adaptive => queues.next_best(now, false, take),
-            _ => queues.next(now, take),
+        let next = match self.config.policy.takes_best() {
+            true => queues.next_best(now, false, take),
+            false => queues.next(now, take),
         };
         next.map(|(_, write)| write)
-    }
-
-    fn next_sync(&mut self, now: Instant) -> Option<Task> {
-        let is_late =
-            self.unsynced_since.is_some_and(|t| now.since(t) >= self.config.batch_interval);
-        let is_full = self.unsynced_bytes >= self.config.batch_bytes;
-        let is_due = is_late || is_full || self.is_sync_urgent;
-        if self.is_syncing || self.unsynced.is_empty() || !is_due {
-            return None;
-        }
-        let mut batch = Vec::new();
-        for entry in std::mem::take(&mut self.unsynced) {
-            if let Some(file) = self.files.get_mut(&entry)
-                && !file.unsynced.is_empty()
-            {
-                file.is_syncing = true;
-                batch.push(SyncFile { entry, blocks: std::mem::take(&mut file.unsynced) });
-            }
-        }
-        self.unsynced_bytes = 0;
-        self.unsynced_since = None;
-        self.is_sync_urgent = false;
-        if batch.is_empty() {
-            self.finish_stop_if_idle();
-            return None;
-        }
-        self.is_syncing = true;
-        Some(Task::Sync(batch))
     }
 
     fn next_commit_or_examine(&mut self) -> Option<Task> {
@@ -660,25 +632,24 @@ impl Sink {
         self.next_examine()
     }
 
-    /// Entries to look at, as many as may be placed.
+    /// Entries to look at, as many as may be placed. Those of large files are few, so that the
+    /// threads share them: the first blocks come when the first files have their place.
     fn next_examine(&mut self) -> Option<Task> {
-        if !self.ahead.has_room() {
-            return None;
-        }
-        let mut entries = self.to_examine.pop_front()?;
-        let mut count = 0;
-        while count < entries.len() && self.ahead.has_room() {
-            if let Some(file) = self.files.get_mut(&entries[count].id) {
-                file.ahead_bytes = file.data_bytes;
-                self.ahead.on_placed(file.data_bytes);
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        while entries.len() < EXAMINE_COUNT
+            && bytes < EXAMINE_BYTES
+            && let Some((entry, placed)) = self.ahead.take_next()
+        {
+            bytes = placed.map_or(bytes, |placed| placed.bytes.saturating_add(bytes));
+            match (self.files.get_mut(&entry.id), placed) {
+                (Some(file), placed) => file.ahead = placed,
+                (None, Some(mut placed)) => self.ahead.on_given_up(&mut placed, u64::MAX),
+                (None, None) => {}
             }
-            count += 1;
+            entries.push(entry);
         }
-        let later = entries.split_off(count);
-        if !later.is_empty() {
-            self.to_examine.push_front(later);
-        }
-        Some(Task::Examine(entries))
+        (!entries.is_empty()).then_some(Task::Examine(entries))
     }
 
     fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
@@ -718,13 +689,7 @@ impl Sink {
                 self.files.insert(entry.id, File::new(identity.size, data_bytes));
             }
         }
-        let mut rest = entries;
-        while rest.len() > EXAMINE_COUNT {
-            let tail = rest.split_off(EXAMINE_COUNT);
-            self.to_examine.push_back(rest);
-            rest = tail;
-        }
-        self.to_examine.push_back(rest);
+        entries.into_iter().for_each(|entry| self.ahead.push(entry));
         Ok(())
     }
 
@@ -746,9 +711,10 @@ impl Sink {
         }
         file.written = ranges.clone();
         file.on_record = ranges.clone();
-        let done_bytes = ranges.byte_count().min(file.ahead_bytes);
-        file.ahead_bytes -= done_bytes;
-        self.ahead.on_given_up(done_bytes);
+        if let Some(placed) = &mut file.ahead {
+            self.ahead.on_decided(placed, file.layout.ost_at(0));
+            self.ahead.on_given_up(placed, ranges.byte_count());
+        }
         if file.size == 0 {
             // There is nothing to send: the file is whole as announced.
             file.is_whole = true;
@@ -813,6 +779,7 @@ impl Sink {
         failures: &[Option<Failure>],
     ) {
         self.queues.finish(now, write.ost, write.bytes(), service);
+        self.ahead.on_congestion(self.queues.congested(), self.queues.is_calm(now));
         match write.place {
             Place::Buffer(_) => self.grants.on_release(write.ost),
             Place::Stage(slot) => self.aside.on_drained(slot),
@@ -843,9 +810,9 @@ impl Sink {
         };
         let new_bytes = file.written.insert(row.block.offset..row.block.end());
         self.counters.bytes_done += new_bytes;
-        let new_bytes = new_bytes.min(file.ahead_bytes);
-        file.ahead_bytes -= new_bytes;
-        self.ahead.on_written(now, new_bytes);
+        if let Some(placed) = &mut file.ahead {
+            self.ahead.on_written(now, placed, new_bytes);
+        }
         if self.config.verifies_media {
             file.records.insert((record.offset, record.length), record);
         }
@@ -870,77 +837,6 @@ impl Sink {
     fn release_block(&mut self, entry: EntryId) {
         if let Some(file) = self.files.get_mut(&entry) {
             file.in_flight -= 1;
-        }
-    }
-
-    fn on_synced(&mut self, results: Vec<(SyncFile, Option<Failure>)>) {
-        self.is_syncing = false;
-        for (SyncFile { entry, blocks }, failure) in results {
-            let Some(file) = self.files.get_mut(&entry) else { continue };
-            file.is_syncing = false;
-            if let Some(failure) = failure {
-                self.fail(entry, failure);
-                continue;
-            }
-            if file.phase != Phase::Receiving {
-                self.discard_if_idle(entry);
-                continue;
-            }
-            for block in &blocks {
-                file.on_record.insert(block.offset..block.offset + u64::from(block.length));
-            }
-            self.block_dones.extend(blocks.iter().map(|block| range_of(entry, block)));
-            self.commit_if_complete(entry);
-        }
-    }
-
-    fn commit_if_complete(&mut self, entry: EntryId) {
-        let Some(file) = self.files.get_mut(&entry) else { return };
-        let bytes =
-            if file.is_whole { file.written.byte_count() } else { file.on_record.byte_count() };
-        let is_complete = bytes >= file.data_bytes
-            && (file.is_whole || file.is_vouched)
-            && file.in_flight == 0
-            && !file.is_syncing
-            && file.phase == Phase::Receiving;
-        if is_complete {
-            file.phase = Phase::Committing;
-            let verify =
-                self.config.verifies_media.then(|| file.records.values().copied().collect());
-            self.to_commit.push_back(Commit { entry, verify });
-        }
-    }
-
-    fn on_committed(&mut self, entry: EntryId, committed: Committed) {
-        let Some(file) = self.files.get_mut(&entry) else { return };
-        match committed {
-            Committed::Complete => {
-                self.counters.files_moved += 1;
-                self.forget(entry);
-                self.endings.push_back((entry, Ending::Complete));
-            }
-            Committed::Failed(failure) => self.fail(entry, failure),
-            Committed::Bad(blocks) => {
-                file.resends += u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-                if file.resends > self.config.resends_max {
-                    // What is on record is not to be trusted: another attempt begins anew.
-                    file.on_record = RangeSet::new();
-                    let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Media);
-                    self.fail(entry, failure);
-                    return;
-                }
-                file.phase = Phase::Receiving;
-                (file.is_whole, file.is_vouched) = (false, false);
-                for block in &blocks {
-                    let range = block.offset..block.offset + u64::from(block.length);
-                    file.written.remove(range.clone());
-                    file.on_record.remove(range);
-                    file.records.remove(&(block.offset, block.length));
-                }
-                self.counters.blocks_resent += blocks.len() as u64;
-                let ranges = blocks.iter().map(|block| range_of(entry, block)).collect();
-                self.messages.push_back(Message::BlockBad(ranges));
-            }
         }
     }
 
@@ -970,8 +866,10 @@ impl Sink {
     }
 
     fn forget(&mut self, entry: EntryId) -> Option<File> {
-        let file = self.files.remove(&entry)?;
-        self.ahead.on_given_up(file.ahead_bytes);
+        let mut file = self.files.remove(&entry)?;
+        if let Some(placed) = &mut file.ahead {
+            self.ahead.on_given_up(placed, u64::MAX);
+        }
         Some(file)
     }
 
@@ -987,7 +885,7 @@ impl Sink {
         // What has all ended is as quickly finished as stopped.
         if self.stop == Stop::No && self.finish == Finish::No {
             self.stop = Stop::Asked;
-            self.to_examine.clear();
+            self.ahead.close();
         }
     }
 
@@ -1022,7 +920,7 @@ impl File {
             on_record: RangeSet::new(),
             unsynced: Vec::new(),
             records: BTreeMap::new(),
-            ahead_bytes: 0,
+            ahead: None,
             in_flight: 0,
             is_whole: false,
             is_vouched: false,

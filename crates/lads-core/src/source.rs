@@ -18,6 +18,7 @@
 
 mod directories;
 mod links;
+mod streams;
 
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind};
@@ -34,6 +35,7 @@ use directories::Directories;
 use links::{LinkKey, LinkRole, Links};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
+use streams::Stream;
 use thiserror::Error;
 
 /// What the sink may not do.
@@ -301,32 +303,6 @@ struct Place {
     mirrors: Vec<Layout>,
     data: Option<RangeSet>,
     disk_offset: Option<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Stream {
-    /// Frames that may still be lost, each with how many went before it.
-    sent: VecDeque<(u64, Work)>,
-    /// Of these, frames of which nothing is needed any more because their files failed: whether
-    /// they arrived is only known when a later one did. Their grants are given back if not.
-    unsure: VecDeque<(u64, OstId)>,
-    /// Frames that the sink had when it saw the stream end.
-    ended_at: Option<u64>,
-}
-
-impl Stream {
-    /// Forgets frames for which nothing more has to happen, from the first on.
-    fn forget_settled(&mut self, open: &HashMap<EntryId, Open>, failed: &HashSet<EntryId>) {
-        let is_settled = |work: &Work| work.blocks.iter().all(|block| is_settled(open, block));
-        while let Some((number, work)) = self.sent.pop_front_if(|(_, work)| is_settled(work)) {
-            if work.blocks.iter().all(|block| failed.contains(&block.entry)) {
-                self.unsure.push_back((number, work.sink_ost));
-            } else {
-                // It arrived, and so did all before it.
-                self.unsure.retain(|(before, _)| *before > number);
-            }
-        }
-    }
 }
 
 /// The source's session.
@@ -967,54 +943,6 @@ impl Source {
             ReadOutcome::Good => {}
             ReadOutcome::Failed(failure) => self.drop_file(entry, failure),
             ReadOutcome::Changed => self.drop_file(entry, changed()),
-        }
-    }
-
-    fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
-        let work = self.free_slot(work);
-        self.counters.blocks_sent += work.blocks.len() as u64;
-        self.counters.bytes_sent += work.bytes();
-        self.grow_streams(stream);
-        if self.streams[stream.index()].ended_at.is_some_and(|frames| number >= frames) {
-            self.on_lost(work);
-            return;
-        }
-        let Self { streams, open, failed, .. } = self;
-        streams[stream.index()].forget_settled(open, failed);
-        streams[stream.index()].sent.push_back((number, work));
-    }
-
-    fn on_stream_end(&mut self, stream: u16, frames: u64) {
-        let stream = StreamId(stream);
-        self.grow_streams(stream);
-        let row = &mut self.streams[stream.index()];
-        row.ended_at = Some(frames);
-        for (number, work) in std::mem::take(&mut row.sent) {
-            if number >= frames {
-                self.on_lost(work);
-            }
-        }
-        for (number, sink_ost) in std::mem::take(&mut self.streams[stream.index()].unsure) {
-            if number >= frames {
-                self.schedule.on_not_sent(sink_ost);
-            }
-        }
-    }
-
-    /// A frame did not arrive whole: its grant was not used, and its blocks must go again.
-    fn on_lost(&mut self, work: Work) {
-        let work = self.free_slot(work);
-        self.schedule.on_not_sent(work.sink_ost);
-        for block in work.blocks {
-            if !is_settled(&self.open, &block) {
-                self.send_again(block);
-            }
-        }
-    }
-
-    fn grow_streams(&mut self, stream: StreamId) {
-        if self.streams.len() <= stream.index() {
-            self.streams.resize_with(stream.index() + 1, Stream::default);
         }
     }
 

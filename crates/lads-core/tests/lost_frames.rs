@@ -43,7 +43,12 @@ fn add(source: &mut Source, id: u64, block_count: u64) {
         id: EntryId(id),
         parent: EntryId::ROOT,
         name: id.to_string().into_bytes(),
-        kind: Kind::File { identity, data_bytes: size, striping: Striping::default() },
+        kind: Kind::File {
+            identity,
+            data_bytes: size,
+            striping: Striping::default(),
+            source_ost: OstId(0),
+        },
         metadata: Metadata::default(),
     };
     let layout = Layout::on(OstId(0));

@@ -325,7 +325,7 @@ impl Pair {
 
 fn file(size: u64) -> Kind {
     let identity = Identity { size, ..Identity::default() };
-    Kind::File { identity, data_bytes: size, striping: Striping::default() }
+    Kind::File { identity, data_bytes: size, striping: Striping::default(), source_ost: OstId(0) }
 }
 
 #[test]

@@ -36,7 +36,7 @@ use std::time::Duration;
 use table::Table;
 
 /// New files are placed so many bytes for each OST ahead of being written, at least.
-const PLACED_BYTES_EACH: u64 = 8 << 20;
+const PLACED_BYTES_EACH: u64 = 4 << 20;
 /// When so many bytes are written and not on record, they are put on record: what a crash can cost.
 const BATCH_BYTES: u64 = 64 << 20;
 /// When bytes were written and not on record for so long, they are put on record.

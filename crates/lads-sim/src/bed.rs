@@ -123,7 +123,7 @@ const BLOCK: u64 = 1 << 20;
 /// As an engine on Lustre has it.
 const IN_FLIGHT_MAX: u32 = 4;
 const THREADS_MAX: u32 = 128;
-const PLACED_BYTES_EACH: u64 = 8 << 20;
+const PLACED_BYTES_EACH: u64 = 4 << 20;
 
 impl Scenario {
     /// All of them: 8 and 32 OSTs, stripes on one OST and on four, every kind of congestion, with

@@ -406,5 +406,5 @@ fn is_head(piece: &Piece, pieces: &[Piece]) -> bool {
 /// How many requests an OST has in flight if work for it waits and threads are idle: a congested
 /// one need not have more than one.
 pub(crate) fn in_flight_at_least(policy: Policy, in_flight_max: u32) -> u32 {
-    if policy == Policy::Adaptive { 1 } else { in_flight_max }
+    if matches!(policy, Policy::Adaptive | Policy::Polite) { 1 } else { in_flight_max }
 }

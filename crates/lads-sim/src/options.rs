@@ -275,6 +275,7 @@ fn draw_policy(rng: &mut Rng) -> Policy {
         0 => Policy::File,
         1 => Policy::Layout,
         2 => Policy::Threshold,
+        3 => Policy::Polite,
         _ => Policy::Adaptive,
     }
 }

@@ -465,6 +465,7 @@ impl SourceEnd {
             identity,
             data_bytes: version.data_set().byte_count(),
             striping: world.tree.files[file].layout.striping(identity.size),
+            source_ost: world.tree.files[file].layout.ost_at(0),
         };
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();

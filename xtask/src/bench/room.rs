@@ -6,6 +6,7 @@
 
 mod contest;
 mod data;
+pub(super) mod harm;
 pub(super) mod mount;
 mod page;
 mod paper;
@@ -14,6 +15,7 @@ mod plot;
 mod route;
 mod scenario;
 pub(crate) mod show;
+pub(super) mod slow_ost;
 
 use super::machine::Machine;
 use super::needs::Needs;
@@ -103,6 +105,7 @@ impl Room {
             congestion: &stage.congestion,
             notes: &notes,
             bytes: extent.bytes,
+            is_placed: stage.is_placed,
         };
         let standings = arena.hold(&contestants, choice.repeats)?;
         let settings = settings(stage, &route, &pair)?;
@@ -132,7 +135,7 @@ impl Room {
 }
 
 /// What is needed to mount file systems and to measure on them.
-fn mounts_need() -> Needs<'static> {
+pub(super) fn mounts_need() -> Needs<'static> {
     Needs::default()
         .root("the page cache has to be dropped, and file systems are mounted")
         .device(Path::new("/dev/fuse"))

@@ -24,7 +24,7 @@ const WAYS: [&[&str]; 8] = [
         "128K",
     ],
     &["--schedule", "file", "--sink-layout", "synthetic:osts=7,stripe_size=4K,stripe_count=7"],
-    &["--streams", "3", "--no-journal"],
+    &["--streams", "3", "--no-journal", "--polite"],
     &["--sink-layout", "synthetic:osts=600"],
 ];
 

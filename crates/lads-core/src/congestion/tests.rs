@@ -132,3 +132,48 @@ fn it_is_calm_when_nothing_was_congested_for_a_while() {
     assert_eq!(judge.verdict(OstId(4), now), Verdict::Probe, "it may be the next to be slow");
     assert!(judge.is_calm(now + CALM_AFTER));
 }
+
+/// Four requests at a time, served one after the other, each after `others` of somebody else's.
+fn serve_four(judge: &mut Judge, now: &mut Instant, ost: u32, others: u64) {
+    (0..4).for_each(|_| judge.on_start(OstId(ost), *now, MIB));
+    for nth in 1..=4 {
+        let service = Duration::from_millis(10 * (nth + others));
+        judge.on_finish(OstId(ost), *now + service, MIB, service);
+    }
+    *now = *now + Duration::from_millis(10 * (4 + others));
+}
+
+#[test]
+fn the_polite_rule_notices_one_program_besides_ours() {
+    for (rule, window) in [(Rule::Adaptive, 4), (Rule::Polite, 1)] {
+        let (mut judge, mut now) = judge(rule);
+        (0..20).for_each(|round| serve_four(&mut judge, &mut now, round % 8, 0));
+        for _ in 0..10 {
+            serve_four(&mut judge, &mut now, 3, 1);
+            serve_four(&mut judge, &mut now, 4, 0);
+        }
+        assert_eq!(judge.is_congested(OstId(3)), rule == Rule::Polite);
+        assert_eq!(judge.window(OstId(3)), window);
+        assert!(!judge.is_congested(OstId(4)));
+        // One of ours and one of theirs at a time: it goes on so.
+        (0..200).for_each(|_| serve(&mut judge, &mut now, 3, 20));
+        assert_eq!(judge.window(OstId(3)) == 1, rule == Rule::Polite);
+        // They have gone.
+        (0..30).for_each(|_| serve(&mut judge, &mut now, 3, 10));
+        assert!(!judge.is_congested(OstId(3)));
+        assert_eq!(judge.window(OstId(3)), 4);
+    }
+}
+
+#[test]
+fn a_polite_program_on_its_own_two_osts_notices_others_too() {
+    let mut judge = Judge::new(Rule::Polite, [4; 2].into_iter());
+    let mut now = Instant::START;
+    for _ in 0..20 {
+        (0..2).for_each(|ost| serve(&mut judge, &mut now, ost, 10));
+    }
+    for _ in 0..5 {
+        (0..2).for_each(|ost| serve(&mut judge, &mut now, ost, 20));
+    }
+    assert!((0..2).all(|ost| judge.window(OstId(ost)) == 1));
+}

@@ -354,25 +354,37 @@ impl<T> OstQueues<T> {
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
+    /// Which OSTs are congested, in the order of their numbers. If more than a few are, none counts
+    /// as such: it is something else that is slow, and the rest could not take it all.
+    pub fn congested(&self) -> impl Iterator<Item = bool> + Clone + '_ {
+        let osts = (0..self.queues.len()).map(OstId::from_index);
+        let count = osts.clone().filter(|&ost| self.judge.is_congested(ost)).count();
+        let are_few = count * 4 <= self.queues.len();
+        osts.map(move |ost| are_few && self.judge.is_congested(ost))
+    }
+
+    /// Whether no OST has been congested for a while.
+    #[must_use]
+    pub fn is_calm(&self, now: Instant) -> bool {
+        self.judge.is_calm(now)
+    }
+
     /// How many times as long as usual requests to each congested OST take, in thousandths, in the
     /// order of their numbers; 1000 for those that are not: they differ by chance, and what is
-    /// placed by chance is not even. If more than a few are congested, none counts as such: it is
-    /// something else that is slow, and the rest could not take it all.
+    /// placed by chance is not even.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "from one to a million times"
     )]
     pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
-        let indices = 0..self.queues.len();
-        let count =
-            indices.clone().filter(|&it| self.judge.is_congested(OstId::from_index(it))).count();
-        let are_few = count * 4 <= self.queues.len();
-        let times = move |ost| match are_few && self.judge.is_congested(ost) {
-            true => self.judge.slowness(ost).clamp(1.0, 1e6),
-            false => 1.0,
-        };
-        indices.map(move |index| (times(OstId::from_index(index)) * 1000.0) as u32)
+        self.congested().enumerate().map(|(index, is_congested)| {
+            let slowness = match is_congested {
+                true => self.judge.slowness(OstId::from_index(index)).clamp(1.0, 1e6),
+                false => 1.0,
+            };
+            (slowness * 1000.0) as u32
+        })
     }
 
     /// What each OST did, in the order of their numbers.

@@ -82,7 +82,7 @@ impl Table {
             _ => None,
         };
         let (identity, is_dense, striping) = match entry.kind {
-            Kind::File { identity, data_bytes, striping } => {
+            Kind::File { identity, data_bytes, striping, .. } => {
                 (Some(identity), data_bytes == identity.size, striping)
             }
             _ => (None, false, Striping::default()),

@@ -453,7 +453,8 @@ fn look(
             }
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
             let striping = seen.layout.striping(identity.size);
-            seen.kind = Kind::File { identity, data_bytes, striping };
+            let source_ost = seen.layout.ost_at(0);
+            seen.kind = Kind::File { identity, data_bytes, striping, source_ost };
             if options.hard_links && stat.st_nlink > 1 {
                 seen.link = Some(LinkName {
                     device: stat.st_dev,

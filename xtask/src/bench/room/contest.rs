@@ -157,6 +157,8 @@ pub(super) struct Arena<'a> {
     pub(super) notes: &'a Scratch,
     /// Bytes of the data set.
     pub(super) bytes: u64,
+    /// Whether the bound, too, has to write everything where the mover wrote it.
+    pub(super) is_placed: bool,
 }
 
 /// What the source directory of a mount is called.
@@ -304,7 +306,8 @@ impl Arena<'_> {
             return Ok(());
         }
         for ([stats, _], did) in said.iter().zip(["read", "written"]) {
-            let bytes = sum_of_osts(&fs::read_to_string(stats)?, &format!("{did}_bytes"))?;
+            let each = each_ost(&fs::read_to_string(stats)?, &format!("{did}_bytes"))?;
+            let bytes: u64 = each.iter().sum();
             if bytes < self.bytes {
                 bail!("{bytes} bytes were {did} on OSTs, not {}", self.bytes);
             }
@@ -313,6 +316,28 @@ impl Arena<'_> {
     }
 
     fn bound(&self, said: &[[PathBuf; 2]; 2], start_seconds: f64) -> Result<f64> {
+        let anywhere = self.bound_anywhere(said, start_seconds)?;
+        match self.is_placed {
+            true => Ok(anywhere.max(self.bound_in_place(&said[1], start_seconds)?)),
+            false => Ok(anywhere),
+        }
+    }
+
+    /// What a sink needs for the bytes that each of its OSTs was given: as if they lay there, and
+    /// had to be read.
+    fn bound_in_place(&self, [stats, series]: &[PathBuf; 2], start_seconds: f64) -> Result<f64> {
+        let text = fs::read_to_string(stats)?;
+        let bytes: Vec<String> =
+            each_ost(&text, "written_bytes")?.iter().map(u64::to_string).collect();
+        let mut command = shell::command(self.testbed);
+        command.arg("bound").arg(format!("--from={start_seconds}"));
+        command.arg("--source-stats").arg(stats).arg("--source-series").arg(series);
+        command.arg(format!("--source-bytes={}", bytes.join(",")));
+        let bound: serde_json::Value = serde_json::from_str(&shell::output(&mut command)?)?;
+        bound["seconds"].as_f64().context("bytes lie where they cannot be written")
+    }
+
+    fn bound_anywhere(&self, said: &[[PathBuf; 2]; 2], start_seconds: f64) -> Result<f64> {
         let mut command = shell::command(self.testbed);
         command.arg("bound").arg(format!("--from={start_seconds}"));
         for ([stats, series], name) in said.iter().zip(["source", "sink"]) {
@@ -331,11 +356,11 @@ impl Arena<'_> {
     }
 }
 
-/// A number of each OST, as a file system says it, added up.
-fn sum_of_osts(stats: &str, key: &str) -> Result<u64> {
+/// A number of each OST, as a file system says it.
+pub(super) fn each_ost(stats: &str, key: &str) -> Result<Vec<u64>> {
     let stats: serde_json::Value = serde_json::from_str(stats)?;
     let osts = stats["osts"].as_array().context("the file system says nothing of OSTs")?;
-    osts.iter().map(|ost| ost[key].as_u64().with_context(|| format!("no {key}"))).sum()
+    osts.iter().map(|ost| ost[key].as_u64().with_context(|| format!("no {key}"))).collect()
 }
 
 fn new_standing(contestant: &Contestant) -> Standing {
@@ -354,7 +379,7 @@ fn said_short(error: &anyhow::Error) -> String {
     line.chars().take(200).collect()
 }
 
-fn monotonic_seconds() -> f64 {
+pub(super) fn monotonic_seconds() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
@@ -366,7 +391,7 @@ fn load_average() -> Result<f64> {
 
 /// Throws away what the page cache knows of the data; needs root. Only what is written can be
 /// thrown away; what others have not yet written is none of our business, and takes its time.
-fn drop_caches(pair: &Pair) -> Result<()> {
+pub(super) fn drop_caches(pair: &Pair) -> Result<()> {
     for mount in [&pair.source, &pair.sink] {
         rustix::fs::syncfs(File::open(mount.path())?)?;
     }
@@ -383,7 +408,7 @@ fn sync(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn remove(directory: &Path) -> Result<()> {
+pub(super) fn remove(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),

@@ -42,6 +42,8 @@ pub(super) struct Stage {
     pub(super) distance: Option<Distance>,
     /// What is in the way.
     pub(super) congestion: Congestion,
+    /// Whether the bound, too, has to write everything where the mover wrote it.
+    pub(super) is_placed: bool,
     /// With which options LADS takes part.
     pub(super) lads: Vec<Entry>,
     /// Which rivals take part.
@@ -195,6 +197,7 @@ fn stage(name: &'static str, storage: Storage, data: DataSet, lads: Vec<Entry>) 
         data,
         distance: None,
         congestion: Congestion::default(),
+        is_placed: false,
         lads,
         rivals: Rivals::All,
     }
@@ -509,6 +512,7 @@ fn ndm6() -> Scenario {
     let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
+        rivals: Rivals::Parallel,
         ..stage(name, ndm_storage(), data, all_schedules("4"))
     };
     let one_moving = "congest moving COUNT=1 DWELL=0.7 RATE=2500000 SEED=1".to_owned();
@@ -533,6 +537,7 @@ fn ndm8() -> Scenario {
     let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
+        rivals: Rivals::Parallel,
         ..stage(name, ndm_storage(), data, all_schedules("8"))
     };
     let fixed = "congest fixed OSTS=5 2500000".to_owned();
@@ -664,38 +669,71 @@ fn congestion() -> Scenario {
     let eight = (ndm_storage(), 160, "COUNT=1 DWELL=0.7 RATE=5000000");
     let many = Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() };
     let many = (many, 320, "COUNT=4 DWELL=1.5 RATE=2500000");
+    let by_itself = || entry("LADS, nothing said", None, &[]);
     let run = |name, (storage, files, slow): (Storage, u64, &str), [source, sink]: [bool; 2]| {
         let there =
             |is_there: bool, seed| is_there.then(|| format!("congest moving {slow} SEED={seed}"));
-        let entries = vec![
-            entry("LADS, nothing said", None, &[]),
-            entry("LADS, --schedule layout", None, &["--schedule", "layout"]),
-        ];
         Stage {
             congestion: congested_at(there(source, 1), there(sink, 2)),
             rivals: Rivals::No,
-            ..stage(name, storage, DataSet::Uniform { files, bytes_each: 8 * MIB }, entries)
+            ..stage(
+                name,
+                storage,
+                DataSet::Uniform { files, bytes_each: 8 * MIB },
+                vec![
+                    by_itself(),
+                    entry("LADS, --schedule layout", None, &["--schedule", "layout"]),
+                ],
+            )
         }
+    };
+    // Past the page cache by default: so it is seen which OSTs are slow.
+    let buffered = || entry("LADS, --sink-io buffered", None, &["--sink-io", "buffered"]);
+    let with_buffered = |mut stage: Stage| {
+        stage.lads.push(buffered());
+        stage
+    };
+    let placed = |name, bed| Stage {
+        is_placed: true,
+        lads: vec![entry("LADS, --place spread", None, &["--place", "spread"])],
+        ..run(name, bed, [false, true])
+    };
+    let in_four = |name, (storage, files, slow): (Storage, u64, &'static str), ends| {
+        let storage = Storage { stripe_count: 4, ..storage };
+        Stage { lads: vec![by_itself()], ..run(name, (storage, files, slow), ends) }
     };
     Scenario {
         name: "congestion",
         title: "one OST in eight at a fifth of its rate, and never the same one",
         about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
                 s, at the source, at the sink and at both. Here: 8 OSTs of 25 MB/s and 160 files \
-                of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files.",
+                of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
+                four. Where files are placed in turn at the sink, the bound has to write them \
+                there, too.",
         stages: vec![
             run("8 OSTs, clear", eight, [false, false]),
             run("8 OSTs, source", eight, [true, false]),
-            run("8 OSTs, sink", eight, [false, true]),
+            with_buffered(run("8 OSTs, sink", eight, [false, true])),
             run("8 OSTs, both", eight, [true, true]),
             run("32 OSTs, clear", many, [false, false]),
             run("32 OSTs, source", many, [true, false]),
-            run("32 OSTs, sink", many, [false, true]),
+            with_buffered(run("32 OSTs, sink", many, [false, true])),
             run("32 OSTs, both", many, [true, true]),
+            placed("8 OSTs, sink, placed in turn", eight),
+            placed("32 OSTs, sink, placed in turn", many),
+            in_four("8 OSTs, stripe count 4, source", eight, [true, false]),
+            in_four("8 OSTs, stripe count 4, sink", eight, [false, true]),
+            in_four("8 OSTs, stripe count 4, both", eight, [true, true]),
+            in_four("32 OSTs, stripe count 4, source", many, [true, false]),
+            in_four("32 OSTs, stripe count 4, sink", many, [false, true]),
+            in_four("32 OSTs, stripe count 4, both", many, [true, true]),
         ],
         views: vec![
             view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
             view("32 OSTs", &[4, 5, 6, 7], None, Quantity::Share),
+            view("Placed in turn", &[8, 9], None, Quantity::Share),
+            view("Stripe count 4, 8 OSTs", &[10, 11, 12], None, Quantity::Share),
+            view("Stripe count 4, 32 OSTs", &[13, 14, 15], None, Quantity::Share),
         ],
     }
 }

@@ -56,6 +56,7 @@ pub(crate) fn run(lads: &Path) -> Result<()> {
         congestion: &congestion,
         notes: &notes,
         bytes: extent.bytes,
+        is_placed: false,
     };
     let row =
         arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), &testbed), 0)?;
