@@ -29,7 +29,7 @@ cargo xtask bench [NAME]   measure beside rivals: big medium small journal memor
                            harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
                            fig11 table2 ndm6 ndm8 xdd-lan xdd-wan xdd-null spider stripes
                            congestion, all by `room`
-    [--repeats N] [--peer 'NAME=COMMAND {src} {dst}']
+    [--repeats N] [--stage WORD] [--peer 'NAME=COMMAND {src} {dst}']
 cargo xtask ceph up [DIR]  a Ceph cluster on loopback, in memory, mounted (/tmp/lads-ceph)
 cargo xtask ceph down [DIR]
 cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched

@@ -42,11 +42,13 @@ pub(crate) struct Choice {
     pub(crate) repeats: usize,
     /// Other programs: a name and a command with `{src}` and `{dst}`.
     pub(crate) peers: Vec<(String, String)>,
+    /// Only stages with this in their name; then there is no page, which shows all.
+    pub(crate) stage: Option<String>,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Self { repeats: 5, peers: Vec::new() }
+        Self { repeats: 5, peers: Vec::new(), stage: None }
     }
 }
 
@@ -83,11 +85,19 @@ impl Room {
         }
         let machine = Machine::here()?;
         println!("{machine}\n");
+        let is_wanted = |stage: &&Stage| {
+            choice.stage.as_ref().is_none_or(|word| stage.name.contains(word.as_str()))
+        };
         let held: Vec<Held> = scenario
             .stages
             .iter()
+            .filter(is_wanted)
             .map(|stage| self.hold(stage, choice).with_context(|| stage.name))
             .collect::<Result<_>>()?;
+        if held.len() < scenario.stages.len() {
+            println!("{} of {} stages: no page", held.len(), scenario.stages.len());
+            return Ok(());
+        }
         self.keep(&scenario, &machine, &held)
     }
 
@@ -312,7 +322,7 @@ impl Quantity {
     }
 }
 
-/// Reads `--repeats N` and `--peer NAME=COMMAND`; what is left are names.
+/// Reads `--repeats N`, `--stage WORD` and `--peer NAME=COMMAND`; what is left are names.
 pub(crate) fn choice(words: &[&str]) -> Result<(Choice, Vec<String>)> {
     let mut choice = Choice::default();
     let mut names = Vec::new();
@@ -321,6 +331,7 @@ pub(crate) fn choice(words: &[&str]) -> Result<(Choice, Vec<String>)> {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
         match word {
             "--repeats" => choice.repeats = value()?.parse().context("--repeats")?,
+            "--stage" => choice.stage = Some((*value()?).to_owned()),
             "--peer" => {
                 let (name, command) =
                     value()?.split_once('=').context("--peer NAME=COMMAND {src} {dst}")?;
@@ -395,10 +406,11 @@ mod tests {
 
     #[test]
     fn options_and_names_may_be_mixed() {
-        let words = ["fig7", "--repeats", "7", "--peer", "wdt=wdt {src} {dst}", "spider"];
+        let words =
+            ["fig7", "--repeats", "7", "--stage", "big", "--peer", "wdt=wdt {src} {dst}", "spider"];
         let (choice, names) = choice(&words).unwrap();
         assert_eq!(names, ["fig7", "spider"]);
-        assert_eq!(choice.repeats, 7);
+        assert_eq!((choice.repeats, choice.stage.as_deref()), (7, Some("big")));
         assert_eq!(choice.peers, [("wdt".to_owned(), "wdt {src} {dst}".to_owned())]);
     }
 }
