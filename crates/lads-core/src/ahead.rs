@@ -1,9 +1,9 @@
-//! Which of the announced files is placed next, and how far ahead of being written.
+//! Which of the announced files is placed next, and how far ahead of its blocks.
 //!
 //! Where a file goes is decided when it is looked at. Which OSTs are congested changes within
-//! seconds, so what is placed long before it is written is placed by yesterday's weather; but what
+//! seconds, so what is placed long before it comes is placed by yesterday's weather; but what
 //! is placed too late leaves OSTs idle. So for each OST of the source about as much is in hand as
-//! was written from it in the last half second, which the longest line needs to keep it busy, and a
+//! came from it in the last half second, which the longest line needs to keep it busy, and a
 //! little in any case; and the one that has least in hand gets its next file first, so that none
 //! runs dry while files of another pile up.
 //!
@@ -16,7 +16,7 @@ use crate::units::{Instant, OstId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Keeps the entries that are not yet looked at, and counts what is placed and not yet written.
+/// Keeps the entries that are not yet looked at, and counts what is placed and has not come.
 #[derive(Debug)]
 pub struct Ahead {
     /// So much may always be in hand; `None` if there is no limit at all.
@@ -37,7 +37,7 @@ pub struct Ahead {
     interval_began: Instant,
 }
 
-/// Bytes of one file that are placed and not yet written.
+/// Bytes of one file that are placed and have not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The OST of the source that they come from.
@@ -52,16 +52,16 @@ pub struct Placed {
 #[derive(Debug, Default)]
 struct SourceOst {
     waiting: VecDeque<Entry>,
-    /// Bytes placed and not yet written, by where they go.
+    /// Bytes placed that have not come, by where they go.
     placed: BTreeMap<Option<OstId>, u64>,
-    /// What was written in the interval that runs, and in the one before.
-    written_bytes: u64,
-    written_bytes_before: u64,
+    /// What came in the interval that runs, and in the one before.
+    come_bytes: u64,
+    come_bytes_before: u64,
     /// With how much in hand it is among those that are open.
     listed: Option<u64>,
 }
 
-/// What was written in such a time may be in hand.
+/// What came in such a time may be in hand.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Where OSTs of the sink are congested now and then, so many times as much is in hand: then a
 /// source OST whose file waits has another that need not. Where none is, more files only get into
@@ -131,22 +131,22 @@ impl Ahead {
         }
     }
 
-    /// So many bytes of a file were written, or as many as are left of it.
-    pub fn on_written(&mut self, now: Instant, placed: &mut Placed, bytes: u64) {
+    /// So many bytes of a file came, or as many as are left of it.
+    pub fn on_come(&mut self, now: Instant, placed: &mut Placed, bytes: u64) {
         if now.since(self.interval_began) >= INTERVAL {
             self.interval_began = now;
             for source in self.sources.values_mut() {
-                source.written_bytes_before = std::mem::take(&mut source.written_bytes);
+                source.come_bytes_before = std::mem::take(&mut source.come_bytes);
             }
             self.update_all();
         }
         if let Some(source) = self.sources.get_mut(&placed.source_ost) {
-            source.written_bytes = source.written_bytes.saturating_add(bytes.min(placed.bytes));
+            source.come_bytes = source.come_bytes.saturating_add(bytes.min(placed.bytes));
         }
         self.on_given_up(placed, bytes);
     }
 
-    /// So many bytes of a file need not be written any more, or as many as are left of it.
+    /// So many bytes of a file need not come any more, or as many as are left of it.
     pub fn on_given_up(&mut self, placed: &mut Placed, bytes: u64) {
         let bytes = bytes.min(placed.bytes);
         placed.bytes -= bytes;
@@ -181,7 +181,7 @@ impl Ahead {
         self.update_all();
     }
 
-    /// How much of each source OST may be in hand, but for what was written from it.
+    /// How much of each source OST may be in hand, but for what came from it.
     fn share(&self) -> u64 {
         let times = if self.is_calm { 1 } else { TIMES_UNLESS_CALM };
         (self.bytes_min.unwrap_or(0).saturating_mul(times) / self.sources_max).max(1)
@@ -213,8 +213,8 @@ impl Ahead {
             }
             return;
         }
-        let written = source.written_bytes.max(source.written_bytes_before);
-        let bytes_max = share.max(written).saturating_add(staged_bytes);
+        let come = source.come_bytes.max(source.come_bytes_before);
+        let bytes_max = share.max(come).saturating_add(staged_bytes);
         let in_hand = source.bytes_in_hand(&self.congested);
         if in_hand < bytes_max {
             source.listed = Some(in_hand);

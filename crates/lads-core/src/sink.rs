@@ -47,7 +47,7 @@ pub struct SinkConfig {
     pub threshold: Threshold,
     /// Its OSTs.
     pub osts: Vec<OstSpec>,
-    /// So many bytes of new files may be placed before they are written, in any case; `None` if
+    /// So many bytes of new files may be placed before they come, in any case; `None` if
     /// it does not matter when they are placed.
     pub placed_bytes_min: Option<u64>,
     /// Buffers in its arena, each for one frame; at least one for each OST.
@@ -241,7 +241,7 @@ struct File {
     /// All blocks, if the file will be read back, by offset and length. After an attempt with
     /// another block size some overlap.
     records: BTreeMap<(u64, u32), BlockRecord>,
-    /// Bytes of it that are placed and not written, once it is looked at.
+    /// Bytes of it that are placed and have not come, once it is looked at.
     ahead: Option<Placed>,
     /// Blocks of it with an I/O thread, or waiting for one.
     in_flight: u32,
@@ -463,6 +463,9 @@ impl Sink {
             {
                 if *is_good {
                     file.in_flight += 1;
+                    if let Some(placed) = &mut file.ahead {
+                        self.ahead.on_come(now, placed, row.block.length.into());
+                    }
                     good.push((*row, place));
                 } else {
                     self.on_damaged(row);
@@ -810,9 +813,6 @@ impl Sink {
         };
         let new_bytes = file.written.insert(row.block.offset..row.block.end());
         self.counters.bytes_done += new_bytes;
-        if let Some(placed) = &mut file.ahead {
-            self.ahead.on_written(now, placed, new_bytes);
-        }
         if self.config.verifies_media {
             file.records.insert((record.offset, record.length), record);
         }

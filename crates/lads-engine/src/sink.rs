@@ -35,7 +35,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::Table;
 
-/// New files are placed so many bytes for each OST ahead of being written, at least.
+/// New files are placed so many bytes for each OST ahead of their blocks, at least.
 const PLACED_BYTES_EACH: u64 = 4 << 20;
 /// When so many bytes are written and not on record, they are put on record: what a crash can cost.
 const BATCH_BYTES: u64 = 64 << 20;

@@ -1,7 +1,9 @@
 //! What it costs to find out where files lie, beside what it costs to move them.
 //!
-//! On each file system the same files of 1 MiB are looked up, and moved into memory. A lookup may
-//! take a hundredth of what moving the file does, and nobody need think of it.
+//! On each file system the same files of 1 MiB are looked up, and moved into memory; and moved by
+//! LADS that takes no layout from the file system (`--source-layout local`). A lookup may take a
+//! hundredth of what moving the file does, and nobody need think of it. It is made by the walk
+//! while blocks are moved: what it really costs is the difference of the two moves.
 
 use super::moves::Uniform;
 use super::race::{Timing, race};
@@ -38,8 +40,16 @@ pub(super) fn run(bench: &Bench) -> Result<Table> {
     } else {
         println!("no emulated Lustre, for want of root or /dev/fuse\n");
     }
-    let head =
-        ["files of 1 MiB on", "provider", "lookup, µs", "first extent, µs", "move, µs", "share"];
+    let head = [
+        "files of 1 MiB on",
+        "provider",
+        "lookup, µs",
+        "first extent, µs",
+        "move, µs",
+        "share",
+        "move without lookups, µs",
+        "difference",
+    ];
     Ok(Table::of_words("lookups: a layout beside its file", &head, rows))
 }
 
@@ -58,13 +68,20 @@ fn row(
 ) -> Result<Vec<String>> {
     SET.make(source)?;
     let (provider, lookup, extent) = look_up(lookups, source)?;
-    let mover = movers::lads(bench, "lads", memory.join("target"), &[]);
-    let results = race(source, &[mover])?;
+    let blind = ["--source-layout", "local"];
+    let target = || memory.join("target");
+    let contestants = [
+        movers::lads(bench, "lads", target(), &[]),
+        movers::lads(bench, "lads without lookups", target(), &blind),
+    ];
+    let results = race(source, &contestants)?;
     std::fs::remove_dir_all(source)?;
-    let moved = moved(&results);
+    let [moved, blind] = [0, 1].map(|index: usize| moved(&results[index]));
     let share = format!("{:.3} %", lookup.median / moved.median * 100.0);
     let said = |Spread { median, min, max }| format!("{median:.2} [{min:.2}–{max:.2}]");
-    Ok(vec![name.to_owned(), provider, said(lookup), said(extent), said(moved), share])
+    let difference = format!("{:+.1} %", (moved.median / blind.median - 1.0) * 100.0);
+    let [lookup, extent, moved, blind] = [lookup, extent, moved, blind].map(said);
+    Ok(vec![name.to_owned(), provider, lookup, extent, moved, share, blind, difference])
 }
 
 /// The provider, and microseconds for the lookup and for the first extent of a file.
@@ -83,7 +100,6 @@ fn look_up(lookups: &Path, source: &Path) -> Result<(String, Spread, Spread)> {
 }
 
 /// Microseconds to move a file.
-fn moved(results: &[Timing]) -> Spread {
-    let samples = results.iter().flat_map(|result| &result.samples);
-    Spread::of(samples.map(|sample| sample.elapsed_seconds / SET.files as f64 * 1e6))
+fn moved(result: &Timing) -> Spread {
+    Spread::of(result.samples.iter().map(|sample| sample.elapsed_seconds / SET.files as f64 * 1e6))
 }

@@ -47,22 +47,22 @@ fn the_one_with_least_in_hand_is_next() {
     let mut placed = next_all(&mut ahead);
     assert_eq!(ids(&placed), [0, 10, 1, 11, 2, 12]);
     let now = Instant::START;
-    ahead.on_written(now, &mut placed[1].1, 10);
+    ahead.on_come(now, &mut placed[1].1, 10);
     assert_eq!(ids(&next_all(&mut ahead)), [13]);
 }
 
 #[test]
-fn as_much_is_in_hand_as_was_written_lately() {
+fn as_much_is_in_hand_as_came_lately() {
     let mut ahead = Ahead::new(Some(10));
     ahead.push(file(0, 0, 50));
     (1..20).for_each(|id| ahead.push(file(id, 0, 10)));
     let mut first = next_all(&mut ahead);
     assert_eq!(ids(&first), [0]);
-    ahead.on_written(Instant::START + INTERVAL / 2, &mut first[0].1, 20);
-    assert!(!ahead.has_next(), "30 are left, and 20 were written");
-    ahead.on_written(Instant::START + INTERVAL / 2, &mut first[0].1, 15);
-    assert_eq!(ids(&next_all(&mut ahead)), [1, 2], "15 were left, and 35 were written");
-    ahead.on_written(Instant::START + INTERVAL * 3, &mut first[0].1, 5);
+    ahead.on_come(Instant::START + INTERVAL / 2, &mut first[0].1, 20);
+    assert!(!ahead.has_next(), "30 are left, and 20 came");
+    ahead.on_come(Instant::START + INTERVAL / 2, &mut first[0].1, 15);
+    assert_eq!(ids(&next_all(&mut ahead)), [1, 2], "15 were left, and 35 came");
+    ahead.on_come(Instant::START + INTERVAL * 3, &mut first[0].1, 5);
     assert_eq!(ids(&next_all(&mut ahead)), [3], "30 were left; 35 in the interval before");
     ahead.on_given_up(&mut first[0].1, u64::MAX);
     assert_eq!(first[0].1.bytes, 0);
@@ -84,7 +84,7 @@ fn what_waits_for_a_congested_ost_is_hardly_in_hand() {
     assert_eq!(ids(&next_all(&mut ahead)), [1]);
     ahead.on_congestion([false, false, false].into_iter(), true);
     assert!(!ahead.has_next());
-    ahead.on_written(now, &mut first, 72);
+    ahead.on_come(now, &mut first, 72);
     assert_eq!(ids(&next_all(&mut ahead)), Vec::<u64>::new(), "80 are left of the other");
 }
 
@@ -142,7 +142,7 @@ fn nothing_is_left_of_an_ost_without_files() {
     assert_eq!(placed.len(), 100);
     for (_, mut placed) in placed {
         ahead.on_decided(&mut placed, OstId(1));
-        ahead.on_written(Instant::START, &mut placed, 10);
+        ahead.on_come(Instant::START, &mut placed, 10);
     }
     assert!(ahead.sources.is_empty() && ahead.open.is_empty());
 }
