@@ -79,6 +79,8 @@ struct Temper {
     floor_doubles_seconds: f64,
     /// A congested OST has so many requests in flight at least, if it may have them.
     window_min: f64,
+    /// Whether threads should rather go elsewhere.
+    is_avoided: bool,
     /// A request that took longer than usual makes what is usual so much longer, one that took
     /// less makes it so much shorter.
     usual_up: f64,
@@ -92,17 +94,20 @@ const ADAPTIVE: Temper = Temper {
     clear_max: 1.5,
     floor_doubles_seconds: 20.0,
     window_min: 2.0,
+    is_avoided: true,
     usual_up: 1.05,
     usual_down: 1.05,
 };
 
 /// About one request in forty takes less than usual: that is what an OST does for us alone. Others
-/// that use it for minutes do not become what is usual.
+/// that use it for minutes do not become what is usual. Who gives way takes turns, and need not go
+/// away: an OST that is shared always has one request of ours, or there would be no share for us.
 const POLITE: Temper = Temper {
     slow_min: 1.15,
     clear_max: 1.08,
     floor_doubles_seconds: 600.0,
     window_min: 1.0,
+    is_avoided: false,
     usual_up: 1.0005,
     usual_down: 1.02,
 };
@@ -250,7 +255,7 @@ impl Judge {
                     self.congested_at = Some(now);
                 }
                 let is_calm = self.is_calm(now);
-                self.osts[ost.index()].verdict(now, is_calm)
+                self.osts[ost.index()].verdict(self.temper, now, is_calm)
             }
         }
     }
@@ -317,12 +322,13 @@ impl Judge {
 }
 
 impl Record {
-    fn verdict(&self, now: Instant, is_calm: bool) -> Verdict {
+    fn verdict(&self, temper: Temper, now: Instant, is_calm: bool) -> Verdict {
         let is_idle = self.in_flight.is_empty();
         let is_first = self.begun_count < FIRST_COUNT;
         // One good answer is followed up at once.
         let is_due = self.clear_run > 0 || now.since(self.last) >= PROBE_INTERVAL;
         match self.is_congested {
+            true if !temper.is_avoided => Verdict::Clear,
             true if is_idle && is_due => Verdict::Probe,
             true => Verdict::Congested,
             false if is_first => Verdict::Probe,

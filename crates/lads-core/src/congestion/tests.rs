@@ -155,6 +155,8 @@ fn the_polite_rule_notices_one_program_besides_ours() {
         assert_eq!(judge.is_congested(OstId(3)), rule == Rule::Polite);
         assert_eq!(judge.window(OstId(3)), window);
         assert!(!judge.is_congested(OstId(4)));
+        let verdict = judge.verdict(OstId(3), now);
+        assert_eq!(verdict, Verdict::Clear, "taking turns is no reason to stay away");
         // One of ours and one of theirs at a time: it goes on so.
         (0..200).for_each(|_| serve(&mut judge, &mut now, 3, 20));
         assert_eq!(judge.window(OstId(3)) == 1, rule == Rule::Polite);

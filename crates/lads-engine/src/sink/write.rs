@@ -147,6 +147,7 @@ impl SinkEnd {
 
     /// Makes data durable, then puts it on record, durable too.
     pub(super) fn sync_files(&self, files: Vec<SyncFile>) {
+        files.iter().for_each(|file| self.begin_sync(file.entry));
         let mut results: Vec<(SyncFile, Option<Failure>)> = files
             .into_iter()
             .map(|file| {
@@ -172,6 +173,18 @@ impl SinkEnd {
             }
         }
         self.tell(Event::Synced(results));
+    }
+
+    /// Lets storage begin to write what is in the page cache: files that lie on several OSTs are
+    /// written side by side then, not one after the other.
+    fn begin_sync(&self, entry: EntryId) {
+        if let Some(item) = self.table.get(entry)
+            && let Ok(temporary) = self.temporary(&item)
+            && temporary.direct.is_none()
+        {
+            // Only a head start: what cannot have one is written when it is synced.
+            let _ = lads_sys::start_writeback(&temporary.file);
+        }
     }
 
     fn sync_data(&self, entry: EntryId) -> Result<(), Failure> {
