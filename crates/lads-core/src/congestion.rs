@@ -79,6 +79,8 @@ struct Temper {
     floor_doubles_seconds: f64,
     /// A congested OST has so many requests in flight at least, if it may have them.
     window_min: f64,
+    /// A good answer makes the window larger by this part of one by the window.
+    window_up: f64,
     /// Whether threads should rather go elsewhere.
     is_avoided: bool,
     /// A request that took longer than usual makes what is usual so much longer, one that took
@@ -94,6 +96,7 @@ const ADAPTIVE: Temper = Temper {
     clear_max: 1.5,
     floor_doubles_seconds: 20.0,
     window_min: 2.0,
+    window_up: 1.0,
     is_avoided: true,
     usual_up: 1.05,
     usual_down: 1.05,
@@ -102,11 +105,14 @@ const ADAPTIVE: Temper = Temper {
 /// About one request in forty takes less than usual: that is what an OST does for us alone. Others
 /// that use it for minutes do not become what is usual. Who gives way takes turns, and need not go
 /// away: an OST that is shared always has one request of ours, or there would be no share for us.
+/// Where one at a time is rare, it is learned from that OST what one takes, and others are part of
+/// it: then a second is tried now and then, and it is seen that they are there. So seldom.
 const POLITE: Temper = Temper {
     slow_min: 1.15,
     clear_max: 1.08,
     floor_doubles_seconds: 600.0,
     window_min: 1.0,
+    window_up: 0.1,
     is_avoided: false,
     usual_up: 1.0005,
     usual_down: 1.02,
@@ -352,7 +358,8 @@ impl Record {
             self.window = (self.window / 2.0).max(self.window_max.min(temper.window_min));
         } else if self.clear_run >= RUN_MIN {
             self.is_congested = false;
-            self.window = (self.window + 1.0 / self.window).min(self.window_max);
+            let up = temper.window_up / self.window;
+            self.window = (self.window + up).min(self.window_max);
         }
     }
 }

@@ -161,7 +161,7 @@ fn the_polite_rule_notices_one_program_besides_ours() {
         (0..200).for_each(|_| serve(&mut judge, &mut now, 3, 20));
         assert_eq!(judge.window(OstId(3)) == 1, rule == Rule::Polite);
         // They have gone.
-        (0..30).for_each(|_| serve(&mut judge, &mut now, 3, 10));
+        (0..100).for_each(|_| serve(&mut judge, &mut now, 3, 10));
         assert!(!judge.is_congested(OstId(3)));
         assert_eq!(judge.window(OstId(3)), 4);
     }
