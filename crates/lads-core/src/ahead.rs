@@ -88,10 +88,16 @@ impl Ahead {
         }
     }
 
+    /// Whether there is a limit at all; otherwise congestion need not be told.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.bytes_min.is_some()
+    }
+
     /// An entry was announced.
     pub fn push(&mut self, entry: Entry) {
         match entry.kind {
-            Kind::File { source_ost, data_bytes: 1.., .. } if self.bytes_min.is_some() => {
+            Kind::File { source_ost, data_bytes: 1.., .. } if self.is_limited() => {
                 self.sources.entry(source_ost).or_default().waiting.push_back(entry);
                 self.update(source_ost);
                 self.update_if_more();
@@ -167,7 +173,7 @@ impl Ahead {
     pub fn on_congestion(&mut self, congested: impl Iterator<Item = bool> + Clone, is_calm: bool) {
         let is_known =
             self.is_calm == is_calm && self.congested.iter().copied().eq(congested.clone());
-        if self.bytes_min.is_some() && !is_known {
+        if !is_known {
             self.congested = congested.collect();
             self.is_calm = is_calm;
             self.update_all();

@@ -782,7 +782,9 @@ impl Sink {
         failures: &[Option<Failure>],
     ) {
         self.queues.finish(now, write.ost, write.bytes(), service);
-        self.ahead.on_congestion(self.queues.congested(), self.queues.is_calm(now));
+        if self.ahead.is_limited() {
+            self.ahead.on_congestion(self.queues.congested(), self.queues.is_calm(now));
+        }
         match write.place {
             Place::Buffer(_) => self.grants.on_release(write.ost),
             Place::Stage(slot) => self.aside.on_drained(slot),
