@@ -71,9 +71,6 @@ pub const PACKED_BYTES_MAX: u64 = 128 << 10;
 /// How far down a queue to look for a lane whose sink OST has room.
 const LOOKAHEAD_LANES: usize = 64;
 
-/// How far down to look for one whose sink OST has so much room that it has little to do.
-const BALANCED_LANES: usize = 16;
-
 /// How blocks are to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -406,14 +403,9 @@ impl Schedule {
         let frame_bytes_max = *frame_bytes_max;
         let mut shelf = Shelf { plans, room, begun, frame_bytes_max, is_staging };
         let is_balanced = policy.takes_best() && !is_staging;
-        let grants_wanted = if is_balanced { shelf.room.most() / 2 } else { 0 };
         let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
-            // What several lanes have for the same OST of the sink waits there, while others
-            // wait for something to do. But the arm of a disk goes its way.
-            let is_on_disk = lanes.front().is_some_and(|lane| lane.disk_offset > 0);
-            let found = (grants_wanted > 1 && !is_on_disk)
-                .then(|| shelf.take_frame(lanes, bytes_max, grants_wanted, BALANCED_LANES));
-            let (work, begun_lane) = found
+            let balanced = is_balanced.then(|| shelf.take_balanced(lanes, bytes_max));
+            let (work, begun_lane) = balanced
                 .flatten()
                 .or_else(|| shelf.take_frame(lanes, bytes_max, 1, LOOKAHEAD_LANES))?;
             let bytes = work.bytes();

@@ -11,6 +11,9 @@ pub(super) const PACK_COUNT_MAX: usize = 64;
 
 pub(super) const PAGE_BYTES: u64 = 4096;
 
+/// How far down a queue to look for a lane whose sink OST has little to do.
+const BALANCED_LANES: usize = 16;
+
 /// What is looked at to fill a frame from one OST's queue.
 pub(super) struct Shelf<'a> {
     pub(super) plans: &'a mut HashMap<EntryId, Plan>,
@@ -22,6 +25,46 @@ pub(super) struct Shelf<'a> {
 }
 
 impl Shelf<'_> {
+    /// Takes a frame for an OST of the sink that has little to do: what several lanes have for the
+    /// same one waits there, while others wait for something to do. But the arm of a disk goes its
+    /// way.
+    pub(super) fn take_balanced(
+        &mut self,
+        lanes: &mut VecDeque<Lane>,
+        bytes_max: u32,
+    ) -> Option<(Work, Option<Lane>)> {
+        let is_on_disk = lanes.front().is_some_and(|lane| lane.disk_offset > 0);
+        let grants_wanted = if is_on_disk { 0 } else { self.grants_wanted(lanes) };
+        (grants_wanted > 1)
+            .then(|| self.take_frame(lanes, bytes_max, grants_wanted, BALANCED_LANES))?
+    }
+
+    /// How many grants an OST of the sink has left that has little to do, of those that the first
+    /// lanes are for.
+    ///
+    /// Of files with one stripe, half of the most will do: such a file keeps one OST of the sink as
+    /// busy as the source's is, and taking others besides only ends them all later. The stripes of
+    /// one file are read side by side and meet at one OST of the sink, while others have nothing;
+    /// so there it is the most that can be had.
+    fn grants_wanted(&self, lanes: &VecDeque<Lane>) -> u32 {
+        let most = self.room.most();
+        let mut wanted = 0;
+        for lane in lanes.iter().take(BALANCED_LANES) {
+            let Some((plan, piece)) = self.next_piece(lane) else { continue };
+            if plan.source.position_count() == 1 {
+                return wanted.max(most / 2);
+            }
+            if !lane.is_begun && self.begun.count >= self.begun.limit(self.is_staging) {
+                break;
+            }
+            wanted = wanted.max(self.room.count(piece.sink_ost));
+            if wanted == most {
+                break;
+            }
+        }
+        wanted
+    }
+
     /// Takes a block from the first lane whose sink OST has room (or none, to stage it), at most so
     /// many bytes of it; if it is a whole small file, the small files behind it go along. Also says
     /// which lane is the first of its file to be begun, if that has others.

@@ -62,6 +62,27 @@ fn a_sink_ost_without_room_does_not_hold_up_the_others() {
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
 }
 
+/// The sink OSTs of the frames that are sent if each of three files has so many stripes of two
+/// blocks and goes to an OST of its own, with room for four frames.
+fn sink_osts_of_frames(stripe_count: u32) -> Vec<u32> {
+    let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &osts(2, 9), BLOCK);
+    for sink_ost in 0..3 {
+        schedule.on_grant(OstId(sink_ost), 4);
+        let osts: Vec<OstId> = (0..stripe_count).map(OstId).collect();
+        let source = Layout::striped(BLOCK.into(), osts).unwrap();
+        let size = u64::from(2 * stripe_count * BLOCK);
+        let plan = Plan { source, ..plan(size, 0, sink_ost) };
+        schedule.add(EntryId(sink_ost.into()), plan);
+    }
+    iter::from_fn(|| schedule.next(Instant::START, 0)).map(|work| work.sink_ost.0).collect()
+}
+
+#[test]
+fn stripes_go_where_least_is_under_way_and_whole_files_one_after_the_other() {
+    assert_eq!(sink_osts_of_frames(2), [0, 1, 2].repeat(4));
+    assert_eq!(sink_osts_of_frames(1), [0, 0, 1, 1, 2, 2]);
+}
+
 #[test]
 fn small_files_share_a_frame() {
     let mut schedule = schedule(Policy::Layout, 1);
