@@ -52,6 +52,8 @@ pub struct Placed {
 #[derive(Debug, Default)]
 struct SourceOst {
     waiting: VecDeque<Entry>,
+    /// How much these are.
+    waiting_bytes: u64,
     /// Bytes placed that have not come, by where they go.
     placed: BTreeMap<Option<OstId>, u64>,
     /// What came in the interval that runs, and in the one before.
@@ -97,8 +99,10 @@ impl Ahead {
     /// An entry was announced.
     pub fn push(&mut self, entry: Entry) {
         match entry.kind {
-            Kind::File { source_ost, data_bytes: 1.., .. } if self.is_limited() => {
-                self.sources.entry(source_ost).or_default().waiting.push_back(entry);
+            Kind::File { source_ost, data_bytes: bytes @ 1.., .. } if self.is_limited() => {
+                let source = self.sources.entry(source_ost).or_default();
+                source.waiting.push_back(entry);
+                source.waiting_bytes = source.waiting_bytes.saturating_add(bytes);
                 self.update(source_ost);
                 self.update_if_more();
             }
@@ -106,10 +110,29 @@ impl Ahead {
         }
     }
 
+    /// Bytes of the files that have no place yet, those that are being looked at too; without a
+    /// limit it is not known which those are, and there may be any number.
+    #[must_use]
+    pub fn unplaced_bytes(&self) -> u64 {
+        if !self.is_limited() {
+            return u64::MAX;
+        }
+        let of_source = |source: &SourceOst| {
+            source.waiting_bytes.saturating_add(*source.placed.get(&None).unwrap_or(&0))
+        };
+        self.sources.values().map(of_source).fold(0, u64::saturating_add)
+    }
+
     /// Whether [`Self::take_next`] has something.
     #[must_use]
     pub fn has_next(&self) -> bool {
         !self.at_once.is_empty() || !self.open.is_empty()
+    }
+
+    /// Whether no entry waits to be looked at.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.at_once.is_empty() && self.sources.values().all(|source| source.waiting.is_empty())
     }
 
     /// The next entry to be looked at. If it is a file with data, its bytes count as placed from
@@ -122,6 +145,7 @@ impl Ahead {
         let source = self.sources.get_mut(&source_ost)?;
         let entry = source.waiting.pop_front()?;
         let Kind::File { data_bytes: bytes, .. } = entry.kind else { return Some((entry, None)) };
+        source.waiting_bytes = source.waiting_bytes.saturating_sub(bytes);
         source.add(None, bytes);
         self.update(source_ost);
         Some((entry, Some(Placed { source_ost, sink_ost: None, bytes })))
@@ -183,7 +207,10 @@ impl Ahead {
     /// No further entry is looked at.
     pub fn close(&mut self) {
         self.at_once.clear();
-        self.sources.values_mut().for_each(|source| source.waiting.clear());
+        for source in self.sources.values_mut() {
+            source.waiting.clear();
+            source.waiting_bytes = 0;
+        }
         self.update_all();
     }
 

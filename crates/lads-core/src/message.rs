@@ -219,6 +219,9 @@ pub enum Message {
     Frames(Vec<u64>),
     /// From the source: so many bytes wait in its stage, and are not to count as placed too early.
     Staged(u64),
+    /// From the sink: these files lie on OSTs that have turned slow, and others have little to do;
+    /// drop them and announce them anew, so that they get another place.
+    PlaceAgain(Vec<EntryId>),
     /// How far I have come.
     Progress(Counters),
     /// What each of my OSTs has done so far.
@@ -374,6 +377,7 @@ wire_enum!(Message {
     22 => Frames(counts),
     23 => Staged(bytes),
     24 => OstBytes(osts),
+    25 => PlaceAgain(entries),
 });
 wire_list!(
     Rule,
@@ -383,6 +387,7 @@ wire_list!(
     Issue,
     Line,
     BlockRange,
+    EntryId,
     OstId,
     (EntryId, Answer),
     (EntryId, Ending),

@@ -19,6 +19,11 @@ use crate::units::OstId;
 /// only more requests to the metadata server.
 pub const BYTES_PER_STRIPE: u64 = 1 << 30;
 
+/// A file that is long among those that are left gets more: so many that none of its OSTs has more
+/// to write than an OST's share of all that is left, or a single large file would be written by one
+/// OST while all others have nothing to do. But no stripe is shorter than this for that, in bytes.
+pub const STRIPE_BYTES_MIN: u64 = 32 << 20;
+
 /// How much slower an OST counts that is being rebuilt.
 const DEGRADED_FACTOR: u64 = 4;
 
@@ -117,6 +122,8 @@ pub struct Striping {
 pub struct NewFile {
     /// Its size in bytes.
     pub size: u64,
+    /// Bytes of all files that are announced and have no place yet, this one's too.
+    pub unplaced_bytes: u64,
     /// How it is striped at the source.
     pub source: Striping,
 }
@@ -205,9 +212,14 @@ impl Placer {
         order.get(usize::try_from(at).expect("less than the number of OSTs")).map(|it| it.2)
     }
 
-    /// One OST for each stripe, the better of two each time.
+    /// An OST for each stripe.
     fn least_loaded(&mut self, file: &NewFile, candidates: &[Candidate]) -> Vec<OstId> {
-        let wanted = usize::try_from(file.size.div_ceil(BYTES_PER_STRIPE)).unwrap_or(usize::MAX);
+        let queued = candidates.iter().map(|it| it.queued_bytes).fold(0, u64::saturating_add);
+        let left_bytes = queued.saturating_add(file.unplaced_bytes.max(file.size));
+        let count = eligible(candidates, 0).count().max(1) as u64;
+        let share = (left_bytes / count).max(STRIPE_BYTES_MIN);
+        let wanted = file.size.div_ceil(BYTES_PER_STRIPE).max(file.size / share);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let wanted = wanted.clamp(1, self.stripe_count_max.min(candidates.len().max(1)));
         // Fewer stripes are longer, so fewer OSTs may have room for one.
         let bytes_of = |count: usize| file.size.div_ceil(count as u64);

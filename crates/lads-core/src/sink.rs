@@ -16,6 +16,7 @@
 //! A file of a single block goes from its write straight to commit, without journal. A frame's
 //! buffer is free again, and granted anew, as soon as it is written.
 
+mod again;
 mod record;
 mod stage;
 
@@ -137,6 +138,8 @@ pub enum Task {
     Write(Write),
     /// Put a frame into this place in the stage, and free its buffer.
     Stage(Write, Slot),
+    /// Free the buffers of these frames, of which nothing is wanted any more.
+    Release(Vec<Write>),
     /// Make the data of these files durable, then append records of their blocks, durable too.
     Sync(Vec<SyncFile>),
     /// Give these files metadata and their names, durable.
@@ -206,6 +209,8 @@ pub enum Event {
         /// How long that took.
         service: Duration,
     },
+    /// [`Task::Release`] is done.
+    Released(Vec<Write>),
     /// [`Task::Sync`] is done: for each file, what went wrong.
     Synced(Vec<(SyncFile, Option<Failure>)>),
     /// [`Task::Commit`] is done.
@@ -243,6 +248,8 @@ struct File {
     records: BTreeMap<(u64, u32), BlockRecord>,
     /// Bytes of it that are placed and have not come, once it is looked at.
     ahead: Option<Placed>,
+    /// Whether the source was asked to announce it anew, to get another place.
+    is_placed_again: bool,
     /// Blocks of it with an I/O thread, or waiting for one.
     in_flight: u32,
     /// Whether it arrived as one block that vouches for the whole.
@@ -288,6 +295,9 @@ pub struct Sink {
     announced_last: EntryId,
     ahead: Ahead,
     aside: Aside,
+    /// When it was last looked at whether files are better placed again.
+    looked_at: Instant,
+    to_release: Vec<Write>,
     to_commit: VecDeque<Commit>,
     to_close: Vec<EntryId>,
     to_discard: Vec<(EntryId, bool)>,
@@ -348,6 +358,8 @@ impl Sink {
             config,
             files: HashMap::new(),
             announced_last: EntryId::ROOT,
+            looked_at: Instant::START,
+            to_release: Vec::new(),
             to_commit: VecDeque::new(),
             to_close: Vec::new(),
             to_discard: Vec::new(),
@@ -385,6 +397,7 @@ impl Sink {
             Event::Staged(write) => self.on_staged(write),
             Event::NotStaged { write, slot } => self.on_not_staged(write, slot),
             Event::NotDrained { write, service } => self.on_not_drained(now, &write, service),
+            Event::Released(writes) => self.on_released(&writes),
             Event::Synced(results) => self.on_synced(results),
             Event::Committed(results) => {
                 self.commits_running -= 1;
@@ -496,7 +509,7 @@ impl Sink {
 
     /// What an I/O thread should do now, if anything.
     pub fn next_task(&mut self, now: Instant) -> Option<Task> {
-        if let Some(task) = self.next_sync(now) {
+        if let Some(task) = self.next_release().or_else(|| self.next_sync(now)) {
             return Some(task);
         }
         if self.stop == Stop::No
@@ -543,6 +556,7 @@ impl Sink {
             && (self.is_sync_urgent || self.unsynced_bytes >= self.config.batch_bytes);
         has_commit
             || has_sync
+            || !self.to_release.is_empty()
             || self.ahead.has_next()
             || (self.queues.has_ready() && self.may_write())
             || self.may_stage()
@@ -595,6 +609,12 @@ impl Sink {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Bytes of the files that are announced and have no place yet.
+    #[must_use]
+    pub fn unplaced_bytes(&self) -> u64 {
+        self.ahead.unplaced_bytes()
     }
 
     /// How many times as long as usual requests to each OST take, in thousandths; 1000 for those
@@ -747,6 +767,7 @@ impl Sink {
             Ending::Dropped if file.phase.is_ending() => {}
             Ending::Dropped => {
                 file.phase = Phase::Dropping { is_kept: false, failure: None };
+                self.release_waiting(entry);
                 self.discard_if_idle(entry);
             }
             Ending::Failed(_) => return Err(ProtocolError::OutOfPlace("FILE_DONE of a failure")),
@@ -798,6 +819,7 @@ impl Sink {
                 None => self.on_block_written(now, row),
             }
         }
+        self.place_again(now);
     }
 
     fn on_block_written(&mut self, now: Instant, row: &Row) {
@@ -923,6 +945,7 @@ impl File {
             unsynced: Vec::new(),
             records: BTreeMap::new(),
             ahead: None,
+            is_placed_again: false,
             in_flight: 0,
             is_whole: false,
             is_vouched: false,

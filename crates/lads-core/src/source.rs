@@ -96,7 +96,8 @@ enum Phase {
     Moving,
     Checking,
     Finishing,
-    Dropping(Failure),
+    /// The sink was told to drop it: for what went wrong, or only to place it again.
+    Dropping(Option<Failure>),
     Replacing,
 }
 
@@ -107,6 +108,8 @@ struct Open {
     phase: Phase,
     data_bytes: u64,
     attempt: u32,
+    /// Whether the sink has asked for it to be announced anew; it may do so once.
+    is_placed_again: bool,
     /// Kept until the sink says where the file will lie.
     place: Option<Place>,
     link: Option<LinkKey>,
@@ -374,12 +377,12 @@ impl Source {
         }
         if let Some(old) = found.replaces {
             let Some(open) = self.open.remove(&old) else { return };
-            let attempt = open.attempt + 1;
+            let before = (open.attempt, open.is_placed_again);
             self.failed.insert(old);
             let key = self.keep_link(&found.entry, open.link);
             self.counters.bytes_found -= open.data_bytes;
             self.notes.push_back(Note { entry: old, outcome: Outcome::Replaced });
-            self.open_file(*found, attempt, key);
+            self.open_file(*found, before, key);
             return;
         }
         self.outstanding += 1;
@@ -400,7 +403,7 @@ impl Source {
                 }
             }
         }
-        self.open_file(*found, 0, key);
+        self.open_file(*found, (0, false), key);
     }
 
     /// The link of a first name that is looked at anew, if that still leads to the same file;
@@ -416,7 +419,9 @@ impl Source {
         None
     }
 
-    fn open_file(&mut self, found: Found, attempt: u32, link: Option<LinkKey>) {
+    /// `before` says how often it was tried before, and whether it was placed again.
+    fn open_file(&mut self, found: Found, before: (u32, bool), link: Option<LinkKey>) {
+        let (attempt, is_placed_again) = before;
         let Found { entry, layout, mirrors, data, disk_offset, .. } = found;
         let (verb, data_bytes) = match &entry.kind {
             Kind::File { data_bytes, .. } => (Verb::Send, *data_bytes),
@@ -430,6 +435,7 @@ impl Source {
             phase: Phase::Announced,
             data_bytes,
             attempt,
+            is_placed_again,
             place: entry.is_file().then_some(Place { layout, mirrors, data, disk_offset }),
             link,
             confirmed: RangeSet::new(),
@@ -487,6 +493,11 @@ impl Source {
             Message::FileDone(endings) => {
                 for (entry, ending) in endings {
                     self.on_file_done(entry, ending)?;
+                }
+            }
+            Message::PlaceAgain(entries) => {
+                for entry in entries {
+                    self.place_again(entry)?;
                 }
             }
             Message::StreamEnd { stream, frames } => self.on_stream_end(stream, frames),
@@ -675,12 +686,15 @@ impl Source {
                 Outcome::Done(open.verb, open.data_bytes)
             }
             (Ending::Dropped, Phase::Dropping(failure)) => {
-                let is_tried_again =
-                    failure.reason == Reason::Changed && open.attempt < self.config.retries_max;
+                let is_tried_again = failure.is_none_or(|failure| {
+                    failure.reason == Reason::Changed && open.attempt < self.config.retries_max
+                });
                 if is_tried_again && self.stop == Stop::No {
-                    self.retry(entry);
+                    self.retry(entry, failure.is_some());
                     return Ok(());
                 }
+                // What was only to be placed again is left to the next attempt.
+                let Some(failure) = failure else { return Ok(()) };
                 Outcome::Failed(failure)
             }
             (Ending::Dropped, _) => {
@@ -691,9 +705,10 @@ impl Source {
         Ok(())
     }
 
-    fn retry(&mut self, entry: EntryId) {
+    fn retry(&mut self, entry: EntryId, has_changed: bool) {
         let open = self.open.get_mut(&entry).expect("looked up by the caller");
         open.phase = Phase::Replacing;
+        open.attempt += u32::from(has_changed);
         self.counters.bytes_done -= open.done_bytes;
         self.counters.bytes_skipped -= open.skipped_bytes;
         self.checks.push_back(Task::Examine(entry));
@@ -743,13 +758,34 @@ impl Source {
         work
     }
 
-    /// The sink is to drop what it has of a file.
+    /// The sink wants a file to be announced anew. If all of it is there already, or it is about to
+    /// be announced anew for another reason, that is over.
+    fn place_again(&mut self, entry: EntryId) -> Result<(), ProtocolError> {
+        let Some(open) = self.open.get_mut(&entry) else {
+            return self.check_was_announced(entry);
+        };
+        let is_first = !std::mem::replace(&mut open.is_placed_again, true);
+        if is_first && open.phase == Phase::Moving {
+            self.drop_data(entry, None);
+        }
+        Ok(())
+    }
+
+    /// The sink is to drop what it has of a file, because something went wrong.
     fn drop_file(&mut self, entry: EntryId, failure: Failure) {
+        self.drop_data(entry, Some(failure));
+    }
+
+    fn drop_data(&mut self, entry: EntryId, failure: Option<Failure>) {
         let Some(open) = self.open.get_mut(&entry) else { return };
-        if matches!(open.phase, Phase::Dropping(_) | Phase::Replacing) {
+        if matches!(open.phase, Phase::Dropping(Some(_)) | Phase::Replacing) {
             return;
         }
+        let is_told = matches!(open.phase, Phase::Dropping(None));
         open.phase = Phase::Dropping(failure);
+        if is_told {
+            return;
+        }
         self.schedule.remove(entry);
         self.schedule.clear_stage();
         self.endings.push_back((entry, Ending::Dropped));
@@ -802,7 +838,7 @@ impl Source {
             found.entry.kind = Kind::HardLink { target };
             link = None;
         }
-        self.open_file(*found, 0, link);
+        self.open_file(*found, (0, false), link);
     }
 
     fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {

@@ -261,6 +261,7 @@ impl Pair {
             }
             sink::Task::Write(write) => self.write(write),
             sink::Task::Stage(..) => panic!("there is no stage"),
+            sink::Task::Release(writes) => self.tell_sink(sink::Event::Released(writes)),
             sink::Task::Sync(files) => {
                 self.world.events.push("sync".into());
                 let results = files.into_iter().map(|file| (file, None)).collect();
@@ -404,6 +405,26 @@ fn a_file_that_keeps_changing_is_reported() {
     let outcome = pair.outcomes[&EntryId(1002)];
     assert!(matches!(outcome, Outcome::Failed(f) if f.reason == Reason::Changed), "{outcome:?}");
     assert!(!pair.world.events.iter().any(|event| event.starts_with("commit")));
+}
+
+#[test]
+fn a_file_that_is_to_be_placed_again_is_announced_anew_once() {
+    let mut pair = Pair::new();
+    pair.find_file(1, 20 * u64::from(BLOCK));
+    while pair.world.blocks_sent.len() < 6 {
+        assert!(pair.step());
+    }
+    let again = |entry| source::Event::Message(Message::PlaceAgain(vec![EntryId(entry)]));
+    pair.tell_source(again(1));
+    while pair.world.blocks_sent.iter().all(|block| block.entry != EntryId(1000)) {
+        assert!(pair.step());
+    }
+    pair.tell_source(again(1000));
+    pair.run();
+    assert_eq!(pair.outcomes[&EntryId(1)], Outcome::Replaced);
+    assert!(pair.is_done(1000));
+    assert!(pair.world.events.contains(&"discard 1 false".into()));
+    assert!(!pair.world.events.contains(&"discard 1000 false".into()));
 }
 
 #[test]

@@ -247,6 +247,7 @@ impl SinkEnd {
             match task {
                 Some(Task::Write(write)) => self.write_queued(write),
                 Some(Task::Stage(write, slot)) => self.put_aside(write, slot),
+                Some(Task::Release(writes)) => self.release_all(writes),
                 Some(Task::Examine(entries)) => self.examine_all(entries),
                 Some(Task::Sync(files)) => self.sync_files(files),
                 Some(Task::Commit(commits)) => self.commit_all(&commits),

@@ -62,7 +62,7 @@ impl SinkEnd {
                     world.disk.journal = JournalFile::default();
                 }
             }
-            Job::Examine(_) | Job::Close(_) | Job::Stage(..) => {}
+            Job::Examine(_) | Job::Close(_) | Job::Stage(..) | Job::Release(_) => {}
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Striping, Wish};
+use lads_core::range::RangeSet;
 use lads_core::units::OstId;
 
 /// Places files, and knows what waits where.
@@ -28,7 +29,7 @@ impl Placing {
                 ..Candidate::default()
             })
             .collect();
-        let file = NewFile { size, source: Striping::default() };
+        let file = NewFile { size, unplaced_bytes: size, source: Striping::default() };
         let Wish::On { stripe_size, osts } = self.placer.wish(&file, &candidates) else {
             panic!("every OST takes every file")
         };
@@ -37,6 +38,18 @@ impl Placing {
             self.queued[ost.index()] += bytes;
         }
         layout
+    }
+
+    /// A file is dropped of which this much was written.
+    pub(crate) fn on_dropped(&mut self, layout: &Layout, size: u64, written: &RangeSet) {
+        for (ost, bytes) in layout.bytes_per_ost(0..size) {
+            self.on_written(ost, bytes);
+        }
+        for range in written.iter() {
+            for (ost, bytes) in layout.bytes_per_ost(range) {
+                self.queued[ost.index()] += bytes;
+            }
+        }
     }
 
     /// So many bytes of what was placed on an OST are written.

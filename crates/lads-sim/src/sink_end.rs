@@ -70,6 +70,7 @@ pub(crate) enum Job {
     Examine(Vec<Entry>),
     Write(Write, Instant),
     Stage(Write, Slot),
+    Release(Vec<Write>),
     /// Data first.
     SyncData(Vec<SyncFile>),
     /// Then the journal.
@@ -267,6 +268,12 @@ impl SinkEnd {
                 self.begin_stage(&write, slot)?;
                 Job::Stage(write, slot)
             }
+            Task::Release(writes) => {
+                for write in &writes {
+                    self.queued[write.ost.index()] -= 1;
+                }
+                Job::Release(writes)
+            }
             Task::Write(write) => {
                 match write.place {
                     Place::Buffer(_) => self.queued[write.ost.index()] -= 1,
@@ -320,6 +327,7 @@ impl SinkEnd {
             Job::Examine(entries) => self.examine(world, &entries),
             Job::Write(write, started) => self.finish_write(world, write, started),
             Job::Stage(write, slot) => self.put_aside(world, write, slot),
+            Job::Release(writes) => self.release(world, writes),
             Job::SyncData(files) => {
                 let results = self.sync_data(world, files);
                 self.append(world, &results);
@@ -380,6 +388,17 @@ impl SinkEnd {
         self.stage.insert(slot, held);
         self.staged[write.ost.index()] += 1;
         self.tell(world, Event::Staged(Write { place: Place::Stage(slot), ..write }))
+    }
+
+    /// Nothing is wanted of these frames: only files that are dropped have such.
+    fn release(&mut self, world: &mut World, writes: Vec<Write>) -> Checked {
+        for write in &writes {
+            let Place::Buffer(BufferId(buffer)) = write.place else {
+                return Err(format!("{write:?} is released, and not in a buffer"));
+            };
+            self.buffers[buffer as usize].take().ok_or("a buffer is released that is free")?;
+        }
+        self.tell(world, Event::Released(writes))
     }
 
     /// A failure at this end.

@@ -393,6 +393,11 @@ impl SinkEnd {
         item.state = State::Dropped;
         item.is_kept = is_kept;
         let body = item.body.take();
+        if let Some((body, placing)) = body.zip(world.placing.as_mut()) {
+            let (layout, size) =
+                (&world.disk.bodies[body].layout, item.identity().map_or(0, |it| it.size));
+            placing.on_dropped(layout, size, &item.written);
+        }
         if is_kept {
             return Ok(());
         }

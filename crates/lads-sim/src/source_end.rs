@@ -18,7 +18,7 @@ use lads_core::schedule::{Policy, Way, Work};
 use lads_core::source::{Event, Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig, Task};
 use lads_core::staging::Slot;
 use lads_core::units::{EntryId, Instant, StreamId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Linux's EIO.
 pub(crate) const EIO: i32 = 5;
@@ -60,6 +60,8 @@ pub(crate) struct SourceEnd {
     pub(crate) books: Books,
     pub(crate) items: BTreeMap<EntryId, Item>,
     pub(crate) outcomes: BTreeMap<EntryId, Outcome>,
+    /// Files that the sink wanted announced anew, and what took their place.
+    placed_again: BTreeSet<EntryId>,
     config: SourceConfig,
     /// What each place in the stage holds.
     stage: BTreeMap<Slot, Vec<Content>>,
@@ -82,6 +84,7 @@ impl SourceEnd {
             books: Books::new(&options.source, &specs, options.sink_osts.len()),
             items: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            placed_again: BTreeSet::new(),
             config: options.source.clone(),
             stage: BTreeMap::new(),
             workers: (0..options.source_workers).map(|_| None).collect(),
@@ -129,6 +132,10 @@ impl SourceEnd {
             let version = world.tree.version_of(&identity)?;
             Some(plan_of(version, &world.tree.files[file], config.block_size))
         });
+        if let Message::PlaceAgain(entries) = &message {
+            let first = entries.iter().filter(|&&entry| self.placed_again.insert(entry));
+            first.for_each(|&entry| self.books.forget(entry));
+        }
         self.is_stopping |= matches!(message, Message::Finished(_) | Message::Stop(_));
         self.tell(world, Event::Message(message))
     }
@@ -445,6 +452,9 @@ impl SourceEnd {
             return self.tell(world, Event::Gone { entry, failure });
         };
         let found = self.find_file(world, &path, parent, file);
+        if self.placed_again.contains(&entry) {
+            self.placed_again.insert(found.entry.id);
+        }
         let found = Found { link: None, replaces: Some(entry), ..found };
         self.tell(world, Event::Found(Box::new(found)))
     }

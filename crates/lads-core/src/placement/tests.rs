@@ -9,7 +9,8 @@ fn placer(rule: Place, seed: u64) -> Placer {
 }
 
 fn file(size: u64) -> NewFile {
-    NewFile { size, source: Striping { size: 4 * MIB, count: 3 } }
+    // Far more is left than this file.
+    NewFile { size, unplaced_bytes: 1 << 50, source: Striping { size: 4 * MIB, count: 3 } }
 }
 
 /// So many OSTs, two to a server, all alike.
@@ -63,6 +64,23 @@ fn files_come_to_all_osts_alike() {
 }
 
 #[test]
+fn a_file_that_is_long_among_those_left_lies_on_more_osts() {
+    let stripes = |size, unplaced_bytes, queued_bytes| {
+        let mut candidates = alike(8);
+        candidates[0].queued_bytes = queued_bytes;
+        let file = NewFile { unplaced_bytes, ..file(size) };
+        osts(placer(Place::Aware, 3).wish(&file, &candidates)).len()
+    };
+    assert_eq!(stripes(512 * MIB, 512 * MIB, 0), 8, "it is alone");
+    assert_eq!(stripes(512 * MIB, 1024 * MIB, 0), 4, "there is another");
+    assert_eq!(stripes(512 * MIB, 512 * MIB, 512 * MIB), 4, "another has its place already");
+    assert_eq!(stripes(512 * MIB, 100 * GIB, 0), 1, "there are many");
+    assert_eq!(stripes(100 * MIB, 100 * MIB, 0), 3, "stripes are long");
+    assert_eq!(stripes(8 * MIB, 8 * MIB, 0), 1, "it is short");
+    assert_eq!(stripes(4 * GIB, 100 * GIB, 0), 4, "one for each GiB in any case");
+}
+
+#[test]
 fn spread_files_go_to_another_server_each_time() {
     let candidates = alike(6);
     let mut placer = placer(Place::Spread, 1);
@@ -105,13 +123,13 @@ fn the_same_striping_as_at_the_source_is_wished_for_without_saying_where() {
     assert_eq!(wish, Wish::Striped { stripe_size: 4 * MIB, stripe_count: 3 });
     let wish = placer.wish(&file(GIB), &alike(2));
     assert_eq!(wish, Wish::Striped { stripe_size: 4 * MIB, stripe_count: 2 });
-    let unknown = NewFile { size: 1, source: Striping::default() };
+    let unknown = NewFile { source: Striping::default(), ..file(1) };
     assert_eq!(placer.wish(&unknown, &alike(2)), Wish::Default);
 }
 
 #[test]
 fn odd_stripe_sizes_become_those_that_can_be_had() {
-    let odd = NewFile { size: 1, source: Striping { size: 100_000, count: 2 } };
+    let odd = NewFile { source: Striping { size: 100_000, count: 2 }, ..file(1) };
     let wish = placer(Place::Same, 3).wish(&odd, &alike(8));
     assert_eq!(wish, Wish::Striped { stripe_size: 128 << 10, stripe_count: 2 });
 }

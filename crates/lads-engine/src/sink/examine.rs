@@ -14,7 +14,7 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root};
-use lads_core::placement;
+use lads_core::placement::{self, STRIPE_BYTES_MIN};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, mknodat, openat,
@@ -195,12 +195,16 @@ impl SinkEnd {
     ) -> Result<Layout, Failure> {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
-        let source = item.striping;
+        // Of a file that gets one stripe in any case it need not be known.
+        let unplaced_bytes = match size {
+            0..=STRIPE_BYTES_MIN => size,
+            _ => self.hub.with(|inner| inner.session.unplaced_bytes()),
+        };
+        let new_file = placement::NewFile { size, unplaced_bytes, source: item.striping };
         // What comes with the wish stands for the file until it is counted where it is.
-        let (wish, _waiting) =
-            self.placing.wish(&placement::NewFile { size, source }, self.layouts.as_ref(), || {
-                self.hub.with(|inner| inner.session.slowness().collect())
-            });
+        let (wish, _waiting) = self.placing.wish(&new_file, self.layouts.as_ref(), || {
+            self.hub.with(|inner| inner.session.slowness().collect())
+        });
         let file = layout::NewFile {
             directory,
             name: &self.place().journal.temporary_name(&path),

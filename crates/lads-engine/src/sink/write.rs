@@ -4,7 +4,7 @@ use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::job::IoMode;
 use lads_core::issue::{Failure, Operation, Reason, Side};
-use lads_core::sink::{Event, SyncFile, Write};
+use lads_core::sink::{Event, Place, SyncFile, Write};
 use lads_core::units::{Block, EntryId, OstId};
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate,
@@ -41,6 +41,16 @@ impl SinkEnd {
         let service = started.elapsed();
         drop(buffer);
         self.tell(Event::Written { write, service, failures });
+    }
+
+    /// Frees the buffers of frames of which nothing is wanted any more.
+    pub(super) fn release_all(&self, writes: Vec<Write>) {
+        for write in &writes {
+            if let Place::Buffer(id) = write.place {
+                drop(self.take_buffer(id));
+            }
+        }
+        self.tell(Event::Released(writes));
     }
 
     fn write_block(&self, block: &Block, ost: OstId, bytes: &[u8]) -> Result<(), Failure> {

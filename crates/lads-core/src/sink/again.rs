@@ -1,0 +1,201 @@
+//! Which files get another place, because the OST that they are on has turned slow.
+//!
+//! A file is placed before it comes, and OSTs turn slow within seconds. As long as there are others
+//! to write, a slow OST does what it can; but at the end all wait for what is left on it. So when
+//! no file waits to be placed any more, the source is asked to announce such files anew
+//! (PLACE_AGAIN), each once at most, if that is sure to be quicker, although all of the file comes
+//! once more: it is dropped like one that changed, and placed where least is left to do.
+//!
+//! This is what a computation does that has others begin what a slow machine was to do (Dean and
+//! Ghemawat, `MapReduce`, 2004, section 3.6), except that the slow one stops.
+
+use super::{Phase, Place, Sink, Stop, Task, Write};
+use crate::message::Message;
+use crate::placement::SLOWNESS_ONE;
+use crate::units::{EntryId, Instant};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// How often it is looked at what is left where.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// A file of which something has come is placed again only if its OST needs so many times as long
+/// for what is left there as another would for the whole file: how long an OST is slow is not
+/// known, and what it is busy with must end first. If nothing has come, it costs a round trip.
+const TIMES_IF_BEGUN: u64 = 4;
+
+/// An OST counts as slow if its requests take so many thousandths of what they should.
+const SLOWNESS_MIN: u32 = 2 * SLOWNESS_ONE;
+
+/// What is left to do on an OST.
+#[derive(Clone, Debug, Default)]
+struct Left {
+    bytes: u64,
+    /// Files that lie on no other.
+    files: Vec<LeftOfFile>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LeftOfFile {
+    entry: EntryId,
+    left_bytes: u64,
+    size: u64,
+}
+
+impl Sink {
+    /// Asks for those files to be announced anew that are better placed again, if it is time to
+    /// look and nothing else is left to be placed.
+    pub(super) fn place_again(&mut self, now: Instant) {
+        let is_due = self.ahead.is_limited() && now.since(self.looked_at) >= INTERVAL;
+        if !is_due || self.stop != Stop::No || !self.ahead.is_empty() {
+            return;
+        }
+        self.looked_at = now;
+        let slowness: Vec<u32> = self.queues.slowness().collect();
+        if slowness.iter().all(|&slowness| slowness < SLOWNESS_MIN) {
+            return;
+        }
+        let entries = better_placed_again(&mut self.left_per_ost(), &slowness);
+        for entry in &entries {
+            if let Some(file) = self.files.get_mut(entry) {
+                file.is_placed_again = true;
+            }
+        }
+        if !entries.is_empty() {
+            self.messages.push_back(Message::PlaceAgain(entries));
+        }
+    }
+
+    /// What is placed and not written.
+    fn left_per_ost(&self) -> Vec<Left> {
+        let mut all = vec![Left::default(); self.queues.ost_count()];
+        for (&entry, file) in &self.files {
+            let is_placed = file.ahead.is_some_and(|placed| placed.sink_ost.is_some());
+            if !is_placed || file.phase != Phase::Receiving {
+                continue;
+            }
+            let left_bytes = file.data_bytes.saturating_sub(file.written.byte_count());
+            let count = file.layout.osts().count() as u64;
+            for ost in file.layout.osts() {
+                all[ost.index()].bytes += left_bytes / count;
+            }
+            if count == 1 && left_bytes > 0 && !file.is_placed_again {
+                let size = file.data_bytes;
+                let files = &mut all[file.layout.ost_at(0).index()].files;
+                files.push(LeftOfFile { entry, left_bytes, size });
+            }
+        }
+        all
+    }
+
+    /// Frames of a file that is dropped need not be written: their buffers are wanted, and the
+    /// source waits to hear that nothing is left of it.
+    pub(super) fn release_waiting(&mut self, entry: EntryId) {
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        let is_of_file = |write: &Write| {
+            write.is_in_memory() && write.rows.iter().all(|(row, _)| row.block.entry == entry)
+        };
+        for ost in file.layout.osts() {
+            while let Some(write) = self.queues.remove_last(ost, is_of_file, Write::bytes) {
+                file.in_flight -= u32::try_from(write.rows.len()).expect("rows are few");
+                self.to_release.push(write);
+            }
+        }
+    }
+
+    /// Buffers that hold nothing that is wanted.
+    pub(super) fn next_release(&mut self) -> Option<Task> {
+        let writes = std::mem::take(&mut self.to_release);
+        (!writes.is_empty()).then_some(Task::Release(writes))
+    }
+
+    /// Their buffers are free.
+    pub(super) fn on_released(&mut self, writes: &[Write]) {
+        for write in writes {
+            if let Place::Buffer(_) = write.place {
+                self.grants.on_release(write.ost);
+            }
+        }
+    }
+}
+
+/// Which files to take from OSTs that are slow; those first of which most is left, for they lose
+/// least by it. Each goes where least is left.
+fn better_placed_again(all: &mut [Left], slowness: &[u32]) -> Vec<EntryId> {
+    let is_quick = |ost: usize| slowness[ost] == SLOWNESS_ONE;
+    let mut found = Vec::new();
+    for slow in (0..all.len()).filter(|&ost| slowness[ost] >= SLOWNESS_MIN) {
+        let mut files = std::mem::take(&mut all[slow].files);
+        files.sort_unstable_by_key(|file| (Reverse(file.left_bytes), file.entry));
+        for file in files {
+            let quick = (0..all.len()).filter(|&ost| is_quick(ost));
+            let Some(best) = quick.min_by_key(|&ost| all[ost].bytes) else { return found };
+            let thousandths = all[slow].bytes.saturating_mul(slowness[slow].into());
+            let here = thousandths / u64::from(SLOWNESS_ONE);
+            let there = all[best].bytes.saturating_add(file.size);
+            let times = if file.left_bytes < file.size { TIMES_IF_BEGUN } else { 1 };
+            if here > there.saturating_mul(times) {
+                all[slow].bytes = all[slow].bytes.saturating_sub(file.left_bytes);
+                all[best].bytes = there;
+                found.push(file.entry);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// OSTs with files of 8 MiB of which so many MiB are left, the first of them slower than usual.
+    fn placed_again(slowness: u32, left_mib: &[&[u64]]) -> Vec<u64> {
+        let mut entry = 0;
+        let mut all = Vec::new();
+        for files in left_mib {
+            let mut left = Left::default();
+            for mib in *files {
+                let (left_bytes, size) = (mib * MIB, 8 * MIB);
+                left.bytes += left_bytes;
+                left.files.push(LeftOfFile { entry: EntryId(entry), left_bytes, size });
+                entry += 1;
+            }
+            all.push(left);
+        }
+        let mut slownesses = vec![SLOWNESS_ONE; all.len()];
+        slownesses[0] = slowness;
+        better_placed_again(&mut all, &slownesses).into_iter().map(|entry| entry.0).collect()
+    }
+
+    #[test]
+    fn what_is_on_an_ost_that_is_not_slow_stays() {
+        assert_eq!(placed_again(1000, &[&[8, 8, 8], &[]]), []);
+        assert_eq!(placed_again(1500, &[&[8, 8, 8], &[]]), []);
+    }
+
+    #[test]
+    fn a_file_that_has_not_begun_goes_where_it_is_done_sooner() {
+        assert_eq!(placed_again(5000, &[&[8], &[]]), [0]);
+        assert_eq!(placed_again(5000, &[&[8], &[8, 8, 8, 8]]), []);
+    }
+
+    #[test]
+    fn one_that_has_begun_goes_only_where_it_is_done_far_sooner() {
+        assert_eq!(placed_again(5000, &[&[6], &[]]), []);
+        assert_eq!(placed_again(5000, &[&[7], &[]]), [0]);
+        assert_eq!(placed_again(100_000, &[&[1], &[]]), [0]);
+    }
+
+    #[test]
+    fn those_that_go_do_not_all_go_to_the_same_place() {
+        assert_eq!(placed_again(2000, &[&[8, 8, 8], &[], &[8]]), [0, 1]);
+        assert_eq!(placed_again(100_000, &[&[8, 8, 8], &[], &[]]), [0, 1, 2]);
+    }
+
+    #[test]
+    fn where_no_other_is_quick_all_stay() {
+        assert_eq!(placed_again(5000, &[&[8, 8]]), []);
+    }
+}
