@@ -258,6 +258,8 @@ struct File {
     is_vouched: bool,
     /// Whether a sync of it runs.
     is_syncing: bool,
+    /// Whether the source gave it up while it was about to get its name.
+    is_given_up: bool,
     resends: u32,
     phase: Phase,
 }
@@ -765,6 +767,8 @@ impl Sink {
             }
             // What failed here already is about to be dropped.
             Ending::Dropped if file.phase.is_ending() => {}
+            // It was to be placed again, and its only block was under way already.
+            Ending::Dropped if file.phase == Phase::Committing => file.is_given_up = true,
             Ending::Dropped => {
                 file.phase = Phase::Dropping { is_kept: false, failure: None };
                 self.release_waiting(entry);
@@ -950,6 +954,7 @@ impl File {
             is_whole: false,
             is_vouched: false,
             is_syncing: false,
+            is_given_up: false,
             resends: 0,
             phase: Phase::Receiving,
         }

@@ -679,7 +679,7 @@ impl Source {
         };
         let outcome = match (ending, open.phase) {
             (Ending::Failed(failure), _) => Outcome::Failed(failure),
-            (Ending::Complete, Phase::Dropping(_)) => return Ok(()),
+            (Ending::Complete, Phase::Dropping(Some(_))) => return Ok(()),
             (Ending::Complete, _) => {
                 self.counters.files_moved += 1;
                 self.counters.bytes_done += open.data_bytes.saturating_sub(open.done_bytes);

@@ -42,6 +42,8 @@ struct State {
     next_number: u64,
     /// Records that need not be durable before anything else.
     pending: Vec<u8>,
+    /// Whether one of them must be before a file begins anew.
+    is_forget_due: bool,
 }
 
 /// The journal's file, locked as long as it is open.
@@ -127,7 +129,8 @@ impl Journal {
         next_number: u64,
     ) -> Self {
         let numbers = begun.iter().map(|(path, begun)| (path.clone(), begun.number)).collect();
-        let state = State { log, begun, numbers, next_number, pending: Vec::new() };
+        let (pending, is_forget_due) = (Vec::new(), false);
+        let state = State { log, begun, numbers, next_number, pending, is_forget_due };
         Self { root, name, salt, state: Mutex::new(state) }
     }
 
@@ -172,6 +175,7 @@ impl Journal {
             log.append(&bytes)?;
         }
         state.pending.clear();
+        state.is_forget_due = false;
         state.numbers.extend(begun);
         Ok(())
     }
@@ -183,6 +187,20 @@ impl Journal {
         if let Some(number) = state.numbers.remove(path) {
             encode(&Record::Forget { number }, &mut state.pending);
         }
+    }
+
+    /// What is on record of a file that is dropped no longer counts. It may be sent anew, and be
+    /// the same file as before: [`Self::settle`] comes before that.
+    pub(crate) fn forget_dropped(&self, path: &[u8]) {
+        self.forget(path);
+        self.lock().is_forget_due = true;
+    }
+
+    /// Makes durable that files that were dropped do not count. Only then may one of them be begun
+    /// anew, for the reason that [`Self::forget_durably`] has.
+    pub(crate) fn settle(&self) -> std::io::Result<()> {
+        let is_due = self.lock().is_forget_due;
+        if is_due { self.record(&[]) } else { Ok(()) }
     }
 
     /// What is on record of a file no longer counts, durably when this returns. Only then may its

@@ -15,6 +15,8 @@ pub(crate) struct Journal {
     next_number: u64,
     /// Records that need not be durable before anything else.
     pending: Vec<u8>,
+    /// Whether one of them must be before a file begins anew.
+    is_forget_due: bool,
 }
 
 impl Journal {
@@ -26,6 +28,7 @@ impl Journal {
             numbers: BTreeMap::new(),
             next_number: 1,
             pending: Vec::new(),
+            is_forget_due: false,
         };
         if !has_file {
             return Ok(journal);
@@ -71,7 +74,10 @@ impl Journal {
         path: &str,
         identity: &Identity,
     ) -> Vec<BlockRecord> {
-        let Some(begun) = self.begun.remove(path) else { return Vec::new() };
+        let Some(begun) = self.begun.remove(path) else {
+            self.settle(disk);
+            return Vec::new();
+        };
         if begun.identity == *identity && disk.unfinished.contains_key(path) {
             return begun.blocks;
         }
@@ -109,6 +115,20 @@ impl Journal {
     /// All that was appended is durable.
     pub(crate) fn sync(disk: &mut Disk) {
         disk.journal.durable_count = disk.journal.bytes.len();
+    }
+
+    /// The same of a file that is dropped, and may begin anew.
+    pub(crate) fn forget_dropped(&mut self, disk: &mut Disk, path: &str) {
+        self.forget(disk, path);
+        self.is_forget_due = true;
+    }
+
+    /// Makes durable that files that were dropped do not count.
+    fn settle(&mut self, disk: &mut Disk) {
+        if std::mem::take(&mut self.is_forget_due) {
+            self.append(disk, &[]);
+            Self::sync(disk);
+        }
     }
 
     /// What is on record of a file no longer counts.

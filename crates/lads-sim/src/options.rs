@@ -91,6 +91,8 @@ pub(crate) struct Faults {
     pub(crate) rot: u32,
     pub(crate) payload_flip: u32,
     pub(crate) head_flip: u32,
+    /// The sink wants a file to be announced anew, for whatever reason.
+    pub(crate) place_again: u32,
     pub(crate) changes: u32,
     pub(crate) stream_losses: u32,
     pub(crate) network_losses: u32,
@@ -122,6 +124,7 @@ impl Faults {
         faults.rot = rate(rng, 200);
         faults.payload_flip = rate(rng, 100);
         faults.head_flip = rate(rng, 10);
+        faults.place_again = rate(rng, 100);
         faults.changes = times(rng, 12);
         faults.stream_losses = times(rng, 5);
         faults.network_losses = times(rng, 1);

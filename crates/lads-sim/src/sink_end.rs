@@ -198,7 +198,29 @@ impl SinkEnd {
             self.check_message(world, &message)?;
             world.send(Side::Source, &message)?;
         }
+        if world.rng.hits(world.faults.place_again) {
+            self.ask_for_another_place(world)?;
+        }
         Ok(())
+    }
+
+    /// Whatever the session thinks of it, a file under way might have to be announced anew.
+    fn ask_for_another_place(&self, world: &mut World) -> Checked {
+        let is_under_way = |item: &Item| {
+            let data_bytes = match item.kind {
+                Kind::File { data_bytes, .. } => data_bytes,
+                _ => 0,
+            };
+            item.state == State::Wanted && item.written.byte_count() < data_bytes
+        };
+        let wanted = self.items.iter().filter(|(_, item)| is_under_way(item));
+        let wanted: Vec<EntryId> = wanted.map(|(entry, _)| *entry).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let message = Message::PlaceAgain(vec![*world.rng.pick(&wanted)]);
+        world.log(|| format!("for no reason: {message:?}"));
+        world.send(Side::Source, &message)
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -401,7 +401,7 @@ impl SinkEnd {
         if is_kept {
             return Ok(());
         }
-        self.journal.forget(&mut world.disk, &item.path);
+        self.journal.forget_dropped(&mut world.disk, &item.path);
         let there = world.disk.unfinished.get(&item.path).map(|name| name.what);
         if there.is_some() && there != body {
             return Err(format!("{} is dropped, and with it another's blocks", item.path));

@@ -83,10 +83,18 @@ impl Sink {
         match committed {
             Committed::Complete => {
                 self.counters.files_moved += 1;
+                let is_given_up = file.is_given_up;
                 self.forget(entry);
                 self.endings.push_back((entry, Ending::Complete));
+                if is_given_up {
+                    self.endings.push_back((entry, Ending::Dropped));
+                }
             }
             Committed::Failed(failure) => self.fail(entry, failure),
+            Committed::Bad(_) if file.is_given_up => {
+                file.phase = Phase::Dropping { is_kept: false, failure: None };
+                self.discard_if_idle(entry);
+            }
             Committed::Bad(blocks) => {
                 file.resends += u32::try_from(blocks.len()).unwrap_or(u32::MAX);
                 if file.resends > self.config.resends_max {

@@ -231,7 +231,10 @@ impl SinkEnd {
         let journal = &self.place().journal;
         let path = item.path();
         let identity = item.identity.expect("files are announced with it");
-        let Some(begun) = journal.take_begun(&path) else { return Ok(Vec::new()) };
+        let Some(begun) = journal.take_begun(&path) else {
+            journal.settle().map_err(|error| journal_failed(&error))?;
+            return Ok(Vec::new());
+        };
         let name = journal.temporary_name(&path);
         let is_there = reopen_temporary(handle, &name, identity.size).is_some();
         if is_there && begun.identity == identity {

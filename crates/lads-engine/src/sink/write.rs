@@ -216,7 +216,7 @@ impl SinkEnd {
     }
 
     fn discard(&self, item: &Item) {
-        self.place().journal.forget(&item.path());
+        self.place().journal.forget_dropped(&item.path());
         let temporary = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(temporary) = temporary {
             // If it cannot be removed it lies there under a name of ours; the next run uses it.
