@@ -303,6 +303,41 @@ fn new_files_come_to_all_osts_alike() {
 }
 
 #[test]
+fn a_file_that_comes_alone_lies_on_all_osts_that_have_nothing_to_do() {
+    let Some(sink) = mounted(&["--osts", "4"]) else { return };
+    let source = tempfile::tempdir().unwrap();
+    let file = source.path().join("file");
+    File::create(&file).unwrap().set_len(160 * MIB).unwrap();
+    run(&["cp", "-q"], &[&file, &sink.mount]);
+    assert_eq!(files_by_ost([sink.mount.join("file")].into_iter())[..4], [1, 1, 1, 1]);
+}
+
+#[test]
+fn no_file_is_left_to_an_ost_that_turned_out_to_be_slow() {
+    let Some(sink) = mounted(&["--osts", "4", "--rate", "40000000"]) else { return };
+    sink.control("rate 2 250000");
+    let source = tempfile::tempdir().unwrap();
+    let mut files = Vec::new();
+    for number in 0..12 {
+        let mut data = vec![0; 2 << 20];
+        fastrand::Rng::with_seed(number).fill(&mut data);
+        let path = source.path().join(format!("file-{number}"));
+        fs::write(&path, data).unwrap();
+        files.push((path, 2 * MIB));
+    }
+    let words = ["cp", "-q", "--block-size", "256K"];
+    run(&words, &[&source.path().join(""), &sink.mount]);
+    for (path, _) in &files {
+        let copy = sink.mount.join(path.file_name().unwrap());
+        assert!(fs::read(path).unwrap() == fs::read(copy).unwrap(), "{}", path.display());
+    }
+    // Before it was asked for anything, nobody knew; some files had been placed there.
+    assert!(sink.stats("written_bytes")[2] > 0);
+    let there = files_by_ost((0..12).map(|number| sink.mount.join(format!("file-{number}"))));
+    assert_eq!(there[2], 0, "{there:?}");
+}
+
+#[test]
 fn files_that_are_all_on_the_same_osts_come_to_all_osts_of_the_sink() {
     let Some(source) = mounted(&["--osts", "4"]) else { return };
     let Some(sink) = mounted(&["--osts", "8", "--stripe-count", "2"]) else { return };

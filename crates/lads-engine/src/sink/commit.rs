@@ -135,18 +135,21 @@ impl SinkEnd {
         record: &BlockRecord,
         to: &mut [u8],
     ) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = temporary.name.as_str();
+        let file = openat(&temporary.directory, name, flags, Mode::empty())?;
         let start = record.offset / PAGE_BYTES * PAGE_BYTES;
         let length = record.offset + u64::from(record.length) - start;
         let length_of_range = std::num::NonZeroU64::new(length);
-        fadvise(&temporary.file, start, length_of_range, Advice::DontNeed)?;
+        fadvise(&file, start, length_of_range, Advice::DontNeed)?;
         let length = usize::try_from(length).map_err(|_| Errno::OVERFLOW)?;
-        let resident = lads_sys::resident_bytes(&temporary.file, start, length);
+        let resident = lads_sys::resident_bytes(&file, start, length);
         if resident.map_err(|_| Errno::OPNOTSUPP)? > 0 {
             // It would be read from memory: that proves nothing.
             return Err(Errno::OPNOTSUPP);
         }
         let length = to.len();
-        read_exactly(&temporary.file, to, record.offset, length)
+        read_exactly(&file, to, record.offset, length)
     }
 
     /// Sets the metadata of directories in which everything has ended, and makes them durable.

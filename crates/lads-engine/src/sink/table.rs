@@ -41,8 +41,9 @@ pub(super) struct Temporary {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) name: String,
     pub(super) file: OwnedFd,
-    /// The same file, to be written past the page cache.
-    pub(super) direct: Option<OwnedFd>,
+    /// Whether it is open to be written past the page cache. It is open once only: a file that is
+    /// open for the cache, too, has its writers wait for each other (FUSE).
+    pub(super) is_direct: bool,
 }
 
 impl Item {

@@ -58,14 +58,7 @@ impl SinkEnd {
         let Some(item) = self.table.get(block.entry) else { return Ok(()) };
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
-        let written = match &temporary.direct {
-            Some(direct) if offset.is_multiple_of(PAGE_BYTES as u64) => {
-                let (pages, tail) = bytes.split_at(bytes.len() / PAGE_BYTES * PAGE_BYTES);
-                write_all(direct, pages, offset)
-                    .and_then(|()| write_all(&temporary.file, tail, offset + pages.len() as u64))
-            }
-            _ => write_all(&temporary.file, bytes, offset),
-        };
+        let written = write_to(&temporary, bytes, offset);
         if let Some(outstanding) = item.outstanding.get() {
             outstanding.on_written(ost, u64::from(block.length));
         }
@@ -85,18 +78,27 @@ impl SinkEnd {
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
         let name = self.place().journal.temporary_name(&item.path());
         let size = item.identity.map_or(0, |identity| identity.size);
-        let file = if item.goes_on.get().is_some() {
-            // It was there when its blocks were counted as done: there is no other to take.
-            reopen_temporary(&directory, &name, size).ok_or(Errno::STALE)
-        } else if item.is_made.swap(false, Ordering::Relaxed) {
-            // Empty, or given its length already so that all its parts have a place.
-            [0, size]
-                .iter()
-                .find_map(|&size| reopen_temporary(&directory, &name, size))
-                .map_or_else(|| create_temporary(&directory, &name), Ok)
-        } else {
-            create_temporary(&directory, &name)
+        let is_made = item.is_made.swap(false, Ordering::Relaxed);
+        let open = |flags| {
+            if item.goes_on.get().is_some() {
+                // It was there when its blocks were counted as done: there is no other to take.
+                reopen_temporary(&directory, &name, size, flags).ok_or(Errno::STALE)
+            } else if is_made {
+                // Empty, or given its length already so that all its parts have a place.
+                [0, size]
+                    .iter()
+                    .find_map(|&size| reopen_temporary(&directory, &name, size, flags))
+                    .map_or_else(|| create_temporary(&directory, &name, flags), Ok)
+            } else {
+                create_temporary(&directory, &name, flags)
+            }
         };
+        let direct = self.wants_direct(size).then(|| open(OFlags::DIRECT).ok()).flatten();
+        let is_direct = direct.is_some();
+        if !is_direct {
+            self.notice_not_direct();
+        }
+        let file = direct.map_or_else(|| open(OFlags::empty()), Ok);
         let file = file.map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| {
             if item.goes_on.get().is_none() {
@@ -105,8 +107,7 @@ impl SinkEnd {
             }
             failed(Operation::Preallocate, errno)
         })?;
-        let direct = self.open_direct(&directory, &name, size);
-        let temporary = Arc::new(Temporary { directory, name, file, direct });
+        let temporary = Arc::new(Temporary { directory, name, file, is_direct });
         *place = Some(Arc::clone(&temporary));
         Ok(temporary)
     }
@@ -131,28 +132,24 @@ impl SinkEnd {
         Ok(())
     }
 
-    fn open_direct(&self, directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
-        let is_wanted = match self.options.sink_io {
+    /// Whether a file of this size is to be written past the page cache, if that can be.
+    fn wants_direct(&self, size: u64) -> bool {
+        match self.options.sink_io {
             IoMode::Direct => true,
             IoMode::Auto => size >= DIRECT_BYTES_MIN && self.layouts.prefers_direct_writes(),
             IoMode::Buffered => false,
-        };
-        if !is_wanted {
-            return None;
         }
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECT;
-        let direct = openat(directory, name, flags, Mode::empty()).ok();
+    }
+
+    /// Says once that a file cannot be written past the page cache, if somebody asked for that.
+    fn notice_not_direct(&self) {
         let is_asked_for = self.options.sink_io == IoMode::Direct;
-        if direct.is_none()
-            && is_asked_for
-            && !self.has_noticed_fallback.swap(true, Ordering::Relaxed)
-        {
+        if is_asked_for && !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
             self.board.notice(
                 "the sink file system does not take direct I/O: writing through the page cache"
                     .to_owned(),
             );
         }
-        direct
     }
 
     /// Makes data durable, then puts it on record, durable too.
@@ -190,7 +187,7 @@ impl SinkEnd {
     fn begin_sync(&self, entry: EntryId) {
         if let Some(item) = self.table.get(entry)
             && let Ok(temporary) = self.temporary(&item)
-            && temporary.direct.is_none()
+            && !temporary.is_direct
         {
             // Only a head start: what cannot have one is written when it is synced.
             let _ = lads_sys::start_writeback(&temporary.file);
@@ -247,8 +244,13 @@ impl Drop for SinkEnd {
 
 /// Opens what an earlier attempt left under the temporary name, if it is ours and has the right
 /// size.
-pub(super) fn reopen_temporary(directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+pub(super) fn reopen_temporary(
+    directory: &OwnedFd,
+    name: &str,
+    size: u64,
+    flags: OFlags,
+) -> Option<OwnedFd> {
+    let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(directory, name, flags, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
     let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -260,8 +262,9 @@ pub(super) fn reopen_temporary(directory: &OwnedFd, name: &str, size: u64) -> Op
 
 /// Makes a new file that only we can read until it has its own mode. What an earlier attempt left
 /// under its name may have data where there are holes now.
-fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+fn create_temporary(directory: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags =
+        flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR;
     match openat(directory, name, flags, mode) {
         Err(Errno::EXIST) => {
@@ -270,6 +273,25 @@ fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
         }
         result => result,
     }
+}
+
+/// Writes a block. What does not begin or end with a page cannot go past the page cache: the file
+/// is opened once more for it.
+fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    if !temporary.is_direct {
+        return write_all(&temporary.file, bytes, offset);
+    }
+    let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64);
+    let pages_end = if is_aligned { bytes.len() / PAGE_BYTES * PAGE_BYTES } else { 0 };
+    let (pages, rest) = bytes.split_at(pages_end);
+    write_all(&temporary.file, pages, offset)?;
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let name = temporary.name.as_str();
+    let through_cache = openat(&temporary.directory, name, flags, Mode::empty())?;
+    write_all(&through_cache, rest, offset + pages_end as u64)
 }
 
 fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
