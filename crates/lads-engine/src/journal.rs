@@ -350,6 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_dropped_is_forgotten_before_it_begins_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || {
+            let root = File::open(directory.path()).unwrap();
+            Journal::open(Arc::new(root.into()), "here", 1, true).unwrap()
+        };
+        let journal = open();
+        record(&journal, b"file", &records(3)).unwrap();
+        journal.forget_dropped(b"file");
+        journal.settle().unwrap();
+        // A kill: nothing is written down any more.
+        drop(journal);
+        assert!(open().take_begun(b"file").is_none());
+    }
+
+    #[test]
     fn where_a_torn_record_cannot_be_cut_off_no_other_follows_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
