@@ -79,8 +79,10 @@ impl Sink {
             for ost in file.layout.osts() {
                 all[ost.index()].bytes += left_bytes / count;
             }
-            if count == 1 && left_bytes > 0 && !file.is_placed_again {
-                let size = file.data_bytes;
+            let size = file.data_bytes;
+            // One that has begun and of which nothing waits here, waits for the source.
+            let waits_here = left_bytes == size || file.in_flight > 0;
+            if count == 1 && left_bytes > 0 && waits_here && !file.is_placed_again {
                 let files = &mut all[file.layout.ost_at(0).index()].files;
                 files.push(LeftOfFile { entry, left_bytes, size });
             }
