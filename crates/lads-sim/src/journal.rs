@@ -117,7 +117,7 @@ impl Journal {
         disk.journal.durable_count = disk.journal.bytes.len();
     }
 
-    /// The same of a file that is dropped, and may begin anew.
+    /// What is on record of a file that is dropped, and may begin anew, no longer counts.
     pub(crate) fn forget_dropped(&mut self, disk: &mut Disk, path: &str) {
         self.forget(disk, path);
         self.is_forget_due = true;

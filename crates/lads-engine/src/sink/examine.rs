@@ -236,7 +236,7 @@ impl SinkEnd {
             return Ok(Vec::new());
         };
         let name = journal.temporary_name(&path);
-        let is_there = reopen_temporary(handle, &name, identity.size, OFlags::empty()).is_some();
+        let is_there = reopen_temporary(handle, &name, identity.size).is_some();
         if is_there && begun.identity == identity {
             let _ = item.goes_on.set(());
             return Ok(begun.blocks);

@@ -78,27 +78,18 @@ impl SinkEnd {
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
         let name = self.place().journal.temporary_name(&item.path());
         let size = item.identity.map_or(0, |identity| identity.size);
-        let is_made = item.is_made.swap(false, Ordering::Relaxed);
-        let open = |flags| {
-            if item.goes_on.get().is_some() {
-                // It was there when its blocks were counted as done: there is no other to take.
-                reopen_temporary(&directory, &name, size, flags).ok_or(Errno::STALE)
-            } else if is_made {
-                // Empty, or given its length already so that all its parts have a place.
-                [0, size]
-                    .iter()
-                    .find_map(|&size| reopen_temporary(&directory, &name, size, flags))
-                    .map_or_else(|| create_temporary(&directory, &name, flags), Ok)
-            } else {
-                create_temporary(&directory, &name, flags)
-            }
+        let file = if item.goes_on.get().is_some() {
+            // It was there when its blocks were counted as done: there is no other to take.
+            reopen_temporary(&directory, &name, size).ok_or(Errno::STALE)
+        } else if item.is_made.swap(false, Ordering::Relaxed) {
+            // Empty, or given its length already so that all its parts have a place.
+            [0, size]
+                .iter()
+                .find_map(|&size| reopen_temporary(&directory, &name, size))
+                .map_or_else(|| create_temporary(&directory, &name), Ok)
+        } else {
+            create_temporary(&directory, &name)
         };
-        let direct = self.wants_direct(size).then(|| open(OFlags::DIRECT).ok()).flatten();
-        let is_direct = direct.is_some();
-        if !is_direct {
-            self.notice_not_direct();
-        }
-        let file = direct.map_or_else(|| open(OFlags::empty()), Ok);
         let file = file.map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| {
             if item.goes_on.get().is_none() {
@@ -107,6 +98,10 @@ impl SinkEnd {
             }
             failed(Operation::Preallocate, errno)
         })?;
+        let (file, is_direct) = match self.open_direct(&directory, &name, size) {
+            Some(direct) => (direct, true),
+            None => (file, false),
+        };
         let temporary = Arc::new(Temporary { directory, name, file, is_direct });
         *place = Some(Arc::clone(&temporary));
         Ok(temporary)
@@ -132,24 +127,29 @@ impl SinkEnd {
         Ok(())
     }
 
-    /// Whether a file of this size is to be written past the page cache, if that can be.
-    fn wants_direct(&self, size: u64) -> bool {
-        match self.options.sink_io {
+    /// The same file, to be written past the page cache, if it is large enough and that can be.
+    fn open_direct(&self, directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
+        let is_wanted = match self.options.sink_io {
             IoMode::Direct => true,
             IoMode::Auto => size >= DIRECT_BYTES_MIN && self.layouts.prefers_direct_writes(),
             IoMode::Buffered => false,
+        };
+        if !is_wanted {
+            return None;
         }
-    }
-
-    /// Says once that a file cannot be written past the page cache, if somebody asked for that.
-    fn notice_not_direct(&self) {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECT;
+        let direct = openat(directory, name, flags, Mode::empty()).ok();
         let is_asked_for = self.options.sink_io == IoMode::Direct;
-        if is_asked_for && !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
+        if direct.is_none()
+            && is_asked_for
+            && !self.has_noticed_fallback.swap(true, Ordering::Relaxed)
+        {
             self.board.notice(
                 "the sink file system does not take direct I/O: writing through the page cache"
                     .to_owned(),
             );
         }
+        direct
     }
 
     /// Makes data durable, then puts it on record, durable too.
@@ -244,13 +244,8 @@ impl Drop for SinkEnd {
 
 /// Opens what an earlier attempt left under the temporary name, if it is ours and has the right
 /// size.
-pub(super) fn reopen_temporary(
-    directory: &OwnedFd,
-    name: &str,
-    size: u64,
-    flags: OFlags,
-) -> Option<OwnedFd> {
-    let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+pub(super) fn reopen_temporary(directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(directory, name, flags, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
     let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -262,9 +257,8 @@ pub(super) fn reopen_temporary(
 
 /// Makes a new file that only we can read until it has its own mode. What an earlier attempt left
 /// under its name may have data where there are holes now.
-fn create_temporary(directory: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags =
-        flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR;
     match openat(directory, name, flags, mode) {
         Err(Errno::EXIST) => {
