@@ -32,6 +32,8 @@ pub struct Ahead {
     congested: Vec<bool>,
     /// Whether none has been for a while.
     is_calm: bool,
+    /// Whether there are files with several stripes.
+    is_striped: bool,
     /// Of what is placed, about so many bytes are in the source's stage.
     staged_bytes: u64,
     interval_began: Instant,
@@ -65,10 +67,12 @@ struct SourceOst {
 
 /// What came in such a time may be in hand.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Where OSTs of the sink are congested now and then, so many times as much is in hand: then a
-/// source OST whose file waits has another that need not. Where none is, more files only get into
-/// each other's way, and some OSTs are left with more than others at the end.
-const TIMES_UNLESS_CALM: u64 = 2;
+/// So many times as much is in hand if a source OST needs a choice. It does where OSTs of the sink
+/// are congested now and then: if one of its files waits, another need not. It does where files are
+/// striped, too: their stripes are read side by side, and the more files they are of, the more
+/// OSTs of the sink they are for. Otherwise more files only get into each other's way, and some
+/// OSTs are left with more than others at the end.
+const TIMES_FOR_CHOICE: u64 = 2;
 /// What waits for a congested OST counts as this part of it: it moves about so much slower, and
 /// there is an end to what may wait for one.
 const CONGESTED_PART: u64 = 8;
@@ -85,6 +89,7 @@ impl Ahead {
             open: BTreeSet::new(),
             congested: Vec::new(),
             is_calm: true,
+            is_striped: false,
             staged_bytes: 0,
             interval_began: Instant::START,
         }
@@ -99,7 +104,10 @@ impl Ahead {
     /// An entry was announced.
     pub fn push(&mut self, entry: Entry) {
         match entry.kind {
-            Kind::File { source_ost, data_bytes: bytes @ 1.., .. } if self.is_limited() => {
+            Kind::File { source_ost, data_bytes: bytes @ 1.., striping, .. }
+                if self.is_limited() =>
+            {
+                self.is_striped |= striping.count > 1;
                 let source = self.sources.entry(source_ost).or_default();
                 source.waiting.push_back(entry);
                 source.waiting_bytes = source.waiting_bytes.saturating_add(bytes);
@@ -216,7 +224,8 @@ impl Ahead {
 
     /// How much of each source OST may be in hand, but for what came from it.
     fn share(&self) -> u64 {
-        let times = if self.is_calm { 1 } else { TIMES_UNLESS_CALM };
+        let needs_choice = self.is_striped || !self.is_calm;
+        let times = if needs_choice { TIMES_FOR_CHOICE } else { 1 };
         (self.bytes_min.unwrap_or(0).saturating_mul(times) / self.sources_max).max(1)
     }
 

@@ -100,6 +100,21 @@ fn more_is_in_hand_unless_it_is_calm() {
 }
 
 #[test]
+fn more_is_in_hand_of_striped_files() {
+    let mut ahead = Ahead::new(Some(10));
+    let mut striped = |id, count| {
+        let mut entry = file(id, 0, 10);
+        let Kind::File { striping, .. } = &mut entry.kind else { unreachable!() };
+        striping.count = count;
+        ahead.push(entry);
+        ids(&next_all(&mut ahead))
+    };
+    assert_eq!(striped(0, 1), [0]);
+    assert_eq!(striped(1, 1), []);
+    assert_eq!(striped(2, 4), [1]);
+}
+
+#[test]
 fn what_is_staged_does_not_count() {
     let mut ahead = Ahead::new(Some(10));
     (0..3).for_each(|id| ahead.push(file(id, 0, 12)));
