@@ -73,6 +73,11 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// OSTs of the sink they are for. Otherwise more files only get into each other's way, and some
 /// OSTs are left with more than others at the end.
 const TIMES_FOR_CHOICE: u64 = 2;
+/// Of the last files of a source OST, so many, this part as much is in hand. At the end there are
+/// no others to be written while an OST of the sink is slow that was not when they were placed; and
+/// placed late they cost their source OST a moment at most.
+const LAST_FILES: usize = 4;
+const LAST_PART: u64 = 4;
 /// What waits for a congested OST counts as this part of it: it moves about so much slower, and
 /// there is an end to what may wait for one.
 const CONGESTED_PART: u64 = 8;
@@ -245,6 +250,7 @@ impl Ahead {
     /// Lists an OST among those that are open, or not, as it is now; forgets it if nothing is left.
     fn update(&mut self, ost: OstId) {
         let (share, staged_bytes) = (self.share(), self.staged_bytes / self.sources_max);
+        let is_striped = self.is_striped;
         let Some(source) = self.sources.get_mut(&ost) else { return };
         if let Some(listed) = source.listed.take() {
             self.open.remove(&(listed, ost));
@@ -256,7 +262,10 @@ impl Ahead {
             return;
         }
         let come = source.come_bytes.max(source.come_bytes_before);
-        let bytes_max = share.max(come).saturating_add(staged_bytes);
+        // Stripes of several files are read side by side to the end.
+        let is_end = source.waiting.len() <= LAST_FILES && !is_striped;
+        let part = if is_end { LAST_PART } else { 1 };
+        let bytes_max = share.max(come).div_ceil(part).saturating_add(staged_bytes);
         let in_hand = source.bytes_in_hand(&self.congested);
         if in_hand < bytes_max {
             source.listed = Some(in_hand);

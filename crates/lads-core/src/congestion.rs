@@ -124,6 +124,9 @@ pub const PROBE_BYTES: u32 = 128 << 10;
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 /// After this long, nothing is known of an OST that was not congested, either, unless it is calm.
 const STALE: Duration = Duration::from_millis(500);
+/// Files are not placed on an OST that was congested when it was last heard of, and if it has none
+/// it is not heard of: so what is known of it means half as much after each of these.
+const FORGOTTEN_AFTER: Duration = Duration::from_millis(500);
 /// If no OST was congested for so long, it is calm. What is slow is so for seconds, and other OSTs
 /// are next, at once or soon.
 const CALM_AFTER: Duration = Duration::from_secs(5);
@@ -297,6 +300,19 @@ impl Judge {
     #[must_use]
     pub fn slowness(&self, ost: OstId) -> f64 {
         self.osts[ost.index()].slowness
+    }
+
+    /// The same, as far as it is still to be believed: what was heard of an OST that has nothing to
+    /// do means half as much after each [`FORGOTTEN_AFTER`].
+    #[must_use]
+    pub fn slowness_expected(&self, ost: OstId, now: Instant) -> f64 {
+        let record = &self.osts[ost.index()];
+        let silence = match record.in_flight.is_empty() {
+            true => now.since(record.last).as_secs_f64(),
+            false => 0.0,
+        };
+        let weight = (-silence / FORGOTTEN_AFTER.as_secs_f64()).exp2();
+        1.0 + (record.slowness - 1.0).max(0.0) * weight
     }
 
     /// Whether the oldest request in flight should have been back long ago.

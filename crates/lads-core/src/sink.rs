@@ -514,6 +514,10 @@ impl Sink {
         if let Some(task) = self.next_release().or_else(|| self.next_sync(now)) {
             return Some(task);
         }
+        // The source waits to hear of these, and may have another file in their place.
+        if !self.to_discard.is_empty() {
+            return Some(Task::Discard(std::mem::take(&mut self.to_discard)));
+        }
         if self.stop == Stop::No
             && let Some(task) = self.next_commit_or_examine()
         {
@@ -524,9 +528,6 @@ impl Sink {
         }
         if let Some(task) = self.next_to_stage() {
             return Some(task);
-        }
-        if !self.to_discard.is_empty() {
-            return Some(Task::Discard(std::mem::take(&mut self.to_discard)));
         }
         if !self.to_close.is_empty() && self.stop == Stop::No {
             return Some(Task::Close(std::mem::take(&mut self.to_close)));
@@ -619,10 +620,10 @@ impl Sink {
         self.ahead.unplaced_bytes()
     }
 
-    /// How many times as long as usual requests to each OST take, in thousandths; 1000 for those
-    /// that are not congested.
-    pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
-        self.queues.slowness()
+    /// How many times as long as usual requests to each OST are expected to take, in thousandths;
+    /// 1000 for those that are not congested.
+    pub fn slowness(&self, now: Instant) -> impl Iterator<Item = u32> + '_ {
+        self.queues.slowness(now)
     }
 
     /// What each sink OST did.
@@ -771,6 +772,9 @@ impl Sink {
             Ending::Dropped if file.phase == Phase::Committing => file.is_given_up = true,
             Ending::Dropped => {
                 file.phase = Phase::Dropping { is_kept: false, failure: None };
+                if let Some(placed) = &mut file.ahead {
+                    self.ahead.on_given_up(placed, u64::MAX);
+                }
                 self.release_waiting(entry);
                 self.discard_if_idle(entry);
             }

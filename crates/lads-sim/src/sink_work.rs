@@ -150,7 +150,7 @@ impl SinkEnd {
     fn place(&self, world: &mut World, size: u64) -> Layout {
         match &mut world.placing {
             None => draw_layout(&mut world.rng, self.config.osts.len()),
-            Some(placing) => placing.place(size, self.session.slowness()),
+            Some(placing) => placing.place(size, self.session.slowness(world.now)),
         }
     }
 

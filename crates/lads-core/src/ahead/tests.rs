@@ -115,9 +115,21 @@ fn more_is_in_hand_of_striped_files() {
 }
 
 #[test]
+fn little_is_in_hand_of_the_last_files() {
+    let mut ahead = Ahead::new(Some(16));
+    (0..8).for_each(|id| ahead.push(file(id, 0, 5)));
+    let mut placed = next_all(&mut ahead);
+    assert_eq!(ids(&placed), [0, 1, 2, 3], "20 are in hand; four files wait");
+    (0..3).for_each(|at| ahead.on_given_up(&mut placed[at].1, 5));
+    assert!(!ahead.has_next(), "5 are in hand, and of these files 4 may be");
+    ahead.on_given_up(&mut placed[3].1, 2);
+    assert_eq!(ids(&next_all(&mut ahead)), [4]);
+}
+
+#[test]
 fn what_is_staged_does_not_count() {
     let mut ahead = Ahead::new(Some(10));
-    (0..3).for_each(|id| ahead.push(file(id, 0, 12)));
+    (0..8).for_each(|id| ahead.push(file(id, 0, 12)));
     assert_eq!(ids(&next_all(&mut ahead)), [0]);
     ahead.on_staged(3);
     assert_eq!(ids(&next_all(&mut ahead)), [1]);

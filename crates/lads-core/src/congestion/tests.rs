@@ -49,6 +49,18 @@ fn an_answer_that_does_not_come_tells_by_itself() {
 }
 
 #[test]
+fn what_was_slow_and_has_nothing_to_do_is_given_another_chance() {
+    let (mut judge, mut now) = judge(Rule::Adaptive);
+    (0..20).for_each(|_| serve(&mut judge, &mut now, 3, 50));
+    let beyond_usual = |after| judge.slowness_expected(OstId(3), now + after) - 1.0;
+    let heard = judge.slowness(OstId(3)) - 1.0;
+    assert!(heard > 1.0, "{heard}");
+    assert!((beyond_usual(Duration::ZERO) - heard).abs() < 1e-6);
+    assert!((beyond_usual(FORGOTTEN_AFTER) - heard / 2.0).abs() < 1e-6);
+    assert!(beyond_usual(FORGOTTEN_AFTER * 8) < heard / 200.0);
+}
+
+#[test]
 fn if_all_are_slow_none_is_congested_for_long() {
     let (mut judge, mut now) = judge(Rule::Adaptive);
     for _ in 0..60 {

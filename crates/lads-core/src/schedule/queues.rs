@@ -369,18 +369,19 @@ impl<T> OstQueues<T> {
         self.judge.is_calm(now)
     }
 
-    /// How many times as long as usual requests to each congested OST take, in thousandths, in the
-    /// order of their numbers; 1000 for those that are not: they differ by chance, and what is
-    /// placed by chance is not even.
+    /// How many times as long as usual requests to each congested OST are expected to take, in
+    /// thousandths, in the order of their numbers; 1000 for those that are not: they differ by
+    /// chance, and what is placed by chance is not even.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "from one to a million times"
     )]
-    pub fn slowness(&self) -> impl Iterator<Item = u32> + '_ {
-        self.congested().enumerate().map(|(index, is_congested)| {
+    pub fn slowness(&self, now: Instant) -> impl Iterator<Item = u32> + '_ {
+        self.congested().enumerate().map(move |(index, is_congested)| {
+            let ost = OstId::from_index(index);
             let slowness = match is_congested {
-                true => self.judge.slowness(OstId::from_index(index)).clamp(1.0, 1e6),
+                true => self.judge.slowness_expected(ost, now).clamp(1.0, 1e6),
                 false => 1.0,
             };
             (slowness * 1000.0) as u32

@@ -51,7 +51,7 @@ impl Sink {
             return;
         }
         self.looked_at = now;
-        let slowness: Vec<u32> = self.queues.slowness().collect();
+        let slowness: Vec<u32> = self.queues.slowness(now).collect();
         if slowness.iter().all(|&slowness| slowness < SLOWNESS_MIN) {
             return;
         }

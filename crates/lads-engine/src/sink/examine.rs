@@ -203,7 +203,8 @@ impl SinkEnd {
         let new_file = placement::NewFile { size, unplaced_bytes, source: item.striping };
         // What comes with the wish stands for the file until it is counted where it is.
         let (wish, _waiting) = self.placing.wish(&new_file, self.layouts.as_ref(), || {
-            self.hub.with(|inner| inner.session.slowness().collect())
+            let now = self.clock.now();
+            self.hub.with(|inner| inner.session.slowness(now).collect())
         });
         let file = layout::NewFile {
             directory,
