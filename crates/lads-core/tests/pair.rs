@@ -6,7 +6,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{HEADER_BYTES, Header, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
-use lads_core::message::{Answer, Message, Verb};
+use lads_core::message::{Answer, Ending, Message, Verb};
 use lads_core::placement::Striping;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{BufferId, Committed, Examined, Sink, SinkConfig};
@@ -425,6 +425,30 @@ fn a_file_that_is_to_be_placed_again_is_announced_anew_once() {
     assert!(pair.is_done(1000));
     assert!(pair.world.events.contains(&"discard 1 false".into()));
     assert!(!pair.world.events.contains(&"discard 1000 false".into()));
+}
+
+#[test]
+fn what_is_dropped_does_not_wait_for_what_is_to_be_written() {
+    let mut pair = Pair::new();
+    (1..=2).for_each(|id| pair.find_file(id, 2 * u64::from(BLOCK)));
+    while (1..=2).any(|id| pair.world.blocks_sent.iter().all(|it| it.entry != EntryId(id))) {
+        match pair.source.next_task(pair.now, 0) {
+            Some(source::Task::Read(work)) => pair.read_and_send(work),
+            _ => assert!(pair.step()),
+        }
+    }
+    let dropped = Message::FileDone(vec![(EntryId(2), Ending::Dropped)]);
+    pair.tell_sink(sink::Event::Message(dropped));
+    let tasks = std::iter::from_fn(|| pair.sink.next_task(pair.now));
+    let kinds: Vec<&str> = (tasks.take(3))
+        .map(|task| match task {
+            sink::Task::Release(_) => "release",
+            sink::Task::Discard(_) => "discard",
+            sink::Task::Write(_) => "write",
+            _ => "another",
+        })
+        .collect();
+    assert_eq!(kinds, ["release", "discard", "write"]);
 }
 
 #[test]
