@@ -303,7 +303,7 @@ impl Judge {
     }
 
     /// The same, as far as it is still to be believed: what was heard of an OST that has nothing to
-    /// do means half as much after each [`FORGOTTEN_AFTER`].
+    /// do means half as much after each half second.
     #[must_use]
     pub fn slowness_expected(&self, ost: OstId, now: Instant) -> f64 {
         let record = &self.osts[ost.index()];
