@@ -236,15 +236,17 @@ fn a_tree_moves_between_layouts_of_all_kinds_whatever_the_rule() {
         run(&words, &[&source.mount.join("tree"), &target]);
         let read = source.stats("read_bytes");
         assert_same(&files, &target);
-        assert_reads(&files, &read);
+        // A file on an OST that seems to have turned slow is placed again, once, and read again.
+        let times_max = if rule == "aware" { 2 } else { 1 };
+        assert_reads(&files, &read, times_max);
     }
     let same = layouts_of(&[sink.mount.join("same/tree/file-1")]);
     assert!(same[0]["parts"].as_array().unwrap().len() == 1, "{}", same[0]);
 }
 
-/// Each OST of the source has served what lies on it, once: to the page, for less than a page is
-/// not read past the page cache.
-fn assert_reads(files: &[(PathBuf, u64)], read: &[u64]) {
+/// Each OST of the source has served what lies on it, once, or so many times at most: to the page,
+/// for less than a page is not read past the page cache.
+fn assert_reads(files: &[(PathBuf, u64)], read: &[u64], times_max: u64) {
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
     let mut lies = vec![0; read.len()];
     for ((_, size), layout) in files.iter().zip(layouts_of(&paths)) {
@@ -254,7 +256,8 @@ fn assert_reads(files: &[(PathBuf, u64)], read: &[u64]) {
     }
     let slack = files.len() as u64 * PAGE;
     for (ost, (&read, &lies)) in read.iter().zip(&lies).enumerate() {
-        assert!(read + slack >= lies && read <= lies + slack, "OST {ost}: {read}, not {lies}");
+        let is_read = read + slack >= lies && read <= lies * times_max + slack;
+        assert!(is_read, "OST {ost}: {read}, not {lies}");
     }
 }
 
