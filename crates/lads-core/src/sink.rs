@@ -775,6 +775,7 @@ impl Sink {
                 if let Some(placed) = &mut file.ahead {
                     self.ahead.on_given_up(placed, u64::MAX);
                 }
+                self.take_back(entry);
                 self.release_waiting(entry);
                 self.discard_if_idle(entry);
             }
@@ -878,11 +879,15 @@ impl Sink {
             let is_kept = self.config.has_journal && !file.on_record.is_empty();
             file.phase = Phase::Dropping { is_kept, failure: Some(failure) };
             if !is_kept {
-                // Nothing will be left of it: what was to be said of its blocks is no longer true.
-                self.block_dones.retain(|range| range.entry != entry);
+                self.take_back(entry);
             }
         }
         self.discard_if_idle(entry);
+    }
+
+    /// Nothing will be left of a file: what was to be said of its blocks is no longer true.
+    fn take_back(&mut self, entry: EntryId) {
+        self.block_dones.retain(|range| range.entry != entry);
     }
 
     fn discard_if_idle(&mut self, entry: EntryId) {

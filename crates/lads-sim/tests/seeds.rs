@@ -122,3 +122,10 @@ fn open_files_do_not_wait_for_files_that_are_not() {
 fn further_names_are_linked_to_their_own_file() {
     check([211]);
 }
+
+/// Without a journal, blocks of a file that was dropped to be placed again were still said to be
+/// done after it was gone.
+#[test]
+fn nothing_is_said_to_be_done_of_a_file_that_is_gone() {
+    check([1_795_325_216_970]);
+}
