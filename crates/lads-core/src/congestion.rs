@@ -174,6 +174,8 @@ struct Record {
     clear_run: u32,
     /// How many times as long as usual its requests take, smoothed.
     slowness: f64,
+    /// When the first began of those that were slow in a row.
+    slow_since: Instant,
     /// The least that this has been, rising slowly.
     floor: f64,
     /// When it last finished a request.
@@ -215,6 +217,7 @@ impl Judge {
             slow_run: 0,
             clear_run: 0,
             slowness: 1.0,
+            slow_since: Instant::START,
             floor: 1.0,
             last: Instant::START,
             window: f64::from(most.max(1)),
@@ -257,9 +260,13 @@ impl Judge {
             Rule::Never => Verdict::Clear,
             Rule::Threshold(_) => self.osts[ost.index()].by_threshold.verdict(),
             Rule::Adaptive | Rule::Polite => {
-                let is_overdue = self.is_overdue(ost, now);
+                let overdue_since = self.overdue_since(ost, now);
                 let record = &mut self.osts[ost.index()];
-                record.is_congested |= is_overdue;
+                if let Some(began) = overdue_since
+                    && !record.is_congested
+                {
+                    (record.is_congested, record.slow_since) = (true, began);
+                }
                 if record.is_congested {
                     self.congested_at = Some(now);
                 }
@@ -315,13 +322,21 @@ impl Judge {
         1.0 + (record.slowness - 1.0).max(0.0) * weight
     }
 
-    /// Whether the oldest request in flight should have been back long ago.
-    fn is_overdue(&self, ost: OstId, now: Instant) -> bool {
+    /// For how long a congested OST has been slow; nothing for one that is not congested.
+    #[must_use]
+    pub fn slow_for(&self, ost: OstId, now: Instant) -> Duration {
         let record = &self.osts[ost.index()];
-        let Some((started, kind)) = record.in_flight.first() else { return false };
-        let usual = self.usual[*kind];
+        if record.is_congested { now.since(record.slow_since) } else { Duration::ZERO }
+    }
+
+    /// When the oldest request in flight began, if it should have been back long ago.
+    fn overdue_since(&self, ost: OstId, now: Instant) -> Option<Instant> {
+        let record = &self.osts[ost.index()];
+        let (began, kind) = *record.in_flight.first()?;
+        let usual = self.usual[kind];
         let patience = usual.seconds * OVERDUE_MIN * record.floor;
-        usual.count >= SAMPLES_MIN && now.since(*started).as_secs_f64() > patience
+        let is_overdue = now.since(began).as_secs_f64() > patience;
+        (usual.count >= SAMPLES_MIN && is_overdue).then_some(began)
     }
 
     fn on_finish_adaptive(&mut self, ost: OstId, now: Instant, service: Duration) {
@@ -330,13 +345,13 @@ impl Judge {
         let started = now.since_start().saturating_sub(service);
         let distance = |(at, _): &(Instant, usize)| at.since_start().abs_diff(started);
         let nearest = record.in_flight.iter().enumerate().min_by_key(|(_, it)| distance(it));
-        let Some((index, &(_, kind))) = nearest else { return };
+        let Some((index, &(began, kind))) = nearest else { return };
         record.in_flight.remove(index);
         let usual = &mut self.usual[kind];
         let seconds = service.as_secs_f64().max(1e-9);
         if usual.count >= SAMPLES_MIN {
             let age = now.since(record.last);
-            record.learn(self.temper, seconds / usual.seconds, age.as_secs_f64());
+            record.learn(self.temper, seconds / usual.seconds, age.as_secs_f64(), began);
         }
         usual.learn(self.temper, seconds);
         record.last = now;
@@ -359,12 +374,16 @@ impl Record {
         }
     }
 
-    /// Takes in how many times as long as usual a request took, `age_seconds` after the last.
-    fn learn(&mut self, temper: Temper, slowness: f64, age_seconds: f64) {
+    /// Takes in how many times as long as usual a request took that began at a moment and is back
+    /// `age_seconds` after the last.
+    fn learn(&mut self, temper: Temper, slowness: f64, age_seconds: f64, began: Instant) {
         self.slowness += (slowness - self.slowness) * WEIGHT;
         let risen = self.floor * (age_seconds / temper.floor_doubles_seconds).exp2();
         self.floor = risen.min(self.slowness.max(1.0));
         if slowness > temper.slow_min * self.floor {
+            if self.slow_run == 0 && !self.is_congested {
+                self.slow_since = began;
+            }
             (self.slow_run, self.clear_run) = (self.slow_run + 1, 0);
         } else if slowness < temper.clear_max * self.floor {
             (self.slow_run, self.clear_run) = (0, self.clear_run + 1);

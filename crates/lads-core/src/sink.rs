@@ -890,10 +890,13 @@ impl Sink {
         self.block_dones.retain(|range| range.entry != entry);
     }
 
+    /// Drops a file if nothing is done with it. One that is to be announced anew does not wait for
+    /// what is being written of it: that is for an OST that has turned slow, and goes to a file
+    /// that nobody reads any more.
     fn discard_if_idle(&mut self, entry: EntryId) {
         if let Some(file) = self.files.get_mut(&entry)
             && let Phase::Dropping { is_kept, failure } = file.phase
-            && file.in_flight == 0
+            && (file.in_flight == 0 || failure.is_none())
             && !file.is_syncing
         {
             file.phase = Phase::Discarding { failure };

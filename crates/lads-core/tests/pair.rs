@@ -247,6 +247,17 @@ impl Pair {
         self.tell_source(source::Event::Sent { stream, number, work });
     }
 
+    /// Until blocks of both have come that nobody has written.
+    fn send_of_two_files(&mut self) {
+        (1..=2).for_each(|id| self.find_file(id, 2 * u64::from(BLOCK)));
+        while (1..=2).any(|id| self.world.blocks_sent.iter().all(|it| it.entry != EntryId(id))) {
+            match self.source.next_task(self.now, 0) {
+                Some(source::Task::Read(work)) => self.read_and_send(work),
+                _ => assert!(self.step()),
+            }
+        }
+    }
+
     fn write(&mut self, write: sink::Write) {
         let failures = vec![None; write.rows.len()];
         let service = Duration::from_millis(1);
@@ -430,13 +441,7 @@ fn a_file_that_is_to_be_placed_again_is_announced_anew_once() {
 #[test]
 fn what_is_dropped_does_not_wait_for_what_is_to_be_written() {
     let mut pair = Pair::new();
-    (1..=2).for_each(|id| pair.find_file(id, 2 * u64::from(BLOCK)));
-    while (1..=2).any(|id| pair.world.blocks_sent.iter().all(|it| it.entry != EntryId(id))) {
-        match pair.source.next_task(pair.now, 0) {
-            Some(source::Task::Read(work)) => pair.read_and_send(work),
-            _ => assert!(pair.step()),
-        }
-    }
+    pair.send_of_two_files();
     let dropped = Message::FileDone(vec![(EntryId(2), Ending::Dropped)]);
     pair.tell_sink(sink::Event::Message(dropped));
     let tasks = std::iter::from_fn(|| pair.sink.next_task(pair.now));
@@ -449,6 +454,31 @@ fn what_is_dropped_does_not_wait_for_what_is_to_be_written() {
         })
         .collect();
     assert_eq!(kinds, ["release", "discard", "write"]);
+}
+
+/// The OST that it is being written to may need seconds for it.
+#[test]
+fn what_is_dropped_does_not_wait_for_what_is_being_written() {
+    let mut pair = Pair::new();
+    pair.send_of_two_files();
+    let mut tasks = std::iter::from_fn(|| pair.sink.next_task(pair.now));
+    let write = tasks.find_map(|task| match task {
+        sink::Task::Write(write) => Some(write),
+        _ => None,
+    });
+    let write = write.expect("blocks came");
+    let entry = write.rows[0].0.block.entry;
+    let dropped = Message::FileDone(vec![(entry, Ending::Dropped)]);
+    pair.tell_sink(sink::Event::Message(dropped));
+    let Some(sink::Task::Discard(entries)) = pair.sink.next_task(pair.now) else {
+        panic!("it is not dropped")
+    };
+    assert_eq!(entries, [(entry, false)]);
+    pair.tell_sink(sink::Event::Discarded(vec![entry]));
+    let failures = vec![None];
+    pair.tell_sink(sink::Event::Written { write, service: Duration::ZERO, failures });
+    let said: Vec<Message> = std::iter::from_fn(|| pair.sink.next_message()).collect();
+    assert!(said.contains(&Message::FileDone(vec![(entry, Ending::Dropped)])), "{said:?}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl SinkEnd {
         if world.disk.unfinished.get(path).map(|name| name.what) != Some(body) {
             return Err(format!("{path} gets its name, and its blocks are gone"));
         }
-        if self.is_in_flight(entry) {
+        if self.is_written_now(entry) || self.is_synced_now(entry) {
             return Err(format!("{path} gets its name, and blocks of it are still written"));
         }
         if let Some(parent) = self.items.get(&item.parent)
@@ -127,11 +127,12 @@ impl SinkEnd {
         }
     }
 
-    /// What is dropped must be in nobody's hands.
+    /// What is dropped must not be about to be put on record, and what is kept for another attempt
+    /// must be in nobody's hands.
     pub(crate) fn check_discard(&self, entries: &[(EntryId, bool)]) -> Checked {
-        for (entry, _) in entries {
+        for (entry, is_kept) in entries {
             let path = &self.items[entry].path;
-            if self.is_in_flight(*entry) {
+            if self.is_synced_now(*entry) || (*is_kept && self.is_written_now(*entry)) {
                 return Err(format!("{path} is dropped, and blocks of it are still written"));
             }
             if let Some(parent) = self.items.get(&self.items[entry].parent)
@@ -143,9 +144,14 @@ impl SinkEnd {
         Ok(())
     }
 
-    /// Nothing may be under way when everything has ended.
+    /// Nothing may be under way when everything has ended, but writes to files that are no more.
     pub(crate) fn check_finish(&self) -> Checked {
-        if let Some(job) = self.workers.iter().flatten().next() {
+        let is_dropped = |entry: &EntryId| self.items[entry].state == State::Dropped;
+        let is_of_dropped = |job: &Job| match job {
+            Job::Write(write, _) => write.rows.iter().all(|(row, _)| is_dropped(&row.block.entry)),
+            _ => false,
+        };
+        if let Some(job) = self.workers.iter().flatten().find(|job| !is_of_dropped(job)) {
             return Err(format!("everything has ended, and still: {job:?}"));
         }
         let unended = |state| matches!(state, State::Announced | State::Wanted);
@@ -155,17 +161,22 @@ impl SinkEnd {
         }
     }
 
-    /// Blocks of a file written or synced now.
-    fn is_in_flight(&self, entry: EntryId) -> bool {
+    /// Whether blocks of a file are written now.
+    fn is_written_now(&self, entry: EntryId) -> bool {
         let is_of = |write: &Write| write.rows.iter().any(|(row, _)| row.block.entry == entry);
+        let is_busy = |job: &Job| matches!(job, Job::Write(write, _) if is_of(write));
+        self.workers.iter().flatten().any(is_busy)
+            || self.receivers.iter().filter_map(|r| r.writing.as_ref()).any(|(w, _)| is_of(w))
+    }
+
+    /// Whether blocks of a file are put on record now.
+    fn is_synced_now(&self, entry: EntryId) -> bool {
         let is_busy = |job: &Job| match job {
-            Job::Write(write, _) => is_of(write),
             Job::SyncData(files) => files.iter().any(|file| file.entry == entry),
             Job::SyncJournal(files) => files.iter().any(|(file, _)| file.entry == entry),
             _ => false,
         };
         self.workers.iter().flatten().any(is_busy)
-            || self.receivers.iter().filter_map(|r| r.writing.as_ref()).any(|(w, _)| is_of(w))
     }
 
     /// Bytes that a crash would cost now: written, and not on record.

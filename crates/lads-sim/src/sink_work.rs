@@ -200,6 +200,10 @@ impl SinkEnd {
     ) -> Checked<Option<Failure>> {
         let block = row.block;
         let item = self.items.get_mut(&block.entry).ok_or("a block of nothing")?;
+        if item.state == State::Dropped {
+            // To a file that has no name any more.
+            return Ok(None);
+        }
         let Some(body) = item.body.filter(|_| item.state == State::Wanted) else {
             return Err(format!("{row:?} is written to a file that is {:?}", item.state));
         };

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How much slower an OST is that is slow: a fifth of its rate.
 const SLOW_FACTOR: f64 = 5.0;
+/// In so many steps each OST has been slow once.
+const STEPS_OF_ROUND: u64 = 8;
 /// How much slower all are when all are congested.
 const FULL_FACTOR: f64 = 50.0;
 
@@ -17,7 +19,8 @@ const FULL_FACTOR: f64 = 50.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sky {
     Clear,
-    /// One in eight, others after so long.
+    /// One in eight, others after so long; none again before all have been, as between the emulated
+    /// file systems.
     Moving(Duration),
     /// All of them, every other time so long.
     Full(Duration),
@@ -89,11 +92,13 @@ impl Weather {
         }
     }
 
-    /// Whether it is one of those that chance draws for a step.
+    /// Whether it is one of those whose turn it is in the order that chance draws for each round.
     fn is_slow(&self, ost: usize, step: u64) -> bool {
-        let lot = |ost: usize| mix(self.seed ^ mix(step << 16 | ost as u64));
+        let round = step / STEPS_OF_ROUND;
+        let lot = |ost: usize| mix(self.seed ^ mix(round << 16 | ost as u64));
         let own = lot(ost);
-        (0..self.ost_count).filter(|&other| lot(other) < own).count() < self.ost_count / 8
+        let before = (0..self.ost_count).filter(|&other| lot(other) < own).count();
+        (before as u64 * STEPS_OF_ROUND) / self.ost_count as u64 == step % STEPS_OF_ROUND
     }
 }
 
@@ -113,12 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn one_in_eight_is_slow_and_not_always_the_same() {
+    fn one_in_eight_is_slow_and_each_in_its_turn() {
         let weather = weather(Sky::Moving(SECOND));
         let slow = |step: u64| (0..8).filter(|&ost| weather.is_slow(ost, step)).collect::<Vec<_>>();
         let steps: Vec<_> = (0..20).map(slow).collect();
         assert!(steps.iter().all(|slow| slow.len() == 1));
-        assert!(steps.iter().any(|slow| *slow != steps[0]));
+        assert_ne!(steps[0..8], steps[8..16]);
+        let mut round = steps[0..8].concat();
+        round.sort_unstable();
+        assert_eq!(round, (0..8).collect::<Vec<_>>());
     }
 
     #[test]

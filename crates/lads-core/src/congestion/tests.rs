@@ -61,6 +61,21 @@ fn what_was_slow_and_has_nothing_to_do_is_given_another_chance() {
 }
 
 #[test]
+fn an_ost_is_slow_since_the_first_slow_request_began() {
+    let (mut judge, mut now) = judge(Rule::Adaptive);
+    assert_eq!(judge.slow_for(OstId(3), now), Duration::ZERO);
+    let began = now;
+    serve(&mut judge, &mut now, 3, 100);
+    assert_eq!(judge.slow_for(OstId(3), now), Duration::ZERO);
+    serve(&mut judge, &mut now, 3, 100);
+    assert_eq!(judge.slow_for(OstId(3), now), now.since(began));
+    for _ in 0..2 {
+        serve(&mut judge, &mut now, 3, 10);
+    }
+    assert_eq!(judge.slow_for(OstId(3), now), Duration::ZERO);
+}
+
+#[test]
 fn if_all_are_slow_none_is_congested_for_long() {
     let (mut judge, mut now) = judge(Rule::Adaptive);
     for _ in 0..60 {

@@ -388,6 +388,12 @@ impl<T> OstQueues<T> {
         })
     }
 
+    /// For how long each congested OST has been slow, in the order of their numbers; nothing for
+    /// those that are not.
+    pub fn slow_for(&self, now: Instant) -> impl Iterator<Item = Duration> + '_ {
+        (0..self.queues.len()).map(move |index| self.judge.slow_for(OstId::from_index(index), now))
+    }
+
     /// What each OST did, in the order of their numbers.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.iter().map(|queue| &queue.stats)

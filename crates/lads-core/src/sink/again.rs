@@ -3,8 +3,8 @@
 //! A file is placed before it comes, and OSTs turn slow within seconds. As long as there are others
 //! to write, a slow OST does what it can; but at the end all wait for what is left on it. So when
 //! no file waits to be placed any more, the source is asked to announce such files anew
-//! (PLACE_AGAIN), each once at most, if that is sure to be quicker, although all of the file comes
-//! once more: it is dropped like one that changed, and placed where least is left to do.
+//! (PLACE_AGAIN), each once at most, if that is likely to be quicker, although all of the file
+//! comes once more: it is dropped like one that changed, and placed where least is left to do.
 //!
 //! This is what a computation does that has others begin what a slow machine was to do (Dean and
 //! Ghemawat, `MapReduce`, 2004, section 3.6), except that the slow one stops.
@@ -19,13 +19,13 @@ use std::time::Duration;
 /// How often it is looked at what is left where.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A file of which something has come is placed again only if its OST needs so many times as long
-/// for what is left there as another would for the whole file: how long an OST is slow is not
-/// known, and what it is busy with must end first. If nothing has come, it costs a round trip.
-const TIMES_IF_BEGUN: u64 = 4;
+/// A file of which something is written is placed again only if its OST needs so many times as long
+/// for what is left there as another would for the whole file: it is read again as well, and the
+/// OST may be quick again meanwhile. If nothing is written, it costs little more than a round trip.
+const TIMES_IF_BEGUN: f64 = 2.0;
 
-/// An OST counts as slow if its requests take so many thousandths of what they should.
-const SLOWNESS_MIN: u32 = 2 * SLOWNESS_ONE;
+/// An OST counts as slow if its requests take so many times as long as they should.
+const SLOWNESS_MIN: f64 = 2.0;
 
 /// What is left to do on an OST.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,10 @@ struct Left {
     bytes: u64,
     /// Files that lie on no other.
     files: Vec<LeftOfFile>,
+    /// How many times as long as usual it takes now.
+    slowness: f64,
+    /// For how long it has been so, in seconds.
+    slow_seconds: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +55,10 @@ impl Sink {
             return;
         }
         self.looked_at = now;
-        let slowness: Vec<u32> = self.queues.slowness(now).collect();
-        if slowness.iter().all(|&slowness| slowness < SLOWNESS_MIN) {
+        if self.queues.slowness(now).all(|slowness| slowness == SLOWNESS_ONE) {
             return;
         }
-        let entries = better_placed_again(&mut self.left_per_ost(), &slowness);
+        let entries = better_placed_again(&mut self.left_per_ost(now), self.best_rate(now));
         for entry in &entries {
             if let Some(file) = self.files.get_mut(entry) {
                 file.is_placed_again = true;
@@ -66,9 +69,21 @@ impl Sink {
         }
     }
 
+    /// What an OST can do that is not slow, in bytes per second: as much as the best has done.
+    fn best_rate(&self, now: Instant) -> f64 {
+        let most = self.queues.stats().map(|stats| stats.bytes).max().unwrap_or(0);
+        most as f64 / now.since_start().as_secs_f64().max(1e-9)
+    }
+
     /// What is placed and not written.
-    fn left_per_ost(&self) -> Vec<Left> {
-        let mut all = vec![Left::default(); self.queues.ost_count()];
+    fn left_per_ost(&self, now: Instant) -> Vec<Left> {
+        let slow = self.queues.slowness(now).zip(self.queues.slow_for(now));
+        let left = |(slowness, slow_for): (u32, Duration)| Left {
+            slowness: f64::from(slowness) / f64::from(SLOWNESS_ONE),
+            slow_seconds: slow_for.as_secs_f64(),
+            ..Left::default()
+        };
+        let mut all: Vec<Left> = slow.map(left).collect();
         for (&entry, file) in &self.files {
             let is_placed = file.ahead.is_some_and(|placed| placed.sink_ost.is_some());
             if !is_placed || file.phase != Phase::Receiving {
@@ -121,24 +136,36 @@ impl Sink {
     }
 }
 
-/// Which files to take from OSTs that are slow; those first of which most is left, for they lose
-/// least by it. Each goes where least is left.
-fn better_placed_again(all: &mut [Left], slowness: &[u32]) -> Vec<EntryId> {
-    let is_quick = |ost: usize| slowness[ost] == SLOWNESS_ONE;
+impl Left {
+    /// How long the OST needs for so many bytes, in seconds, if it does so many a second when it is
+    /// not slow. Nobody knows for how much longer it will be: it is taken to be for as long again
+    /// as it has been. So what is slow for a moment, by chance, moves nothing.
+    fn seconds(&self, bytes: u64, bytes_per_second: f64) -> f64 {
+        let quick_seconds = bytes as f64 / bytes_per_second;
+        let done_while_slow = self.slow_seconds / self.slowness;
+        (quick_seconds * self.slowness).min(self.slow_seconds + quick_seconds - done_while_slow)
+    }
+}
+
+/// Which files to take from OSTs that are slow, where others do so many bytes a second; those first
+/// of which most is left, for they lose least by it. Each goes where least is left.
+fn better_placed_again(all: &mut [Left], bytes_per_second: f64) -> Vec<EntryId> {
     let mut found = Vec::new();
-    for slow in (0..all.len()).filter(|&ost| slowness[ost] >= SLOWNESS_MIN) {
+    let is_slow = |left: &Left| left.slowness >= SLOWNESS_MIN;
+    let slow: Vec<usize> = (0..all.len()).filter(|&ost| is_slow(&all[ost])).collect();
+    for slow in slow {
         let mut files = std::mem::take(&mut all[slow].files);
         files.sort_unstable_by_key(|file| (Reverse(file.left_bytes), file.entry));
         for file in files {
-            let quick = (0..all.len()).filter(|&ost| is_quick(ost));
+            let quick = (0..all.len()).filter(|&ost| all[ost].slowness <= 1.0);
             let Some(best) = quick.min_by_key(|&ost| all[ost].bytes) else { return found };
-            let thousandths = all[slow].bytes.saturating_mul(slowness[slow].into());
-            let here = thousandths / u64::from(SLOWNESS_ONE);
-            let there = all[best].bytes.saturating_add(file.size);
-            let times = if file.left_bytes < file.size { TIMES_IF_BEGUN } else { 1 };
-            if here > there.saturating_mul(times) {
+            let there_bytes = all[best].bytes.saturating_add(file.size);
+            let here = all[slow].seconds(all[slow].bytes, bytes_per_second);
+            let there = all[best].seconds(there_bytes, bytes_per_second);
+            let times = if file.left_bytes < file.size { TIMES_IF_BEGUN } else { 1.0 };
+            if here > there * times {
                 all[slow].bytes = all[slow].bytes.saturating_sub(file.left_bytes);
-                all[best].bytes = there;
+                all[best].bytes = there_bytes;
                 found.push(file.entry);
             }
         }
@@ -152,12 +179,13 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// OSTs with files of 8 MiB of which so many MiB are left, the first of them slower than usual.
-    fn placed_again(slowness: u32, left_mib: &[&[u64]]) -> Vec<u64> {
+    /// OSTs that do 10 MiB/s, with files of 8 MiB of which so many MiB are left; the first of them
+    /// has been so many times slower for so many seconds.
+    fn placed_again(slowness: f64, slow_seconds: f64, left_mib: &[&[u64]]) -> Vec<u64> {
         let mut entry = 0;
         let mut all = Vec::new();
         for files in left_mib {
-            let mut left = Left::default();
+            let mut left = Left { slowness: 1.0, ..Left::default() };
             for mib in *files {
                 let (left_bytes, size) = (mib * MIB, 8 * MIB);
                 left.bytes += left_bytes;
@@ -166,38 +194,46 @@ mod tests {
             }
             all.push(left);
         }
-        let mut slownesses = vec![SLOWNESS_ONE; all.len()];
-        slownesses[0] = slowness;
-        better_placed_again(&mut all, &slownesses).into_iter().map(|entry| entry.0).collect()
+        (all[0].slowness, all[0].slow_seconds) = (slowness, slow_seconds);
+        let found = better_placed_again(&mut all, 10.0 * MIB as f64);
+        found.into_iter().map(|entry| entry.0).collect()
     }
 
     #[test]
     fn what_is_on_an_ost_that_is_not_slow_stays() {
-        assert_eq!(placed_again(1000, &[&[8, 8, 8], &[]]), []);
-        assert_eq!(placed_again(1500, &[&[8, 8, 8], &[]]), []);
+        assert_eq!(placed_again(1.0, 0.0, &[&[8, 8, 8], &[]]), []);
+        assert_eq!(placed_again(1.5, 9.0, &[&[8, 8, 8], &[]]), []);
     }
 
     #[test]
     fn a_file_that_has_not_begun_goes_where_it_is_done_sooner() {
-        assert_eq!(placed_again(5000, &[&[8], &[]]), [0]);
-        assert_eq!(placed_again(5000, &[&[8], &[8, 8, 8, 8]]), []);
+        assert_eq!(placed_again(5.0, 9.0, &[&[8], &[]]), [0]);
+        assert_eq!(placed_again(5.0, 9.0, &[&[8], &[8, 8, 8, 8]]), []);
     }
 
     #[test]
     fn one_that_has_begun_goes_only_where_it_is_done_far_sooner() {
-        assert_eq!(placed_again(5000, &[&[6], &[]]), []);
-        assert_eq!(placed_again(5000, &[&[7], &[]]), [0]);
-        assert_eq!(placed_again(100_000, &[&[1], &[]]), [0]);
+        assert_eq!(placed_again(5.0, 9.0, &[&[3], &[]]), []);
+        assert_eq!(placed_again(5.0, 9.0, &[&[4], &[]]), [0]);
+        assert_eq!(placed_again(100.0, 9.0, &[&[1], &[]]), [0]);
+    }
+
+    #[test]
+    fn an_ost_that_has_just_turned_slow_may_be_quick_again_as_soon() {
+        assert_eq!(placed_again(5.0, 0.01, &[&[8], &[8]]), []);
+        // In 1 s it does 2 of 7 MiB, the rest takes half a second: not twice what another needs.
+        assert_eq!(placed_again(5.0, 1.0, &[&[7], &[]]), []);
+        assert_eq!(placed_again(5.0, 1.5, &[&[7], &[]]), [0]);
     }
 
     #[test]
     fn those_that_go_do_not_all_go_to_the_same_place() {
-        assert_eq!(placed_again(2000, &[&[8, 8, 8], &[], &[8]]), [0, 1]);
-        assert_eq!(placed_again(100_000, &[&[8, 8, 8], &[], &[]]), [0, 1, 2]);
+        assert_eq!(placed_again(2.0, 9.0, &[&[8, 8, 8], &[], &[8]]), [0, 1]);
+        assert_eq!(placed_again(100.0, 9.0, &[&[8, 8, 8], &[], &[]]), [0, 1, 2]);
     }
 
     #[test]
     fn where_no_other_is_quick_all_stay() {
-        assert_eq!(placed_again(5000, &[&[8, 8]]), []);
+        assert_eq!(placed_again(5.0, 9.0, &[&[8, 8]]), []);
     }
 }

@@ -32,7 +32,30 @@ pub(super) struct Item {
     /// Whether blocks that an earlier attempt left in its temporary file count as done.
     pub(super) goes_on: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
-    pub(super) temporary: Mutex<Option<Arc<Temporary>>>,
+    pub(super) temporary: Mutex<FileState>,
+}
+
+/// Where an entry's blocks are written to.
+#[derive(Debug, Default)]
+pub(super) enum FileState {
+    /// Nobody needed it yet.
+    #[default]
+    Unopened,
+    /// A file under a temporary name.
+    Open(Arc<Temporary>),
+    /// Nowhere: it was dropped while a write was about to begin. It must not be made again, for
+    /// the name may be that of another entry by now.
+    Dropped,
+}
+
+impl FileState {
+    /// The file, if there is one, for who ends the entry: nothing is written to it after this.
+    pub(super) fn end(&mut self) -> Option<Arc<Temporary>> {
+        match std::mem::replace(self, Self::Dropped) {
+            Self::Open(temporary) => Some(temporary),
+            Self::Unopened | Self::Dropped => None,
+        }
+    }
 }
 
 /// A file under its temporary name.

@@ -1,6 +1,6 @@
 //! From a buffer to the temporary file, and from there onto record.
 
-use super::table::{Item, Temporary};
+use super::table::{FileState, Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::job::IoMode;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -58,7 +58,7 @@ impl SinkEnd {
         let Some(item) = self.table.get(block.entry) else { return Ok(()) };
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
-        let written = write_to(&temporary, bytes, offset);
+        let written = write_to(&item, &temporary, bytes, offset);
         if let Some(outstanding) = item.outstanding.get() {
             outstanding.on_written(ost, u64::from(block.length));
         }
@@ -67,9 +67,11 @@ impl SinkEnd {
 
     /// The item's temporary file, made when first needed.
     pub(super) fn temporary(&self, item: &Item) -> Result<Arc<Temporary>, Failure> {
-        let mut place = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(temporary) = &*place {
-            return Ok(Arc::clone(temporary));
+        let mut state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            FileState::Open(temporary) => return Ok(Arc::clone(temporary)),
+            FileState::Dropped => return Err(failed(Operation::Create, Errno::STALE)),
+            FileState::Unopened => {}
         }
         let parent = item
             .directory
@@ -103,7 +105,7 @@ impl SinkEnd {
             None => (file, false),
         };
         let temporary = Arc::new(Temporary { directory, name, file, is_direct });
-        *place = Some(Arc::clone(&temporary));
+        *state = FileState::Open(Arc::clone(&temporary));
         Ok(temporary)
     }
 
@@ -214,8 +216,8 @@ impl SinkEnd {
 
     fn discard(&self, item: &Item) {
         self.place().journal.forget_dropped(&item.path());
-        let temporary = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(temporary) = temporary {
+        let mut state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(temporary) = state.end() {
             // If it cannot be removed it lies there under a name of ours; the next run uses it.
             let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
         }
@@ -271,7 +273,7 @@ fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 
 /// Writes a block. What does not begin or end with a page cannot go past the page cache: the file
 /// is opened once more for it.
-fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+fn write_to(item: &Item, temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     if !temporary.is_direct {
         return write_all(&temporary.file, bytes, offset);
     }
@@ -282,10 +284,18 @@ fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errn
     if rest.is_empty() {
         return Ok(());
     }
+    write_all(&open_for_cache(item, temporary)?, rest, offset + pages_end as u64)
+}
+
+/// The same file, to be written through the page cache. Its name is its own as long as it is not
+/// dropped; then another entry may have it.
+fn open_for_cache(item: &Item, temporary: &Temporary) -> Result<OwnedFd, Errno> {
+    let state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*state, FileState::Dropped) {
+        return Err(Errno::STALE);
+    }
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let name = temporary.name.as_str();
-    let through_cache = openat(&temporary.directory, name, flags, Mode::empty())?;
-    write_all(&through_cache, rest, offset + pages_end as u64)
+    openat(&temporary.directory, temporary.name.as_str(), flags, Mode::empty())
 }
 
 fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
@@ -299,4 +309,47 @@ fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::entry::Metadata;
+    use lads_core::placement::Striping;
+    use std::fs;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Mutex, OnceLock};
+
+    /// A write may be under way while its file is dropped to be placed again, and another entry
+    /// have a file of the same name by then.
+    #[test]
+    fn what_is_written_late_to_a_dropped_file_does_not_reach_another_of_its_name() {
+        let there = tempfile::tempdir().unwrap();
+        let directory: Arc<OwnedFd> = Arc::new(fs::File::open(there.path()).unwrap().into());
+        let file = create_temporary(&directory, "name").unwrap();
+        let temporary = Temporary { directory, name: "name".into(), file, is_direct: true };
+        let temporary = Arc::new(temporary);
+        let item = Item {
+            directory: None,
+            name: b"file".to_vec(),
+            metadata: Metadata::default(),
+            identity: None,
+            is_dense: true,
+            striping: Striping::default(),
+            is_made: AtomicBool::new(false),
+            outstanding: OnceLock::new(),
+            own: None,
+            goes_on: OnceLock::new(),
+            temporary: Mutex::new(FileState::Open(Arc::clone(&temporary))),
+        };
+        let bytes = [1; PAGE_BYTES + 1];
+        write_to(&item, &temporary, &bytes, 0).unwrap();
+        assert_eq!(fs::read(there.path().join("name")).unwrap(), bytes);
+
+        item.temporary.lock().unwrap().end();
+        fs::remove_file(there.path().join("name")).unwrap();
+        fs::write(there.path().join("name"), b"another").unwrap();
+        assert_eq!(write_to(&item, &temporary, &bytes, 0), Err(Errno::STALE));
+        assert_eq!(fs::read(there.path().join("name")).unwrap(), b"another");
+    }
 }

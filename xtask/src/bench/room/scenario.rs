@@ -665,32 +665,49 @@ fn stripes() -> Scenario {
     }
 }
 
+/// Storage, how many files of 8 MiB, and which OSTs are slow.
+type Bed = (Storage, u64, &'static str);
+
+/// 32 OSTs of which four are slow, others after so many seconds.
+fn many_osts(files: u64, slow: &'static str) -> Bed {
+    (Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() }, files, slow)
+}
+
+/// LADS as it is by itself, while OSTs of the source, of the sink, or of both are slow.
+fn lads_beside(
+    name: &'static str,
+    (storage, files, slow): Bed,
+    [source, sink]: [bool; 2],
+) -> Stage {
+    let there =
+        |is_there: bool, seed| is_there.then(|| format!("congest moving {slow} SEED={seed}"));
+    Stage {
+        congestion: congested_at(there(source, 1), there(sink, 2)),
+        rivals: Rivals::No,
+        ..stage(
+            name,
+            storage,
+            DataSet::Uniform { files, bytes_each: 8 * MIB },
+            vec![entry("LADS, nothing said", None, &[])],
+        )
+    }
+}
+
 fn congestion() -> Scenario {
     let eight = (ndm_storage(), 160, "COUNT=1 DWELL=0.7 RATE=5000000");
-    let many = Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() };
-    let many = (many, 320, "COUNT=4 DWELL=1.5 RATE=2500000");
-    let by_itself = || entry("LADS, nothing said", None, &[]);
-    let run = |name, (storage, files, slow): (Storage, u64, &str), [source, sink]: [bool; 2]| {
-        let there =
-            |is_there: bool, seed| is_there.then(|| format!("congest moving {slow} SEED={seed}"));
-        Stage {
-            congestion: congested_at(there(source, 1), there(sink, 2)),
-            rivals: Rivals::No,
-            ..stage(
-                name,
-                storage,
-                DataSet::Uniform { files, bytes_each: 8 * MIB },
-                vec![
-                    by_itself(),
-                    entry("LADS, --schedule layout", None, &["--schedule", "layout"]),
-                ],
-            )
-        }
+    let many = many_osts(320, "COUNT=4 DWELL=1.5 RATE=2500000");
+    let twice = many_osts(640, "COUNT=4 DWELL=1.5 RATE=2500000");
+    let shorter = many_osts(320, "COUNT=4 DWELL=0.7 RATE=2500000");
+    let longer = many_osts(320, "COUNT=4 DWELL=5 RATE=2500000");
+    let run = |name, bed, ends| {
+        let mut stage = lads_beside(name, bed, ends);
+        stage.lads.push(entry("LADS, --schedule layout", None, &["--schedule", "layout"]));
+        stage
     };
     // Past the page cache by default: so it is seen which OSTs are slow.
-    let buffered = || entry("LADS, --sink-io buffered", None, &["--sink-io", "buffered"]);
     let with_buffered = |mut stage: Stage| {
-        stage.lads.push(buffered());
+        let buffered = entry("LADS, --sink-io buffered", None, &["--sink-io", "buffered"]);
+        stage.lads.push(buffered);
         stage
     };
     let placed = |name, bed| Stage {
@@ -698,9 +715,8 @@ fn congestion() -> Scenario {
         lads: vec![entry("LADS, --place spread", None, &["--place", "spread"])],
         ..run(name, bed, [false, true])
     };
-    let in_four = |name, (storage, files, slow): (Storage, u64, &'static str), ends| {
-        let storage = Storage { stripe_count: 4, ..storage };
-        Stage { lads: vec![by_itself()], ..run(name, (storage, files, slow), ends) }
+    let in_four = |name, (storage, files, slow): Bed, ends| {
+        lads_beside(name, (Storage { stripe_count: 4, ..storage }, files, slow), ends)
     };
     Scenario {
         name: "congestion",
@@ -727,6 +743,12 @@ fn congestion() -> Scenario {
             in_four("32 OSTs, stripe count 4, source", many, [true, false]),
             in_four("32 OSTs, stripe count 4, sink", many, [false, true]),
             in_four("32 OSTs, stripe count 4, both", many, [true, true]),
+            lads_beside("32 OSTs, twice as many files, sink", twice, [false, true]),
+            lads_beside("32 OSTs, twice as many files, both", twice, [true, true]),
+            lads_beside("32 OSTs, others after 0.7 s, sink", shorter, [false, true]),
+            lads_beside("32 OSTs, others after 0.7 s, both", shorter, [true, true]),
+            lads_beside("32 OSTs, others after 5 s, sink", longer, [false, true]),
+            lads_beside("32 OSTs, others after 5 s, both", longer, [true, true]),
         ],
         views: vec![
             view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
@@ -734,6 +756,7 @@ fn congestion() -> Scenario {
             view("Placed in turn", &[8, 9], None, Quantity::Share),
             view("Stripe count 4, 8 OSTs", &[10, 11, 12], None, Quantity::Share),
             view("Stripe count 4, 32 OSTs", &[13, 14, 15], None, Quantity::Share),
+            view("32 OSTs, longer and otherwise", &[16, 17, 18, 19, 20, 21], None, Quantity::Share),
         ],
     }
 }
