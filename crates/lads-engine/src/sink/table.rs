@@ -49,7 +49,7 @@ pub(super) enum FileState {
 }
 
 impl FileState {
-    /// The file, if there is one, for who ends the entry: nothing is written to it after this.
+    /// The file, if there is one, for who drops the entry. Only writes that have begun go on.
     pub(super) fn end(&mut self) -> Option<Arc<Temporary>> {
         match std::mem::replace(self, Self::Dropped) {
             Self::Open(temporary) => Some(temporary),

@@ -721,7 +721,7 @@ fn congestion() -> Scenario {
     Scenario {
         name: "congestion",
         title: "one OST in eight at a fifth of its rate, and never the same one",
-        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
+        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 to 5 \
                 s, at the source, at the sink and at both. Here: 8 OSTs of 25 MB/s and 160 files \
                 of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
                 four. Where files are placed in turn at the sink, the bound has to write them \
