@@ -354,10 +354,11 @@ pub(crate) struct CopyArgs {
 
     /// Send data through the remote shell, too: encrypted, and no port is needed
     ///
-    /// Without it, data goes over TCP connections of its own, to a port that the other end opens:
-    /// each is authenticated when it connects, by a token that was sent through ssh and is good for
-    /// a single use, but the data is NOT encrypted. With it, ssh encrypts everything, and it is
-    /// slower.
+    /// Without it, data goes over TCP connections of its own, to a port that the other end opens.
+    /// Each connection is authenticated when it opens, by a token that was sent through ssh and is
+    /// good for a single use. The data is neither encrypted nor protected on its way: who controls
+    /// the network between the hosts can read it and change it. With --tunnel, ssh protects
+    /// everything, and it is slower.
     #[arg(long, help_heading = NETWORK)]
     pub(crate) tunnel: bool,
 

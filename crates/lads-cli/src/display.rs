@@ -149,7 +149,7 @@ impl<'a> Display<'a> {
     pub(crate) fn finish(&mut self, report: &Report) -> u8 {
         self.erase_status();
         if self.settings.is_json {
-            let event = json::summary(report, &self.settings);
+            let event = json::summary(report, &self.settings, &self.places);
             self.out.line(&event);
         } else {
             self.summarize(report);

@@ -52,9 +52,10 @@ pub(super) fn examples_help() -> String {
 pub(crate) const COPY_NOTES: &str = "\
 Security:
   Metadata and control go through ssh, which decides who may do what. Without --tunnel, data goes
-  over TCP connections of its own: each is authenticated when it connects, by a token that was sent
-  through ssh and is good for a single use, but the data is NOT encrypted. With --tunnel, data goes
-  through ssh, too.
+  over TCP connections of its own. Each connection is authenticated when it opens, by a token that
+  was sent through ssh and is good for a single use. The data is neither encrypted nor protected on
+  its way: who controls the network between the hosts can read it and change it, checksums included.
+  With --tunnel, data goes through ssh, too.
 
 Coming from rsync:
   The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X

@@ -300,13 +300,18 @@ impl<'a> End<'a> {
 }
 
 /// How it ended.
-pub(super) fn summary(report: &Report, settings: &Settings) -> String {
+pub(super) fn summary(report: &Report, settings: &Settings, places: &Places) -> String {
     let verified = match settings.verify {
         _ if settings.is_dry_run => "none",
         Verify::Wire => "wire",
         Verify::Media => "media",
     };
-    summary_of(report, verified)
+    let protection = match report.is_clear {
+        true => "none",
+        false if places.has_remote() => "ssh",
+        false => "local",
+    };
+    summary_of(report, verified, protection)
 }
 
 /// The summary of a command line that was refused.
@@ -318,10 +323,10 @@ pub(super) fn refusal(message: &str) -> String {
         issue_count: 0,
         is_clear: false,
     };
-    summary_of(&report, "none")
+    summary_of(&report, "none", "local")
 }
 
-fn summary_of(report: &Report, verified: &'static str) -> String {
+fn summary_of(report: &Report, verified: &'static str, protection: &'static str) -> String {
     #[derive(Serialize)]
     struct Summary<'a> {
         exit_code: u8,
@@ -332,6 +337,7 @@ fn summary_of(report: &Report, verified: &'static str) -> String {
         issue_count: u64,
         verified: &'static str,
         is_clear: bool,
+        data_protection: &'static str,
         source: End<'a>,
         sink: End<'a>,
     }
@@ -345,6 +351,7 @@ fn summary_of(report: &Report, verified: &'static str) -> String {
             issue_count: report.issue_count,
             verified,
             is_clear: report.is_clear,
+            data_protection: protection,
             source: End::new(&report.progress.source),
             sink: End::new(&report.progress.sink),
         },

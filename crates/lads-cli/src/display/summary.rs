@@ -107,7 +107,8 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
         report.progress.bottleneck.map(|bottleneck| ("slowest", slowest(bottleneck).to_owned())),
     );
     if report.is_clear && places.has_remote() {
-        let text = "data was authenticated, not encrypted (use --tunnel)";
+        let text = "connections authenticated; data neither encrypted nor protected on its way \
+                    (use --tunnel)";
         rows.push(("security", text.to_owned()));
     }
     rows

@@ -39,7 +39,7 @@ fn examples() -> Vec<String> {
         line(&skipped),
         issue(&no_space, &describe(&no_space, &places()), &places()),
         notice("direct I/O is not possible at the source; reading through the page cache"),
-        summary(&report(), &settings()),
+        summary(&report(), &settings(), &places()),
     ]
 }
 

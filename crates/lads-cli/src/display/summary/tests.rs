@@ -77,7 +77,7 @@ fn a_good_end_says_all_that_was_done() {
               memory     source 310.0 MiB, sink 305.0 MiB at most
               busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
               slowest    reading at the source held the rest up
-              security   data was authenticated, not encrypted (use --tunnel)"#]],
+              security   connections authenticated; data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
     let settings = Settings { is_verbose: true, verify: Verify::Media, ..settings() };
     check(
@@ -96,7 +96,7 @@ fn a_good_end_says_all_that_was_done() {
               in network source 1 min 30 s, sink 1 min 30 s
               sent       1,226,752 blocks, 1.2 TiB
               slowest    reading at the source held the rest up
-              security   data was authenticated, not encrypted (use --tunnel)"#]],
+              security   connections authenticated; data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
 }
 
