@@ -110,6 +110,19 @@ impl Entry {
         }
     }
 
+    /// How much of it is of any length: its name, what it points to and its attributes, in bytes;
+    /// of each attribute what a table needs for it, too.
+    #[must_use]
+    pub fn variable_bytes(&self) -> usize {
+        let target_bytes = match &self.kind {
+            Kind::Symlink { target } | Kind::HardLink { target } => target.len(),
+            Kind::File { .. } | Kind::Directory | Kind::Special { .. } => 0,
+        };
+        let of_attribute = |xattr: &Xattr| XATTR_BYTES + xattr.name.len() + xattr.value.len();
+        let xattr_bytes: usize = self.metadata.xattrs.iter().map(of_attribute).sum();
+        self.name.len() + target_bytes + xattr_bytes
+    }
+
     /// Whether it is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
@@ -122,6 +135,9 @@ impl Entry {
         matches!(self.kind, Kind::Directory)
     }
 }
+
+/// What a table needs for an attribute besides its name and value, about.
+const XATTR_BYTES: usize = 64;
 
 /// The longest name of one path component, in bytes (Linux's `NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;

@@ -123,6 +123,8 @@ pub enum Reason {
     UnsafeName,
     /// Its data is in an archive, and reading it would bring it back.
     Archived,
+    /// It has more attributes than can be moved.
+    LargeMetadata,
 }
 
 /// What went wrong with one entry, without its name.

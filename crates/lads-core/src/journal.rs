@@ -179,7 +179,7 @@ fn next_record(bytes: &[u8]) -> Option<(Record, usize)> {
     if crc_of(&head[..4], body) != crc {
         return None;
     }
-    let record = Record::take(&mut Reader::new(body)).ok()?;
+    let record = Record::take(&mut Reader::of_own(body)).ok()?;
     Some((record, HEAD_BYTES + length))
 }
 

@@ -20,6 +20,7 @@ mod parts;
 pub use objects::{OBJECTS_MAX, Objects};
 
 use crate::ceph::ObjectStriping;
+use crate::limits::ALIGNMENT_BYTES;
 use crate::placement::Striping;
 use crate::units::OstId;
 use parts::Parts;
@@ -180,6 +181,23 @@ impl Layout {
             Shape::Parts(parts) => parts.striping(size),
             Shape::Objects(objects) => objects.stripes(),
         }
+    }
+
+    /// Whether all stripes begin at multiples of so many bytes.
+    #[must_use]
+    pub fn is_aligned(&self, bytes: u64) -> bool {
+        match &self.0 {
+            Shape::Parts(parts) => parts.is_aligned(bytes),
+            Shape::Objects(objects) => objects.is_aligned(bytes),
+        }
+    }
+
+    /// The same file as a transfer takes it: on the OST of its first byte if it is in stripes that
+    /// are no whole pages. No known file system cuts files so if it is not told to; such a file is
+    /// moved as one that lies on one OST.
+    #[must_use]
+    pub fn in_pages(self) -> Self {
+        if self.is_aligned(ALIGNMENT_BYTES) { self } else { Self::on(self.ost_at(0)) }
     }
 
     fn of_parts(parts: Parts) -> Self {

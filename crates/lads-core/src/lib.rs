@@ -4,6 +4,8 @@
 //! ([`message`]) and data frames ([`frame`]). The source cuts files into blocks ([`plan`]) and
 //! keeps them in one queue per OST ([`schedule`]) until an I/O thread asks for work.
 //!
+//! What the other end says is checked in one place ([`gate`]) before a session acts on it.
+//!
 //! Nothing here does I/O, reads a clock, or starts a thread: the owner of a session tells it what
 //! happened (`handle`), asks what to do next (`next_message`, `next_task`, `next_note`), and when
 //! to look again (`next_timeout`). The engine, the simulator and the fuzzers all drive the same
@@ -17,10 +19,12 @@ pub mod congestion;
 pub mod entry;
 pub mod filter;
 pub mod frame;
+pub mod gate;
 pub mod imbalance;
 pub mod issue;
 pub mod journal;
 pub mod layout;
+pub mod limits;
 pub mod lov;
 pub mod message;
 pub mod orangefs;

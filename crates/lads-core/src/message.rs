@@ -13,6 +13,7 @@ use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::{Layout, Part};
+use crate::limits::RANGES_PER_MESSAGE;
 use crate::placement::{Place, Striping};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
@@ -24,13 +25,12 @@ use wire::{Reader, Wire, WireError, Writer};
 pub const MAGIC: [u8; 8] = *b"\x00LADS\r\n\x01";
 
 /// The protocol that this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The oldest protocol that this build still speaks.
-pub const VERSION_MIN: u16 = 1;
+pub const VERSION_MIN: u16 = 2;
 
-/// The longest message, in bytes: far above a full batch, far below what memory could not take.
-pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+pub use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Bytes of the length before each message.
 pub const LENGTH_BYTES: usize = 4;
@@ -70,6 +70,12 @@ pub enum Answer {
     Would,
     /// The sink cannot take it.
     Failed(Failure),
+    /// More of what it has from an earlier attempt than fits into one message: another answer
+    /// follows.
+    Begun {
+        /// Bytes that the sink has, durable and journalled.
+        done: RangeSet,
+    },
 }
 
 /// How an entry ended, at the end that says so.
@@ -336,6 +342,7 @@ wire_enum!(Reason {
     7 => ParentFailed,
     8 => UnsafeName,
     9 => Archived,
+    10 => LargeMetadata,
 });
 wire_enum!(Kind {
     0 => File { identity, data_bytes, striping, source_ost },
@@ -350,6 +357,7 @@ wire_enum!(Answer {
     2 => Made,
     3 => Would,
     4 => Failed(failure),
+    5 => Begun { done },
 });
 wire_enum!(Ending { 0 => Complete, 1 => Dropped, 2 => Failed(failure) });
 wire_enum!(Message {
@@ -479,6 +487,9 @@ impl Wire for RangeSet {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
         let count = u64::take(from)?;
+        if count > RANGES_PER_MESSAGE as u64 {
+            return Err(WireError::LongList(count));
+        }
         let mut set = Self::new();
         let mut end_before = 0u64;
         for _ in 0..count {

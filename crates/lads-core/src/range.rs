@@ -65,6 +65,29 @@ impl RangeSet {
         }
     }
 
+    /// Takes the first ranges out of the set, so many of them.
+    #[must_use]
+    pub fn split_first(&mut self, count: usize) -> Self {
+        let Some((&start, _)) = self.ranges.iter().nth(count) else { return std::mem::take(self) };
+        let rest = self.ranges.split_off(&start);
+        let ranges = std::mem::replace(&mut self.ranges, rest);
+        let bytes = ranges.iter().map(|(start, end)| end - start).sum();
+        self.bytes -= bytes;
+        Self { ranges, bytes }
+    }
+
+    /// How many bytes of a range are in the set.
+    #[must_use]
+    pub fn byte_count_in(&self, range: Range<u64>) -> u64 {
+        let mut bytes = 0;
+        let mut at = range.start;
+        while let Some(found) = self.next_from(at).filter(|found| found.start < range.end) {
+            bytes += found.end.min(range.end) - found.start;
+            at = found.end;
+        }
+        bytes
+    }
+
     /// Whether every byte of the range is in the set.
     #[must_use]
     pub fn contains(&self, range: Range<u64>) -> bool {

@@ -24,7 +24,7 @@ use crate::room::Room;
 use crate::staging::{Slot, Slots, Stage};
 use crate::units::{Block, EntryId, Instant, OstId};
 use shelf::Shelf;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::iter;
 use std::ops::Range;
 use std::time::Duration;
@@ -118,6 +118,8 @@ pub struct Schedule {
     plans: HashMap<EntryId, Plan>,
     /// Blocks to be sent again: they go first.
     again: VecDeque<Block>,
+    /// The same blocks, to be looked up.
+    again_known: HashSet<Block>,
     /// For [`Policy::File`]: files that no thread has taken.
     files: VecDeque<Lane>,
     /// For [`Policy::File`]: the file that each thread is going through.
@@ -179,6 +181,7 @@ impl Schedule {
             queues: OstQueues::new(policy.rule(threshold), osts),
             plans: HashMap::new(),
             again: VecDeque::new(),
+            again_known: HashSet::new(),
             files: VecDeque::new(),
             taken: Vec::new(),
             frame_bytes_max: u64::from(frame_bytes_max),
@@ -245,7 +248,15 @@ impl Schedule {
 
     /// Queues a block to be sent again, before all others.
     pub fn push_again(&mut self, block: Block) {
-        self.again.push_back(block);
+        if self.again_known.insert(block) {
+            self.again.push_back(block);
+        }
+    }
+
+    /// How many blocks wait to be sent again.
+    #[must_use]
+    pub fn again_count(&self) -> usize {
+        self.again.len()
     }
 
     /// Queues all blocks that a range touches to be sent again; says which those are. The range
@@ -253,7 +264,7 @@ impl Schedule {
     pub fn push_range_again(&mut self, entry: EntryId, range: Range<u64>) -> Vec<Block> {
         let Some(plan) = self.plans.get(&entry) else { return Vec::new() };
         let mut blocks = plan.blocks_in(entry, range);
-        blocks.retain(|block| !self.again.contains(block));
+        blocks.retain(|block| self.again_known.insert(*block));
         self.again.extend(&blocks);
         blocks
     }
@@ -350,7 +361,10 @@ impl Schedule {
     fn next_again(&mut self, now: Instant) -> Option<Work> {
         for _ in 0..self.again.len() {
             let block = self.again.pop_front()?;
-            let Some(plan) = self.plans.get_mut(&block.entry) else { continue };
+            let Some(plan) = self.plans.get_mut(&block.entry) else {
+                self.again_known.remove(&block);
+                continue;
+            };
             let source_ost = plan.source.ost_at(block.offset);
             let sink_ost = plan.sink.ost_at(block.offset);
             let is_free = self.queues.is_free(source_ost) && self.room.has(sink_ost);
@@ -359,6 +373,7 @@ impl Schedule {
                 if !was_begun {
                     self.move_ahead(block.entry, 0, None);
                 }
+                self.again_known.remove(&block);
                 let is_last_grant = self.room.take(sink_ost);
                 self.queues.start(now, source_ost, u64::from(block.length));
                 let (mirror, blocks) = (0, vec![block]);

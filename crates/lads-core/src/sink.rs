@@ -22,16 +22,18 @@ mod stage;
 
 use crate::ahead::{Ahead, Placed};
 use crate::congestion::Threshold;
-use crate::entry::{Entry, Kind, is_safe_name, is_safe_path};
+use crate::entry::{Entry, Kind};
 use crate::frame::{Header, Row};
+pub use crate::gate::ProtocolError;
+use crate::gate::{self, AtSink};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::journal::BlockRecord;
 use crate::layout::Layout;
+use crate::limits::{BLOCK_BYTES_MAX, RANGES_MAX, RANGES_PER_MESSAGE};
 use crate::message::{Answer, BlockRange, Counters, Ending, Message};
 use crate::range::RangeSet;
 use crate::room::Grants;
 use crate::schedule::{OstQueues, OstSpec, OstStats, Policy};
-pub use crate::source::ProtocolError;
 use crate::staging::Slot;
 use crate::units::{EntryId, Instant, OstId};
 use stage::Aside;
@@ -236,7 +238,8 @@ pub enum Event {
 struct File {
     size: u64,
     data_bytes: u64,
-    layout: Layout,
+    /// Where it will lie, once it is known that it is wanted.
+    layout: Option<Layout>,
     /// Bytes written, or there from an earlier attempt.
     written: RangeSet,
     /// Of these, bytes on record.
@@ -293,8 +296,11 @@ pub struct Sink {
     config: SinkConfig,
     grants: Grants,
     queues: OstQueues<Write>,
+    /// What the source has announced and may speak of.
+    announced: AtSink,
     files: HashMap<EntryId, File>,
-    announced_last: EntryId,
+    /// Separate ranges of bytes that are written, of all files together.
+    range_count: usize,
     ahead: Ahead,
     aside: Aside,
     /// When it was last looked at whether files are better placed again.
@@ -342,6 +348,8 @@ const EXAMINE_BYTES: u64 = 4 << 20;
 const COMMIT_COUNT: usize = 64;
 /// Rows in one message.
 const ROWS_PER_MESSAGE: usize = 1000;
+/// Bytes of answers in one message, about: one may be some hundred KiB by itself.
+const ANSWERS_BYTES: usize = 64 << 10;
 
 impl Sink {
     /// A session that writes to these OSTs.
@@ -358,8 +366,9 @@ impl Sink {
             queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
             ahead: Ahead::new(config.placed_bytes_min),
             config,
+            announced: AtSink::default(),
             files: HashMap::new(),
-            announced_last: EntryId::ROOT,
+            range_count: 0,
             looked_at: Instant::START,
             to_release: Vec::new(),
             to_commit: VecDeque::new(),
@@ -381,13 +390,31 @@ impl Sink {
         }
     }
 
+    /// Whether the source may say this now. Whoever keeps tables of his own for what the source
+    /// announces asks this first; [`Self::handle`] asks again.
+    ///
+    /// # Errors
+    /// If it breaks the protocol; the session cannot go on.
+    pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        self.announced.check(message)?;
+        match message {
+            Message::Finish if self.finish != Finish::No => {
+                Err(ProtocolError::OutOfPlace("FINISH again"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes in what happened.
     ///
     /// # Errors
     /// If the source broke the protocol; the session cannot go on.
     pub fn handle(&mut self, now: Instant, event: Event) -> Result<(), ProtocolError> {
         match event {
-            Event::Message(message) => self.on_message(message)?,
+            Event::Message(message) => {
+                self.check(&message)?;
+                self.on_message(message);
+            }
             Event::Examined(results) => {
                 for (entry, examined) in results {
                     self.on_examined(entry, examined);
@@ -409,6 +436,7 @@ impl Sink {
             }
             Event::Closed(results) => {
                 for (entry, failure) in results {
+                    self.announced.on_ended(entry);
                     let ending = failure.map_or(Ending::Complete, Ending::Failed);
                     self.endings.push_back((entry, ending));
                 }
@@ -437,19 +465,17 @@ impl Sink {
     /// If the source broke the protocol: a block that cannot be, or no room was granted.
     pub fn admit(&mut self, header: &Header, rows: &[Row]) -> Result<(), ProtocolError> {
         let ost = header.sink_ost;
+        if self.range_count > RANGES_MAX {
+            return Err(ProtocolError::TooMuch("separate pieces of files"));
+        }
         for row in rows {
             let block = row.block;
             let Some(file) = self.files.get(&block.entry) else {
                 // Blocks of a file that has ended meanwhile are let in, and dropped.
-                self.check_was_announced(block.entry)?;
+                self.announced.check_was_announced(block.entry)?;
                 continue;
             };
-            let is_possible = block.end() <= file.size
-                && block.length <= self.config.buffer_bytes
-                && file.layout.ost_at(block.offset) == ost
-                && block.end() <= file.layout.stripe_end(block.offset)
-                && (!row.is_whole || u64::from(block.length) == file.size);
-            if !is_possible {
+            if !file.may_hold(row, ost, self.config.buffer_bytes) {
                 return Err(ProtocolError::ImpossibleBlock {
                     entry: block.entry,
                     offset: block.offset,
@@ -483,7 +509,7 @@ impl Sink {
                     }
                     good.push((*row, place));
                 } else {
-                    self.on_damaged(row);
+                    self.on_damaged(row, ost);
                 }
             }
             place += row.block.length;
@@ -585,7 +611,7 @@ impl Sink {
             return Some(Message::Grant(grants));
         }
         if !self.answers.is_empty() {
-            return Some(Message::FileId(take_rows(&mut self.answers)));
+            return Some(Message::FileId(take_answers(&mut self.answers)));
         }
         if !self.block_dones.is_empty() {
             return Some(Message::BlockDone(take_rows(&mut self.block_dones)));
@@ -678,67 +704,55 @@ impl Sink {
         (!entries.is_empty()).then_some(Task::Examine(entries))
     }
 
-    fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
+    /// Acts on a message that passed [`Self::check`].
+    fn on_message(&mut self, message: Message) {
         match message {
-            Message::NewFile(entries) => self.on_new_files(entries)?,
+            Message::Roots(_) => self.announced.on_roots(),
+            Message::NewFile(entries) => self.on_new_files(entries),
             Message::FileDone(endings) => {
                 for (entry, ending) in endings {
-                    self.on_source_ending(entry, &ending)?;
+                    self.on_source_ending(entry, &ending);
                 }
             }
-            Message::Finish if self.files.is_empty() && self.finish == Finish::No => {
-                self.finish = Finish::Asked;
-            }
-            Message::Finish => return Err(ProtocolError::OutOfPlace("FINISH before the end")),
+            Message::Finish => self.finish = Finish::Asked,
             Message::Stop(_) => self.on_stop(),
             Message::Staged(bytes) => self.ahead.on_staged(bytes),
-            _ => return Err(ProtocolError::OutOfPlace("a message that a source does not send")),
+            _ => {}
         }
-        Ok(())
     }
 
-    fn on_new_files(&mut self, entries: Vec<Entry>) -> Result<(), ProtocolError> {
-        for entry in &entries {
-            let is_safe = is_safe_name(&entry.name, entry.parent)
-                && match &entry.kind {
-                    Kind::HardLink { target } => is_safe_path(target),
-                    _ => true,
-                };
-            if !is_safe {
-                return Err(ProtocolError::UnsafeName);
-            }
-            if entry.id == EntryId::ROOT || self.files.contains_key(&entry.id) {
-                return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
-            }
-            self.announced_last = self.announced_last.max(entry.id);
+    fn on_new_files(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            self.announced.on_announced(&entry);
             if let Kind::File { identity, data_bytes, .. } = entry.kind {
                 self.files.insert(entry.id, File::new(identity.size, data_bytes));
             }
+            self.ahead.push(entry);
         }
-        entries.into_iter().for_each(|entry| self.ahead.push(entry));
-        Ok(())
     }
 
     fn on_examined(&mut self, entry: EntryId, examined: Examined) {
-        let (done, layout) = match examined {
-            Examined::Want { done, layout } => (done, layout),
+        let (mut done, layout) = match examined {
+            Examined::Want { done, layout } => (done, layout.in_pages()),
             Examined::Answer(answer) => {
-                self.forget(entry);
-                self.answers.push_back((entry, answer));
+                self.on_answered(entry, answer);
                 return;
             }
         };
         let Some(file) = self.files.get_mut(&entry) else { return };
-        file.layout = layout.clone();
+        file.layout = Some(layout.clone());
+        // What no attempt of this program can have left is not there.
+        done.retain(|block| file.is_block(block.offset, u64::from(block.length)));
         let ranges: RangeSet =
             done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
+        self.range_count += ranges.range_count();
         if self.config.verifies_media {
             file.records = done.iter().map(|b| ((b.offset, b.length), *b)).collect();
         }
         file.written = ranges.clone();
         file.on_record = ranges.clone();
         if let Some(placed) = &mut file.ahead {
-            self.ahead.on_decided(placed, file.layout.ost_at(0));
+            self.ahead.on_decided(placed, layout.ost_at(0));
             self.ahead.on_given_up(placed, ranges.byte_count());
         }
         if file.size == 0 {
@@ -747,19 +761,34 @@ impl Sink {
             self.commit_if_complete(entry);
             return;
         }
-        self.answers.push_back((entry, Answer::Want { done: ranges, layout }));
+        self.answer_in_parts(entry, ranges, layout);
     }
 
-    fn on_source_ending(&mut self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
+    /// What is under an entry's name, if that needs no data. Of a directory more will be heard.
+    fn on_answered(&mut self, entry: EntryId, answer: Answer) {
+        self.forget(entry);
+        if !self.announced.is_directory(entry) {
+            self.announced.on_ended(entry);
+        }
+        self.answers.push_back((entry, answer));
+    }
+
+    /// Says that a file is wanted, and what of it is there; in several answers if that is long.
+    fn answer_in_parts(&mut self, entry: EntryId, mut done: RangeSet, layout: Layout) {
+        while done.range_count() > RANGES_PER_MESSAGE {
+            let part = done.split_first(RANGES_PER_MESSAGE);
+            self.answers.push_back((entry, Answer::Begun { done: part }));
+        }
+        self.answers.push_back((entry, Answer::Want { done, layout }));
+    }
+
+    fn on_source_ending(&mut self, entry: EntryId, ending: &Ending) {
         let Some(file) = self.files.get_mut(&entry) else {
-            self.check_was_announced(entry)?;
-            if *ending == Ending::Complete {
+            // Of a file that has failed here meanwhile both know.
+            if self.announced.on_closing(entry) {
                 self.to_close.push(entry);
-            } else {
-                // It failed here while the source gave it up there: both know.
-                self.endings.push_back((entry, Ending::Dropped));
             }
-            return Ok(());
+            return;
         };
         match ending {
             Ending::Complete => {
@@ -779,21 +808,17 @@ impl Sink {
                 self.release_waiting(entry);
                 self.discard_if_idle(entry);
             }
-            Ending::Failed(_) => return Err(ProtocolError::OutOfPlace("FILE_DONE of a failure")),
+            Ending::Failed(_) => unreachable!("the gate takes no failure of a source"),
         }
-        Ok(())
     }
 
-    fn on_damaged(&mut self, row: &Row) {
+    fn on_damaged(&mut self, row: &Row, ost: OstId) {
         let file = self.files.get_mut(&row.block.entry).expect("looked up by the caller");
         file.resends += 1;
         if file.resends > self.config.resends_max {
-            let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Checksum).of_block(
-                row.block.offset,
-                row.block.length,
-                file.layout.ost_at(row.block.offset),
-            );
-            self.fail(row.block.entry, failure);
+            let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Checksum);
+            let (offset, length) = (row.block.offset, row.block.length);
+            self.fail(row.block.entry, failure.of_block(offset, length, ost));
             return;
         }
         self.counters.blocks_resent += 1;
@@ -844,7 +869,9 @@ impl Sink {
             length: row.block.length,
             checksum: row.checksum,
         };
+        let ranges_before = file.written.range_count();
         let new_bytes = file.written.insert(row.block.offset..row.block.end());
+        self.range_count = self.range_count + file.written.range_count() - ranges_before;
         self.counters.bytes_done += new_bytes;
         if self.config.verifies_media {
             file.records.insert((record.offset, record.length), record);
@@ -907,6 +934,8 @@ impl Sink {
 
     fn forget(&mut self, entry: EntryId) -> Option<File> {
         let mut file = self.files.remove(&entry)?;
+        self.announced.on_ended(entry);
+        self.range_count -= file.written.range_count();
         if let Some(placed) = &mut file.ahead {
             self.ahead.on_given_up(placed, u64::MAX);
         }
@@ -944,10 +973,6 @@ impl Sink {
             self.messages.push_back(Message::Finished(self.counters.clone()));
         }
     }
-
-    fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
-        if entry <= self.announced_last { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
-    }
 }
 
 impl File {
@@ -955,7 +980,7 @@ impl File {
         Self {
             size,
             data_bytes,
-            layout: Layout::on(OstId(0)),
+            layout: None,
             written: RangeSet::new(),
             on_record: RangeSet::new(),
             unsynced: Vec::new(),
@@ -970,6 +995,54 @@ impl File {
             resends: 0,
             phase: Phase::Receiving,
         }
+    }
+
+    /// Whether a block can be one of this file, as far as its place and length tell.
+    fn is_block(&self, offset: u64, length: u64) -> bool {
+        let end = offset.checked_add(length);
+        (1..=u64::from(BLOCK_BYTES_MAX)).contains(&length)
+            && gate::is_aligned(offset)
+            && end.is_some_and(|end| end == self.size || end < self.size && gate::is_aligned(end))
+    }
+
+    /// Whether a row of a frame for this OST can be one of this file, in such a buffer.
+    fn may_hold(&self, row: &Row, ost: OstId, buffer_bytes: u32) -> bool {
+        let block = row.block;
+        self.is_block(block.offset, block.length.into())
+            && block.length <= buffer_bytes
+            && self.layout.as_ref().is_some_and(|layout| {
+                layout.ost_at(block.offset) == ost && block.end() <= layout.stripe_end(block.offset)
+            })
+            && (!row.is_whole || u64::from(block.length) == self.size)
+    }
+}
+
+/// As many answers as fit well into a message.
+fn take_answers(answers: &mut VecDeque<(EntryId, Answer)>) -> Vec<(EntryId, Answer)> {
+    let mut taken = Vec::new();
+    let mut bytes = 0;
+    while taken.len() < ROWS_PER_MESSAGE
+        && bytes < ANSWERS_BYTES
+        && let Some((entry, answer)) = answers.pop_front()
+    {
+        bytes += bytes_of(&answer);
+        taken.push((entry, answer));
+    }
+    taken
+}
+
+/// What an answer takes in a message, about: it is mostly ranges and OSTs.
+fn bytes_of(answer: &Answer) -> usize {
+    const RANGE_BYTES: usize = 10;
+    const OST_BYTES: usize = 3;
+    match answer {
+        Answer::Want { done, layout } => {
+            let object_count = layout.objects().map_or(0, |objects| objects.places().len());
+            let ost_count = object_count.max(layout.position_count());
+            done.range_count() * RANGE_BYTES + ost_count * OST_BYTES
+        }
+        Answer::Begun { done } => done.range_count() * RANGE_BYTES,
+        Answer::Have | Answer::Made | Answer::Would | Answer::Failed(_) => 0,
     }
 }
 

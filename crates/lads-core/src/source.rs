@@ -24,8 +24,11 @@ mod streams;
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind};
 use crate::frame::Row;
+pub use crate::gate::ProtocolError;
+use crate::gate::{AtSource, impossible, is_aligned};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::layout::Layout;
+use crate::limits::{AGAIN_MAX, ENTRY_BYTES_MAX, METADATA_BYTES_MAX, RANGES_MAX, RESENDS_MAX};
 use crate::message::{Answer, BlockRange, Counters, Ending, Message, Verb};
 use crate::pace::Pace;
 use crate::plan::Plan;
@@ -36,36 +39,9 @@ use directories::Directories;
 pub use event::{Event, Found, LinkName, Note, Outcome, ReadOutcome, Task};
 use links::{LinkKey, LinkRole, Links};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 use streams::Stream;
-use thiserror::Error;
-
-/// What the sink may not do.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ProtocolError {
-    /// A message that has no meaning now, or not from this side.
-    #[error("the other end sent {0} out of place")]
-    OutOfPlace(&'static str),
-    /// An entry that was never announced.
-    #[error("the other end speaks of entry {0}, which was never announced")]
-    UnknownEntry(EntryId),
-    /// A block beyond the file, or across what was agreed.
-    #[error("the other end speaks of bytes {offset}+{length} of entry {entry}, which cannot be")]
-    ImpossibleBlock {
-        /// The file.
-        entry: EntryId,
-        /// Where the block would begin.
-        offset: u64,
-        /// How long it would be.
-        length: u64,
-    },
-    /// More frames than were granted.
-    #[error("the other end sent more than was granted")]
-    OverGrant,
-    /// A name that leads elsewhere.
-    #[error("the other end sent a name that leads out of the target directory")]
-    UnsafeName,
-}
 
 /// How a source behaves.
 #[derive(Clone, Debug)]
@@ -78,6 +54,8 @@ pub struct SourceConfig {
     pub block_size: u32,
     /// Entries announced and not ended; memory grows with this, not with the tree.
     pub window_entries: u64,
+    /// Data streams to the sink.
+    pub stream_count: u16,
     /// Files open at a time.
     pub open_files_max: u32,
     /// How often a file that changed while it moved is tried again.
@@ -92,6 +70,8 @@ pub struct SourceConfig {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// To be announced: NEW_FILE has not been handed out.
+    Found,
     Announced,
     Moving,
     Checking,
@@ -119,6 +99,10 @@ struct Open {
     done_bytes: u64,
     skipped_bytes: u64,
     size: u64,
+    /// How often the sink has asked for blocks of it again.
+    bad_count: u32,
+    /// What it takes to announce it, in bytes.
+    metadata_bytes: u64,
 }
 
 /// Where a file lies, and where it has data.
@@ -134,6 +118,8 @@ struct Place {
 #[derive(Debug)]
 pub struct Source {
     config: SourceConfig,
+    /// What the sink has said of itself and may say.
+    gate: AtSource,
     schedule: Schedule,
     pace: Option<Pace>,
     open: HashMap<EntryId, Open>,
@@ -144,6 +130,10 @@ pub struct Source {
     failed: HashSet<EntryId>,
     /// Entries announced (or held back) and not ended.
     outstanding: u64,
+    /// Of these, names and attributes in bytes.
+    metadata_bytes: u64,
+    /// Separate ranges of bytes that the sink has, of all files together.
+    range_count: usize,
     announced_last: EntryId,
     is_ready: bool,
     stop: Stop,
@@ -185,6 +175,7 @@ impl Source {
         Self {
             schedule,
             pace: Pace::new(config.bytes_per_second),
+            gate: AtSource::new(config.stream_count),
             config,
             open: HashMap::new(),
             directories: Directories::new(),
@@ -192,6 +183,8 @@ impl Source {
             streams: Vec::new(),
             failed: HashSet::new(),
             outstanding: 0,
+            metadata_bytes: 0,
+            range_count: 0,
             announced_last: EntryId::ROOT,
             is_ready: false,
             stop: Stop::No,
@@ -204,6 +197,15 @@ impl Source {
             notes: VecDeque::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// Whether the sink may say this now, as far as no single file is concerned; [`Self::handle`]
+    /// asks again, and looks at the files.
+    ///
+    /// # Errors
+    /// If it breaks the protocol; the session cannot go on.
+    pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        self.gate.check(message)
     }
 
     /// Takes in what happened.
@@ -239,7 +241,10 @@ impl Source {
                 self.directories.on_listed(EntryId::ROOT, 0);
                 self.close_directory_if_done(EntryId::ROOT);
             }
-            Event::Message(message) => return self.on_message(message),
+            Event::Message(message) => {
+                self.check(&message)?;
+                return self.on_message(message);
+            }
             Event::Read { work, service, outcomes } => {
                 self.on_read(now, &work, service, &outcomes);
             }
@@ -264,7 +269,10 @@ impl Source {
     /// Whether the walk should go on now; otherwise enough is under way.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
-        self.is_ready && self.stop == Stop::No && self.outstanding < self.config.window_entries
+        self.is_ready
+            && self.stop == Stop::No
+            && self.outstanding < self.config.window_entries
+            && self.metadata_bytes < METADATA_BYTES_MAX
     }
 
     /// What the I/O thread numbered `worker` should do now, if anything.
@@ -275,7 +283,8 @@ impl Source {
         if let Some(task) = self.checks.pop_front() {
             return Some(task);
         }
-        if self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now) {
+        let is_paced = self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now);
+        if is_paced || !self.has_few_unsettled() {
             return None;
         }
         let work = self.schedule.next(now, worker)?;
@@ -316,8 +325,8 @@ impl Source {
             while bytes < NEW_FILE_BYTES
                 && let Some(entry) = self.new_files.pop_front()
             {
-                bytes += 100 + entry.name.len();
-                bytes += entry.metadata.xattrs.iter().map(|x| x.value.len()).sum::<usize>();
+                bytes += 100 + entry.variable_bytes();
+                self.on_announced(entry.id);
                 entries.push(entry);
             }
             return Some(Message::NewFile(entries));
@@ -361,6 +370,15 @@ impl Source {
         self.schedule.stats()
     }
 
+    /// An entry is handed out to be announced: from now on the sink may speak of it.
+    fn on_announced(&mut self, entry: EntryId) {
+        match self.open.get_mut(&entry) {
+            Some(open) => open.phase = Phase::Announced,
+            None => self.directories.on_announced(entry),
+        }
+        self.announced_last = self.announced_last.max(entry);
+    }
+
     /// Whether the sink should be told how much is in the stage.
     fn has_stage_news(&self) -> bool {
         let (bytes, told) = (self.schedule.staged_bytes(), self.staged_bytes_told);
@@ -370,13 +388,18 @@ impl Source {
     fn on_found(&mut self, mut found: Box<Found>) {
         let parent = found.entry.parent;
         self.count_found(&found);
+        if found.entry.variable_bytes() > ENTRY_BYTES_MAX {
+            self.on_too_large(found);
+            return;
+        }
         if found.entry.is_directory() {
             self.directories.on_found(found.entry.id, parent);
-            self.announce(found.entry);
+            self.new_files.push_back(found.entry);
             return;
         }
         if let Some(old) = found.replaces {
             let Some(open) = self.open.remove(&old) else { return };
+            self.forget_tables(&open);
             let before = (open.attempt, open.is_placed_again);
             self.failed.insert(old);
             let key = self.keep_link(&found.entry, open.link);
@@ -406,6 +429,28 @@ impl Source {
         self.open_file(*found, (0, false), key);
     }
 
+    /// An entry has more attributes than can be told at a time. A directory goes without them, so that
+    /// what is in it arrives; anything else does not go.
+    fn on_too_large(&mut self, mut found: Box<Found>) {
+        let reason = Reason::LargeMetadata;
+        let failure = Failure::new(Side::Source, Operation::Examine, reason);
+        let (entry, parent) = (found.entry.id, found.entry.parent);
+        if found.entry.is_directory() {
+            found.entry.metadata.xattrs.clear();
+            self.directories.on_found(entry, parent);
+            self.directories.on_failed(entry, failure);
+            self.new_files.push_back(found.entry);
+        } else if let Some(old) = found.replaces {
+            if let Some(open) = self.open.remove(&old) {
+                self.end_file(old, &open, Outcome::Failed(failure));
+            }
+        } else {
+            self.directories.on_child(parent);
+            self.outstanding += 1;
+            self.end(entry, parent, Outcome::Failed(failure));
+        }
+    }
+
     /// The link of a first name that is looked at anew, if that still leads to the same file;
     /// otherwise the next name is first.
     fn keep_link(&mut self, entry: &Entry, link: Option<LinkKey>) -> Option<LinkKey> {
@@ -423,6 +468,10 @@ impl Source {
     fn open_file(&mut self, found: Found, before: (u32, bool), link: Option<LinkKey>) {
         let (attempt, is_placed_again) = before;
         let Found { entry, layout, mirrors, data, disk_offset, .. } = found;
+        let layout = layout.in_pages();
+        let mirrors = mirrors.into_iter().map(Layout::in_pages).collect();
+        let metadata_bytes = entry.variable_bytes() as u64;
+        self.metadata_bytes += metadata_bytes;
         let (verb, data_bytes) = match &entry.kind {
             Kind::File { data_bytes, .. } => (Verb::Send, *data_bytes),
             Kind::HardLink { .. } => (Verb::HardLink, 0),
@@ -432,7 +481,7 @@ impl Source {
         let open = Open {
             parent: entry.parent,
             verb,
-            phase: Phase::Announced,
+            phase: Phase::Found,
             data_bytes,
             attempt,
             is_placed_again,
@@ -442,14 +491,11 @@ impl Source {
             done_bytes: 0,
             skipped_bytes: 0,
             size: entry.size(),
+            bad_count: 0,
+            metadata_bytes,
         };
         self.counters.bytes_found += data_bytes;
         self.open.insert(entry.id, open);
-        self.announce(entry);
-    }
-
-    fn announce(&mut self, entry: Entry) {
-        self.announced_last = self.announced_last.max(entry.id);
         self.new_files.push_back(entry);
     }
 
@@ -463,8 +509,9 @@ impl Source {
 
     fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
         match message {
-            Message::Ready { open_files_max, .. } => {
+            Message::Ready { ost_count, open_files_max } => {
                 self.is_ready = true;
+                self.gate.on_ready(ost_count);
                 self.schedule.set_begun_max(self.config.open_files_max.min(open_files_max));
             }
             Message::FileId(answers) => {
@@ -474,9 +521,6 @@ impl Source {
             }
             Message::Grant(grants) => {
                 for (ost, count) in grants {
-                    if ost.index() >= crate::layout::STRIPE_COUNT_MAX * 8 {
-                        return Err(ProtocolError::OutOfPlace("GRANT for an OST out of range"));
-                    }
                     self.schedule.on_grant(ost, count);
                 }
             }
@@ -500,7 +544,10 @@ impl Source {
                     self.place_again(entry)?;
                 }
             }
-            Message::StreamEnd { stream, frames } => self.on_stream_end(stream, frames),
+            Message::StreamEnd { stream, frames } => {
+                self.gate.on_stream_end(stream);
+                self.on_stream_end(stream, frames);
+            }
             // The sink stops of its own accord: FINISHED follows.
             Message::Stop(_) if self.stop == Stop::No => self.stop = Stop::Asked,
             Message::Stop(_) => {}
@@ -512,33 +559,24 @@ impl Source {
                     self.stop = Stop::Done;
                 }
             }
-            _ => return Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
+            _ => {}
         }
         Ok(())
     }
 
     fn on_answer(&mut self, entry: EntryId, answer: Answer) -> Result<(), ProtocolError> {
         if self.directories.is_open(entry) {
-            match answer {
-                Answer::Made | Answer::Would => self.directories.on_new(entry),
-                Answer::Have => {}
-                Answer::Failed(failure) => self.directories.on_failed(entry, failure),
-                Answer::Want { .. } => {
-                    return Err(ProtocolError::OutOfPlace("FILE_ID for a directory"));
-                }
-            }
-            self.directories.on_answered(entry);
-            self.close_directory_if_done(entry);
-            return Ok(());
+            return self.on_directory_answer(entry, &answer);
         }
         let Some(open) = self.open.get_mut(&entry) else {
             return self.check_was_announced(entry);
         };
         if open.phase != Phase::Announced {
-            return Err(ProtocolError::OutOfPlace("a second FILE_ID"));
+            return Err(ProtocolError::OutOfPlace("FILE_ID"));
         }
         let outcome = match answer {
-            Answer::Want { done, layout } => return self.on_wanted(entry, done, layout),
+            Answer::Want { done, layout } => return self.on_wanted(entry, &done, layout),
+            Answer::Begun { done } => return self.on_begun(entry, &done),
             Answer::Have => {
                 self.counters.files_skipped += 1;
                 self.counters.bytes_skipped += open.data_bytes;
@@ -556,13 +594,62 @@ impl Source {
         Ok(())
     }
 
+    fn on_directory_answer(
+        &mut self,
+        entry: EntryId,
+        answer: &Answer,
+    ) -> Result<(), ProtocolError> {
+        if !self.directories.may_be_answered(entry) {
+            return Err(ProtocolError::OutOfPlace("FILE_ID for a directory"));
+        }
+        match answer {
+            Answer::Made | Answer::Would => self.directories.on_new(entry),
+            Answer::Have => {}
+            Answer::Failed(failure) => self.directories.on_failed(entry, *failure),
+            Answer::Want { .. } | Answer::Begun { .. } => {
+                return Err(ProtocolError::OutOfPlace("FILE_ID that wants a directory"));
+            }
+        }
+        self.directories.on_answered(entry);
+        self.close_directory_if_done(entry);
+        Ok(())
+    }
+
+    /// The sink has bytes of a file from an earlier attempt.
+    fn on_begun(&mut self, entry: EntryId, done: &RangeSet) -> Result<(), ProtocolError> {
+        let open = self.open.get_mut(&entry).expect("looked up by the caller");
+        let size = open.size;
+        let is_piece = |range: &Range<u64>| {
+            range.end <= size
+                && is_aligned(range.start)
+                && (is_aligned(range.end) || range.end == size)
+        };
+        if let Some(range) = done.iter().find(|range| !is_piece(range)) {
+            let length = range.end - range.start;
+            return Err(impossible(&BlockRange { entry, offset: range.start, length }));
+        }
+        let ranges_before = open.confirmed.range_count();
+        for range in done.iter() {
+            open.confirmed.insert(range);
+        }
+        self.range_count = self.range_count + open.confirmed.range_count() - ranges_before;
+        self.check_range_count()
+    }
+
+    fn check_range_count(&self) -> Result<(), ProtocolError> {
+        let is_bounded = self.range_count <= RANGES_MAX;
+        if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("separate pieces of files")) }
+    }
+
     fn on_wanted(
         &mut self,
         entry: EntryId,
-        done: RangeSet,
+        done: &RangeSet,
         sink: Layout,
     ) -> Result<(), ProtocolError> {
+        self.on_begun(entry, done)?;
         let open = self.open.get_mut(&entry).expect("looked up by the caller");
+        let done = open.confirmed.clone();
         let Some(Place { layout: source, mirrors, data, disk_offset }) = open.place.take() else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
         };
@@ -580,19 +667,10 @@ impl Source {
             is_begun: false,
         };
         // Count as done only what the file still has: what is data here, and was done there.
-        let mut left = 0;
-        for (_, mut lane) in plan.lanes_of(entry, 0) {
-            while let Some(piece) = plan.next_piece(&lane) {
-                if done.is_empty() {
-                    left = open.data_bytes;
-                    break;
-                }
-                left += u64::from(piece.length);
-                lane.offset = piece.offset + u64::from(piece.length);
-            }
-        }
-        let skipped = open.data_bytes.saturating_sub(left);
-        open.confirmed = done;
+        let skipped = match &plan.data {
+            Some(data) => data.iter().map(|range| done.byte_count_in(range)).sum(),
+            None => done.byte_count(),
+        };
         (open.done_bytes, open.skipped_bytes) = (skipped, skipped);
         self.counters.bytes_done += skipped;
         self.counters.bytes_skipped += skipped;
@@ -617,40 +695,40 @@ impl Source {
     }
 
     fn on_block_done(&mut self, range: BlockRange) -> Result<(), ProtocolError> {
-        let end = range.offset.checked_add(range.length);
         let Some(open) = self.open.get_mut(&range.entry) else {
             return self.check_was_announced(range.entry);
         };
-        let Some(end) = end.filter(|&end| end <= open.size && open.phase != Phase::Announced)
-        else {
-            return Err(impossible(&range));
-        };
+        let Some(end) = open.end_of(&range) else { return Err(impossible(&range)) };
+        let ranges_before = open.confirmed.range_count();
         let new_bytes = open.confirmed.insert(range.offset..end);
+        self.range_count = self.range_count + open.confirmed.range_count() - ranges_before;
         open.done_bytes += new_bytes;
         self.counters.bytes_done += new_bytes;
         self.check_if_complete(range.entry);
-        Ok(())
+        self.check_range_count()
     }
 
     fn on_block_bad(&mut self, range: BlockRange) -> Result<(), ProtocolError> {
         let Some(open) = self.open.get_mut(&range.entry) else {
             return self.check_was_announced(range.entry);
         };
-        let end = range.offset.checked_add(range.length).filter(|&end| end <= open.size);
-        let Some(end) = end.filter(|&end| end > range.offset) else {
-            return Err(impossible(&range));
-        };
-        match open.phase {
-            Phase::Moving | Phase::Finishing | Phase::Checking => open.phase = Phase::Moving,
-            Phase::Dropping(_) | Phase::Replacing => return Ok(()),
-            Phase::Announced => return Err(impossible(&range)),
+        let Some(end) = open.end_of(&range) else { return Err(impossible(&range)) };
+        open.bad_count += 1;
+        if open.bad_count > RESENDS_MAX || self.schedule.again_count() > AGAIN_MAX {
+            return Err(ProtocolError::TooMuch("blocks that are to be sent again"));
         }
+        if matches!(open.phase, Phase::Dropping(_) | Phase::Replacing) {
+            return Ok(());
+        }
+        open.phase = Phase::Moving;
+        let ranges_before = open.confirmed.range_count();
         let bytes_before = open.confirmed.byte_count();
         let blocks = self.schedule.push_range_again(range.entry, range.offset..end);
         self.counters.blocks_resent += blocks.len() as u64;
         for block in &blocks {
             open.confirmed.remove(block.offset..block.end());
         }
+        self.range_count = self.range_count + open.confirmed.range_count() - ranges_before;
         let lost_bytes = (bytes_before - open.confirmed.byte_count()).min(open.done_bytes);
         open.done_bytes -= lost_bytes;
         self.counters.bytes_done -= lost_bytes;
@@ -678,6 +756,7 @@ impl Source {
             return self.check_was_announced(entry);
         };
         let outcome = match (ending, open.phase) {
+            (_, Phase::Found) => return Err(ProtocolError::UnknownEntry(entry)),
             (Ending::Failed(failure), _) => Outcome::Failed(failure),
             (Ending::Complete, Phase::Dropping(Some(_))) => return Ok(()),
             (Ending::Complete, _) => {
@@ -816,7 +895,14 @@ impl Source {
         self.end_file(entry, &open, outcome);
     }
 
+    /// A file leaves the tables.
+    fn forget_tables(&mut self, open: &Open) {
+        self.metadata_bytes -= open.metadata_bytes;
+        self.range_count -= open.confirmed.range_count();
+    }
+
     fn end_file(&mut self, entry: EntryId, open: &Open, outcome: Outcome) {
+        self.forget_tables(open);
         self.schedule.remove(entry);
         if matches!(outcome, Outcome::Failed(_)) && open.phase != Phase::Announced {
             self.failed.insert(entry);
@@ -883,6 +969,18 @@ impl Source {
     }
 }
 
+impl Open {
+    /// Where a range ends that the sink names; `None` if it cannot speak of such a one.
+    fn end_of(&self, range: &BlockRange) -> Option<u64> {
+        let end = range.offset.checked_add(range.length)?;
+        let is_wanted = !matches!(self.phase, Phase::Found | Phase::Announced);
+        let is_piece = range.length > 0
+            && is_aligned(range.offset)
+            && (end == self.size || end < self.size && is_aligned(end));
+        (is_wanted && is_piece).then_some(end)
+    }
+}
+
 /// Whether nothing more has to happen for a block that was sent.
 fn is_settled(open: &HashMap<EntryId, Open>, block: &Block) -> bool {
     open.get(&block.entry).is_none_or(|open| open.confirmed.contains(block.offset..block.end()))
@@ -890,12 +988,4 @@ fn is_settled(open: &HashMap<EntryId, Open>, block: &Block) -> bool {
 
 fn changed() -> Failure {
     Failure::new(Side::Source, Operation::Read, Reason::Changed)
-}
-
-fn impossible(range: &BlockRange) -> ProtocolError {
-    ProtocolError::ImpossibleBlock {
-        entry: range.entry,
-        offset: range.offset,
-        length: range.length,
-    }
 }

@@ -20,6 +20,7 @@ fn source() -> Source {
         threshold: Threshold::default(),
         block_size: BLOCK,
         window_entries: 100,
+        stream_count: 4,
         open_files_max: 100,
         retries_max: 0,
         bytes_per_second: None,
@@ -56,6 +57,7 @@ fn add(source: &mut Source, id: u64, block_count: u64) {
     source
         .handle(Instant::START, Event::Found(Box::new(found)))
         .expect("the sink keeps to the protocol");
+    while source.next_message().is_some() {}
     let want = Answer::Want { done: RangeSet::new(), layout };
     hear(source, Message::FileId(vec![(EntryId(id), want)]));
 }

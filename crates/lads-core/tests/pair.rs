@@ -57,6 +57,7 @@ impl Pair {
                 threshold: Threshold::default(),
                 block_size: BLOCK,
                 window_entries: 100,
+                stream_count: 1,
                 open_files_max: 100,
                 retries_max: 3,
                 bytes_per_second: None,
@@ -92,6 +93,7 @@ impl Pair {
         };
         let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
         pair.tell_source(source::Event::Message(ready));
+        pair.tell_sink(sink::Event::Message(Message::Roots(Vec::new())));
         pair
     }
 

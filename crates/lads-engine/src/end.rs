@@ -1,7 +1,6 @@
 //! What both kinds of end can be asked and told by the threads that talk and watch.
 
 use crate::board::lock;
-use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Wakes};
 use crate::sink::SinkEnd;
 use crate::source::SourceEnd;
@@ -22,7 +21,7 @@ pub(crate) trait End: Send + Sync + 'static {
     const WAITS_FOR_PEER: bool;
 
     fn hub(&self) -> &Hub<Self::Session>;
-    /// What the engine needs of a message before the session sees it.
+    /// What the engine needs of a message that was checked, before the session acts on it.
     fn before(&self, message: &Message) -> Result<(), Fatal>;
     /// This end's count, with what the process used.
     fn counters(&self) -> Counters;
@@ -38,6 +37,8 @@ pub(crate) trait End: Send + Sync + 'static {
 
 /// The part of a session that is the same at both ends.
 pub(crate) trait Talks: Wakes {
+    /// Whether the other end may say this now.
+    fn check(&self, message: &Message) -> Result<(), ProtocolError>;
     fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError>;
     fn next_message(&mut self) -> Option<Message>;
     fn next_note(&mut self) -> Option<Note>;
@@ -75,6 +76,10 @@ impl Wakes for Sink {
 }
 
 impl Talks for Source {
+    fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        self.check(message)
+    }
+
     fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError> {
         self.handle(now, SourceEvent::Message(message))
     }
@@ -101,6 +106,10 @@ impl Talks for Source {
 }
 
 impl Talks for Sink {
+    fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        self.check(message)
+    }
+
     fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError> {
         self.handle(now, SinkEvent::Message(message))
     }
@@ -180,9 +189,6 @@ impl End for SinkEnd {
     }
 
     fn before(&self, message: &Message) -> Result<(), Fatal> {
-        if matches!(message, Message::NewFile(_)) && !self.is_ready() {
-            return Err(Fatal::new(ExitCode::Network, "the source sent NEW_FILE before ROOTS"));
-        }
         Self::before(self, message)
     }
 

@@ -572,7 +572,7 @@ pub(crate) fn answer(
     let Some(Message::Job(bytes)) = reader.next()? else {
         return Err(Fatal::new(ExitCode::Network, "the other end does not say what to do"));
     };
-    let assignment = Assignment::take(&mut Reader::new(&bytes))
+    let assignment = Assignment::take(&mut Reader::of_own(&bytes))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
     let options = assignment.options;
     let ports =

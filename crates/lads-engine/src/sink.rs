@@ -20,7 +20,9 @@ use crate::session::Setup;
 use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
 use lads_core::entry::{Entry, Kind, Metadata};
+use lads_core::gate::ProtocolError;
 use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::limits::{OSTS_MAX, RESENDS_MAX};
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
@@ -44,8 +46,6 @@ const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// A write that usually takes less than this is done by the thread that received it: handing it
 /// over would cost about as much. Measured: ARCHITECTURE.md, decisions.
 const AT_ONCE_MAX: Duration = Duration::from_millis(3);
-/// How often a damaged block is asked for again.
-const RESENDS_MAX: u32 = 100;
 /// Threads besides, if there is a stage: it is of use when all others wait for OSTs.
 const STAGE_THREADS: usize = 2;
 /// More I/O threads than this help no one on one host.
@@ -98,6 +98,7 @@ impl SinkEnd {
         let layouts = layout::open(&options.sink_layout, &path)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let mut osts = layouts.osts();
+        check_ost_count(osts.len())?;
         let arena = crate::session::arena(&options, options.sink_buffers_bytes(osts.len()))?;
         let buffer_count = arena.buffer_count();
         if buffer_count < u32::try_from(osts.len()).unwrap_or(u32::MAX) {
@@ -183,20 +184,19 @@ impl SinkEnd {
         crate::session::spawn(&format!("lads-{name}"), move || run(end))
     }
 
-    /// Takes in what the engine needs of a message before the session sees it.
+    /// Takes in what the engine needs of a message that was checked, before the session acts on it.
     pub(crate) fn before(&self, message: &Message) -> Result<(), Fatal> {
         match message {
             Message::Roots(roots) => self.make_ready(roots),
             Message::NewFile(entries) => {
-                self.register(entries);
-                Ok(())
+                self.register(entries).map_err(|error| crate::talk::breach(&error))
             }
             _ => Ok(()),
         }
     }
 
     /// Knows the directories before anything in them is looked at.
-    fn register(&self, entries: &[Entry]) {
+    fn register(&self, entries: &[Entry]) -> Result<(), ProtocolError> {
         let place = self.place();
         for entry in entries {
             let mut name = entry.name.clone();
@@ -207,15 +207,14 @@ impl SinkEnd {
                 name.clone_from(renamed);
             }
             let is_made = !self.options.dry_run;
-            self.table.insert(entry, name, &place.root, is_made);
+            self.table.insert(entry, name, &place.root, is_made)?;
         }
+        Ok(())
     }
 
     fn make_ready(&self, roots: &[Root]) -> Result<(), Fatal> {
         let place = self.open_place(roots)?;
-        if self.place.set(place).is_err() {
-            return Err(Fatal::new(ExitCode::Network, "the source said twice what it will send"));
-        }
+        assert!(self.place.set(place).is_ok(), "ROOTS is taken from a source once");
         let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
         let open_files_max = crate::session::open_files_max();
         self.hub.with(|inner| {
@@ -225,12 +224,7 @@ impl SinkEnd {
     }
 
     fn place(&self) -> &Place {
-        self.place.get().expect("NEW_FILE comes after ROOTS, which is checked when received")
-    }
-
-    /// Whether the source has said what comes.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.place.get().is_some()
+        self.place.get().expect("nothing else is taken from a source before ROOTS")
     }
 
     /// What an I/O thread does until the transfer is over.
@@ -266,6 +260,18 @@ impl SinkEnd {
             self.hub.fail(crate::talk::breach(&error));
         }
     }
+}
+
+/// A source takes no sink with more OSTs.
+fn check_ost_count(count: usize) -> Result<(), Fatal> {
+    if count <= OSTS_MAX as usize {
+        return Ok(());
+    }
+    let text = format!(
+        "the sink has {count} OSTs, more than the {OSTS_MAX} that LADS can serve; --sink-layout \
+         local takes it as one"
+    );
+    Err(Fatal::new(ExitCode::Usage, text))
 }
 
 /// One I/O thread for each OST at least, and half as many as requests that the OSTs should have:

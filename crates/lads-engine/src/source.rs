@@ -15,6 +15,7 @@ use crate::session::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Side};
+use lads_core::limits::ENTRIES_OPEN_MAX;
 use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
@@ -26,9 +27,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
 
-/// Entries announced and not ended: enough for 30,000 small files a second at half a second's
-/// distance, and a few MiB of memory.
-const WINDOW_ENTRIES: u64 = 16_384;
 /// How often a file that changes while it moves is tried again.
 const RETRIES_MAX: u32 = 3;
 /// Threads besides, if there is a stage: bringing blocks back should not keep those from reading
@@ -84,7 +82,8 @@ impl SourceEnd {
             policy: options.schedule,
             threshold: options.threshold,
             block_size: options.block_size,
-            window_entries: WINDOW_ENTRIES,
+            window_entries: ENTRIES_OPEN_MAX as u64,
+            stream_count: streams.count(),
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),

@@ -6,8 +6,8 @@ use crate::control::MessageReader;
 use crate::end::{End, Talks};
 use crate::event::{ExitCode, Happening};
 use crate::hub::{Fatal, Inner, Waiter};
+use lads_core::gate::{self, ProtocolError, Reader as NewsReader};
 use lads_core::message::Message;
-use lads_core::source::ProtocolError;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -46,10 +46,11 @@ fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std:
         end.hub().with(next)
     };
     while let Some(message) = next.take().or_else(more) {
-        let message = match message {
+        let mut message = match message {
             Message::Finished(_) => Message::Finished(end.counters()),
             message => message,
         };
+        gate::cut_news(&mut message);
         lads_core::message::encode(&message, &mut bytes);
         if bytes.len() >= WRITE_BYTES {
             writer.write_all(&bytes)?;
@@ -58,7 +59,8 @@ fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std:
     }
     let fatal = end.hub().with(|inner| inner.fatal.clone());
     if let Some(fatal) = fatal.filter(|fatal| !fatal.is_from_peer) {
-        let message = Message::Fatal { code: fatal.code as u8, text: fatal.text };
+        let mut message = Message::Fatal { code: fatal.code as u8, text: fatal.text };
+        gate::cut_news(&mut message);
         lads_core::message::encode(&message, &mut bytes);
     }
     writer.write_all(&bytes)?;
@@ -72,9 +74,14 @@ pub(crate) fn listen<E: End>(
     board: &Board,
     clock: Clock,
     peer_host: &str,
+    reader_of_news: NewsReader,
 ) -> Result<(), Fatal> {
     while let Some(message) = reader.next()? {
         board.on_heard(clock.now());
+        if let Err(error) = check(end, &message, reader_of_news) {
+            end.hub().fail(breach(&error));
+            return Ok(());
+        }
         match message {
             Message::Heartbeat => continue,
             Message::Frames(counts) => {
@@ -115,6 +122,15 @@ pub(crate) fn listen<E: End>(
     Err(Fatal::new(ExitCode::Network, text))
 }
 
+/// The gate: nothing that the other end says goes further unless it can be.
+fn check<E: End>(end: &E, message: &Message, reader: NewsReader) -> Result<(), ProtocolError> {
+    match gate::is_news(message) {
+        true => gate::check_news(message, reader),
+        false => end.hub().with(|inner| inner.session.check(message)),
+    }
+}
+
+/// Acts on a message that passed the gate.
 fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Result<(), Fatal> {
     if let Err(fatal) = end.before(&message) {
         end.hub().fail(fatal);
@@ -126,9 +142,6 @@ fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Re
     let is_last = matches!(message, Message::Finished(_));
     if let Message::Finished(counters) = &message {
         *lock(&board.peer) = counters.clone();
-    }
-    if matches!(message, Message::Roots(_)) {
-        return Ok(());
     }
     let now = clock.now();
     let result = end.hub().with(|inner| inner.session.take_message(now, message));

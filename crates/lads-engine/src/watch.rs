@@ -10,6 +10,7 @@ use crate::launch::Connected;
 use crate::session::{StopFlag, spawn};
 use crate::sink::SinkEnd;
 use crate::talk::{listen, speak};
+use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
 use lads_core::message::{Counters, Message, OstBytes};
 use lads_core::source::Note;
@@ -212,8 +213,9 @@ impl Watch<'_, '_> {
         peer_host: String,
     ) {
         let (end, board, clock) = (Arc::clone(end), Arc::clone(&self.board), self.clock);
+        let news = if self.observer.is_some() { NewsReader::Person } else { NewsReader::Nobody };
         spawn("lads-listen", move || {
-            if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host) {
+            if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host, news) {
                 if fatal.is_from_peer {
                     end.hub().fail(fatal);
                 } else {

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// A page, in bytes: layouts and blocks are whole pages.
 pub(crate) const PAGE: u64 = 4096;
+/// Data streams at most.
+const STREAMS_MAX: u16 = 4;
 
 /// How one storage target behaves.
 #[derive(Clone, Debug)]
@@ -265,6 +267,7 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         threshold: draw_threshold(rng),
         block_size,
         window_entries: rng.of_any_size(1, 1000),
+        stream_count: STREAMS_MAX,
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
         retries_max: rng.count(0, 3),
         bytes_per_second: rng.hits(150).then(|| rng.of_any_size(1 << 20, 1 << 28)),
@@ -315,7 +318,7 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
 
 fn draw_network(rng: &mut Rng) -> Network {
     Network {
-        stream_count: u16::try_from(rng.count(1, 4)).expect("a few"),
+        stream_count: u16::try_from(rng.count(1, STREAMS_MAX.into())).expect("a few"),
         delay_micros: rng.of_any_size(10, 50_000),
         jitter_micros: rng.of_any_size(1, 20_000),
         page_nanos: rng.of_any_size(500, 20_000),

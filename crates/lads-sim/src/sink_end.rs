@@ -112,7 +112,7 @@ impl SinkEnd {
         let config = world.options.sink.clone();
         let rows = vec![0; config.osts.len()];
         let stream_count = world.options.network.stream_count;
-        let end = Self {
+        let mut end = Self {
             session: Sink::new(config.clone()),
             items: BTreeMap::new(),
             journal: Journal::open(&mut world.disk, config.has_journal)?,
@@ -130,6 +130,7 @@ impl SinkEnd {
             woken_at: None,
             is_talk_due: false,
         };
+        end.tell(world, Event::Message(Message::Roots(Vec::new())))?;
         let ost_count = u32::try_from(end.config.osts.len()).expect("a few");
         let open_files_max = world.options.sink_open_files_max;
         world.send(Side::Source, &Message::Ready { ost_count, open_files_max })?;

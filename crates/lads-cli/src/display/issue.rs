@@ -61,6 +61,7 @@ fn reason(reason: Reason) -> String {
         Reason::ParentFailed => "its directory could not be made",
         Reason::UnsafeName => "its name would lead elsewhere",
         Reason::Archived => "its data is in an archive, not on storage targets",
+        Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
     };
     text.to_owned()
 }

@@ -56,6 +56,11 @@ impl Objects {
         self.places.iter().map(|&place| self.osts[usize::from(place)])
     }
 
+    pub(super) fn is_aligned(&self, bytes: u64) -> bool {
+        // An object is a number of whole units.
+        u64::from(self.striping.unit()).is_multiple_of(bytes)
+    }
+
     pub(super) fn osts(&self) -> impl ExactSizeIterator<Item = OstId> + '_ {
         self.osts.iter().copied()
     }

@@ -78,6 +78,12 @@ impl Parts {
         (extent.start, stripes.period())
     }
 
+    pub(super) fn is_aligned(&self, bytes: u64) -> bool {
+        let is_multiple = |at: u64| at == u64::MAX || at.is_multiple_of(bytes);
+        let mut parts = (0..self.part_count()).map(|index| self.part(index));
+        parts.all(|(end, stripes)| is_multiple(end) && is_multiple(stripes.size))
+    }
+
     pub(super) fn osts(&self) -> impl ExactSizeIterator<Item = OstId> + '_ {
         Positions { parts: self, part: 0, column: 0 }
     }

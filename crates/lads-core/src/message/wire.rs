@@ -4,6 +4,7 @@
 //! lists are a count and then their pieces. A reader never trusts a count: it can take no more
 //! pieces than there are bytes left. See `docs/protocol.md`, section 3.
 
+use crate::limits::LIST_COUNT_MAX;
 use thiserror::Error;
 
 /// Why bytes from the peer are not a message.
@@ -15,6 +16,9 @@ pub enum WireError {
     /// A number does not fit where it belongs, or a choice is none of those known.
     #[error("the message holds a value out of range: {0}")]
     OutOfRange(&'static str),
+    /// A list has more rows than any honest end sends in one.
+    #[error("the message holds a list of {0} rows")]
+    LongList(u64),
 }
 
 /// Collects the bytes of a message.
@@ -24,13 +28,22 @@ pub type Writer = Vec<u8>;
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    list_count_max: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the beginning of `bytes`.
+    /// Reads what a peer has sent, from the beginning of `bytes`. No list in it may have more than
+    /// [`LIST_COUNT_MAX`] rows: a row of one or two bytes takes up to 200 when it is taken apart.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, list_count_max: LIST_COUNT_MAX as u64 }
+    }
+
+    /// Reads what this user's own process has written, or a person's list: its lists are as long as
+    /// they are.
+    #[must_use]
+    pub fn of_own(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, list_count_max: u64::MAX }
     }
 
     /// The next `count` bytes.
@@ -204,6 +217,9 @@ pub fn put_list<T: Wire>(list: &[T], to: &mut Writer) {
 /// If the bytes are not such a list.
 pub fn take_list<T: Wire>(from: &mut Reader<'_>) -> Result<Vec<T>, WireError> {
     let count = u64::take(from)?;
+    if count > from.list_count_max {
+        return Err(WireError::LongList(count));
+    }
     // Every value takes at least one byte, so a count beyond that is a lie: reserve no memory.
     if count > from.remaining() as u64 {
         return Err(WireError::Truncated);
@@ -315,7 +331,19 @@ mod tests {
     fn a_hostile_count_reserves_nothing() {
         let bytes = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         assert_eq!(Vec::<u8>::take(&mut Reader::new(&bytes)), Err(WireError::Truncated));
-        assert_eq!(Vec::<u64>::take(&mut Reader::new(&bytes)), Err(WireError::Truncated));
+        let long = Err(WireError::LongList(u64::MAX));
+        assert_eq!(Vec::<u64>::take(&mut Reader::new(&bytes)), long);
+        assert_eq!(Vec::<u64>::take(&mut Reader::of_own(&bytes)), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn a_list_from_a_peer_has_no_more_rows_than_it_may() {
+        for (count, is_taken) in [(LIST_COUNT_MAX, true), (LIST_COUNT_MAX + 1, false)] {
+            let mut bytes = Writer::new();
+            put_list(&vec![7u64; count], &mut bytes);
+            assert_eq!(Vec::<u64>::take(&mut Reader::new(&bytes)).is_ok(), is_taken);
+            assert!(Vec::<u64>::take(&mut Reader::of_own(&bytes)).is_ok());
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which blocks go into a frame, of all that waits for one source OST.
 
 use super::{Begun, PACKED_BYTES_MAX, Work, work_of};
+use crate::limits::SPLIT_LANES_MAX;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::units::{Block, EntryId};
@@ -98,7 +99,7 @@ impl Shelf<'_> {
                 false => self.room.count(piece.sink_ost) < grants_wanted,
             };
             if is_passed {
-                let is_splittable = lane.sink_position.is_none() && plan.sink.position_count() > 1;
+                let is_splittable = lane.sink_position.is_none() && can_be_split(plan);
                 if lane.is_begun && is_splittable {
                     // What the file has for other OSTs of the sink need not wait for this one.
                     lanes.remove(at);
@@ -133,14 +134,14 @@ impl Shelf<'_> {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
         while work.blocks.len() < PACK_COUNT_MAX
-            && let Some((_, piece)) = self.next_piece(lane)
+            && let Some((plan, piece)) = self.next_piece(lane)
         {
             bytes += in_pages(piece.length);
             if bytes > bytes_max {
                 return false;
             }
             if piece.sink_ost != work.sink_ost {
-                return lane.sink_position.is_none();
+                return lane.sink_position.is_none() && can_be_split(plan);
             }
             let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
             work.blocks.push(block);
@@ -210,6 +211,12 @@ impl Shelf<'_> {
         let count_max = self.begun.limit(self.is_staging);
         self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan, count_max))
     }
+}
+
+/// Whether what a file has for different OSTs of the sink may wait apart: for not too many.
+fn can_be_split(plan: &Plan) -> bool {
+    let sink_count = plan.sink.position_count();
+    sink_count > 1 && sink_count * plan.source.position_count() <= SPLIT_LANES_MAX
 }
 
 /// A length as whole pages: each block of a frame begins on a page of its own.

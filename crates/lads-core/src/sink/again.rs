@@ -10,6 +10,7 @@
 //! Ghemawat, `MapReduce`, 2004, section 3.6), except that the slow one stops.
 
 use super::{Phase, Place, Sink, Stop, Task, Write};
+use crate::layout::Layout;
 use crate::message::Message;
 use crate::placement::SLOWNESS_ONE;
 use crate::units::{EntryId, Instant};
@@ -86,19 +87,20 @@ impl Sink {
         let mut all: Vec<Left> = slow.map(left).collect();
         for (&entry, file) in &self.files {
             let is_placed = file.ahead.is_some_and(|placed| placed.sink_ost.is_some());
-            if !is_placed || file.phase != Phase::Receiving {
+            let Some(layout) = file.layout.as_ref().filter(|_| is_placed) else { continue };
+            if file.phase != Phase::Receiving {
                 continue;
             }
             let left_bytes = file.data_bytes.saturating_sub(file.written.byte_count());
-            let count = file.layout.osts().count() as u64;
-            for ost in file.layout.osts() {
+            let count = layout.osts().count() as u64;
+            for ost in layout.osts() {
                 all[ost.index()].bytes += left_bytes / count;
             }
             let size = file.data_bytes;
             // One that has begun and of which nothing waits here, waits for the source.
             let waits_here = left_bytes == size || file.in_flight > 0;
             if count == 1 && left_bytes > 0 && waits_here && !file.is_placed_again {
-                let files = &mut all[file.layout.ost_at(0).index()].files;
+                let files = &mut all[layout.ost_at(0).index()].files;
                 files.push(LeftOfFile { entry, left_bytes, size });
             }
         }
@@ -112,7 +114,7 @@ impl Sink {
         let is_of_file = |write: &Write| {
             write.is_in_memory() && write.rows.iter().all(|(row, _)| row.block.entry == entry)
         };
-        for ost in file.layout.osts() {
+        for ost in file.layout.iter().flat_map(Layout::osts) {
             while let Some(write) = self.queues.remove_last(ost, is_of_file, Write::bytes) {
                 file.in_flight -= u32::try_from(write.rows.len()).expect("rows are few");
                 self.to_release.push(write);

@@ -106,12 +106,14 @@ impl Sink {
                 }
                 file.phase = Phase::Receiving;
                 (file.is_whole, file.is_vouched) = (false, false);
+                let ranges_before = file.written.range_count();
                 for block in &blocks {
                     let range = block.offset..block.offset + u64::from(block.length);
                     file.written.remove(range.clone());
                     file.on_record.remove(range);
                     file.records.remove(&(block.offset, block.length));
                 }
+                self.range_count = self.range_count + file.written.range_count() - ranges_before;
                 self.counters.blocks_resent += blocks.len() as u64;
                 let ranges = blocks.iter().map(|block| range_of(entry, block)).collect();
                 self.messages.push_back(Message::BlockBad(ranges));

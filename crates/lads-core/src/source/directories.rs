@@ -13,6 +13,8 @@ struct Directory {
     /// Entries in it that have not ended, directories that the walk still has to come to included.
     pending: u64,
     is_listed: bool,
+    /// Whether it was handed out to be announced: the sink may speak of it.
+    is_announced: bool,
     /// Whether the sink has said what became of it.
     is_answered: bool,
     is_closing: bool,
@@ -51,6 +53,7 @@ impl Directories {
             parent,
             pending: 0,
             is_listed: false,
+            is_announced: directory == EntryId::ROOT,
             is_answered: directory == EntryId::ROOT,
             is_closing: false,
             is_new: false,
@@ -79,6 +82,18 @@ impl Directories {
         if let Some(row) = self.open.get_mut(&directory) {
             row.pending -= 1;
         }
+    }
+
+    /// It was handed out to be announced.
+    pub(super) fn on_announced(&mut self, directory: EntryId) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.is_announced = true;
+        }
+    }
+
+    /// Whether the sink may say what became of it: it knows of it, and has not said so.
+    pub(super) fn may_be_answered(&self, directory: EntryId) -> bool {
+        self.open.get(&directory).is_some_and(|row| row.is_announced && !row.is_answered)
     }
 
     /// The sink made it, or would.

@@ -4,6 +4,7 @@
 //! had of it; those after them did not arrive, and their grants were not used.
 
 use super::{Open, Source, is_settled};
+use crate::limits::FRAMES_UNSETTLED_MAX;
 use crate::schedule::Work;
 use crate::units::{EntryId, OstId, StreamId};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,14 +24,29 @@ pub(super) struct Stream {
 impl Stream {
     /// Forgets frames for which nothing more has to happen, from the first on.
     fn forget_settled(&mut self, open: &HashMap<EntryId, Open>, failed: &HashSet<EntryId>) {
-        let is_settled = |work: &Work| work.blocks.iter().all(|block| is_settled(open, block));
-        while let Some((number, work)) = self.sent.pop_front_if(|(_, work)| is_settled(work)) {
-            if work.blocks.iter().all(|block| failed.contains(&block.entry)) {
-                self.unsure.push_back((number, work.sink_ost));
+        let is_settled = |(_, work): &mut (u64, Work)| is_work_settled(open, work);
+        while let Some((number, work)) = self.sent.pop_front_if(is_settled) {
+            self.forget(number, &work, failed);
+        }
+    }
+
+    /// Forgets all such frames, also those behind one for which something has to happen.
+    fn forget_all_settled(&mut self, open: &HashMap<EntryId, Open>, failed: &HashSet<EntryId>) {
+        for (number, work) in std::mem::take(&mut self.sent) {
+            if is_work_settled(open, &work) {
+                self.forget(number, &work, failed);
             } else {
-                // It arrived, and so did all before it.
-                self.unsure.retain(|(before, _)| *before > number);
+                self.sent.push_back((number, work));
             }
+        }
+    }
+
+    fn forget(&mut self, number: u64, work: &Work, failed: &HashSet<EntryId>) {
+        if work.blocks.iter().all(|block| failed.contains(&block.entry)) {
+            self.unsure.push_back((number, work.sink_ost));
+        } else {
+            // It arrived, and so did all before it.
+            self.unsure.retain(|(before, _)| *before > number);
         }
     }
 }
@@ -80,9 +96,24 @@ impl Source {
         }
     }
 
+    /// Whether the sink may be sent more, although it has not said what became of all that was.
+    pub(super) fn has_few_unsettled(&mut self) -> bool {
+        let Self { streams, open, failed, .. } = self;
+        let count = |streams: &[Stream]| streams.iter().map(|it| it.sent.len()).sum::<usize>();
+        if count(streams) < FRAMES_UNSETTLED_MAX {
+            return true;
+        }
+        streams.iter_mut().for_each(|stream| stream.forget_all_settled(open, failed));
+        count(streams) < FRAMES_UNSETTLED_MAX
+    }
+
     fn grow_streams(&mut self, stream: StreamId) {
         if self.streams.len() <= stream.index() {
             self.streams.resize_with(stream.index() + 1, Stream::default);
         }
     }
+}
+
+fn is_work_settled(open: &HashMap<EntryId, Open>, work: &Work) -> bool {
+    work.blocks.iter().all(|block| is_settled(open, block))
 }

@@ -2,7 +2,8 @@
 
 use super::placing::Outstanding;
 use crate::paths::Directory;
-use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::entry::{Entry, Identity, Kind, Metadata, is_safe_name};
+use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
 use lads_core::units::EntryId;
 use std::collections::HashMap;
@@ -83,15 +84,25 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Knows an entry under this name from now on.
+    /// Knows an entry under this name from now on. The gate has checked both name and number; they
+    /// are what keeps threads at work inside the target, so this looks once more.
+    ///
+    /// # Errors
+    /// If the name leads elsewhere, or the number is that of an entry that has not ended.
     pub(super) fn insert(
         &self,
         entry: &Entry,
         name: Vec<u8>,
         root: &Arc<Directory>,
         is_made: bool,
-    ) {
+    ) -> Result<(), ProtocolError> {
+        if !is_safe_name(&name, entry.parent) {
+            return Err(ProtocolError::UnsafeName);
+        }
         let mut items = self.lock();
+        if items.contains_key(&entry.id) {
+            return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
+        }
         let directory = if entry.parent == EntryId::ROOT {
             Some(Arc::clone(root))
         } else {
@@ -125,6 +136,7 @@ impl Table {
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
+        Ok(())
     }
 
     pub(super) fn get(&self, entry: EntryId) -> Option<Arc<Item>> {

@@ -1,0 +1,178 @@
+//! Whether what the other end says can be: the one place where it is checked.
+//!
+//! The other end is not trusted. Every message passes here before a session, a table, a thread or a
+//! file system sees any of it. A message is taken whole or not at all; one that is not taken ends
+//! the transfer in a state that can be resumed.
+//!
+//! [`AtSink`] checks what a source says, [`AtSource`] what a sink says, [`check_news`] what the
+//! other end of the one that a person started tells that person. What a message says of a file is
+//! compared with that file's own state by the session, which keeps it; frames are checked by
+//! [`crate::sink::Sink::admit`]. How much may be said is in [`crate::limits`].
+
+mod at_sink;
+mod at_source;
+
+pub use at_sink::AtSink;
+pub use at_source::AtSource;
+pub(crate) use at_source::is_aligned;
+
+use crate::issue::Issue;
+use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, PATH_BYTES_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
+use crate::message::{BlockRange, Counters, Line, Message};
+use crate::units::EntryId;
+use thiserror::Error;
+
+/// What the other end may not say.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProtocolError {
+    /// A message that has no meaning now, or not from this side.
+    #[error("the other end sent {0} out of place")]
+    OutOfPlace(&'static str),
+    /// An entry that was never announced.
+    #[error("the other end speaks of entry {0}, which was never announced")]
+    UnknownEntry(EntryId),
+    /// A block beyond the file, or across what was agreed.
+    #[error("the other end speaks of bytes {offset}+{length} of entry {entry}, which cannot be")]
+    ImpossibleBlock {
+        /// The file.
+        entry: EntryId,
+        /// Where the block would begin.
+        offset: u64,
+        /// How long it would be.
+        length: u64,
+    },
+    /// More frames than were granted.
+    #[error("the other end sent more than was granted")]
+    OverGrant,
+    /// A name that leads elsewhere.
+    #[error("the other end sent a name that leads out of the target directory")]
+    UnsafeName,
+    /// A value that no honest end has.
+    #[error("the other end sent {0}, which cannot be")]
+    Impossible(&'static str),
+    /// More than a limit allows.
+    #[error("the other end sent more than it may: {0}")]
+    TooMuch(&'static str),
+}
+
+/// Whether this message is for the person, or says how far the other end has come: no session
+/// takes part in it.
+#[must_use]
+pub fn is_news(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Progress(_)
+            | Message::OstBytes(_)
+            | Message::Issues(_)
+            | Message::Lines(_)
+            | Message::Notice(_)
+            | Message::Fatal { .. }
+    )
+}
+
+/// Who reads the news of the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A person started this end.
+    Person,
+    /// The other end started this one, and has nothing to tell it but that it cannot go on.
+    Nobody,
+}
+
+/// Checks a message of which [`is_news`] is true.
+///
+/// # Errors
+/// If nobody here would read it, or it is longer than anything there is to say.
+pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError> {
+    match message {
+        Message::Fatal { text, .. } => check_text(text),
+        _ if reader == Reader::Nobody => {
+            Err(ProtocolError::OutOfPlace("a message that is for a person"))
+        }
+        Message::Progress(counters) => check_counters(counters),
+        Message::OstBytes(osts) if osts.bytes.len() > OSTS_MAX as usize => {
+            Err(ProtocolError::TooMuch("OSTs"))
+        }
+        Message::Issues(issues) => issues.iter().try_for_each(check_issue),
+        Message::Lines(lines) => lines.iter().try_for_each(check_line),
+        Message::Notice(text) => check_text(text),
+        _ => Ok(()),
+    }
+}
+
+/// Cuts what an end has to tell a person to what the other end takes of it.
+pub fn cut_news(message: &mut Message) {
+    match message {
+        Message::Issues(issues) => issues.iter_mut().for_each(|issue| cut_path(&mut issue.path)),
+        Message::Lines(lines) => lines.iter_mut().for_each(|line| cut_path(&mut line.path)),
+        Message::Notice(text) | Message::Stop(text) | Message::Fatal { text, .. } => cut_text(text),
+        Message::Progress(counters) => {
+            counters.busiest_ost.iter_mut().for_each(|ost| cut_text(&mut ost.name));
+        }
+        _ => {}
+    }
+}
+
+/// A path keeps its beginning and its end.
+fn cut_path(path: &mut Vec<u8>) {
+    const GAP: &[u8] = b"/.../";
+    const HALF: usize = (PATH_BYTES_MAX - GAP.len()) / 2;
+    if path.len() > PATH_BYTES_MAX {
+        let end = path.len() - HALF;
+        path.splice(HALF..end, GAP.iter().copied());
+    }
+}
+
+fn cut_text(text: &mut String) {
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+}
+
+fn check_issue(issue: &Issue) -> Result<(), ProtocolError> {
+    check_path(&issue.path)
+}
+
+fn check_line(line: &Line) -> Result<(), ProtocolError> {
+    check_path(&line.path)
+}
+
+fn check_path(path: &[u8]) -> Result<(), ProtocolError> {
+    if path.len() <= PATH_BYTES_MAX { Ok(()) } else { Err(ProtocolError::TooMuch("a path")) }
+}
+
+fn check_text(text: &str) -> Result<(), ProtocolError> {
+    if text.len() <= TEXT_BYTES_MAX { Ok(()) } else { Err(ProtocolError::TooMuch("text")) }
+}
+
+fn check_counters(counters: &Counters) -> Result<(), ProtocolError> {
+    counters.busiest_ost.as_ref().map_or(Ok(()), |ost| check_text(&ost.name))
+}
+
+/// Counts of frames, one for each data stream.
+fn check_frame_counts(counts: &[u64]) -> Result<(), ProtocolError> {
+    let is_bounded = counts.len() <= usize::from(STREAMS_MAX);
+    if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("data streams")) }
+}
+
+/// Ranges of the length of a block, or of several short ones that were put on record together.
+fn check_ranges(ranges: &[BlockRange]) -> Result<(), ProtocolError> {
+    let is_block = |range: &BlockRange| {
+        (1..=u64::from(BLOCK_BYTES_MAX)).contains(&range.length)
+            && range.offset.checked_add(range.length).is_some()
+    };
+    match ranges.iter().find(|range| !is_block(range)) {
+        None => Ok(()),
+        Some(range) => Err(impossible(range)),
+    }
+}
+
+/// A range that cannot be.
+pub(crate) fn impossible(range: &BlockRange) -> ProtocolError {
+    ProtocolError::ImpossibleBlock {
+        entry: range.entry,
+        offset: range.offset,
+        length: range.length,
+    }
+}
+
+#[cfg(test)]
+mod tests;

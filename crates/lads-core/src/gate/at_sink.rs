@@ -1,0 +1,242 @@
+//! What a source may say to a sink.
+
+use super::{ProtocolError, check_frame_counts, check_text};
+use crate::entry::{Entry, Kind, Metadata, Timestamp, Xattr, is_safe_name, is_safe_path};
+use crate::layout::STRIPE_COUNT_MAX;
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX, ENTRY_BYTES_MAX,
+    FILE_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, OSTS_MAX, XATTR_NAME_BYTES_MAX,
+    XATTR_VALUE_BYTES_MAX,
+};
+use crate::message::{Ending, Message, Root};
+use crate::units::EntryId;
+use std::collections::HashMap;
+
+/// Bytes that an entry takes in tables besides its name and attributes, about.
+const ENTRY_BYTES: u64 = 100;
+const NANOS_PER_SECOND: u32 = 1_000_000_000;
+/// All bits that `chmod` can set.
+const MODE_BITS: u32 = 0o7777;
+/// To `chown`, this number means that nothing is to change.
+const NO_ID: u32 = u32::MAX;
+
+/// The entries that a source has announced and that have not ended, and whether it has said what it
+/// is going to send.
+#[derive(Debug)]
+pub struct AtSink {
+    has_roots: bool,
+    live: HashMap<EntryId, Live>,
+    announced_last: EntryId,
+    directory_count: usize,
+    metadata_bytes: u64,
+}
+
+/// An entry that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    is_directory: bool,
+    /// Whether the source has said that everything in it has ended.
+    is_closing: bool,
+    bytes: u64,
+}
+
+impl Default for AtSink {
+    fn default() -> Self {
+        Self {
+            has_roots: false,
+            live: HashMap::new(),
+            announced_last: EntryId::ROOT,
+            directory_count: 0,
+            metadata_bytes: 0,
+        }
+    }
+}
+
+impl AtSink {
+    /// Whether the source may say this now. Nothing is changed.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        let has_begun = matches!(
+            message,
+            Message::Roots(_) | Message::Stop(_) | Message::Heartbeat | Message::Frames(_)
+        );
+        if !has_begun && !self.has_roots {
+            return Err(ProtocolError::OutOfPlace("a message before ROOTS"));
+        }
+        match message {
+            Message::Roots(_) if self.has_roots => Err(ProtocolError::OutOfPlace("ROOTS again")),
+            Message::Roots(roots) => roots.iter().try_for_each(check_root),
+            Message::NewFile(entries) => self.check_entries(entries),
+            Message::FileDone(endings) => {
+                endings.iter().try_for_each(|(entry, ending)| self.check_ending(*entry, ending))
+            }
+            Message::Finish if !self.live.is_empty() => {
+                Err(ProtocolError::OutOfPlace("FINISH before the end"))
+            }
+            Message::Finish | Message::Heartbeat | Message::Staged(_) => Ok(()),
+            Message::Stop(text) => check_text(text),
+            Message::Frames(counts) => check_frame_counts(counts),
+            _ => Err(ProtocolError::OutOfPlace("a message that a source does not send")),
+        }
+    }
+
+    /// The source has said what it is going to send.
+    pub fn on_roots(&mut self) {
+        self.has_roots = true;
+    }
+
+    /// An entry was announced, and passed [`Self::check`].
+    pub fn on_announced(&mut self, entry: &Entry) {
+        let bytes = bytes_of(entry);
+        let live = Live { is_directory: entry.is_directory(), is_closing: false, bytes };
+        self.directory_count += usize::from(live.is_directory);
+        self.metadata_bytes += bytes;
+        self.announced_last = self.announced_last.max(entry.id);
+        self.live.insert(entry.id, live);
+    }
+
+    /// An entry has ended: nothing is left of it in any table, and its number means nothing.
+    pub fn on_ended(&mut self, entry: EntryId) {
+        if let Some(live) = self.live.remove(&entry) {
+            self.directory_count -= usize::from(live.is_directory);
+            self.metadata_bytes -= live.bytes;
+        }
+    }
+
+    /// Whether this is a directory that has not ended, of which the source has now said that
+    /// everything in it has.
+    pub fn on_closing(&mut self, entry: EntryId) -> bool {
+        match self.live.get_mut(&entry) {
+            Some(live) if live.is_directory => {
+                live.is_closing = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether there is a directory of this number that has not ended.
+    #[must_use]
+    pub fn is_directory(&self, entry: EntryId) -> bool {
+        self.live.get(&entry).is_some_and(|live| live.is_directory)
+    }
+
+    /// Sees that an entry was announced, whether or not it has ended since.
+    ///
+    /// # Errors
+    /// If it was not.
+    pub fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
+        let was_announced = entry != EntryId::ROOT && entry <= self.announced_last;
+        if was_announced { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
+    }
+
+    fn check_entries(&self, entries: &[Entry]) -> Result<(), ProtocolError> {
+        // What this message itself announces: its number, and whether it is a directory.
+        let mut new = HashMap::with_capacity(entries.len());
+        let (mut directory_count, mut bytes) = (self.directory_count, self.metadata_bytes);
+        for entry in entries {
+            check_entry(entry)?;
+            let is_used = entry.id == EntryId::ROOT || self.live.contains_key(&entry.id);
+            if is_used || new.insert(entry.id, entry.is_directory()).is_some() {
+                return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
+            }
+            let is_in_directory = entry.parent == EntryId::ROOT
+                || self.live.get(&entry.parent).is_some_and(Live::takes_entries)
+                || (entry.parent != entry.id && new.get(&entry.parent).is_some_and(|it| *it));
+            if !is_in_directory {
+                return Err(ProtocolError::OutOfPlace("NEW_FILE in no directory"));
+            }
+            directory_count += usize::from(entry.is_directory());
+            bytes += bytes_of(entry);
+        }
+        let other_count = self.live.len() + new.len() - directory_count;
+        if directory_count > DIRECTORIES_OPEN_MAX + BATCH_ENTRIES_MAX
+            || other_count > ENTRIES_OPEN_MAX + BATCH_ENTRIES_MAX
+        {
+            return Err(ProtocolError::TooMuch("entries that have not ended"));
+        }
+        if bytes > METADATA_BYTES_MAX + BATCH_BYTES_MAX {
+            return Err(ProtocolError::TooMuch("names and attributes"));
+        }
+        Ok(())
+    }
+
+    fn check_ending(&self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
+        let live = self.live.get(&entry);
+        match (ending, live) {
+            (Ending::Failed(_), _) => Err(ProtocolError::OutOfPlace("FILE_DONE of a failure")),
+            (Ending::Dropped, Some(live)) if live.is_directory => {
+                Err(ProtocolError::OutOfPlace("FILE_DONE that drops a directory"))
+            }
+            (Ending::Complete, Some(live)) if live.is_closing => {
+                Err(ProtocolError::OutOfPlace("FILE_DONE for a directory again"))
+            }
+            (_, Some(_)) => Ok(()),
+            // It may have failed here while this was under way.
+            (_, None) => self.check_was_announced(entry),
+        }
+    }
+}
+
+impl Live {
+    fn takes_entries(&self) -> bool {
+        self.is_directory && !self.is_closing
+    }
+}
+
+fn bytes_of(entry: &Entry) -> u64 {
+    ENTRY_BYTES + entry.variable_bytes() as u64
+}
+
+fn check_root(root: &Root) -> Result<(), ProtocolError> {
+    let is_safe = is_safe_name(&root.name, EntryId::ROOT);
+    if is_safe { Ok(()) } else { Err(ProtocolError::UnsafeName) }
+}
+
+fn check_entry(entry: &Entry) -> Result<(), ProtocolError> {
+    if !is_safe_name(&entry.name, entry.parent) || (entry.name == b"." && !entry.is_directory()) {
+        return Err(ProtocolError::UnsafeName);
+    }
+    if entry.variable_bytes() > ENTRY_BYTES_MAX {
+        return Err(ProtocolError::TooMuch("attributes of one entry"));
+    }
+    check_metadata(&entry.metadata)?;
+    match &entry.kind {
+        Kind::File { identity, data_bytes, striping, source_ost } => {
+            let is_possible = identity.size <= FILE_BYTES_MAX
+                && *data_bytes <= identity.size
+                && is_moment(identity.mtime)
+                && is_moment(identity.ctime)
+                && striping.count as usize <= STRIPE_COUNT_MAX
+                && source_ost.0 < OSTS_MAX;
+            if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such a file")) }
+        }
+        Kind::Symlink { target } => {
+            let is_possible = (1..=LINK_BYTES_MAX).contains(&target.len()) && !target.contains(&0);
+            if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such a link")) }
+        }
+        Kind::HardLink { target } if !is_safe_path(target) => Err(ProtocolError::UnsafeName),
+        Kind::HardLink { .. } | Kind::Directory | Kind::Special { .. } => Ok(()),
+    }
+}
+
+fn check_metadata(metadata: &Metadata) -> Result<(), ProtocolError> {
+    let is_possible = metadata.mode <= MODE_BITS
+        && metadata.uid != NO_ID
+        && metadata.gid != NO_ID
+        && is_moment(metadata.mtime)
+        && metadata.xattrs.iter().all(is_attribute);
+    if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such metadata")) }
+}
+
+fn is_moment(moment: Timestamp) -> bool {
+    moment.nanos < NANOS_PER_SECOND
+}
+
+fn is_attribute(xattr: &Xattr) -> bool {
+    (1..=XATTR_NAME_BYTES_MAX).contains(&xattr.name.len())
+        && !xattr.name.contains(&0)
+        && xattr.value.len() <= XATTR_VALUE_BYTES_MAX
+}

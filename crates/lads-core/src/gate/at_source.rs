@@ -1,0 +1,99 @@
+//! What a sink may say to a source.
+
+use super::{ProtocolError, check_ranges, check_text};
+use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX};
+use crate::message::{Answer, Message};
+use crate::units::OstId;
+
+/// What a sink has said of itself.
+#[derive(Debug)]
+pub struct AtSource {
+    stream_count: u16,
+    /// How many OSTs the sink has; as many as there may be, until it has said so.
+    ost_count: u32,
+    is_ready: bool,
+    /// Whether the sink has said of each data stream that it ended.
+    ended: Vec<bool>,
+}
+
+/// The most that one row of a GRANT can mean: more frames than any memory has buffers.
+const GRANT_MAX: u32 = 1 << 24;
+
+impl AtSource {
+    /// A sink that has said nothing, at the other end of so many data streams.
+    #[must_use]
+    pub fn new(stream_count: u16) -> Self {
+        let ended = vec![false; stream_count.into()];
+        Self { stream_count, ost_count: OSTS_MAX, is_ready: false, ended }
+    }
+
+    /// Whether the sink may say this now. Nothing is changed.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        match message {
+            Message::Ready { .. } if self.is_ready => Err(ProtocolError::OutOfPlace("READY again")),
+            Message::Ready { ost_count, open_files_max } => {
+                let is_possible = (1..=OSTS_MAX).contains(ost_count) && *open_files_max > 0;
+                if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such a READY")) }
+            }
+            Message::Grant(grants) => {
+                grants.iter().try_for_each(|&(ost, count)| self.check_grant(ost, count))
+            }
+            Message::FileId(answers) => {
+                answers.iter().try_for_each(|(_, answer)| self.check_answer(answer))
+            }
+            Message::BlockDone(ranges) | Message::BlockBad(ranges) => check_ranges(ranges),
+            Message::StreamEnd { stream, .. } => self.check_stream(*stream),
+            Message::Stop(text) => check_text(text),
+            Message::FileDone(_)
+            | Message::PlaceAgain(_)
+            | Message::Finished(_)
+            | Message::Heartbeat => Ok(()),
+            _ => Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
+        }
+    }
+
+    /// The sink is ready, and has so many OSTs.
+    pub fn on_ready(&mut self, ost_count: u32) {
+        (self.is_ready, self.ost_count) = (true, ost_count);
+    }
+
+    /// A data stream ended.
+    pub fn on_stream_end(&mut self, stream: u16) {
+        if let Some(ended) = self.ended.get_mut(usize::from(stream)) {
+            *ended = true;
+        }
+    }
+
+    fn check_grant(&self, ost: OstId, count: u32) -> Result<(), ProtocolError> {
+        self.check_ost(ost)?;
+        if count <= GRANT_MAX { Ok(()) } else { Err(ProtocolError::TooMuch("grants")) }
+    }
+
+    fn check_ost(&self, ost: OstId) -> Result<(), ProtocolError> {
+        let is_known = ost.0 < self.ost_count;
+        if is_known { Ok(()) } else { Err(ProtocolError::Impossible("an OST that it has not")) }
+    }
+
+    fn check_stream(&self, stream: u16) -> Result<(), ProtocolError> {
+        match self.ended.get(usize::from(stream)) {
+            Some(false) if stream < self.stream_count => Ok(()),
+            _ => Err(ProtocolError::OutOfPlace("STREAM_END")),
+        }
+    }
+
+    fn check_answer(&self, answer: &Answer) -> Result<(), ProtocolError> {
+        let Answer::Want { layout, .. } = answer else { return Ok(()) };
+        if !layout.is_aligned(ALIGNMENT_BYTES) {
+            return Err(ProtocolError::Impossible("stripes that are no whole pages"));
+        }
+        layout.osts().try_for_each(|ost| self.check_ost(ost))
+    }
+}
+
+/// Whether a block of this transfer may begin here, or end if it is not the end of its file.
+pub(crate) fn is_aligned(offset: u64) -> bool {
+    offset.is_multiple_of(ALIGNMENT_BYTES)
+}

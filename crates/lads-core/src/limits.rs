@@ -1,0 +1,107 @@
+//! How much the other end may make us hold, and what it may ask for at most.
+//!
+//! The other end is not trusted. Each number here bounds one thing that it chooses; the gate
+//! ([`crate::gate`]) compares every message with them before anything else sees it. Honest ends stay
+//! far below: where an end must hold itself back to do so, the constant says it.
+//!
+//! Together they bound the memory of an end beside its buffers:
+//!
+//! | what | at most |
+//! |---|---|
+//! | one message, as bytes and taken apart | 2 MiB, 120 MiB |
+//! | entries that have not ended, with their tables | 64 MiB |
+//! | their names and attributes, in tables and queues | 256 MiB |
+//! | which bytes of their files are there | 160 MiB |
+//! | where their files lie, and what is queued of them | 320 MiB |
+
+/// The longest message, in bytes. A batch is about 64 KiB, the longest part of one message
+/// ([`ENTRY_BYTES_MAX`]) 1 MiB. Half would leave no room for both; taken apart, a message of many
+/// short rows is sixty times as large.
+pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
+
+/// Rows in one list of a message. Batches have 1,000, a list of OSTs 16,384.
+pub const LIST_COUNT_MAX: usize = 65_536;
+
+/// OSTs of one end. The largest Lustre installations have some thousands; the tables of an end
+/// have a row for each.
+pub const OSTS_MAX: u32 = 16_384;
+
+/// Data streams of one transfer.
+pub const STREAMS_MAX: u16 = 256;
+
+/// Stripes and blocks begin and end at multiples of this, in bytes, but for the end of a file. All
+/// known file systems cut files so; direct I/O wants it; and no file is in more pieces than it has
+/// pages. A file that its file system cuts otherwise is taken to be on one OST.
+pub const ALIGNMENT_BYTES: u64 = 4096;
+
+/// The longest block, in bytes.
+pub const BLOCK_BYTES_MAX: u32 = 64 << 20;
+
+/// The largest file, in bytes: what a file offset can express (`i64`).
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Levels of directories below the root that are moved. A deeper directory is one failed entry.
+/// `PATH_MAX` allows 2,048 in one path; programs that go step by step make deeper ones. It must
+/// stay below [`DIRECTORIES_OPEN_MAX`]: all directories of a path are open together.
+pub const DEPTH_MAX: usize = 10_000;
+
+/// Entries, directories left out, that a source announces before they have ended: enough for
+/// 30,000 small files a second at half a second's distance. Memory grows with it at both ends;
+/// half would slow small files down over long distances.
+pub const ENTRIES_OPEN_MAX: usize = 16_384;
+
+/// Directories that a source announces before they have ended.
+pub const DIRECTORIES_OPEN_MAX: usize = 16_384;
+
+/// A source holds back further entries when those that have not ended have names and attributes of
+/// so many bytes. Ordinary entries have 100 to 200 bytes, so this is rarely met.
+pub const METADATA_BYTES_MAX: u64 = 16 << 20;
+
+/// A source looks at the limits above once for each batch of the walk, so it may announce as much
+/// as this beyond them, in bytes: 64 of the largest entries.
+pub const BATCH_BYTES_MAX: u64 = 64 * ENTRY_BYTES_MAX as u64;
+
+/// The same, in entries.
+pub const BATCH_ENTRIES_MAX: usize = 4096;
+
+/// The name, the attributes and the target of one entry together, in bytes. Linux holds a list of
+/// attributes to 64 KiB, and ext4 all values of a file to about as much. An entry with more fails.
+pub const ENTRY_BYTES_MAX: usize = 1 << 20;
+
+/// The longest name of an attribute, in bytes (Linux's `XATTR_NAME_MAX`).
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+
+/// The longest value of an attribute, in bytes (Linux's `XATTR_SIZE_MAX`).
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// The longest target of a link, in bytes (Linux's `PATH_MAX`).
+pub const LINK_BYTES_MAX: usize = 4096;
+
+/// The longest path in a message that is for a person, in bytes.
+pub const PATH_BYTES_MAX: usize = 64 << 10;
+
+/// The longest text in a message that is for a person, in bytes. An end cuts its own to this.
+pub const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// Separate ranges of bytes of all files that have not ended, as an end keeps them of what is
+/// done. A file whose slowest OST is behind by the whole file has one for each of its rounds: 10 TB
+/// in stripes of 1 MiB over eight OSTs take 1.2 million. Each takes about 40 bytes, twice.
+pub const RANGES_MAX: usize = 2 << 20;
+
+/// Ranges of bytes in one message.
+pub const RANGES_PER_MESSAGE: usize = 16_384;
+
+/// How often blocks of one file are sent again because they arrived damaged, or came back so from
+/// storage. Then the file fails: its way is broken.
+pub const RESENDS_MAX: u32 = 100;
+
+/// Blocks that a sink may have asked for again and that have not been sent since.
+pub const AGAIN_MAX: usize = 65_536;
+
+/// Frames that a source sends before it has heard what became of the blocks in them: 64 GiB in the
+/// shortest blocks.
+pub const FRAMES_UNSETTLED_MAX: usize = 1 << 20;
+
+/// One file's queue is split into at most so many parts, by OSTs of both ends. Beyond, blocks for one
+/// OST of the sink may wait for those before them.
+pub const SPLIT_LANES_MAX: usize = 1024;

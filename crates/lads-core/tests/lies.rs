@@ -1,0 +1,302 @@
+//! What a session refuses that the gate alone cannot: lies about files that it knows of.
+
+use lads_core::congestion::Threshold;
+use lads_core::entry::{Entry, Identity, Kind, Metadata, Xattr};
+use lads_core::frame::{Header, Row};
+use lads_core::issue::Reason;
+use lads_core::journal::BlockRecord;
+use lads_core::layout::Layout;
+use lads_core::limits::{ENTRY_BYTES_MAX, RANGES_MAX, RANGES_PER_MESSAGE, RESENDS_MAX};
+use lads_core::message::{Answer, BlockRange, Ending, Message};
+use lads_core::placement::Striping;
+use lads_core::range::RangeSet;
+use lads_core::schedule::{OstSpec, Policy};
+use lads_core::sink::{self, Examined, Sink, SinkConfig};
+use lads_core::source::{self, Found, Outcome, ProtocolError, Source, SourceConfig};
+use lads_core::units::{Block, EntryId, Instant, OstId};
+use std::time::Duration;
+
+const BLOCK: u32 = 1 << 20;
+const PAGE: u64 = 4096;
+const FILE: EntryId = EntryId(1);
+
+fn osts() -> Vec<OstSpec> {
+    vec![OstSpec { name: "one".into(), in_flight_max: 4 }]
+}
+
+fn file(size: u64) -> Entry {
+    let identity = Identity { size, inode: 1, ..Identity::default() };
+    let (striping, source_ost) = (Striping::default(), OstId(0));
+    let kind = Kind::File { identity, data_bytes: size, striping, source_ost };
+    let (name, metadata) = (b"file".to_vec(), Metadata::default());
+    Entry { id: FILE, parent: EntryId::ROOT, name, kind, metadata }
+}
+
+fn source() -> Source {
+    let config = SourceConfig {
+        policy: Policy::Adaptive,
+        threshold: Threshold::default(),
+        block_size: BLOCK,
+        window_entries: 100,
+        stream_count: 1,
+        open_files_max: 100,
+        retries_max: 3,
+        bytes_per_second: None,
+        stage_bytes: 0,
+        stage_threads_max: 0,
+    };
+    let mut source = Source::new(config, &osts());
+    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 }).expect("a sound word");
+    source
+}
+
+fn hear(source: &mut Source, message: Message) -> Result<(), ProtocolError> {
+    source.handle(Instant::START, source::Event::Message(message))
+}
+
+fn find(source: &mut Source, entry: Entry) {
+    let found = source::Event::Found(Box::new(Found::new(entry)));
+    source.handle(Instant::START, found).expect("it comes from the walk");
+}
+
+fn announce(source: &mut Source) {
+    while source.next_message().is_some() {}
+}
+
+fn want(done: RangeSet) -> Message {
+    let layout = Layout::on(OstId(0));
+    Message::FileId(vec![(FILE, Answer::Want { done, layout })])
+}
+
+/// A source with a file of so many bytes that the sink wants.
+fn moving(size: u64) -> Source {
+    let mut source = source();
+    find(&mut source, file(size));
+    announce(&mut source);
+    hear(&mut source, want(RangeSet::new())).expect("a sound answer");
+    source
+}
+
+fn range(offset: u64, length: u64) -> BlockRange {
+    BlockRange { entry: FILE, offset, length }
+}
+
+#[test]
+fn nothing_is_said_of_an_entry_before_it_was_announced() {
+    let directory = Entry { kind: Kind::Directory, ..file(0) };
+    for entry in [file(10), directory] {
+        let words = [
+            Message::FileId(vec![(FILE, Answer::Made)]),
+            Message::FileDone(vec![(FILE, Ending::Failed(failure()))]),
+            Message::BlockDone(vec![range(0, 10)]),
+            Message::BlockBad(vec![range(0, 10)]),
+        ];
+        for word in words {
+            let mut source = source();
+            find(&mut source, entry.clone());
+            let taken = hear(&mut source, word.clone());
+            let is_harmless = entry.is_directory() && !matches!(word, Message::FileId(_));
+            assert!(taken.is_err() || is_harmless, "{word:?}");
+            assert_eq!(source.next_note(), None, "nothing has ended by {word:?}");
+        }
+    }
+}
+
+fn failure() -> lads_core::issue::Failure {
+    use lads_core::issue::{Failure, Operation, Side};
+    Failure::new(Side::Sink, Operation::Write, Reason::Os(5))
+}
+
+#[test]
+fn an_entry_is_answered_once() {
+    let mut source = moving(10);
+    hear(&mut source, want(RangeSet::new())).expect_err("a second FILE_ID");
+}
+
+#[test]
+fn what_the_sink_has_lies_in_the_file_and_on_pages() {
+    let sets =
+        [[0..PAGE + 1, 0..0], [1..PAGE, 0..0], [0..4 * PAGE, 0..0], [0..PAGE, PAGE + 1..2 * PAGE]];
+    for set in sets {
+        let mut source = source();
+        find(&mut source, file(3 * PAGE));
+        announce(&mut source);
+        hear(&mut source, want(set.clone().into_iter().collect())).expect_err(&format!("{set:?}"));
+    }
+    let mut source = moving(3 * PAGE - 1);
+    for (offset, length) in [(0, 1), (1, PAGE - 1), (0, 3 * PAGE), (3 * PAGE, PAGE)] {
+        let done = Message::BlockDone(vec![range(offset, length)]);
+        hear(&mut source, done).expect_err(&format!("{offset}+{length}"));
+    }
+    let end = Message::BlockDone(vec![range(2 * PAGE, PAGE - 1)]);
+    hear(&mut source, end).expect("the last page is not whole");
+}
+
+/// One block after another that lies apart from all others would fill any memory.
+#[test]
+fn pieces_that_lie_apart_are_bounded() {
+    let mut source = moving(1 << 50);
+    let rows = |from: u64| (from..from + 1000).map(|n| range(2 * n * PAGE, PAGE)).collect();
+    let refused = (0..)
+        .step_by(1000)
+        .find(|&from| hear(&mut source, Message::BlockDone(rows(from))).is_err());
+    assert_eq!(refused, Some(RANGES_MAX as u64 / 1000 * 1000));
+}
+
+#[test]
+fn blocks_are_asked_for_again_so_often_and_no_more() {
+    let mut source = moving(1 << 30);
+    for _ in 0..RESENDS_MAX {
+        hear(&mut source, Message::BlockBad(vec![range(0, PAGE)])).expect("it may be damaged");
+    }
+    let error = hear(&mut source, Message::BlockBad(vec![range(0, PAGE)]));
+    assert!(matches!(error, Err(ProtocolError::TooMuch(_))), "{error:?}");
+}
+
+#[test]
+fn an_entry_with_more_attributes_than_can_be_told_fails_alone() {
+    let xattr = Xattr { name: b"user.a".to_vec(), value: vec![0; 60 << 10] };
+    let count = ENTRY_BYTES_MAX / xattr.value.len() + 1;
+    let metadata = Metadata { xattrs: vec![xattr; count], ..Metadata::default() };
+    let mut source = source();
+    find(&mut source, Entry { metadata: metadata.clone(), ..file(10) });
+    let note = source.next_note().expect("it has ended");
+    assert!(
+        matches!(note.outcome, Outcome::Failed(failure) if failure.reason == Reason::LargeMetadata),
+        "{note:?}"
+    );
+    assert!(source.next_message().is_none(), "it is not announced");
+    // What is in a directory is moved all the same.
+    find(&mut source, Entry { kind: Kind::Directory, metadata, ..file(0) });
+    let Some(Message::NewFile(entries)) = source.next_message() else { panic!("no NEW_FILE") };
+    assert!(entries[0].metadata.xattrs.is_empty());
+}
+
+fn sink() -> Sink {
+    let mut sink = Sink::new(SinkConfig {
+        policy: Policy::Adaptive,
+        threshold: Threshold::default(),
+        osts: osts(),
+        placed_bytes_min: None,
+        buffer_count: 32,
+        buffer_bytes: BLOCK,
+        has_journal: true,
+        batch_bytes: 8 << 20,
+        batch_interval: Duration::from_secs(1),
+        verifies_media: false,
+        commits_max: 2,
+        at_once_max: Duration::ZERO,
+        resends_max: 3,
+        stage: None,
+    });
+    tell(&mut sink, Message::Roots(Vec::new())).expect("the first word");
+    sink
+}
+
+fn tell(sink: &mut Sink, message: Message) -> Result<(), ProtocolError> {
+    sink.handle(Instant::START, sink::Event::Message(message))
+}
+
+fn examined(sink: &mut Sink, done: Vec<BlockRecord>) {
+    assert!(matches!(sink.next_task(Instant::START), Some(sink::Task::Examine(_))));
+    let want = Examined::Want { done, layout: Layout::on(OstId(0)) };
+    sink.handle(Instant::START, sink::Event::Examined(vec![(FILE, want)])).expect("our own word");
+}
+
+fn admit(sink: &mut Sink, offset: u64, length: u32) -> Result<(), ProtocolError> {
+    let rows = [Row { block: Block { entry: FILE, offset, length }, is_whole: false, checksum: 0 }];
+    let header = Header {
+        count: 1,
+        payload_bytes: length,
+        table_crc: 0,
+        number: 0,
+        sink_ost: OstId(0),
+        is_last_grant: false,
+    };
+    sink.admit(&header, &rows)
+}
+
+#[test]
+fn no_block_comes_before_its_file_is_wanted() {
+    let mut sink = sink();
+    while sink.next_message().is_some() {}
+    tell(&mut sink, Message::NewFile(vec![file(10 * PAGE)])).expect("a sound file");
+    admit(&mut sink, 0, 4096).expect_err("it is not known where it will lie");
+    examined(&mut sink, Vec::new());
+    admit(&mut sink, 0, 4096).expect("it is wanted");
+}
+
+#[test]
+fn blocks_lie_on_pages() {
+    let mut sink = sink();
+    while sink.next_message().is_some() {}
+    tell(&mut sink, Message::NewFile(vec![file(10 * PAGE + 1)])).expect("a sound file");
+    examined(&mut sink, Vec::new());
+    for (offset, length) in [(1, 4095), (0, 4095), (0, 1), (10 * PAGE, 2), (u64::MAX, 1)] {
+        admit(&mut sink, offset, length).expect_err(&format!("{offset}+{length}"));
+    }
+    for (offset, length) in [(0, 4096), (PAGE, 8192), (10 * PAGE, 1)] {
+        admit(&mut sink, offset, length).expect("whole pages, or the end");
+    }
+}
+
+/// A long list of what there is goes in several messages, and is one list at the source.
+#[test]
+fn what_an_earlier_attempt_left_is_told_in_pieces_however_much_it_is() {
+    let count = 3 * RANGES_PER_MESSAGE as u64 + 5;
+    let record = |n| BlockRecord { offset: 2 * n * PAGE, length: 4096, checksum: n };
+    let size = 2 * count * PAGE;
+    let (mut sink, mut source) = (sink(), source());
+    find(&mut source, file(size));
+    while let Some(message) = source.next_message() {
+        tell(&mut sink, message).expect("a sound file");
+    }
+    examined(&mut sink, (0..count).map(record).collect());
+    let mut answers = 0;
+    while let Some(message) = sink.next_message() {
+        answers += usize::from(matches!(message, Message::FileId(_)));
+        let mut bytes = Vec::new();
+        lads_core::message::encode(&message, &mut bytes);
+        let back = lads_core::message::decode(&bytes[4..]).expect("it fits");
+        hear(&mut source, back).expect("the sink keeps to the protocol");
+    }
+    assert_eq!(answers, 4);
+    assert_eq!(source.counters().bytes_skipped, count * PAGE);
+}
+
+/// A journal that somebody wrote, or that is damaged, says of a file what cannot be.
+#[test]
+fn what_no_attempt_can_have_left_does_not_count() {
+    let mut sink = sink();
+    tell(&mut sink, Message::NewFile(vec![file(10 * PAGE)])).expect("a sound file");
+    let record = |offset, length| BlockRecord { offset, length, checksum: 0 };
+    let done =
+        vec![record(0, 4096), record(PAGE + 1, 4096), record(9 * PAGE, 8192), record(u64::MAX, 2)];
+    examined(&mut sink, done);
+    let answers = std::iter::from_fn(|| sink.next_message()).find_map(|message| match message {
+        Message::FileId(answers) => Some(answers),
+        _ => None,
+    });
+    let expected: RangeSet = std::iter::once(0..PAGE).collect();
+    let answer = answers.expect("it was looked at").remove(0).1;
+    assert!(matches!(&answer, Answer::Want { done, .. } if *done == expected), "{answer:?}");
+}
+
+/// A file may fail here while the source vouches for it: nobody answers that any more.
+#[test]
+fn a_flood_of_endings_is_not_answered() {
+    let mut sink = sink();
+    while sink.next_message().is_some() {}
+    tell(&mut sink, Message::NewFile(vec![file(10)])).expect("a sound file");
+    let no = Examined::Answer(Answer::Failed(failure()));
+    assert!(sink.next_task(Instant::START).is_some());
+    sink.handle(Instant::START, sink::Event::Examined(vec![(FILE, no)])).expect("our own word");
+    while sink.next_message().is_some() {}
+    for ending in [Ending::Complete, Ending::Dropped] {
+        for _ in 0..1000 {
+            tell(&mut sink, Message::FileDone(vec![(FILE, ending.clone())])).expect("late words");
+        }
+    }
+    assert!(!sink.has_message());
+    assert_eq!(sink.next_task(Instant::START), None);
+}
