@@ -21,6 +21,7 @@ pub mod imbalance;
 pub mod issue;
 pub mod journal;
 pub mod layout;
+pub mod limits;
 pub mod lov;
 pub mod message;
 pub mod orangefs;

@@ -336,6 +336,7 @@ wire_enum!(Reason {
     7 => ParentFailed,
     8 => UnsafeName,
     9 => Archived,
+    10 => TooDeep,
 });
 wire_enum!(Kind {
     0 => File { identity, data_bytes, striping, source_ost },

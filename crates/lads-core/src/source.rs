@@ -76,8 +76,14 @@ pub struct SourceConfig {
     pub threshold: Threshold,
     /// No block is longer, in bytes; a multiple of 4096.
     pub block_size: u32,
-    /// Entries announced and not ended; memory grows with this, not with the tree.
+    /// Files and links announced and not ended, and directories that are being ended; memory grows
+    /// with this, not with the tree.
     pub window_entries: u64,
+    /// Directories announced and not ended, that of the target included. The walk goes depth
+    /// first, so all of them end without it but those on the way to where it is: at most
+    /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
+    /// not yet told. With room for more than these it never waits for itself.
+    pub window_directories: u64,
     /// Files open at a time.
     pub open_files_max: u32,
     /// How often a file that changed while it moved is tried again.
@@ -264,7 +270,10 @@ impl Source {
     /// Whether the walk should go on now; otherwise enough is under way.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
-        self.is_ready && self.stop == Stop::No && self.outstanding < self.config.window_entries
+        self.is_ready
+            && self.stop == Stop::No
+            && self.outstanding < self.config.window_entries
+            && self.directories.open_count() < self.config.window_directories
     }
 
     /// What the I/O thread numbered `worker` should do now, if anything.
@@ -397,13 +406,21 @@ impl Source {
                     self.links.hold(found);
                     return;
                 }
-                LinkRole::Further { target } => {
-                    found.entry.kind = Kind::HardLink { target };
-                    key = None;
-                }
+                LinkRole::Further { target } => return self.open_further(*found, target),
             }
         }
         self.open_file(*found, (0, false), key);
+    }
+
+    /// A further name of a file that the sink has under another. If that one lies too deep to be
+    /// told, the name fails: sent as a file of its own, it would no longer be a name of the same file.
+    fn open_further(&mut self, mut found: Found, target: Option<Vec<u8>>) {
+        let Some(target) = target else {
+            let failure = Failure::new(Side::Source, Operation::Examine, Reason::TooDeep);
+            return self.end(found.entry.id, found.entry.parent, Outcome::Failed(failure));
+        };
+        found.entry.kind = Kind::HardLink { target };
+        self.open_file(found, (0, false), None);
     }
 
     /// The link of a first name that is looked at anew, if that still leads to the same file;
@@ -833,12 +850,10 @@ impl Source {
 
     fn release_link(&mut self, mut found: Box<Found>, role: LinkRole, key: LinkKey) {
         found.link = None;
-        let mut link = Some(key);
-        if let LinkRole::Further { target } = role {
-            found.entry.kind = Kind::HardLink { target };
-            link = None;
+        match role {
+            LinkRole::Further { target } => self.open_further(*found, target),
+            LinkRole::First | LinkRole::Waits => self.open_file(*found, (0, false), Some(key)),
         }
-        self.open_file(*found, (0, false), link);
     }
 
     fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {

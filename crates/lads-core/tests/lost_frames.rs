@@ -20,6 +20,7 @@ fn source() -> Source {
         threshold: Threshold::default(),
         block_size: BLOCK,
         window_entries: 100,
+        window_directories: 100,
         open_files_max: 100,
         retries_max: 0,
         bytes_per_second: None,

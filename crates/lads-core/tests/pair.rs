@@ -57,6 +57,7 @@ impl Pair {
                 threshold: Threshold::default(),
                 block_size: BLOCK,
                 window_entries: 100,
+                window_directories: 100,
                 open_files_max: 100,
                 retries_max: 3,
                 bytes_per_second: None,

@@ -1,6 +1,7 @@
 //! What is to be shown to a person, and what the other end says of itself.
 
 use crate::event::{ExitCode, Happening};
+use lads_core::entry::shortened;
 use lads_core::issue::{Failure, Issue, Reason, Side};
 use lads_core::message::{Counters, Line};
 use lads_core::units::Instant;
@@ -56,7 +57,13 @@ impl Board {
         self.put(Happening::Issue(Issue { path, failure }));
     }
 
-    pub(crate) fn put(&self, happening: Happening) {
+    /// Paths are told as far as a call would take them, whoever tells them.
+    pub(crate) fn put(&self, mut happening: Happening) {
+        if let Happening::Issue(Issue { path, .. }) | Happening::Line(Line { path, .. }) =
+            &mut happening
+        {
+            *path = shortened(std::mem::take(path));
+        }
         if let Happening::Issue(issue) = &happening
             && let Some(code) = exit_code_of(&issue.failure)
         {

@@ -21,6 +21,7 @@ use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::limits::DEPTH_MAX;
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
@@ -187,16 +188,13 @@ impl SinkEnd {
     pub(crate) fn before(&self, message: &Message) -> Result<(), Fatal> {
         match message {
             Message::Roots(roots) => self.make_ready(roots),
-            Message::NewFile(entries) => {
-                self.register(entries);
-                Ok(())
-            }
+            Message::NewFile(entries) => self.register(entries),
             _ => Ok(()),
         }
     }
 
     /// Knows the directories before anything in them is looked at.
-    fn register(&self, entries: &[Entry]) {
+    fn register(&self, entries: &[Entry]) -> Result<(), Fatal> {
         let place = self.place();
         for entry in entries {
             let mut name = entry.name.clone();
@@ -207,8 +205,13 @@ impl SinkEnd {
                 name.clone_from(renamed);
             }
             let is_made = !self.options.dry_run;
-            self.table.insert(entry, name, &place.root, is_made);
+            let depth = self.table.insert(entry, name, &place.root, is_made);
+            if depth > DEPTH_MAX {
+                let text = format!("the source sent directories more than {DEPTH_MAX} levels deep");
+                return Err(Fatal::new(ExitCode::Network, text));
+            }
         }
+        Ok(())
     }
 
     fn make_ready(&self, roots: &[Root]) -> Result<(), Fatal> {

@@ -15,6 +15,7 @@ use crate::session::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Side};
+use lads_core::limits::DEPTH_MAX;
 use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
@@ -29,6 +30,12 @@ use table::Table;
 /// Entries announced and not ended: enough for 30,000 small files a second at half a second's
 /// distance, and a few MiB of memory.
 const WINDOW_ENTRIES: u64 = 16_384;
+/// Directories announced and not ended: as many again. Of these, the walk may have to come back to
+/// [`DEPTH_MAX`], the root and the last batch before they can end; all others end without it.
+/// With half of it there would be no room for these, and the walk could wait for itself; with double of it
+/// both ends take a few MiB more.
+const WINDOW_DIRECTORIES: u64 = 16_384;
+const _: () = assert!(DEPTH_MAX as u64 + 1 + 2 * (walk::BATCH as u64) < WINDOW_DIRECTORIES);
 /// How often a file that changes while it moves is tried again.
 const RETRIES_MAX: u32 = 3;
 /// Threads besides, if there is a stage: bringing blocks back should not keep those from reading
@@ -85,6 +92,7 @@ impl SourceEnd {
             threshold: options.threshold,
             block_size: options.block_size,
             window_entries: WINDOW_ENTRIES,
+            window_directories: WINDOW_DIRECTORIES,
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),

@@ -276,6 +276,7 @@ impl Scenario {
                 threshold,
                 block_size,
                 window_entries: 16_384,
+                window_directories: 16_384,
                 open_files_max: 1000,
                 retries_max: 3,
                 bytes_per_second: None,

@@ -30,6 +30,10 @@ pub(super) fn advice(failure: &Failure) -> &'static str {
         Reason::ParentFailed => "see what was said of the directory; this follows from it",
         Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
         Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
+        Reason::TooDeep => {
+            "move it in a transfer of its own, with a directory further down as the source; files \
+             with several names also go with --no-hard-links"
+        }
     }
 }
 

@@ -254,6 +254,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::ParentFailed => "parent-failed",
         Reason::UnsafeName => "unsafe-name",
         Reason::Archived => "archived",
+        Reason::TooDeep => "too-deep",
     }
 }
 

@@ -1,7 +1,7 @@
 //! When a directory is done: the walk is through with it, and everything in it has ended.
 //!
-//! Only directories with something outstanding are kept, so memory follows the window, not the
-//! tree.
+//! Only directories that have not ended are kept, and the walk waits when they are many
+//! (`SourceConfig::window_directories`), so memory follows the window, not the tree.
 
 use crate::issue::Failure;
 use crate::units::EntryId;
@@ -117,6 +117,11 @@ impl Directories {
         }
         let row = self.open.remove(&directory)?;
         Some(Closed { parent: row.parent, is_new: row.is_new, failure: row.failure })
+    }
+
+    /// How many have been met and have not ended, the root included.
+    pub(super) fn open_count(&self) -> u64 {
+        self.open.len() as u64
     }
 
     /// Whether it has been met and has not ended.

@@ -83,14 +83,15 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Knows an entry under this name from now on.
+    /// Knows an entry under this name from now on. Returns how many levels below the root it
+    /// lies if it is a directory, zero for others.
     pub(super) fn insert(
         &self,
         entry: &Entry,
         name: Vec<u8>,
         root: &Arc<Directory>,
         is_made: bool,
-    ) {
+    ) -> u32 {
         let mut items = self.lock();
         let directory = if entry.parent == EntryId::ROOT {
             Some(Arc::clone(root))
@@ -105,6 +106,7 @@ impl Table {
             Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
             _ => None,
         };
+        let depth = own.as_ref().map_or(0, |own| own.depth());
         let (identity, is_dense, striping) = match entry.kind {
             Kind::File { identity, data_bytes, striping, .. } => {
                 (Some(identity), data_bytes == identity.size, striping)
@@ -125,6 +127,7 @@ impl Table {
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
+        depth
     }
 
     pub(super) fn get(&self, entry: EntryId) -> Option<Arc<Item>> {
