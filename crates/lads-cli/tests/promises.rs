@@ -27,6 +27,8 @@ mod network;
 mod power;
 #[path = "promises/proxy.rs"]
 mod proxy;
+#[path = "promises/quiet.rs"]
+mod quiet;
 #[path = "promises/refusals.rs"]
 mod refusals;
 #[path = "promises/resume.rs"]

@@ -305,10 +305,10 @@ impl Pair {
                 self.tell_sink(sink::Event::Closed(results));
             }
             sink::Task::Discard(entries) => {
-                for (entry, is_kept) in &entries {
+                for sink::Discard { entry, is_kept, .. } in &entries {
                     self.world.events.push(format!("discard {} {is_kept}", entry.0));
                 }
-                let entries = entries.into_iter().map(|(entry, _)| entry).collect();
+                let entries = entries.into_iter().map(|discard| discard.entry).collect();
                 self.tell_sink(sink::Event::Discarded(entries));
             }
             sink::Task::Finish => self.tell_sink(sink::Event::Finished),
@@ -474,7 +474,7 @@ fn what_is_dropped_does_not_wait_for_what_is_being_written() {
     let Some(sink::Task::Discard(entries)) = pair.sink.next_task(pair.now) else {
         panic!("it is not dropped")
     };
-    assert_eq!(entries, [(entry, false)]);
+    assert_eq!(entries, [sink::Discard { entry, is_kept: false, failure: None }]);
     pair.tell_sink(sink::Event::Discarded(vec![entry]));
     let failures = vec![None];
     pair.tell_sink(sink::Event::Written { write, service: Duration::ZERO, failures });

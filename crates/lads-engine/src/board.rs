@@ -14,6 +14,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) own_host: String,
+    /// Whether this is the end that a person started.
+    pub(crate) is_persons: bool,
     happenings: Mutex<Vec<Happening>>,
     pub(crate) peer: Mutex<Counters>,
     /// When the other end was last heard, in milliseconds of the transfer's clock.
@@ -23,9 +25,10 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(own_host: String) -> Self {
+    pub(crate) fn new(own_host: String, is_persons: bool) -> Self {
         Self {
             own_host,
+            is_persons,
             happenings: Mutex::default(),
             peer: Mutex::default(),
             heard_millis: AtomicU64::new(0),

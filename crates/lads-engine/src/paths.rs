@@ -237,82 +237,106 @@ pub(crate) const NOT_THROUGH_LINKS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lads_core::limits::DEPTH_MAX;
+    use std::process::Command;
 
-    /// A directory as deep as one may be, and all above it, the deepest last. They are made when
-    /// they are opened.
-    fn deepest(root: &Arc<Directory>) -> Vec<Arc<Directory>> {
-        let mut chain = vec![Arc::clone(root)];
-        for _ in 0..DEPTH_MAX {
-            chain.push(chain.last().unwrap().child(b"d", true));
+    /// Levels of the trees here: with a frame of 32 bytes for each, a recursion over them does not
+    /// fit into [`STACK_BYTES`].
+    const LEVELS: usize = 2_000;
+    const STACK_BYTES: usize = 64 << 10;
+
+    /// A root in a place of its own. The standard library opens as many directories at a time as a
+    /// tree is deep to remove it; `rm` does not.
+    struct Place {
+        place: tempfile::TempDir,
+        root: Arc<Directory>,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            let handle = open_named(place.path().as_os_str().as_encoded_bytes()).unwrap();
+            Self { place, root: Directory::root(handle) }
         }
-        chain
+
+        /// A directory that deep, and all above it, the deepest last. They are made when they are
+        /// opened.
+        fn chain(&self) -> Vec<Arc<Directory>> {
+            let mut chain = vec![Arc::clone(&self.root)];
+            for _ in 0..LEVELS {
+                chain.push(chain.last().unwrap().child(b"d", true));
+            }
+            chain
+        }
     }
 
-    fn temporary_root() -> (tempfile::TempDir, Arc<Directory>) {
-        let place = tempfile::tempdir().unwrap();
-        let root =
-            Directory::root(open_named(place.path().as_os_str().as_encoded_bytes()).unwrap());
-        (place, root)
-    }
-
-    fn open_count(chain: &[Arc<Directory>]) -> usize {
-        chain.iter().filter(|directory| directory.lock().is_some()).count()
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = Command::new("rm").arg("-rf").arg(self.place.path()).status();
+        }
     }
 
     /// A tree 1,600 levels deep ended a transfer: opening a directory, naming it and dropping it
     /// each called itself for its parent, on a stack of 512 KiB.
     #[test]
-    fn the_deepest_directory_needs_no_more_stack_than_any_other() {
-        let (_place, root) = temporary_root();
-        let small = std::thread::Builder::new().stack_size(64 << 10);
+    fn a_deep_directory_needs_no_more_stack_than_any_other() {
+        let place = Place::new();
+        let deepest = place.chain().pop().unwrap();
         let work = move || {
-            let deepest = deepest(&root).pop().unwrap();
             assert!(deepest.open().is_ok());
-            assert_eq!(deepest.path_of(b"f").len(), 2 * DEPTH_MAX as usize + 1);
-            drop(root);
+            assert_eq!(deepest.path_of(b"f").len(), 2 * LEVELS + 1);
+            assert_eq!(deepest.depth() as usize, LEVELS);
             drop(deepest);
         };
-        small.spawn(work).unwrap().join().unwrap();
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        thread.spawn(work).unwrap().join().unwrap();
     }
 
     #[test]
     fn few_of_many_directories_are_open_at_a_time() {
-        let (_place, root) = temporary_root();
-        let chain = deepest(&root);
-        for directory in &chain {
+        let place = Place::new();
+        let chain = place.chain();
+        for directory in chain.iter().step_by(10) {
             directory.open().unwrap();
-            chain.last().unwrap().parent.as_ref().unwrap().open().unwrap();
-            assert!(open_count(&chain) <= OPEN_MAX + 1, "the root and those opened last");
+            chain[LEVELS - 1].open().unwrap();
+            let count = chain.iter().filter(|directory| directory.lock().is_some()).count();
+            assert!(count <= OPEN_MAX + 1, "{count} are open");
         }
     }
 
     /// The sink closes directories from the deepest to the first, when most are closed again.
     #[test]
     fn a_chain_of_directories_is_gone_through_upwards_with_few_opens_for_each() {
-        let (_place, root) = temporary_root();
-        let chain = deepest(&root);
-        chain.last().unwrap().open().unwrap();
+        let place = Place::new();
+        let chain = place.chain();
+        chain[LEVELS].open().unwrap();
         let mut opens = 0;
         for directory in chain.iter().rev() {
             opens += directory.nearest_open().0.len();
             directory.open().unwrap();
         }
-        assert!(opens <= 20 * chain.len(), "{opens} opens for {} directories", chain.len());
+        assert!(opens <= 10 * LEVELS, "{opens} opens for {LEVELS} directories");
     }
 
     #[test]
-    fn what_other_threads_drop_of_a_chain_at_the_same_time_is_dropped_once() {
-        let (_place, root) = temporary_root();
-        let weak = Arc::downgrade(&root);
-        let chain = deepest(&root);
-        drop(root);
+    fn a_deep_directory_that_is_opened_leaves_others_open() {
+        let place = Place::new();
+        let other = place.root.child(b"other", true);
+        other.open().unwrap();
+        place.chain()[LEVELS].open().unwrap();
+        assert!(other.lock().is_some());
+    }
+
+    #[test]
+    fn what_several_threads_drop_of_a_chain_at_a_time_is_dropped() {
+        let place = Place::new();
+        let chain = place.chain();
+        let first = Arc::downgrade(&chain[1]);
         let (even, odd): (Vec<_>, Vec<_>) =
             chain.into_iter().partition(|directory| directory.depth().is_multiple_of(2));
         std::thread::scope(|scope| {
             scope.spawn(move || drop(even));
             scope.spawn(move || drop(odd));
         });
-        assert!(weak.upgrade().is_none());
+        assert!(first.upgrade().is_none());
     }
 }
