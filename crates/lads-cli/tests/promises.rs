@@ -15,6 +15,8 @@ mod changes;
 mod chaos;
 #[path = "promises/choice.rs"]
 mod choice;
+#[path = "promises/depth.rs"]
+mod depth;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
 #[path = "promises/identity.rs"]
