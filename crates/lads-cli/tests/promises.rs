@@ -15,6 +15,8 @@ mod changes;
 mod chaos;
 #[path = "promises/choice.rs"]
 mod choice;
+#[path = "promises/depth.rs"]
+mod depth;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
 #[path = "promises/identity.rs"]
@@ -27,6 +29,8 @@ mod network;
 mod power;
 #[path = "promises/proxy.rs"]
 mod proxy;
+#[path = "promises/quiet.rs"]
+mod quiet;
 #[path = "promises/refusals.rs"]
 mod refusals;
 #[path = "promises/resume.rs"]

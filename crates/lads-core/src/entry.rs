@@ -142,6 +142,10 @@ const XATTR_BYTES: usize = 64;
 /// The longest name of one path component, in bytes (Linux's `NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// The longest path that is told, in bytes (Linux's `PATH_MAX`: no call takes a longer one).
+/// Entries may lie deeper; they are known by their directory and name.
+pub const PATH_BYTES_MAX: usize = 4096;
+
 /// Whether a peer may name an entry so: one component, not empty, no `/`, no NUL, not `..`.
 ///
 /// `.` passes only directly below the root, where it stands for the root itself.
@@ -157,10 +161,27 @@ pub fn is_safe_name(name: &[u8], parent: EntryId) -> bool {
 /// Whether a peer may name a path below the root so: safe components, parted by single slashes.
 #[must_use]
 pub fn is_safe_path(path: &[u8]) -> bool {
-    path.len() <= 4096
+    path.len() <= PATH_BYTES_MAX
         && path
             .split(|&byte| byte == b'/')
             .all(|name| name != b"." && is_safe_name(name, EntryId(1)))
+}
+
+/// What a path that is too long to be told is shown with in its middle.
+const LEFT_OUT: &[u8] = b"/.../";
+
+/// A path as a person is told it: one longer than [`PATH_BYTES_MAX`] without its middle, cut at
+/// slashes where that leaves something of it.
+#[must_use]
+pub fn shortened(path: Vec<u8>) -> Vec<u8> {
+    if path.len() <= PATH_BYTES_MAX {
+        return path;
+    }
+    let half = (PATH_BYTES_MAX - LEFT_OUT.len()) / 2;
+    let (head, tail) = (&path[..half], &path[path.len() - half..]);
+    let head_end = head.iter().rposition(|&byte| byte == b'/').unwrap_or(half);
+    let tail_start = tail.iter().position(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    [&head[..head_end], LEFT_OUT, &tail[tail_start..]].concat()
 }
 
 #[cfg(test)]
@@ -185,5 +206,19 @@ mod tests {
             assert!(!is_safe_path(path), "{path:?}");
         }
         assert!(is_safe_path(b"a/b/c"));
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_to_be_told_keeps_its_beginning_and_its_end() {
+        let longest = vec![b'x'; PATH_BYTES_MAX];
+        assert_eq!(shortened(longest.clone()), longest);
+        let names: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+        let told = String::from_utf8(shortened(names.join("/").into_bytes())).unwrap();
+        assert!(told.starts_with("0/1/2/") && told.ends_with("/9998/9999"), "{told}");
+        let (head, tail) = told.split_once("/.../").unwrap();
+        assert!(told.len() <= PATH_BYTES_MAX && told.len() > PATH_BYTES_MAX - 20);
+        let is_whole = |name: &str| names.iter().any(|whole| whole == name);
+        assert!(head.split('/').chain(tail.split('/')).all(is_whole), "{told}");
+        assert!(shortened(vec![b'x'; 1 << 20]).len() <= PATH_BYTES_MAX);
     }
 }

@@ -16,8 +16,9 @@ pub use at_sink::AtSink;
 pub use at_source::AtSource;
 pub(crate) use at_source::is_aligned;
 
+use crate::entry::{PATH_BYTES_MAX, shortened};
 use crate::issue::Issue;
-use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, PATH_BYTES_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
+use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
 use crate::message::{BlockRange, Counters, Line, Message};
 use crate::units::EntryId;
 use thiserror::Error;
@@ -103,23 +104,17 @@ pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError
 /// Cuts what an end has to tell a person to what the other end takes of it.
 pub fn cut_news(message: &mut Message) {
     match message {
-        Message::Issues(issues) => issues.iter_mut().for_each(|issue| cut_path(&mut issue.path)),
-        Message::Lines(lines) => lines.iter_mut().for_each(|line| cut_path(&mut line.path)),
+        Message::Issues(issues) => {
+            issues.iter_mut().for_each(|it| it.path = shortened(std::mem::take(&mut it.path)))
+        }
+        Message::Lines(lines) => {
+            lines.iter_mut().for_each(|it| it.path = shortened(std::mem::take(&mut it.path)))
+        }
         Message::Notice(text) | Message::Stop(text) | Message::Fatal { text, .. } => cut_text(text),
         Message::Progress(counters) => {
             counters.busiest_ost.iter_mut().for_each(|ost| cut_text(&mut ost.name));
         }
         _ => {}
-    }
-}
-
-/// A path keeps its beginning and its end.
-fn cut_path(path: &mut Vec<u8>) {
-    const GAP: &[u8] = b"/.../";
-    const HALF: usize = (PATH_BYTES_MAX - GAP.len()) / 2;
-    if path.len() > PATH_BYTES_MAX {
-        let end = path.len() - HALF;
-        path.splice(HALF..end, GAP.iter().copied());
     }
 }
 

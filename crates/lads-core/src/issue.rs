@@ -125,6 +125,10 @@ pub enum Reason {
     Archived,
     /// It has more attributes than can be moved.
     LargeMetadata,
+    /// It lies deeper than LADS goes: a directory more than [`DEPTH_MAX`](crate::limits::DEPTH_MAX)
+    /// levels below the root, or a further name of a file whose first name has a longer path than
+    /// can be told.
+    TooDeep,
 }
 
 /// What went wrong with one entry, without its name.

@@ -40,22 +40,35 @@ pub const BLOCK_BYTES_MAX: u32 = 64 << 20;
 /// The largest file, in bytes: what a file offset can express (`i64`).
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Levels of directories below the root that are moved. A deeper directory is one failed entry.
-/// `PATH_MAX` allows 2,048 in one path; programs that go step by step make deeper ones. It must
-/// stay below [`DIRECTORIES_OPEN_MAX`]: all directories of a path are open together.
-pub const DEPTH_MAX: usize = 10_000;
+/// Directories one below the other, at most: the depth of a directory below the root, in levels. A
+/// deeper one is one failed entry.
+///
+/// A tree that people made is a few dozen levels deep; one that a program made by mistake is
+/// thousands. Each level takes a handle or two and an entry of the window as long as anything in
+/// it is under way, so there must be an end to it. Half of it would do for all trees met so far;
+/// with double of it the directories that wait for what is below them would no longer fit into
+/// [`DIRECTORIES_OPEN_MAX`], and the walk would stand still.
+pub const DEPTH_MAX: u32 = 10_000;
 
 /// Entries, directories left out, that a source announces before they have ended: enough for
 /// 30,000 small files a second at half a second's distance. Memory grows with it at both ends;
 /// half would slow small files down over long distances.
 pub const ENTRIES_OPEN_MAX: usize = 16_384;
 
-/// Directories that a source announces before they have ended.
+/// Directories that a source announces before they have ended: as many again. Of these, the walk may
+/// have to come back to [`DEPTH_MAX`], the root and the last batch before they can end; all others
+/// end without it. With half of it there would be no room for these, and the walk could wait for
+/// itself; with double of it both ends take a few MiB more.
 pub const DIRECTORIES_OPEN_MAX: usize = 16_384;
 
 /// A source holds back further entries when those that have not ended have names and attributes of
 /// so many bytes. Ordinary entries have 100 to 200 bytes, so this is rarely met.
 pub const METADATA_BYTES_MAX: u64 = 16 << 20;
+
+/// The same for directories that have not ended. The walk cannot wait for them, for they wait for
+/// what is below them: beyond, directories go without their attributes, and are listed. 3 KiB for
+/// each directory that may be open; an ACL has 100 to 500 bytes.
+pub const DIRECTORY_METADATA_BYTES_MAX: u64 = 48 << 20;
 
 /// A source looks at the limits above once for each batch of the walk, so it may announce as much
 /// as this beyond them, in bytes: 64 of the largest entries.
@@ -76,9 +89,6 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// The longest target of a link, in bytes (Linux's `PATH_MAX`).
 pub const LINK_BYTES_MAX: usize = 4096;
-
-/// The longest path in a message that is for a person, in bytes.
-pub const PATH_BYTES_MAX: usize = 64 << 10;
 
 /// The longest text in a message that is for a person, in bytes. An end cuts its own to this.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;

@@ -343,6 +343,7 @@ wire_enum!(Reason {
     8 => UnsafeName,
     9 => Archived,
     10 => LargeMetadata,
+    11 => TooDeep,
 });
 wire_enum!(Kind {
     0 => File { identity, data_bytes, striping, source_ost },

@@ -131,6 +131,17 @@ pub struct Commit {
     pub verify: Option<Vec<BlockRecord>>,
 }
 
+/// A file that is to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// The file.
+    pub entry: EntryId,
+    /// Whether what the journal has of it is kept for another attempt.
+    pub is_kept: bool,
+    /// What went wrong here; `None` if the source gave it up.
+    pub failure: Option<Failure>,
+}
+
 /// What an I/O thread of the sink is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
@@ -148,8 +159,8 @@ pub enum Task {
     Commit(Vec<Commit>),
     /// Set the metadata of these directories, in which everything has ended.
     Close(Vec<EntryId>),
-    /// Drop what there is of these files; `true` keeps what the journal has for another attempt.
-    Discard(Vec<(EntryId, bool)>),
+    /// Drop what there is of these files.
+    Discard(Vec<Discard>),
     /// Everything has ended: make the root durable, remove the journal.
     Finish,
 }
@@ -308,7 +319,7 @@ pub struct Sink {
     to_release: Vec<Write>,
     to_commit: VecDeque<Commit>,
     to_close: Vec<EntryId>,
-    to_discard: Vec<(EntryId, bool)>,
+    to_discard: Vec<Discard>,
     commits_running: u32,
     /// Files with blocks that are not on record.
     unsynced: Vec<EntryId>,
@@ -928,7 +939,7 @@ impl Sink {
         {
             file.phase = Phase::Discarding { failure };
             file.unsynced.clear();
-            self.to_discard.push((entry, is_kept));
+            self.to_discard.push(Discard { entry, is_kept, failure });
         }
     }
 

@@ -28,7 +28,10 @@ pub use crate::gate::ProtocolError;
 use crate::gate::{AtSource, impossible, is_aligned};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::layout::Layout;
-use crate::limits::{AGAIN_MAX, ENTRY_BYTES_MAX, METADATA_BYTES_MAX, RANGES_MAX, RESENDS_MAX};
+use crate::limits::{
+    AGAIN_MAX, DIRECTORY_METADATA_BYTES_MAX, ENTRY_BYTES_MAX, METADATA_BYTES_MAX, RANGES_MAX,
+    RESENDS_MAX,
+};
 use crate::message::{Answer, BlockRange, Counters, Ending, Message, Verb};
 use crate::pace::Pace;
 use crate::plan::Plan;
@@ -52,10 +55,16 @@ pub struct SourceConfig {
     pub threshold: Threshold,
     /// No block is longer, in bytes; a multiple of 4096.
     pub block_size: u32,
-    /// Entries announced and not ended; memory grows with this, not with the tree.
+    /// Files and links announced and not ended, and directories that are being ended; memory grows
+    /// with this, not with the tree.
     pub window_entries: u64,
     /// Data streams to the sink.
     pub stream_count: u16,
+    /// Directories announced and not ended, that of the target included. The walk goes depth
+    /// first, so all of them end without it but those on the way to where it is: at most
+    /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
+    /// not yet told. With room for more than these it never waits for itself.
+    pub window_directories: u64,
     /// Files open at a time.
     pub open_files_max: u32,
     /// How often a file that changed while it moved is tried again.
@@ -273,6 +282,7 @@ impl Source {
             && self.stop == Stop::No
             && self.outstanding < self.config.window_entries
             && self.metadata_bytes < METADATA_BYTES_MAX
+            && self.directories.open_count() < self.config.window_directories
     }
 
     /// What the I/O thread numbered `worker` should do now, if anything.
@@ -388,13 +398,12 @@ impl Source {
     fn on_found(&mut self, mut found: Box<Found>) {
         let parent = found.entry.parent;
         self.count_found(&found);
-        if found.entry.variable_bytes() > ENTRY_BYTES_MAX {
-            self.on_too_large(found);
+        if found.entry.is_directory() {
+            self.on_directory(found.entry);
             return;
         }
-        if found.entry.is_directory() {
-            self.directories.on_found(found.entry.id, parent);
-            self.new_files.push_back(found.entry);
+        if found.entry.variable_bytes() > ENTRY_BYTES_MAX {
+            self.on_too_large(&found);
             return;
         }
         if let Some(old) = found.replaces {
@@ -420,35 +429,50 @@ impl Source {
                     self.links.hold(found);
                     return;
                 }
-                LinkRole::Further { target } => {
-                    found.entry.kind = Kind::HardLink { target };
-                    key = None;
-                }
+                LinkRole::Further { target } => return self.open_further(*found, target),
             }
         }
         self.open_file(*found, (0, false), key);
     }
 
-    /// An entry has more attributes than can be told at a time. A directory goes without them, so that
-    /// what is in it arrives; anything else does not go.
-    fn on_too_large(&mut self, mut found: Box<Found>) {
-        let reason = Reason::LargeMetadata;
-        let failure = Failure::new(Side::Source, Operation::Examine, reason);
-        let (entry, parent) = (found.entry.id, found.entry.parent);
-        if found.entry.is_directory() {
-            found.entry.metadata.xattrs.clear();
-            self.directories.on_found(entry, parent);
-            self.directories.on_failed(entry, failure);
-            self.new_files.push_back(found.entry);
-        } else if let Some(old) = found.replaces {
-            if let Some(open) = self.open.remove(&old) {
-                self.end_file(old, &open, Outcome::Failed(failure));
-            }
-        } else {
-            self.directories.on_child(parent);
-            self.outstanding += 1;
-            self.end(entry, parent, Outcome::Failed(failure));
+    /// A directory goes without its attributes if they are too many, so that what is in it arrives.
+    fn on_directory(&mut self, mut entry: Entry) {
+        let bytes = entry.variable_bytes();
+        let all_bytes = self.directories.metadata_bytes().saturating_add(bytes as u64);
+        let is_too_large = bytes > ENTRY_BYTES_MAX || all_bytes > DIRECTORY_METADATA_BYTES_MAX;
+        if is_too_large {
+            entry.metadata.xattrs.clear();
         }
+        self.directories.on_found(entry.id, entry.parent, entry.variable_bytes() as u64);
+        if is_too_large {
+            self.directories.on_failed(entry.id, large_metadata());
+        }
+        self.new_files.push_back(entry);
+    }
+
+    /// An entry that is no directory has more attributes than can be told at a time.
+    fn on_too_large(&mut self, found: &Found) {
+        let outcome = Outcome::Failed(large_metadata());
+        if let Some(old) = found.replaces {
+            if let Some(open) = self.open.remove(&old) {
+                self.end_file(old, &open, outcome);
+            }
+            return;
+        }
+        self.directories.on_child(found.entry.parent);
+        self.outstanding += 1;
+        self.end(found.entry.id, found.entry.parent, outcome);
+    }
+
+    /// A further name of a file that the sink has under another. If that one lies too deep to be
+    /// told, the name fails: sent as a file of its own, it would no longer be a name of the same file.
+    fn open_further(&mut self, mut found: Found, target: Option<Vec<u8>>) {
+        let Some(target) = target else {
+            let failure = Failure::new(Side::Source, Operation::Examine, Reason::TooDeep);
+            return self.end(found.entry.id, found.entry.parent, Outcome::Failed(failure));
+        };
+        found.entry.kind = Kind::HardLink { target };
+        self.open_file(found, (0, false), None);
     }
 
     /// The link of a first name that is looked at anew, if that still leads to the same file;
@@ -919,12 +943,10 @@ impl Source {
 
     fn release_link(&mut self, mut found: Box<Found>, role: LinkRole, key: LinkKey) {
         found.link = None;
-        let mut link = Some(key);
-        if let LinkRole::Further { target } = role {
-            found.entry.kind = Kind::HardLink { target };
-            link = None;
+        match role {
+            LinkRole::Further { target } => self.open_further(*found, target),
+            LinkRole::First | LinkRole::Waits => self.open_file(*found, (0, false), Some(key)),
         }
-        self.open_file(*found, (0, false), link);
     }
 
     fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {
@@ -984,6 +1006,10 @@ impl Open {
 /// Whether nothing more has to happen for a block that was sent.
 fn is_settled(open: &HashMap<EntryId, Open>, block: &Block) -> bool {
     open.get(&block.entry).is_none_or(|open| open.confirmed.contains(block.offset..block.end()))
+}
+
+fn large_metadata() -> Failure {
+    Failure::new(Side::Source, Operation::Examine, Reason::LargeMetadata)
 }
 
 fn changed() -> Failure {

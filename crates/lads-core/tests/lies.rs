@@ -38,6 +38,7 @@ fn source() -> Source {
         threshold: Threshold::default(),
         block_size: BLOCK,
         window_entries: 100,
+        window_directories: 100,
         stream_count: 1,
         open_files_max: 100,
         retries_max: 3,

@@ -17,6 +17,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 const BLOCK: u32 = 1 << 20;
+/// Fewer than entries, so that it is these that hold up the walk.
+const WINDOW_DIRECTORIES: u64 = 50;
 
 /// What a test makes go wrong, and what happened.
 #[derive(Default)]
@@ -58,6 +60,7 @@ impl Pair {
                 block_size: BLOCK,
                 window_entries: 100,
                 stream_count: 1,
+                window_directories: WINDOW_DIRECTORIES,
                 open_files_max: 100,
                 retries_max: 3,
                 bytes_per_second: None,
@@ -124,7 +127,11 @@ impl Pair {
     }
 
     fn find_link(&mut self, id: u64) {
-        let path = format!("n{id}").into_bytes();
+        self.find_link_at(id, format!("n{id}"));
+    }
+
+    fn find_link_at(&mut self, id: u64, path: String) {
+        let path = path.into_bytes();
         let link = LinkName { device: 1, inode: 7, name_count: 3, path };
         self.find(id, 0, file(10), Some(link));
     }
@@ -306,10 +313,10 @@ impl Pair {
                 self.tell_sink(sink::Event::Closed(results));
             }
             sink::Task::Discard(entries) => {
-                for (entry, is_kept) in &entries {
+                for sink::Discard { entry, is_kept, .. } in &entries {
                     self.world.events.push(format!("discard {} {is_kept}", entry.0));
                 }
-                let entries = entries.into_iter().map(|(entry, _)| entry).collect();
+                let entries = entries.into_iter().map(|discard| discard.entry).collect();
                 self.tell_sink(sink::Event::Discarded(entries));
             }
             sink::Task::Finish => self.tell_sink(sink::Event::Finished),
@@ -475,7 +482,7 @@ fn what_is_dropped_does_not_wait_for_what_is_being_written() {
     let Some(sink::Task::Discard(entries)) = pair.sink.next_task(pair.now) else {
         panic!("it is not dropped")
     };
-    assert_eq!(entries, [(entry, false)]);
+    assert_eq!(entries, [sink::Discard { entry, is_kept: false, failure: None }]);
     pair.tell_sink(sink::Event::Discarded(vec![entry]));
     let failures = vec![None];
     pair.tell_sink(sink::Event::Written { write, service: Duration::ZERO, failures });
@@ -516,6 +523,44 @@ fn if_the_first_name_fails_the_next_takes_its_place() {
     assert!(matches!(pair.outcomes[&EntryId(1)], Outcome::Failed(_)));
     assert!(pair.is_done(2) && pair.is_done(3), "{:?}", pair.outcomes);
     assert!(pair.world.events.contains(&"link 3 to n2".to_owned()), "{:?}", pair.world.events);
+}
+
+/// The path of a first name was longer than a peer may name: the sink took it for a breach.
+#[test]
+fn further_names_of_a_file_whose_path_cannot_be_told_fail_and_it_arrives() {
+    let mut pair = Pair::new();
+    for id in 1..=2 {
+        pair.find_link_at(id, format!("{}{id}", "d/".repeat(2048)));
+    }
+    pair.run();
+    pair.find_link(3);
+    pair.run();
+    assert_eq!(pair.world.events, ["commit 1"]);
+    let failure = Failure::new(Side::Source, Operation::Examine, Reason::TooDeep);
+    for id in 2..=3 {
+        assert_eq!(pair.outcomes[&EntryId(id)], Outcome::Failed(failure), "held back or not");
+    }
+}
+
+/// Directories that nothing was in did not count as under way until they were closed: of a tree of
+/// empty ones all were announced at once.
+#[test]
+fn the_walk_waits_when_many_directories_have_not_ended() {
+    let mut pair = Pair::new();
+    let listed = |directory| source::Event::Listed {
+        directory: EntryId(directory),
+        subdirectory_count: u64::from(directory == 0) * (WINDOW_DIRECTORIES - 1),
+    };
+    pair.tell_source(listed(0));
+    for id in 1..WINDOW_DIRECTORIES {
+        assert!(pair.source.wants_entries(), "directory {id}");
+        pair.find(id, 0, Kind::Directory, None);
+        pair.tell_source(listed(id));
+    }
+    assert!(!pair.source.wants_entries(), "with the root, all are under way that may be");
+    pair.run();
+    assert!(pair.source.wants_entries());
+    assert_eq!(pair.outcomes.len() as u64, WINDOW_DIRECTORIES - 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is to be shown to a person, and what the other end says of itself.
 
 use crate::event::{ExitCode, Happening};
+use lads_core::entry::shortened;
 use lads_core::issue::{Failure, Issue, Reason, Side};
 use lads_core::message::{Counters, Line};
 use lads_core::units::Instant;
@@ -13,6 +14,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Board {
     pub(crate) own_host: String,
+    /// Whether this is the end that a person started.
+    pub(crate) is_persons: bool,
     happenings: Mutex<Vec<Happening>>,
     pub(crate) peer: Mutex<Counters>,
     /// When the other end was last heard, in milliseconds of the transfer's clock.
@@ -22,9 +25,10 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(own_host: String) -> Self {
+    pub(crate) fn new(own_host: String, is_persons: bool) -> Self {
         Self {
             own_host,
+            is_persons,
             happenings: Mutex::default(),
             peer: Mutex::default(),
             heard_millis: AtomicU64::new(0),
@@ -56,7 +60,13 @@ impl Board {
         self.put(Happening::Issue(Issue { path, failure }));
     }
 
-    pub(crate) fn put(&self, happening: Happening) {
+    /// Paths are told as far as a call would take them, whoever tells them.
+    pub(crate) fn put(&self, mut happening: Happening) {
+        if let Happening::Issue(Issue { path, .. }) | Happening::Line(Line { path, .. }) =
+            &mut happening
+        {
+            *path = shortened(std::mem::take(path));
+        }
         if let Happening::Issue(issue) = &happening
             && let Some(code) = exit_code_of(&issue.failure)
         {

@@ -4,21 +4,31 @@
 //! That is what keeps a transfer inside its root whatever the other end, or somebody else on this
 //! host, does to the tree meanwhile. Few handles are kept open; one that was closed is opened again
 //! through its parents when it is needed.
+//!
+//! A tree may be [`lads_core::limits::DEPTH_MAX`] levels deep and the stacks of threads are small:
+//! whatever goes along parents is a loop, never a recursion. That counts for dropping them, too.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Directory handles kept open at a time.
 const OPEN_MAX: usize = 256;
+/// Of the directories that are opened on the way down to one, so many next to it keep their
+/// handles, and so many above those, at even distances. With half of it, a directory near one that
+/// was opened lately is more often opened from far above; with double of it, one deep directory
+/// would close half of what others are about to need.
+const KEPT_BELOW: usize = 32;
 
 /// A directory below a root, or the root.
 #[derive(Debug)]
 pub(crate) struct Directory {
     parent: Option<Arc<Self>>,
     name: Vec<u8>,
+    /// Levels below the root, which is zero.
+    depth: u32,
     handle: Mutex<Option<Arc<OwnedFd>>>,
     /// Whether it is made when it is opened and is not there.
     is_made: bool,
@@ -44,6 +54,7 @@ impl Directory {
         Arc::new(Self {
             parent: None,
             name: Vec::new(),
+            depth: 0,
             handle: Mutex::new(Some(Arc::new(handle))),
             is_made: false,
             was_made: OnceLock::new(),
@@ -57,6 +68,7 @@ impl Directory {
         Arc::new(Self {
             parent: Some(Arc::clone(self)),
             name: name.to_vec(),
+            depth: self.depth.saturating_add(1),
             handle: Mutex::new(None),
             is_made,
             was_made: OnceLock::new(),
@@ -65,18 +77,60 @@ impl Directory {
         })
     }
 
-    /// Its handle.
+    /// Levels below the root; zero for the root.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Its handle. If it is closed, it is opened from the nearest directory above that is open.
     pub(crate) fn open(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Errno> {
-        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let (closed, mut handle) = self.nearest_open();
+        let far = closed.len().saturating_sub(KEPT_BELOW);
+        let step = far.div_ceil(KEPT_BELOW).max(1);
+        for (levels_below, directory) in closed.into_iter().enumerate().rev() {
+            let is_kept =
+                levels_below < KEPT_BELOW || (levels_below - KEPT_BELOW).is_multiple_of(step);
+            handle = directory.open_below(&handle, is_kept)?;
+        }
+        Ok(handle)
+    }
+
+    /// The directories from this one upwards that are closed, and the handle of the first that is
+    /// open.
+    fn nearest_open(self: &Arc<Self>) -> (Vec<&Arc<Self>>, Arc<OwnedFd>) {
+        let mut closed = Vec::new();
+        let mut directory = self;
+        loop {
+            if let Some(handle) = &*directory.lock() {
+                return (closed, Arc::clone(handle));
+            }
+            closed.push(directory);
+            directory = directory.parent.as_ref().expect("a root is always open");
+        }
+    }
+
+    /// Its handle, if need be by its name in its parent; with `is_kept` it stays open for a while.
+    fn open_below(
+        self: &Arc<Self>,
+        parent: &OwnedFd,
+        is_kept: bool,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        // Locked until it is known whether it was made: who comes second must know it, too.
+        let mut handle = self.lock();
         if let Some(handle) = &*handle {
             return Ok(Arc::clone(handle));
         }
-        let parent = self.parent.as_ref().expect("a root is always open").open()?;
-        let opened = Arc::new(self.open_in(&parent)?);
-        *handle = Some(Arc::clone(&opened));
-        drop(handle);
-        self.recent.add(self);
+        let opened = Arc::new(self.open_in(parent)?);
+        if is_kept {
+            *handle = Some(Arc::clone(&opened));
+            drop(handle);
+            self.recent.add(self);
+        }
         Ok(opened)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_in(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
@@ -95,14 +149,17 @@ impl Directory {
         openat(parent, self.name.as_slice(), DIRECTORY, Mode::empty())
     }
 
-    /// Its path below the root, without slashes at the ends; empty for the root.
+    /// Its path below the root, without slashes at the ends; empty for the root. It takes time and
+    /// memory in proportion to its depth.
     pub(crate) fn path(&self) -> Vec<u8> {
-        let mut path = self.parent.as_ref().map(|parent| parent.path()).unwrap_or_default();
-        if !path.is_empty() {
-            path.push(b'/');
+        let mut names = Vec::new();
+        let mut directory = self;
+        while let Some(parent) = &directory.parent {
+            names.push(directory.name.as_slice());
+            directory = parent;
         }
-        path.extend_from_slice(&self.name);
-        path
+        names.reverse();
+        names.join(&b'/')
     }
 
     /// The path below the root of something in it.
@@ -119,6 +176,17 @@ impl Directory {
     }
 }
 
+impl Drop for Directory {
+    /// Parents that nobody else has any more go one after the other: left to themselves, each
+    /// would be dropped within the drop of the one below it.
+    fn drop(&mut self) {
+        let mut last = self.parent.take().and_then(Arc::into_inner);
+        while let Some(mut directory) = last {
+            last = directory.parent.take().and_then(Arc::into_inner);
+        }
+    }
+}
+
 impl Recent {
     fn add(&self, directory: &Arc<Directory>) {
         let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,9 +199,7 @@ impl Recent {
         };
         drop(directories);
         // Whoever uses the handle now has a share of it; it closes when the last one is done.
-        if let Ok(mut handle) = oldest.handle.try_lock() {
-            handle.take();
-        };
+        oldest.lock().take();
     }
 }
 
@@ -167,3 +233,110 @@ pub(crate) fn proc_path(directory: &OwnedFd, name: &[u8]) -> Vec<u8> {
 
 /// The flags for calls that look at a link itself.
 pub(crate) const NOT_THROUGH_LINKS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Levels of the trees here: with a frame of 32 bytes for each, a recursion over them does not
+    /// fit into [`STACK_BYTES`].
+    const LEVELS: usize = 2_000;
+    const STACK_BYTES: usize = 64 << 10;
+
+    /// A root in a place of its own. The standard library opens as many directories at a time as a
+    /// tree is deep to remove it; `rm` does not.
+    struct Place {
+        place: tempfile::TempDir,
+        root: Arc<Directory>,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let place = tempfile::tempdir().unwrap();
+            let handle = open_named(place.path().as_os_str().as_encoded_bytes()).unwrap();
+            Self { place, root: Directory::root(handle) }
+        }
+
+        /// A directory that deep, and all above it, the deepest last. They are made when they are
+        /// opened.
+        fn chain(&self) -> Vec<Arc<Directory>> {
+            let mut chain = vec![Arc::clone(&self.root)];
+            for _ in 0..LEVELS {
+                chain.push(chain.last().unwrap().child(b"d", true));
+            }
+            chain
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = Command::new("rm").arg("-rf").arg(self.place.path()).status();
+        }
+    }
+
+    /// A tree 1,600 levels deep ended a transfer: opening a directory, naming it and dropping it
+    /// each called itself for its parent, on a stack of 512 KiB.
+    #[test]
+    fn a_deep_directory_needs_no_more_stack_than_any_other() {
+        let place = Place::new();
+        let deepest = place.chain().pop().unwrap();
+        let work = move || {
+            assert!(deepest.open().is_ok());
+            assert_eq!(deepest.path_of(b"f").len(), 2 * LEVELS + 1);
+            assert_eq!(deepest.depth() as usize, LEVELS);
+            drop(deepest);
+        };
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        thread.spawn(work).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn few_of_many_directories_are_open_at_a_time() {
+        let place = Place::new();
+        let chain = place.chain();
+        for directory in chain.iter().step_by(10) {
+            directory.open().unwrap();
+            chain[LEVELS - 1].open().unwrap();
+            let count = chain.iter().filter(|directory| directory.lock().is_some()).count();
+            assert!(count <= OPEN_MAX + 1, "{count} are open");
+        }
+    }
+
+    /// The sink closes directories from the deepest to the first, when most are closed again.
+    #[test]
+    fn a_chain_of_directories_is_gone_through_upwards_with_few_opens_for_each() {
+        let place = Place::new();
+        let chain = place.chain();
+        chain[LEVELS].open().unwrap();
+        let mut opens = 0;
+        for directory in chain.iter().rev() {
+            opens += directory.nearest_open().0.len();
+            directory.open().unwrap();
+        }
+        assert!(opens <= 10 * LEVELS, "{opens} opens for {LEVELS} directories");
+    }
+
+    #[test]
+    fn a_deep_directory_that_is_opened_leaves_others_open() {
+        let place = Place::new();
+        let other = place.root.child(b"other", true);
+        other.open().unwrap();
+        place.chain()[LEVELS].open().unwrap();
+        assert!(other.lock().is_some());
+    }
+
+    #[test]
+    fn what_several_threads_drop_of_a_chain_at_a_time_is_dropped() {
+        let place = Place::new();
+        let chain = place.chain();
+        let first = Arc::downgrade(&chain[1]);
+        let (even, odd): (Vec<_>, Vec<_>) =
+            chain.into_iter().partition(|directory| directory.depth().is_multiple_of(2));
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(even));
+            scope.spawn(move || drop(odd));
+        });
+        assert!(first.upgrade().is_none());
+    }
+}

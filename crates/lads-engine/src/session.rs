@@ -100,7 +100,7 @@ fn drive(
     let streams = Arc::new(Streams::new(
         streams.iter().filter_map(|socket| socket.try_clone().ok()).collect(),
     ));
-    let board = Arc::new(Board::new(connected.own_host.clone()));
+    let board = Arc::new(Board::new(connected.own_host.clone(), observer.is_some()));
     board.on_heard(clock.now());
     let setup = Setup {
         options: options.clone(),

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use table::Table;
+use table::{Item, Table};
 
 /// New files are placed so many bytes for each OST ahead of their blocks, at least.
 const PLACED_BYTES_EACH: u64 = 4 << 20;
@@ -250,6 +250,15 @@ impl SinkEnd {
                 Some(Task::Finish) => self.finish(),
                 None => return,
             }
+        }
+    }
+
+    /// Counts a failure of this end, once for each entry. If the person is at the other end, that
+    /// end counts it when it hears of it. If the person is here, it is not left to the other end:
+    /// an end that kept quiet would make what failed here look well.
+    fn tell_failure(&self, item: &Item, failure: Failure) {
+        if self.board.is_persons && item.has_failed.set(()).is_ok() {
+            self.board.issue(item.path(), failure);
         }
     }
 

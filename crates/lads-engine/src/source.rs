@@ -15,7 +15,7 @@ use crate::session::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Side};
-use lads_core::limits::ENTRIES_OPEN_MAX;
+use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
@@ -27,6 +27,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
 
+// See [`DIRECTORIES_OPEN_MAX`]: or the walk could wait for itself.
+const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * walk::BATCH < DIRECTORIES_OPEN_MAX);
 /// How often a file that changes while it moves is tried again.
 const RETRIES_MAX: u32 = 3;
 /// Threads besides, if there is a stage: bringing blocks back should not keep those from reading
@@ -83,6 +85,7 @@ impl SourceEnd {
             threshold: options.threshold,
             block_size: options.block_size,
             window_entries: ENTRIES_OPEN_MAX as u64,
+            window_directories: DIRECTORIES_OPEN_MAX as u64,
             stream_count: streams.count(),
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,

@@ -159,7 +159,7 @@ mod tests {
     const SLOT_BYTES: usize = 64 << 10;
 
     fn log(directory: &Path) -> StageLog {
-        let board = Arc::new(Board::new("here".to_owned()));
+        let board = Arc::new(Board::new("here".to_owned(), true));
         let slot_bytes = u32::try_from(SLOT_BYTES).unwrap();
         let name = directory.as_os_str().as_bytes();
         StageLog::open(name, slot_bytes, Side::Source, board).unwrap()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_a_mistake_of_the_command() {
-        let board = Arc::new(Board::new("here".to_owned()));
+        let board = Arc::new(Board::new("here".to_owned(), true));
         let fatal = StageLog::open(b"/nowhere/at/all", 65536, Side::Sink, board).unwrap_err();
         assert_eq!(fatal.code, ExitCode::Usage);
         assert!(fatal.text.contains("/nowhere/at/all at the sink"), "{}", fatal.text);

@@ -97,7 +97,9 @@ pub(crate) fn listen<E: End>(
                 continue;
             }
             Message::Issues(issues) => {
-                issues.into_iter().for_each(|issue| board.put(Happening::Issue(issue)));
+                // This end has told its own failures, whatever the other end makes of them.
+                let theirs = issues.into_iter().filter(|issue| issue.failure.side != E::SIDE);
+                theirs.for_each(|issue| board.put(Happening::Issue(issue)));
                 continue;
             }
             Message::Lines(lines) => {

@@ -4,7 +4,7 @@ use crate::content::Content;
 use crate::disk::JournalFile;
 use crate::sink_end::{Job, SinkEnd};
 use crate::world::{Checked, World};
-use lads_core::sink::Write;
+use lads_core::sink::{Discard, Write};
 
 impl SinkEnd {
     /// The process dies: each thread stops somewhere in the middle.
@@ -50,7 +50,7 @@ impl SinkEnd {
                 }
             }
             Job::Discard(entries) => {
-                for (entry, is_kept) in entries {
+                for Discard { entry, is_kept, .. } in entries {
                     if world.rng.hits(500) {
                         self.discard_one(world, entry, is_kept)?;
                     }

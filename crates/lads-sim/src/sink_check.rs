@@ -7,7 +7,7 @@ use crate::world::{Checked, World};
 use lads_core::journal::BlockRecord;
 use lads_core::message::{BlockRange, Message};
 use lads_core::range::RangeSet;
-use lads_core::sink::{SyncFile, Write};
+use lads_core::sink::{Discard, SyncFile, Write};
 use lads_core::units::EntryId;
 
 impl SinkEnd {
@@ -129,8 +129,8 @@ impl SinkEnd {
 
     /// What is dropped must not be about to be put on record, and what is kept for another attempt
     /// must be in nobody's hands.
-    pub(crate) fn check_discard(&self, entries: &[(EntryId, bool)]) -> Checked {
-        for (entry, is_kept) in entries {
+    pub(crate) fn check_discard(&self, discards: &[Discard]) -> Checked {
+        for Discard { entry, is_kept, .. } in discards {
             let path = &self.items[entry].path;
             if self.is_synced_now(*entry) || (*is_kept && self.is_written_now(*entry)) {
                 return Err(format!("{path} is dropped, and blocks of it are still written"));

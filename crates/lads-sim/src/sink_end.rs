@@ -10,7 +10,9 @@ use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Message;
 use lads_core::range::RangeSet;
-use lads_core::sink::{BufferId, Commit, Event, Place, Sink, SinkConfig, SyncFile, Task, Write};
+use lads_core::sink::{
+    BufferId, Commit, Discard, Event, Place, Sink, SinkConfig, SyncFile, Task, Write,
+};
 use lads_core::staging::Slot;
 use lads_core::units::{Block, EntryId, Instant};
 use std::collections::BTreeMap;
@@ -77,7 +79,7 @@ pub(crate) enum Job {
     SyncJournal(Vec<(SyncFile, Option<Failure>)>),
     Commit(Vec<Commit>),
     Close(Vec<EntryId>),
-    Discard(Vec<(EntryId, bool)>),
+    Discard(Vec<Discard>),
     Finish,
 }
 

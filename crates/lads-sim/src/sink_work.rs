@@ -13,7 +13,9 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::Answer;
-use lads_core::sink::{BufferId, Commit, Committed, Event, Examined, Place, SyncFile, Write};
+use lads_core::sink::{
+    BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Write,
+};
 use lads_core::units::{EntryId, Instant};
 
 /// Linux's ENOSPC.
@@ -379,11 +381,11 @@ impl SinkEnd {
         }
     }
 
-    pub(crate) fn discard(&mut self, world: &mut World, entries: &[(EntryId, bool)]) -> Checked {
-        for (entry, is_kept) in entries {
-            self.discard_one(world, *entry, *is_kept)?;
+    pub(crate) fn discard(&mut self, world: &mut World, discards: &[Discard]) -> Checked {
+        for discard in discards {
+            self.discard_one(world, discard.entry, discard.is_kept)?;
         }
-        let entries = entries.iter().map(|(entry, _)| *entry).collect();
+        let entries = discards.iter().map(|discard| discard.entry).collect();
         self.tell(world, Event::Discarded(entries))
     }
 

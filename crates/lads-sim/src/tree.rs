@@ -204,6 +204,13 @@ impl Tree {
         self.file_at(path).is_some_and(|file| self.names_of(file).len() > 1)
     }
 
+    /// How many levels below the root the deepest directory is.
+    pub(crate) fn depth(&self) -> u64 {
+        let directories = self.nodes.iter().filter(|(_, node)| **node == Node::Directory);
+        let depths = directories.map(|(path, _)| path.split('/').count() as u64);
+        depths.max().unwrap_or(0)
+    }
+
     /// The names in a directory, those of directories last.
     pub(crate) fn list(&self, directory: &str) -> (Vec<String>, Vec<String>) {
         let inside = self.nodes.iter().filter(|(path, _)| parent_of(path) == directory);

@@ -200,6 +200,11 @@ impl World {
         let mut options = Options::draw(&mut rng);
         options.draw_stage(&mut Rng::new(mix(seed)));
         let tree = Tree::draw(&mut rng, &options);
+        if options.is_depth_first {
+            // So few that it shows if the walk can wait for directories that wait for it: those on
+            // the way to the deepest one, the root, and room for one more.
+            options.source.window_directories = tree.depth() + 2;
+        }
         Self::new(rng, options, tree, trace)
     }
 

@@ -31,6 +31,10 @@ pub(super) fn advice(failure: &Failure) -> &'static str {
         Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
         Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
         Reason::LargeMetadata => "move it without its attributes (--no-xattrs)",
+        Reason::TooDeep => {
+            "move it in a transfer of its own, with a directory further down as the source; files \
+             with several names also go with --no-hard-links"
+        }
     }
 }
 

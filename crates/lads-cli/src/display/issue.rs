@@ -5,7 +5,9 @@ use super::errno;
 use super::place::Places;
 use super::style::{Style, Tone};
 use crate::sizes;
+use lads_core::entry::PATH_BYTES_MAX;
 use lads_core::issue::{Failure, Issue, Reason};
+use lads_core::limits::DEPTH_MAX;
 
 /// An issue in words.
 #[derive(Debug)]
@@ -62,6 +64,12 @@ fn reason(reason: Reason) -> String {
         Reason::UnsafeName => "its name would lead elsewhere",
         Reason::Archived => "its data is in an archive, not on storage targets",
         Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
+        Reason::TooDeep => {
+            return format!(
+                "it lies deeper than LADS goes: {DEPTH_MAX} directories, and {PATH_BYTES_MAX} bytes \
+                 of path for a file with several names"
+            );
+        }
     };
     text.to_owned()
 }

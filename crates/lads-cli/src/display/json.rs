@@ -255,6 +255,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::UnsafeName => "unsafe-name",
         Reason::Archived => "archived",
         Reason::LargeMetadata => "large-metadata",
+        Reason::TooDeep => "too-deep",
     }
 }
 

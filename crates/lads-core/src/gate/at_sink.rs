@@ -4,16 +4,14 @@ use super::{ProtocolError, check_frame_counts, check_text};
 use crate::entry::{Entry, Kind, Metadata, Timestamp, Xattr, is_safe_name, is_safe_path};
 use crate::layout::STRIPE_COUNT_MAX;
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX, ENTRY_BYTES_MAX,
-    FILE_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, OSTS_MAX, XATTR_NAME_BYTES_MAX,
-    XATTR_VALUE_BYTES_MAX,
+    BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, DEPTH_MAX, DIRECTORIES_OPEN_MAX,
+    DIRECTORY_METADATA_BYTES_MAX, ENTRIES_OPEN_MAX, ENTRY_BYTES_MAX, FILE_BYTES_MAX,
+    LINK_BYTES_MAX, METADATA_BYTES_MAX, OSTS_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
 use crate::message::{Ending, Message, Root};
 use crate::units::EntryId;
 use std::collections::HashMap;
 
-/// Bytes that an entry takes in tables besides its name and attributes, about.
-const ENTRY_BYTES: u64 = 100;
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 /// All bits that `chmod` can set.
 const MODE_BITS: u32 = 0o7777;
@@ -37,6 +35,8 @@ struct Live {
     is_directory: bool,
     /// Whether the source has said that everything in it has ended.
     is_closing: bool,
+    /// How many directories lie above it, the root left out.
+    depth: u32,
     bytes: u64,
 }
 
@@ -90,7 +90,9 @@ impl AtSink {
     /// An entry was announced, and passed [`Self::check`].
     pub fn on_announced(&mut self, entry: &Entry) {
         let bytes = bytes_of(entry);
-        let live = Live { is_directory: entry.is_directory(), is_closing: false, bytes };
+        let above = self.live.get(&entry.parent);
+        let depth = above.map_or(0, |above| above.depth.saturating_add(1));
+        let live = Live { is_directory: entry.is_directory(), is_closing: false, depth, bytes };
         self.directory_count += usize::from(live.is_directory);
         self.metadata_bytes += bytes;
         self.announced_last = self.announced_last.max(entry.id);
@@ -133,21 +135,22 @@ impl AtSink {
     }
 
     fn check_entries(&self, entries: &[Entry]) -> Result<(), ProtocolError> {
-        // What this message itself announces: its number, and whether it is a directory.
-        let mut new = HashMap::with_capacity(entries.len());
+        // The depth of each directory that this message itself announces; none for others.
+        let mut new: HashMap<EntryId, Option<u32>> = HashMap::with_capacity(entries.len());
         let (mut directory_count, mut bytes) = (self.directory_count, self.metadata_bytes);
         for entry in entries {
             check_entry(entry)?;
             let is_used = entry.id == EntryId::ROOT || self.live.contains_key(&entry.id);
-            if is_used || new.insert(entry.id, entry.is_directory()).is_some() {
+            if is_used || new.contains_key(&entry.id) {
                 return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
             }
-            let is_in_directory = entry.parent == EntryId::ROOT
-                || self.live.get(&entry.parent).is_some_and(Live::takes_entries)
-                || (entry.parent != entry.id && new.get(&entry.parent).is_some_and(|it| *it));
-            if !is_in_directory {
+            let Some(depth) = self.depth_in(entry.parent, &new) else {
                 return Err(ProtocolError::OutOfPlace("NEW_FILE in no directory"));
+            };
+            if entry.is_directory() && depth > DEPTH_MAX {
+                return Err(ProtocolError::TooMuch("levels of directories"));
             }
+            new.insert(entry.id, entry.is_directory().then_some(depth));
             directory_count += usize::from(entry.is_directory());
             bytes += bytes_of(entry);
         }
@@ -157,10 +160,21 @@ impl AtSink {
         {
             return Err(ProtocolError::TooMuch("entries that have not ended"));
         }
-        if bytes > METADATA_BYTES_MAX + BATCH_BYTES_MAX {
+        if bytes > METADATA_BYTES_MAX + BATCH_BYTES_MAX + DIRECTORY_METADATA_BYTES_MAX {
             return Err(ProtocolError::TooMuch("names and attributes"));
         }
         Ok(())
+    }
+
+    /// How deep an entry lies that is in this directory; `None` if there is no such directory, or
+    /// nothing may be put into it any more.
+    fn depth_in(&self, parent: EntryId, new: &HashMap<EntryId, Option<u32>>) -> Option<u32> {
+        if parent == EntryId::ROOT {
+            return Some(0);
+        }
+        let live = self.live.get(&parent).filter(|it| it.is_directory && !it.is_closing);
+        let above = live.map(|it| it.depth).or_else(|| new.get(&parent).copied().flatten())?;
+        Some(above.saturating_add(1))
     }
 
     fn check_ending(&self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
@@ -180,14 +194,8 @@ impl AtSink {
     }
 }
 
-impl Live {
-    fn takes_entries(&self) -> bool {
-        self.is_directory && !self.is_closing
-    }
-}
-
 fn bytes_of(entry: &Entry) -> u64 {
-    ENTRY_BYTES + entry.variable_bytes() as u64
+    entry.variable_bytes() as u64
 }
 
 fn check_root(root: &Root) -> Result<(), ProtocolError> {

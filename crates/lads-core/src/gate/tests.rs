@@ -181,8 +181,8 @@ fn attributes_are_bounded_for_an_entry_and_for_all_that_have_not_ended() {
         }
         gate.on_announced(&entry);
     };
-    // 16 MiB that a source waits for, and 64 that one batch may be beyond it.
-    assert!((80..90).contains(&full), "{full}");
+    // 16 MiB that a source waits for, 64 that one batch may be beyond it, 48 of directories.
+    assert!((128..140).contains(&full), "{full}");
     gate.on_ended(EntryId(1));
     assert_eq!(announces(&gate, vec![with_attributes(full, 15)]), Ok(()));
 }
@@ -199,6 +199,19 @@ fn entries_and_directories_that_have_not_ended_are_bounded() {
         gate.on_ended(EntryId(7));
         assert_eq!(announces(&gate, one_more()), Ok(()));
     }
+}
+
+#[test]
+fn directories_are_so_deep_and_no_deeper() {
+    let chain = |count: u32| (1..=u64::from(count)).map(|id| directory(id, id - 1)).collect();
+    let deepest = DEPTH_MAX + 1;
+    assert_eq!(announces(&sink(&[]), chain(deepest)), Ok(()));
+    refused(announces(&sink(&[]), chain(deepest + 1)));
+    let all: Vec<Entry> = chain(deepest);
+    let gate = sink(&all);
+    let id = u64::from(deepest);
+    refused(announces(&gate, vec![directory(id + 1, id)]));
+    assert_eq!(announces(&gate, vec![file(id + 1, id)]), Ok(()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! When a directory is done: the walk is through with it, and everything in it has ended.
 //!
-//! Only directories with something outstanding are kept, so memory follows the window, not the
-//! tree.
+//! Only directories that have not ended are kept, and the walk waits when they are many
+//! (`SourceConfig::window_directories`), so memory follows the window, not the tree.
 
 use crate::issue::Failure;
 use crate::units::EntryId;
@@ -21,6 +21,8 @@ struct Directory {
     /// Whether the sink made it, or would.
     is_new: bool,
     failure: Option<Failure>,
+    /// Its name and attributes, in bytes.
+    metadata_bytes: u64,
 }
 
 /// A directory that has ended.
@@ -37,18 +39,21 @@ pub(super) struct Closed {
 #[derive(Debug)]
 pub(super) struct Directories {
     open: HashMap<EntryId, Directory>,
+    /// Names and attributes of all of them, in bytes.
+    metadata_bytes: u64,
 }
 
 impl Directories {
     /// With the root open.
     pub(super) fn new() -> Self {
-        let mut directories = Self { open: HashMap::new() };
-        directories.on_found(EntryId::ROOT, EntryId::ROOT);
+        let mut directories = Self { open: HashMap::new(), metadata_bytes: 0 };
+        directories.on_found(EntryId::ROOT, EntryId::ROOT, 0);
         directories
     }
 
     /// The walk met a directory, which its parent has counted already.
-    pub(super) fn on_found(&mut self, directory: EntryId, parent: EntryId) {
+    pub(super) fn on_found(&mut self, directory: EntryId, parent: EntryId, metadata_bytes: u64) {
+        self.metadata_bytes += metadata_bytes;
         let row = Directory {
             parent,
             pending: 0,
@@ -58,6 +63,7 @@ impl Directories {
             is_closing: false,
             is_new: false,
             failure: None,
+            metadata_bytes,
         };
         self.open.insert(directory, row);
     }
@@ -68,6 +74,11 @@ impl Directories {
             row.pending += subdirectory_count;
             row.is_listed = true;
         }
+    }
+
+    /// Names and attributes of those that have not ended, in bytes.
+    pub(super) fn metadata_bytes(&self) -> u64 {
+        self.metadata_bytes
     }
 
     /// Something in it was met.
@@ -131,7 +142,13 @@ impl Directories {
             return None;
         }
         let row = self.open.remove(&directory)?;
+        self.metadata_bytes -= row.metadata_bytes;
         Some(Closed { parent: row.parent, is_new: row.is_new, failure: row.failure })
+    }
+
+    /// How many have been met and have not ended, the root included.
+    pub(super) fn open_count(&self) -> u64 {
+        self.open.len() as u64
     }
 
     /// Whether it has been met and has not ended.

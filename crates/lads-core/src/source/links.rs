@@ -4,6 +4,7 @@
 //! back until then. If the first fails, the next one held back takes its place.
 
 use super::LinkName;
+use crate::entry::PATH_BYTES_MAX;
 use std::collections::HashMap;
 
 /// Which file, whatever its name.
@@ -20,8 +21,8 @@ pub(super) enum LinkRole {
     First,
     /// Hold it back.
     Waits,
-    /// Link it to the name that the sink has.
-    Further { target: Vec<u8> },
+    /// Link it to the name that the sink has; `None` if the path of that is longer than can be told.
+    Further { target: Option<Vec<u8>> },
 }
 
 /// Something that can be held back: it knows which name it is.
@@ -38,7 +39,8 @@ impl Named for Box<super::Found> {
 
 #[derive(Debug)]
 struct Group<T> {
-    path: Vec<u8>,
+    /// The path of the first name, unless it is longer than can be told.
+    path: Option<Vec<u8>>,
     is_there: bool,
     names_left: u64,
     waiting: Vec<T>,
@@ -62,7 +64,7 @@ impl<T: Named> Links<T> {
         let key = LinkKey { device: name.device, inode: name.inode };
         let Some(group) = self.groups.get_mut(&key) else {
             let group = Group {
-                path: name.path.clone(),
+                path: told(name),
                 is_there: false,
                 names_left: name.name_count.saturating_sub(1),
                 waiting: Vec::new(),
@@ -106,7 +108,12 @@ impl<T: Named> Links<T> {
             return Vec::new();
         }
         let next = group.waiting.remove(0);
-        group.path.clone_from(&next.link_name().path);
+        group.path = told(next.link_name());
         vec![(next, LinkRole::First)]
     }
+}
+
+/// The path of a name, unless it is longer than can be told.
+fn told(name: &LinkName) -> Option<Vec<u8>> {
+    (name.path.len() <= PATH_BYTES_MAX).then(|| name.path.clone())
 }

@@ -158,7 +158,11 @@ impl SinkEnd {
             .iter()
             .map(|&entry| {
                 let item = self.table.remove(entry);
-                let failure = item.and_then(|item| self.close_directory(&item).err());
+                let failure = item.and_then(|item| {
+                    let failure = self.close_directory(&item).err()?;
+                    self.tell_failure(&item, failure);
+                    Some(failure)
+                });
                 (entry, failure)
             })
             .collect();

@@ -97,12 +97,14 @@ impl SinkEnd {
         let results = entries
             .into_iter()
             .map(|entry| {
-                let examined = match self.table.get(entry.id) {
-                    Some(item) => self.examine(&entry, &item),
-                    None => Err(parent_failed()),
+                // The source may have ended it before it was looked at, though it should not.
+                let Some(item) = self.table.get(entry.id) else {
+                    return (entry.id, Examined::Answer(Answer::Failed(parent_failed())));
                 };
-                let examined =
-                    examined.unwrap_or_else(|failure| Examined::Answer(Answer::Failed(failure)));
+                let examined = self.examine(&entry, &item).unwrap_or_else(|failure| {
+                    self.tell_failure(&item, failure);
+                    Examined::Answer(Answer::Failed(failure))
+                });
                 let stays = matches!(examined, Examined::Want { .. }) || entry.is_directory();
                 if !stays {
                     self.table.remove(entry.id);

@@ -173,7 +173,7 @@ mod tests {
     fn what_is_written_or_given_up_waits_no_more() {
         let layouts = crate::layout::open("synthetic:osts=3", "/".as_ref()).unwrap();
         let placing = Placing::new(Place::Aware, layouts.as_ref());
-        let board = Board::new("here".to_owned());
+        let board = Board::new("here".to_owned(), true);
         let layout = Layout::striped(10, vec![OstId(2), OstId(0)]).unwrap();
         let file = placing.on_placed(&Placed::at(layout), 25, b"file", &board);
         let queued = || placing.queued.iter().map(|it| it.load(Ordering::Relaxed));

@@ -32,6 +32,9 @@ pub(super) struct Item {
     pub(super) own: Option<Arc<Directory>>,
     /// Whether blocks that an earlier attempt left in its temporary file count as done.
     pub(super) goes_on: OnceLock<()>,
+    /// Whether it was told that it failed: a directory may fail when it is made and when it is
+    /// closed, and counts once.
+    pub(super) has_failed: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<FileState>,
 }
@@ -133,6 +136,7 @@ impl Table {
             outstanding: OnceLock::new(),
             own,
             goes_on: OnceLock::new(),
+            has_failed: OnceLock::new(),
             temporary: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));

@@ -4,7 +4,7 @@ use super::table::{FileState, Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::job::IoMode;
 use lads_core::issue::{Failure, Operation, Reason, Side};
-use lads_core::sink::{Event, Place, SyncFile, Write};
+use lads_core::sink::{Discard, Event, Place, SyncFile, Write};
 use lads_core::units::{Block, EntryId, OstId};
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate,
@@ -203,15 +203,17 @@ impl SinkEnd {
     }
 
     /// Drops what there is of files; what the journal has for another attempt may be kept.
-    pub(super) fn discard_all(&self, entries: &[(EntryId, bool)]) {
-        for (entry, is_kept) in entries {
-            if let Some(item) = self.table.remove(*entry)
-                && !is_kept
-            {
+    pub(super) fn discard_all(&self, discards: &[Discard]) {
+        for Discard { entry, is_kept, failure } in discards {
+            let Some(item) = self.table.remove(*entry) else { continue };
+            if let Some(failure) = failure {
+                self.tell_failure(&item, *failure);
+            }
+            if !is_kept {
                 self.discard(&item);
             }
         }
-        self.tell(Event::Discarded(entries.iter().map(|(entry, _)| *entry).collect()));
+        self.tell(Event::Discarded(discards.iter().map(|discard| discard.entry).collect()));
     }
 
     fn discard(&self, item: &Item) {
@@ -340,6 +342,7 @@ mod tests {
             outstanding: OnceLock::new(),
             own: None,
             goes_on: OnceLock::new(),
+            has_failed: OnceLock::new(),
             temporary: Mutex::new(FileState::Open(Arc::clone(&temporary))),
         };
         let bytes = [1; PAGE_BYTES + 1];

@@ -9,13 +9,15 @@ use super::{SourceEnd, failed};
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
+use crate::journal::PREFIX;
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
-use lads_core::entry::{Entry, Kind};
+use lads_core::entry::{Entry, Kind, Metadata, shortened};
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
+use lads_core::limits::DEPTH_MAX;
 use lads_core::plan::align_data;
 use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
@@ -25,13 +27,14 @@ use rustix::fs::{
     FileType, Mode, OFlags, RawDir, SeekFrom, Stat, openat, readlinkat, seek, statat,
 };
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Entries told to the session in one go.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 /// A file with more stretches of data than this is sent as if it had no holes behind them.
 const DATA_RANGES_MAX: usize = 10_000;
 const BLOCK_BYTES_OF_STAT: u64 = 512;
@@ -119,6 +122,8 @@ struct Pending {
     directory: Arc<Directory>,
     parent: EntryId,
     name: Vec<u8>,
+    /// If only what is named in a list is moved: where this directory is in it.
+    listed: Option<ListPlace>,
 }
 
 /// The walk over all that was named.
@@ -126,16 +131,29 @@ pub(super) struct Walk<'a> {
     end: &'a SourceEnd,
     events: Vec<Event>,
     items: Vec<(EntryId, Arc<Item>)>,
+    /// The paths that were listed, if only those are moved.
+    list: List,
+    left_out: LeftOut,
+}
+
+/// Names that were left out because they look like our own.
+#[derive(Default)]
+struct LeftOut {
+    count: u64,
+    /// The path of the first below the root.
+    first: Vec<u8>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(end: &'a SourceEnd) -> Self {
-        Self { end, events: Vec::new(), items: Vec::new() }
+        let (list, left_out) = (List::default(), LeftOut::default());
+        Self { end, events: Vec::new(), items: Vec::new(), list, left_out }
     }
 
     /// Walks until everything was met or the transfer is over.
     pub(super) fn run(mut self) {
         if self.walk().is_some() {
+            self.tell_left_out();
             self.events.push(Event::WalkEnded);
             self.flush();
         }
@@ -145,12 +163,11 @@ impl<'a> Walk<'a> {
     fn walk(&mut self) -> Option<()> {
         let end = self.end;
         if let Some(paths) = &end.options.files_from {
-            let root = end.roots.first()?;
-            return self.walk_list(root, paths);
+            return self.walk_list(end.roots.first()?, paths);
         }
         let mut stack = Vec::new();
         for root in &end.roots {
-            self.meet(&root.directory, EntryId::ROOT, &root.name, &mut stack)?;
+            self.meet(&root.directory, EntryId::ROOT, &root.name, None, &mut stack)?;
         }
         let count = stack.len() as u64;
         self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: count });
@@ -158,42 +175,79 @@ impl<'a> Walk<'a> {
         self.walk_stack(stack)
     }
 
+    /// Moves only what is listed: each path with the directories that it lies in.
+    fn walk_list(&mut self, root: &WalkRoot, paths: &[Vec<u8>]) -> Option<()> {
+        paths.iter().for_each(|path| self.list.add(path));
+        let pending = Pending {
+            directory: Arc::clone(&root.directory),
+            parent: EntryId::ROOT,
+            name: b".".to_vec(),
+            listed: self.list.unless_whole(ListPlace::ROOT),
+        };
+        self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
+        self.walk_stack(vec![pending])
+    }
+
     fn walk_stack(&mut self, mut stack: Vec<Pending>) -> Option<()> {
         while let Some(pending) = stack.pop() {
-            self.list(&pending, &mut stack)?;
+            self.enter(&pending, &mut stack)?;
         }
         self.wait_and_flush()
     }
 
     /// Announces a directory and meets what is in it; its directories go onto the stack.
-    fn list(&mut self, pending: &Pending, stack: &mut Vec<Pending>) -> Option<()> {
+    fn enter(&mut self, pending: &Pending, stack: &mut Vec<Pending>) -> Option<()> {
         let Some((entry, handle, directory)) = self.announce_directory(pending)? else {
             return Some(());
         };
         let first = stack.len();
+        let event = match pending.listed {
+            Some(place) => {
+                for (name, below) in self.list.names_in(place) {
+                    let listed = self.list.unless_whole(below);
+                    self.meet(&directory, entry, &name, listed, stack)?;
+                }
+                Ok(())
+            }
+            None => self.meet_all(&directory, entry, &handle, stack)?,
+        };
+        let event = match event {
+            Ok(()) => {
+                stack[first..].reverse();
+                let subdirectory_count = (stack.len() - first) as u64;
+                Event::Listed { directory: entry, subdirectory_count }
+            }
+            Err(errno) => {
+                stack.truncate(first);
+                let failure = failed(Operation::List, errno);
+                Event::NotListed { directory: entry, failure }
+            }
+        };
+        self.events.push(event);
+        self.flush_if_full()
+    }
+
+    /// Meets everything in a directory; the inner error is one of listing it.
+    fn meet_all(
+        &mut self,
+        directory: &Arc<Directory>,
+        entry: EntryId,
+        handle: &OwnedFd,
+        stack: &mut Vec<Pending>,
+    ) -> Option<Result<(), Errno>> {
         let mut buffer = Vec::with_capacity(32 << 10);
-        let mut names: RawDir<'_, _> = RawDir::new(&handle, buffer.spare_capacity_mut());
-        loop {
-            match names.next() {
-                Some(Ok(name)) => {
-                    let name = name.file_name().to_bytes();
-                    if name != b"." && name != b".." {
-                        self.meet(&directory, entry, name, stack)?;
-                    }
-                }
-                Some(Err(errno)) => {
-                    let failure = failed(Operation::List, errno);
-                    self.events.push(Event::NotListed { directory: entry, failure });
-                    stack.truncate(first);
-                    return self.flush_if_full();
-                }
-                None => break,
+        let mut names: RawDir<'_, _> = RawDir::new(handle, buffer.spare_capacity_mut());
+        while let Some(name) = names.next() {
+            let name = match name {
+                Ok(name) => name,
+                Err(errno) => return Some(Err(errno)),
+            };
+            let name = name.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                self.meet(directory, entry, name, None, stack)?;
             }
         }
-        let subdirectory_count = (stack.len() - first) as u64;
-        stack[first..].reverse();
-        self.events.push(Event::Listed { directory: entry, subdirectory_count });
-        self.flush_if_full()
+        Some(Ok(()))
     }
 
     /// Looks at a directory and announces it; `Some(None)` if it cannot be opened.
@@ -202,23 +256,14 @@ impl<'a> Walk<'a> {
         &mut self,
         pending: &Pending,
     ) -> Option<Option<(EntryId, Arc<OwnedFd>, Arc<Directory>)>> {
-        let Pending { directory: above, parent, name } = pending;
+        let Pending { directory: above, parent, name, .. } = pending;
         let id = self.end.table.new_id();
         let item = Item::new(Arc::clone(above), *parent, name.clone());
         self.items.push((id, Arc::new(item)));
         let directory = if name == b"." { Arc::clone(above) } else { above.child(name, false) };
-        let looked_at = above.open().and_then(|above| {
-            let stat = statat(&above, name.as_slice(), NOT_THROUGH_LINKS)?;
-            let mut metadata = metadata_of(&stat);
-            if self.end.options.xattrs {
-                metadata.xattrs = xattrs_at(&above, name)?;
-            }
-            Ok(metadata)
-        });
-        let metadata = match looked_at {
+        let metadata = match look_at_directory(self.end, above, name, directory.depth()) {
             Ok(metadata) => metadata,
-            Err(errno) => {
-                let failure = failed(Operation::Examine, errno);
+            Err(failure) => {
                 self.unreadable(id, *parent, true, failure);
                 self.flush_if_full()?;
                 return Some(None);
@@ -244,6 +289,7 @@ impl<'a> Walk<'a> {
         directory: &Arc<Directory>,
         parent: EntryId,
         name: &[u8],
+        listed: Option<ListPlace>,
         stack: &mut Vec<Pending>,
     ) -> Option<()> {
         let end = self.end;
@@ -259,8 +305,8 @@ impl<'a> Walk<'a> {
             return Some(());
         }
         if is_directory {
-            let pending = Pending { directory: Arc::clone(directory), parent, name: name.to_vec() };
-            stack.push(pending);
+            let (directory, name) = (Arc::clone(directory), name.to_vec());
+            stack.push(Pending { directory, parent, name, listed });
             return Some(());
         }
         let seen = looked_at.and_then(|(handle, stat)| {
@@ -287,19 +333,24 @@ impl<'a> Walk<'a> {
     }
 
     fn is_wanted(
-        &self,
+        &mut self,
         directory: &Directory,
         parent: EntryId,
         name: &[u8],
         is_directory: bool,
     ) -> bool {
-        if name.starts_with(crate::journal::PREFIX.as_bytes()) && is_own_name(name) {
+        let filters = &self.end.options.filters;
+        let is_included = filters.is_empty()
+            || parent == EntryId::ROOT && name == b"."
+            || is_included(filters, &directory.path_of(name), is_directory);
+        if is_included && name.starts_with(PREFIX.as_bytes()) && is_own_name(name) {
+            self.left_out.count += 1;
+            if self.left_out.count == 1 {
+                self.left_out.first = directory.path_of(name);
+            }
             return false;
         }
-        let filters = &self.end.options.filters;
-        filters.is_empty()
-            || parent == EntryId::ROOT && name == b"."
-            || is_included(filters, &directory.path_of(name), is_directory)
+        is_included
     }
 
     fn keep(&mut self, id: EntryId, item: Item) {
@@ -332,72 +383,84 @@ impl<'a> Walk<'a> {
         self.end.tell_all(std::mem::take(&mut self.events));
     }
 
-    /// Moves only what is listed: each path with the directories that it lies in.
-    fn walk_list(&mut self, root: &WalkRoot, paths: &[Vec<u8>]) -> Option<()> {
-        let mut tree = ListNode::default();
-        for path in paths {
-            tree.add(path);
+    fn tell_left_out(&self) {
+        let LeftOut { count, first } = &self.left_out;
+        if *count > 0 {
+            let host = &self.end.board.own_host;
+            let first = String::from_utf8_lossy(&shortened(first.clone())).into_owned();
+            let text = format!(
+                "left out at the source, because their names are those of unfinished files and \
+                 journals of LADS: {count} (the first: {first}, on {host})"
+            );
+            self.end.board.notice(text);
         }
-        let pending = Pending {
-            directory: Arc::clone(&root.directory),
-            parent: EntryId::ROOT,
-            name: b".".to_vec(),
-        };
-        self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
-        if tree.is_whole {
-            return self.walk_stack(vec![pending]);
-        }
-        self.list_node(&pending, &tree)?;
-        self.wait_and_flush()
-    }
-
-    fn list_node(&mut self, pending: &Pending, node: &ListNode) -> Option<()> {
-        let Some((entry, _, directory)) = self.announce_directory(pending)? else {
-            return Some(());
-        };
-        let mut stack = Vec::new();
-        for name in node.children.keys() {
-            self.meet(&directory, entry, name, &mut stack)?;
-        }
-        let subdirectory_count = stack.len() as u64;
-        self.events.push(Event::Listed { directory: entry, subdirectory_count });
-        for pending in stack {
-            let child = &node.children[&pending.name];
-            if child.is_whole {
-                self.walk_stack(vec![pending])?;
-            } else {
-                self.list_node(&pending, child)?;
-            }
-        }
-        Some(())
     }
 }
+
+/// Paths to be moved, as a tree of their names.
+///
+/// All names lie in one list and know each other by number: a tree of a depth that anybody may
+/// choose is neither walked nor dropped by recursion.
+#[derive(Debug)]
+struct List {
+    nodes: Vec<ListNode>,
+}
+
+/// A name's number in a [`List`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ListPlace(usize);
 
 /// A name out of a list of paths, and the names below it.
 #[derive(Debug, Default)]
 struct ListNode {
-    children: std::collections::BTreeMap<Vec<u8>, Self>,
+    children: BTreeMap<Vec<u8>, ListPlace>,
     /// Whether a path ends here: a directory goes with all that is in it.
     is_whole: bool,
 }
 
-impl ListNode {
+impl ListPlace {
+    const ROOT: Self = Self(0);
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { nodes: vec![ListNode::default()] }
+    }
+}
+
+impl List {
     fn add(&mut self, path: &[u8]) {
-        let mut node = self;
+        let mut place = ListPlace::ROOT;
         for name in path.split(|&byte| byte == b'/') {
             if name.is_empty() || name == b"." || name == b".." {
                 continue;
             }
-            node = node.children.entry(name.to_vec()).or_default();
+            let new = ListPlace(self.nodes.len());
+            let below = *self.nodes[place.0].children.entry(name.to_vec()).or_insert(new);
+            if below == new {
+                self.nodes.push(ListNode::default());
+            }
+            place = below;
         }
-        node.is_whole = true;
+        self.nodes[place.0].is_whole = true;
+    }
+
+    /// The names in a directory, in order.
+    fn names_in(&self, place: ListPlace) -> Vec<(Vec<u8>, ListPlace)> {
+        let children = &self.nodes[place.0].children;
+        children.iter().map(|(name, below)| (name.clone(), *below)).collect()
+    }
+
+    /// `None` if all that is in a directory is to be moved.
+    fn unless_whole(&self, place: ListPlace) -> Option<ListPlace> {
+        (!self.nodes[place.0].is_whole).then_some(place)
     }
 }
 
 /// What is seen at a name.
 struct Seen {
     kind: Kind,
-    metadata: lads_core::entry::Metadata,
+    metadata: Metadata,
     layout: Layout,
     mirrors: Vec<Mirror>,
     data: Option<RangeSet>,
@@ -412,6 +475,27 @@ impl Seen {
         let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
         Found { layout, mirrors, data, disk_offset, link, ..Found::new(entry) }
     }
+}
+
+/// Looks at a directory that would be so many levels below the root.
+fn look_at_directory(
+    end: &SourceEnd,
+    above: &Arc<Directory>,
+    name: &[u8],
+    depth: u32,
+) -> Result<Metadata, Failure> {
+    if depth > DEPTH_MAX {
+        return Err(Failure::new(Side::Source, Operation::List, Reason::TooDeep));
+    }
+    let looked_at = above.open().and_then(|above| {
+        let stat = statat(&above, name, NOT_THROUGH_LINKS)?;
+        let mut metadata = metadata_of(&stat);
+        if end.options.xattrs {
+            metadata.xattrs = xattrs_at(&above, name)?;
+        }
+        Ok(metadata)
+    });
+    looked_at.map_err(|errno| failed(Operation::Examine, errno))
 }
 
 /// Looks at something that is not a directory; the inner error is told, not a reason to stop.
@@ -545,7 +629,7 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
 
 /// Whether a name is one that LADS itself makes at a sink: journals and unfinished files.
 fn is_own_name(name: &[u8]) -> bool {
-    let rest = &name[crate::journal::PREFIX.len()..];
+    let rest = &name[PREFIX.len()..];
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
     [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(
         |(ending, digits)| {
