@@ -16,7 +16,7 @@ pub use at_sink::AtSink;
 pub use at_source::AtSource;
 pub(crate) use at_source::is_aligned;
 
-use crate::entry::{PATH_BYTES_MAX, shortened};
+use crate::entry::PATH_BYTES_MAX;
 use crate::issue::Issue;
 use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
 use crate::message::{BlockRange, Counters, Line, Message};
@@ -101,15 +101,10 @@ pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError
     }
 }
 
-/// Cuts what an end has to tell a person to what the other end takes of it.
+/// Cuts the texts that an end has for a person to what the other end takes. Paths are short where
+/// they come from.
 pub fn cut_news(message: &mut Message) {
     match message {
-        Message::Issues(issues) => {
-            issues.iter_mut().for_each(|it| it.path = shortened(std::mem::take(&mut it.path)))
-        }
-        Message::Lines(lines) => {
-            lines.iter_mut().for_each(|it| it.path = shortened(std::mem::take(&mut it.path)))
-        }
         Message::Notice(text) | Message::Stop(text) | Message::Fatal { text, .. } => cut_text(text),
         Message::Progress(counters) => {
             counters.busiest_ost.iter_mut().for_each(|ost| cut_text(&mut ost.name));
