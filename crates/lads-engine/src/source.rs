@@ -30,10 +30,10 @@ use table::Table;
 /// Entries announced and not ended: enough for 30,000 small files a second at half a second's
 /// distance, and a few MiB of memory.
 const WINDOW_ENTRIES: u64 = 16_384;
-/// Directories announced and not ended: as many again. Of these, the walk may have to come back to
-/// [`DEPTH_MAX`], the root and the last batch before they can end; all others end without it.
-/// With half of it there would be no room for these, and the walk could wait for itself; with double of it
-/// both ends take a few MiB more.
+/// Directories announced and not ended: as many again. Of these, [`DEPTH_MAX`], the root and those
+/// of the last batch may need the walk to go on before they can end; all others end without it.
+/// With half of it there would be no room for these, and the walk could wait for itself; with
+/// double of it both ends take a few MiB more.
 const WINDOW_DIRECTORIES: u64 = 16_384;
 const _: () = assert!(DEPTH_MAX as u64 + 1 + 2 * (walk::BATCH as u64) < WINDOW_DIRECTORIES);
 /// How often a file that changes while it moves is tried again.

@@ -126,7 +126,7 @@ fn a_list_may_name_a_file_thousands_of_levels_deep() {
 /// A hard link is told by the path of the first name, and that has an end.
 #[test]
 fn names_of_one_file_are_linked_as_far_as_the_first_can_be_told() {
-    let levels = PATH_BYTES_MAX as u32 / 201 + 1;
+    let levels = u32::try_from(PATH_BYTES_MAX).unwrap() / 201 + 1;
     let name = "n".repeat(200);
     let deep = Deep::new(levels, &name);
     fs::write(deep.0.source().join("high"), b"high").unwrap();
