@@ -55,8 +55,8 @@ pub const DEPTH_MAX: u32 = 10_000;
 /// half would slow small files down over long distances.
 pub const ENTRIES_OPEN_MAX: usize = 16_384;
 
-/// Directories that a source announces before they have ended: as many again. Of these, the walk may
-/// have to come back to [`DEPTH_MAX`], the root and the last batch before they can end; all others
+/// Directories that a source announces before they have ended: as many again. Of these, [`DEPTH_MAX`],
+/// the root and those of the last batch may need the walk to go on before they can end; all others
 /// end without it. With half of it there would be no room for these, and the walk could wait for
 /// itself; with double of it both ends take a few MiB more.
 pub const DIRECTORIES_OPEN_MAX: usize = 16_384;

@@ -465,7 +465,7 @@ impl Source {
     }
 
     /// A further name of a file that the sink has under another. If that one lies too deep to be
-    /// told, the name fails: sent as a file of its own, it would no longer be a name of the same file.
+    /// told, the name fails: sent as a file of its own, it would not be a name of the same file.
     fn open_further(&mut self, mut found: Found, target: Option<Vec<u8>>) {
         let Some(target) = target else {
             let failure = Failure::new(Side::Source, Operation::Examine, Reason::TooDeep);

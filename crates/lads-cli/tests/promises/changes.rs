@@ -1,11 +1,12 @@
 //! A source that changes while it is moved: what arrives is one state of it, or it is told.
 
 use crate::tree::hash;
-use crate::world::{Ended, Rng, World, for_seeds, run, start};
+use crate::world::{Ended, Rng, World, for_seeds, has, run, start};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -124,6 +125,30 @@ fn change(rng: &mut Rng, files: &mut [Changing], count: usize, is_over: &AtomicB
         }
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
     }
+}
+
+/// Stores one byte at the beginning of a file through a shared mapping.
+const STORE: &str = "import mmap, sys
+with open(sys.argv[1], 'r+b') as file, mmap.mmap(file.fileno(), 4096) as page: page[0] ^= 255";
+
+#[test]
+fn what_is_stored_through_a_mapping_to_a_page_that_storage_has_is_noticed() {
+    if !has("python3") {
+        return;
+    }
+    let world = World::on_disk();
+    let mut bytes = Rng::new(1).bytes(4 << 20);
+    let path = world.write("src/mapped", &bytes);
+    fs::File::open(&path).unwrap().sync_all().unwrap();
+    let mut running = start(world.cp(&["--bwlimit", "4M", "--block-size", "64K"]));
+    let sink = running.other_end();
+    // The first block is on its way by then: only another attempt can bring what is stored there.
+    assert!(running.runs_until_written(sink, 1 << 20));
+    let status = Command::new("python3").args(["-c", STORE]).arg(&path).status().unwrap();
+    assert!(status.success() && running.is_running());
+    bytes[0] ^= 255;
+    running.end().expect(0);
+    assert!(fs::read(world.target().join("mapped")).unwrap() == bytes, "it arrived as it was");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) enum LinkRole {
     First,
     /// Hold it back.
     Waits,
-    /// Link it to the name that the sink has; `None` if the path of that is longer than can be told.
+    /// Link it to the name that the sink has; `None` if that has a path longer than can be told.
     Further { target: Option<Vec<u8>> },
 }
 

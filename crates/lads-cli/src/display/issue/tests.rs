@@ -19,6 +19,7 @@ pub(in crate::display) fn places() -> Places {
 const FAULTS: &[(Side, Operation, Reason)] = &[
     (Source, Examine, Reason::Os(2)),
     (Source, Examine, Reason::Special),
+    (Source, List, Reason::TooDeep),
     (Source, List, Reason::Os(13)),
     (Source, List, Reason::Os(40)),
     (Source, Open, Reason::Os(13)),
