@@ -14,8 +14,14 @@ use std::time::Duration;
 /// Messages gathered for one write, in bytes.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes what there is to say, and a heartbeat when there was nothing for a while.
-pub(crate) fn speak<E: End>(end: &E, writer: &mut impl Write, interval: Duration) {
+/// Writes what there is to say, and a heartbeat when there was nothing for a while. `board` has what
+/// a person at the other end is to see, if that is where the person is.
+pub(crate) fn speak<E: End>(
+    end: &E,
+    writer: &mut impl Write,
+    interval: Duration,
+    board: Option<&Board>,
+) {
     let hub = end.hub();
     loop {
         let deadline = std::time::Instant::now() + interval;
@@ -29,14 +35,19 @@ pub(crate) fn speak<E: End>(end: &E, writer: &mut impl Write, interval: Duration
             }
         });
         let is_over = message.is_none();
-        if say(end, writer, message).is_err() || is_over {
+        if say(end, writer, message, board).is_err() || is_over {
             return;
         }
     }
 }
 
 /// Writes a message and what else there is to say, in one go.
-fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std::io::Result<()> {
+fn say<E: End>(
+    end: &E,
+    writer: &mut impl Write,
+    first: Option<Message>,
+    board: Option<&Board>,
+) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     let mut next = first;
     let more = || {
@@ -47,7 +58,13 @@ fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std:
     };
     while let Some(message) = next.take().or_else(more) {
         let message = match message {
-            Message::Finished(_) => Message::Finished(end.counters()),
+            Message::Finished(_) => {
+                // The other end need not listen any more after this.
+                for told in board.map(Board::take_messages).unwrap_or_default() {
+                    lads_core::message::encode(&told, &mut bytes);
+                }
+                Message::Finished(end.counters())
+            }
             message => message,
         };
         lads_core::message::encode(&message, &mut bytes);
