@@ -81,6 +81,8 @@ struct Place {
     journal: Journal,
     /// The name under which a single file is put, if not its own.
     renamed: Option<Vec<u8>>,
+    /// Whether this job made the root, now or in an earlier attempt, and nobody else looks inside.
+    is_root_made: bool,
     /// Metadata of the root, if the contents of a directory are moved into it.
     root_metadata: Mutex<Option<Metadata>>,
     /// In a dry run, whether the root is not there yet.

@@ -1,14 +1,16 @@
 //! The last steps of a file: metadata, durable, its own name, durable.
 
 use super::table::{Item, Temporary};
-use super::{SinkEnd, failed};
+use super::{SinkEnd, failed, journal_failed};
 use crate::metadata::{apply, has_default_acl};
+use crate::paths::NOT_THROUGH_LINKS;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
 use rustix::fs::{
-    Advice, AtFlags, Mode, OFlags, fadvise, fstat, fsync, openat, renameat, statat, unlinkat,
+    Advice, AtFlags, Mode, OFlags, fadvise, fchmod, fstat, fsync, mkdirat, openat, renameat,
+    statat, unlinkat,
 };
 use rustix::io::{Errno, pread};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -196,6 +198,7 @@ impl SinkEnd {
 
     fn finish_root(&self) -> Result<(), Failure> {
         let place = self.place();
+        self.open_up_root()?;
         let failed_to = |errno| {
             Failure::new(Side::Sink, Operation::Journal, Reason::Os(Errno::raw_os_error(errno)))
         };
@@ -209,6 +212,28 @@ impl SinkEnd {
         fsync(&*handle).map_err(failed_to)
     }
 
+    /// Gives a root that this job made the mode of a new directory, unless it gets that of a
+    /// directory of the source; until now only we could look inside.
+    fn open_up_root(&self) -> Result<(), Failure> {
+        let place = self.place();
+        if !place.is_root_made {
+            return Ok(());
+        }
+        let has_metadata =
+            place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !(has_metadata && self.options.permissions) {
+            let open_up = || {
+                let handle = place.root.open()?;
+                let name = place.journal.temporary_name(b".");
+                let permissions = permissions_of_new_directory(&handle, &name)?;
+                let others = fstat(&*handle)?.st_mode & !PERMISSIONS;
+                fchmod(&*handle, Mode::from_raw_mode(others | permissions))
+            };
+            open_up().map_err(|errno| failed(Operation::SetMetadata, errno))?;
+        }
+        place.journal.forget_root_made().map_err(|error| journal_failed(&error))
+    }
+
     /// What an earlier attempt began and this one did not come to: its source is gone.
     fn remove_left_over(&self, path: &[u8]) {
         let place = self.place();
@@ -219,6 +244,18 @@ impl SinkEnd {
             let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
         }
     }
+}
+
+/// Read, write and execute for owner, group and others.
+const PERMISSIONS: u32 = 0o777;
+
+/// The permissions that a directory gets in this one if nobody says more, by the umask or a default
+/// ACL: what one has that is made for a moment.
+fn permissions_of_new_directory(directory: &OwnedFd, name: &str) -> Result<u32, Errno> {
+    mkdirat(directory, name, Mode::from_raw_mode(PERMISSIONS))?;
+    let made = statat(directory, name, NOT_THROUGH_LINKS);
+    unlinkat(directory, name, AtFlags::REMOVEDIR)?;
+    Ok(made?.st_mode & PERMISSIONS)
 }
 
 /// Those that go on; the others have ended.

@@ -21,6 +21,7 @@ use rustix::fs::{
     readlinkat, renameat, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ impl SinkEnd {
             _ => None,
         };
         if is_directory {
-            return self.open_root(target, None, false);
+            return self.open_root(target, self.open_directory(target)?, None);
         }
         match (&there, single) {
             (Ok(_), None) => Err(Fatal::new(
@@ -50,37 +51,65 @@ impl SinkEnd {
             )),
             (Ok(_) | Err(Errno::NOENT), Some(_)) => {
                 let cut = target.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-                self.open_root(&target[..cut], Some(target[cut..].to_vec()), false)
+                let (above, name) = target.split_at(cut);
+                self.open_root(above, self.open_directory(above)?, Some(name.to_vec()))
             }
-            (Err(Errno::NOENT), None) if self.options.dry_run => self.open_root(b"/", None, true),
-            (Err(Errno::NOENT), None) => {
-                mkdirat(CWD, named(target), Mode::RWXU | Mode::RWXG | Mode::RWXO)
-                    .map_err(|errno| self.cannot("make the target directory", target, errno))?;
-                sync_name(target)
-                    .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
-                let place = self.open_root(target, None, false)?;
-                let _ = place.root.was_made.set(());
-                Ok(place)
+            (Err(Errno::NOENT), None) if self.options.dry_run => {
+                let place = self.open_root(b"/", self.open_directory(b"/")?, None)?;
+                Ok(Place { is_missing: true, ..place })
             }
+            (Err(Errno::NOENT), None) => self.make_root(target),
             (Err(errno), _) => Err(self.cannot("examine the target", target, *errno)),
         }
     }
 
+    /// Makes the target directory. Only we look inside until it gets its mode, at the very end.
+    fn make_root(&self, target: &[u8]) -> Result<Place, Fatal> {
+        mkdirat(CWD, named(target), Mode::RWXU)
+            .map_err(|errno| self.cannot("make the target directory", target, errno))?;
+        let handle = open_made(target).map_err(|errno| {
+            let place = self.place_name(target);
+            let text = format!(
+                "{place} is not the directory that was made there a moment ago ({errno}): see who \
+                 may write in the directory above it, or make it yourself, then run the same \
+                 command again"
+            );
+            Fatal::new(ExitCode::SinkRefuses, text)
+        })?;
+        sync_name(target)
+            .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
+        let place = self.open_root(target, handle, None)?;
+        place.journal.record_root_made().map_err(|error| {
+            let place = self.place_name(target);
+            Fatal::new(
+                ExitCode::SinkRefuses,
+                format!("cannot write the journal in {place}: {error}"),
+            )
+        })?;
+        let _ = place.root.was_made.set(());
+        Ok(Place { is_root_made: true, ..place })
+    }
+
+    /// Opens a directory that a person named.
+    fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, Fatal> {
+        open_named(path).map_err(|errno| self.cannot("open the target directory", path, errno))
+    }
+
+    /// Takes an open directory for the one into which everything goes.
     fn open_root(
         &self,
         path: &[u8],
+        handle: OwnedFd,
         renamed: Option<Vec<u8>>,
-        is_missing: bool,
     ) -> Result<Place, Fatal> {
-        let handle =
-            open_named(path).map_err(|e| self.cannot("open the target directory", path, e))?;
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let has_file = self.options.journal && !self.options.dry_run;
         let target = self.place_name(path);
         let journal = Journal::open(handle, &target, self.job_key, has_file)?;
+        let is_root_made = journal.take_root_made();
         let root_metadata = Mutex::default();
-        Ok(Place { root, journal, renamed, root_metadata, is_missing })
+        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing: false })
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {
@@ -380,6 +409,17 @@ fn sync_name(path: &[u8]) -> Result<(), Errno> {
         Err(Errno::ACCESS) => syncfs(open_named(path)?),
         above => fsync(above?),
     }
+}
+
+/// Opens a directory that we made under this name a moment ago. If somebody put something else there
+/// it is `LOOP` or `NOTDIR`, or `STALE` if we are root and it is somebody else's.
+fn open_made(path: &[u8]) -> Result<OwnedFd, Errno> {
+    // With a slash at the end, a link would be followed all the same.
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(CWD, &path[..end], flags, Mode::empty())?;
+    let is_ours = !geteuid().is_root() || fstat(&handle)?.st_uid == 0;
+    if is_ours { Ok(handle) } else { Err(Errno::STALE) }
 }
 
 fn named(path: &[u8]) -> &[u8] {
