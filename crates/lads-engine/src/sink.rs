@@ -15,6 +15,7 @@ use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
 use crate::layout::{self, Heeds, Layouts};
+use crate::metadata::permitted;
 use crate::paths::Directory;
 use crate::session::Setup;
 use crate::stage::StageLog;
@@ -68,6 +69,8 @@ pub(crate) struct SinkEnd {
     layouts: Box<dyn Layouts>,
     placing: placing::Placing,
     new_file_count: AtomicU64,
+    /// Entries that have ended well without what `--privileges` would have kept.
+    reduced_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     pub(crate) missing: Mutex<Missing>,
     board: Arc<Board>,
@@ -155,6 +158,7 @@ impl SinkEnd {
             arena,
             layouts,
             new_file_count: AtomicU64::new(0),
+            reduced_count: AtomicU64::new(0),
             streams,
             missing: Mutex::default(),
             board,
@@ -209,7 +213,8 @@ impl SinkEnd {
                 name.clone_from(renamed);
             }
             let is_made = !self.options.dry_run;
-            self.table.insert(entry, name, &place.root, is_made);
+            let permitted = permitted(entry, &self.options);
+            self.table.insert(entry, name, permitted, &place.root, is_made);
         }
     }
 

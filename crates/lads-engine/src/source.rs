@@ -26,6 +26,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
 
+pub(crate) use walk::is_own_name;
+
 /// Entries announced and not ended: enough for 30,000 small files a second at half a second's
 /// distance, and a few MiB of memory.
 const WINDOW_ENTRIES: u64 = 16_384;

@@ -14,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use twox_hash::XxHash3_64;
 
@@ -43,13 +44,17 @@ impl SinkEnd {
         let renamed = durable.into_iter().map(|ready| (ready.entry, self.rename(ready)));
         let renamed = sift(renamed, &mut results);
         let failures = sync_directories(&renamed);
-        for Ready { entry, temporary, .. } in renamed {
+        for Ready { entry, item, temporary, .. } in renamed {
             self.table.remove(entry);
             let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
-            let committed = failure.map_or(Committed::Complete, |(_, errno)| {
-                Committed::Failed(failed(Operation::Sync, *errno))
-            });
+            let committed = match failure {
+                Some((_, errno)) => Committed::Failed(failed(Operation::Sync, *errno)),
+                None => {
+                    self.count_reduced(&item);
+                    Committed::Complete
+                }
+            };
             results.push((entry, committed));
         }
         self.tell(Event::Committed(results));
@@ -70,13 +75,18 @@ impl SinkEnd {
         let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
         let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
-        let inherits_acl = self.options.xattrs
-            && item.directory.as_ref().is_some_and(|directory| {
-                *directory.has_default_acl.get_or_init(|| has_default_acl(&temporary.directory))
-            });
+        let inherits_acl = self.inherits_acl(item, &temporary.directory);
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)
+    }
+
+    /// Whether what is made for an item gets an ACL from its directory, which `handle` is.
+    pub(super) fn inherits_acl(&self, item: &Item, handle: &OwnedFd) -> bool {
+        self.options.xattrs
+            && item.directory.as_ref().is_some_and(|directory| {
+                *directory.has_default_acl.get_or_init(|| has_default_acl(handle))
+            })
     }
 
     fn make_durable<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
@@ -160,7 +170,13 @@ impl SinkEnd {
             .iter()
             .map(|&entry| {
                 let item = self.table.remove(entry);
-                let failure = item.and_then(|item| self.close_directory(&item).err());
+                let failure = item.and_then(|item| {
+                    let closed = self.close_directory(&item);
+                    if closed.is_ok() {
+                        self.count_reduced(&item);
+                    }
+                    closed.err()
+                });
                 (entry, failure)
             })
             .collect();
@@ -181,7 +197,7 @@ impl SinkEnd {
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
         let stat = fstat(&*handle).map_err(of_metadata)?;
-        apply(&handle, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
+        apply(&*handle, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
         fsync(&*handle).map_err(|errno| failed(Operation::Sync, errno))
     }
 
@@ -192,8 +208,28 @@ impl SinkEnd {
         {
             self.board.issue(self.target.clone(), failure);
         }
+        self.tell_reduced();
         self.tell(Event::Finished);
         self.hub.nudge();
+    }
+
+    /// An entry has ended well.
+    pub(super) fn count_reduced(&self, item: &Item) {
+        if item.is_reduced {
+            self.reduced_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Says once for all entries what they did not get.
+    fn tell_reduced(&self) {
+        let count = self.reduced_count.load(Ordering::Relaxed);
+        if count > 0 {
+            let entries = if count == 1 { "entry" } else { "entries" };
+            self.board.notice(format!(
+                "set-user-id or set-group-id bits, capabilities or trusted attributes of {count} \
+                 {entries} were left out; --privileges keeps them"
+            ));
+        }
     }
 
     fn finish_root(&self) -> Result<(), Failure> {
@@ -207,7 +243,7 @@ impl SinkEnd {
         let metadata = place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(metadata) = metadata {
             let stat = fstat(&*handle).map_err(failed_to)?;
-            apply(&handle, &stat, &metadata, &self.options, true).map_err(failed_to)?;
+            apply(&*handle, &stat, &metadata, &self.options, true).map_err(failed_to)?;
         }
         fsync(&*handle).map_err(failed_to)
     }

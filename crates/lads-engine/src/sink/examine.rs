@@ -5,10 +5,11 @@ use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::journal::Journal;
 use crate::layout;
-use crate::metadata::{apply, apply_at, differs, make_usable, mtime_of};
+use crate::metadata::{Held, apply, differs, is_asked_for, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
+use crate::source::is_own_name;
 use lads_core::entry::{Entry, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
@@ -18,7 +19,7 @@ use lads_core::placement::{self, STRIPE_BYTES_MIN};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, mknodat, openat,
-    readlinkat, renameat, statat, symlinkat, syncfs, unlinkat,
+    renameat, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -133,8 +134,12 @@ impl SinkEnd {
                 let examined =
                     examined.unwrap_or_else(|failure| Examined::Answer(Answer::Failed(failure)));
                 let stays = matches!(examined, Examined::Want { .. }) || entry.is_directory();
-                if !stays {
-                    self.table.remove(entry.id);
+                let has_failed = matches!(examined, Examined::Answer(Answer::Failed(_)));
+                if !stays
+                    && let Some(item) = self.table.remove(entry.id)
+                    && !has_failed
+                {
+                    self.count_reduced(&item);
                 }
                 (entry.id, examined)
             })
@@ -147,6 +152,7 @@ impl SinkEnd {
         if let Kind::Directory = entry.kind {
             return self.examine_directory(item);
         }
+        self.check_is_permitted(&entry.kind)?;
         if self.place().is_missing {
             return Ok(Examined::Answer(Answer::Would));
         }
@@ -173,6 +179,21 @@ impl SinkEnd {
         self.examine_other(entry, item, &handle, there.as_ref())
     }
 
+    /// Refuses what was not asked for, whatever the source says, and a further name for a file that
+    /// is not finished: it would be half a file under a real name.
+    fn check_is_permitted(&self, kind: &Kind) -> Result<(), Failure> {
+        let refused = |reason| Err(Failure::new(Side::Sink, Operation::Create, reason));
+        if !is_asked_for(kind, &self.options) {
+            return refused(Reason::Special);
+        }
+        match kind {
+            Kind::HardLink { target } if is_own_name(last_component(target)) => {
+                refused(Reason::UnsafeName)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn examine_directory(&self, item: &Item) -> Result<Examined, Failure> {
         let own = item.own.as_ref().ok_or_else(parent_failed)?;
         let opened = if self.place().is_missing { Err(Errno::NOENT) } else { own.open() };
@@ -196,15 +217,15 @@ impl SinkEnd {
         there: Option<&Stat>,
     ) -> Result<Examined, Failure> {
         let identity = item.identity.expect("files are announced with it");
-        let is_same = there.is_some_and(|stat| {
+        let same = there.filter(|stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
                 && u64::try_from(stat.st_size) == Ok(identity.size)
                 && mtime_of(stat) == identity.mtime
+                && !self.options.ignores_times
         });
-        if is_same && !self.options.ignores_times {
-            if !self.options.dry_run {
-                self.mend_metadata(item, handle)?;
-            }
+        if let Some(stat) = same
+            && (self.options.dry_run || self.mend_metadata(item, handle, stat)?)
+        {
             return Ok(Examined::Answer(Answer::Have));
         }
         if self.options.dry_run {
@@ -275,27 +296,30 @@ impl SinkEnd {
         Ok(Vec::new())
     }
 
-    /// The data is the same; the metadata is made so.
-    fn mend_metadata(&self, item: &Item, handle: &OwnedFd) -> Result<(), Failure> {
+    /// The data is the same, as a look at the name said a moment ago (`there`); the metadata is made
+    /// so. `false` if it must not be: then the file is sent, and takes the place of what is there.
+    fn mend_metadata(&self, item: &Item, handle: &OwnedFd, there: &Stat) -> Result<bool, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(handle, item.name.as_slice(), flags, Mode::empty()) {
             Ok(file) => file,
             // Not readable for us; then its metadata is not ours to set, either.
-            Err(Errno::ACCESS) => return Ok(()),
+            Err(Errno::ACCESS) => return Ok(true),
             Err(errno) => return Err(failed(Operation::Examine, errno)),
         };
-        let mend = || {
-            let stat = fstat(&file)?;
-            let differs = differs(&file, &stat, &item.metadata, &self.options);
-            if differs {
-                apply(&file, &stat, &item.metadata, &self.options, true)?;
-            }
-            Ok(differs)
-        };
-        if mend().map_err(|errno| failed(Operation::SetMetadata, errno))? {
-            fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        let stat = fstat(&file).map_err(|errno| failed(Operation::Examine, errno))?;
+        if !is_same_inode(&stat, there) {
+            return Err(failed(Operation::Examine, Errno::STALE));
         }
-        Ok(())
+        if !differs(&file, &stat, &item.metadata, &self.options) {
+            return Ok(true);
+        }
+        let of_metadata = |errno| failed(Operation::SetMetadata, errno);
+        if may_be_planted(handle, &stat).map_err(of_metadata)? {
+            return Ok(false);
+        }
+        apply(&file, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
+        fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        Ok(true)
     }
 
     /// Links and specials, which have no data and are made here.
@@ -306,19 +330,18 @@ impl SinkEnd {
         handle: &OwnedFd,
         there: Option<&Stat>,
     ) -> Result<Examined, Failure> {
-        let is_same = self
-            .is_same_other(entry, item, handle, there)
-            .map_err(|errno| failed(Operation::Examine, errno))?;
-        let answer = match (is_same, self.options.dry_run) {
-            (true, true) => Answer::Have,
-            (false, true) => Answer::Would,
-            (true, false) if matches!(entry.kind, Kind::HardLink { .. }) => Answer::Have,
-            (true, false) => {
-                let is_link = matches!(entry.kind, Kind::Symlink { .. });
-                apply_at(handle, &item.name, is_link, &item.metadata, &self.options)
-                    .map_err(|errno| failed(Operation::SetMetadata, errno))?;
-                Answer::Have
+        let is_same = match (&entry.kind, there) {
+            (_, None) => false,
+            (Kind::HardLink { target }, Some(stat)) => {
+                self.is_named(target, stat).map_err(|errno| failed(Operation::Examine, errno))?
             }
+            (_, Some(_)) => self
+                .mend_other(entry, item, handle)
+                .map_err(|errno| failed(Operation::SetMetadata, errno))?,
+        };
+        let answer = match (is_same, self.options.dry_run) {
+            (true, _) => Answer::Have,
+            (false, true) => Answer::Would,
             (false, false) => {
                 self.make_other(entry, item, handle)
                     .map_err(|errno| failed(Operation::Create, errno))?;
@@ -328,31 +351,32 @@ impl SinkEnd {
         Ok(Examined::Answer(answer))
     }
 
-    fn is_same_other(
-        &self,
-        entry: &Entry,
-        item: &Item,
-        handle: &OwnedFd,
-        there: Option<&Stat>,
-    ) -> Result<bool, Errno> {
-        let Some(stat) = there else { return Ok(false) };
-        let file_type = FileType::from_raw_mode(stat.st_mode);
-        Ok(match &entry.kind {
-            Kind::Symlink { target } => {
-                file_type == FileType::Symlink
-                    && readlinkat(handle, item.name.as_slice(), Vec::new())?.as_bytes() == *target
-            }
-            Kind::HardLink { target } => {
-                let (directory, name) = parent_of(&self.place().root, target)?;
-                statat(&directory, name, NOT_THROUGH_LINKS)
-                    .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
-            }
-            Kind::Special { file_type: wanted, device } => {
-                file_type == FileType::from_raw_mode(*wanted)
-                    && (*device == 0 || stat.st_rdev == *device)
-            }
-            Kind::File { .. } | Kind::Directory => false,
-        })
+    /// Whether a path below the root is a name of this file.
+    fn is_named(&self, path: &[u8], file: &Stat) -> Result<bool, Errno> {
+        let (directory, name) = parent_of(&self.place().root, path)?;
+        Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
+    }
+
+    /// Whether a link or special file is there already, the same as at the source; its metadata is
+    /// made so, too. What has several names may be somebody's elsewhere: if its metadata is not
+    /// right already, it does not count, and one of our own takes its place.
+    fn mend_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<bool, Errno> {
+        let held = match Held::open(handle, &item.name) {
+            Err(Errno::NOENT) => return Ok(false),
+            held => held?,
+        };
+        if !held.is(&entry.kind)? {
+            return Ok(false);
+        }
+        let stat = held.stat();
+        if self.options.dry_run || !differs(&held, stat, &item.metadata, &self.options) {
+            return Ok(true);
+        }
+        if stat.st_nlink > 1 {
+            return Ok(false);
+        }
+        apply(&held, stat, &item.metadata, &self.options, true)?;
+        Ok(true)
     }
 
     /// Makes it under a temporary name and renames it, so that what was there is replaced at once.
@@ -383,7 +407,7 @@ impl SinkEnd {
             Kind::Symlink { target } => symlinkat(target.as_slice(), handle, temporary)?,
             Kind::HardLink { target } => {
                 let (directory, name) = parent_of(&self.place().root, target)?;
-                linkat(&directory, name, handle, temporary, AtFlags::empty())?;
+                return linkat(&directory, name, handle, temporary, AtFlags::empty());
             }
             Kind::Special { file_type, device } => {
                 let file_type = FileType::from_raw_mode(*file_type);
@@ -392,11 +416,12 @@ impl SinkEnd {
             }
             Kind::File { .. } | Kind::Directory => return Err(Errno::INVAL),
         }
-        let is_link = matches!(entry.kind, Kind::Symlink { .. });
-        if !matches!(entry.kind, Kind::HardLink { .. }) {
-            apply_at(handle, temporary.as_bytes(), is_link, &item.metadata, &self.options)?;
+        let held = Held::open(handle, temporary.as_bytes())?;
+        if !held.is(&entry.kind)? || !held.is_as_made() {
+            return Err(Errno::STALE);
         }
-        Ok(())
+        let inherits_acl = self.inherits_acl(item, handle);
+        apply(&held, held.stat(), &item.metadata, &self.options, inherits_acl)
     }
 }
 
@@ -411,8 +436,11 @@ fn sync_name(path: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Opens a directory that we made under this name a moment ago. If somebody put something else there
-/// it is `LOOP` or `NOTDIR`, or `STALE` if we are root and it is somebody else's.
+/// Opens a directory that we made under this name a moment ago.
+///
+/// # Errors
+/// If somebody put something else there: `LOOP` or `NOTDIR`, or `STALE` if we are root and it is
+/// somebody else's.
 fn open_made(path: &[u8]) -> Result<OwnedFd, Errno> {
     // With a slash at the end, a link would be followed all the same.
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
@@ -422,6 +450,27 @@ fn open_made(path: &[u8]) -> Result<OwnedFd, Errno> {
     if is_ours { Ok(handle) } else { Err(Errno::STALE) }
 }
 
+fn is_same_inode(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// Whether this file may be another user's, with a further name in this directory so that we, as
+/// root, change its owner and mode. Who is not root may change only what is his own anyway.
+fn may_be_planted(directory: &OwnedFd, file: &Stat) -> Result<bool, Errno> {
+    if file.st_nlink <= 1 || !geteuid().is_root() {
+        return Ok(false);
+    }
+    let directory = fstat(directory)?;
+    let others_write = Mode::WGRP | Mode::WOTH;
+    let is_ours_alone =
+        directory.st_uid == 0 && !Mode::from_raw_mode(directory.st_mode).intersects(others_write);
+    Ok(!is_ours_alone)
+}
+
+fn last_component(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
 fn named(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
@@ -429,3 +478,6 @@ fn named(path: &[u8]) -> &[u8] {
 fn parent_failed() -> Failure {
     Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed)
 }
+
+#[cfg(test)]
+mod tests;

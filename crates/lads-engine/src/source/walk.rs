@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         name: &[u8],
         is_directory: bool,
     ) -> bool {
-        if name.starts_with(crate::journal::PREFIX.as_bytes()) && is_own_name(name) {
+        if is_own_name(name) {
             return false;
         }
         let filters = &self.end.options.filters;
@@ -470,8 +470,7 @@ fn look(
         }
         file_type => {
             let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharacterDevice);
-            let is_wanted = if is_device { options.devices } else { options.specials };
-            if !is_wanted {
+            if !options.moves_special(file_type) {
                 return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Special)));
             }
             let device = if is_device { stat.st_rdev } else { 0 };
@@ -544,8 +543,8 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
 }
 
 /// Whether a name is one that LADS itself makes at a sink: journals and unfinished files.
-fn is_own_name(name: &[u8]) -> bool {
-    let rest = &name[crate::journal::PREFIX.len()..];
+pub(crate) fn is_own_name(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(crate::journal::PREFIX.as_bytes()) else { return false };
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
     [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(
         |(ending, digits)| {
