@@ -180,3 +180,35 @@ pub(crate) fn exit_code_from(code: u8) -> ExitCode {
     .find(|known| *known as u8 == code)
     .unwrap_or(ExitCode::Other)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Options;
+    use crate::session::Setup;
+    use crate::sink::SinkEnd;
+    use crate::stream::Streams;
+    use lads_core::message::Counters;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_there_is_to_tell_a_person_goes_out_before_the_last_message() {
+        let board = Arc::new(Board::new("here".to_owned()));
+        let sink_layout = "synthetic:osts=1".to_owned();
+        let setup = Setup {
+            options: Options { sink_buffers_bytes: 8 << 20, sink_layout, ..Options::default() },
+            streams: Arc::new(Streams::new(Vec::new())),
+            board: Arc::clone(&board),
+            clock: Clock::start(),
+        };
+        let end = SinkEnd::open(b"/".to_vec(), 1, setup).unwrap_or_else(|it| panic!("{}", it.text));
+        board.notice("the last".to_owned());
+        let mut said = Vec::new();
+        let last = Message::Finished(Counters::default());
+        say(&*end, &mut said, Some(last), Some(&board)).expect("there is room");
+        let mut messages = MessageReader::new(said.as_slice());
+        let mut next = || messages.next().unwrap_or_else(|it| panic!("{}", it.text));
+        assert_eq!(next(), Some(Message::Notice("the last".to_owned())));
+        assert!(matches!(next(), Some(Message::Finished(_))));
+    }
+}

@@ -31,7 +31,8 @@ impl Bench {
         let place = tempfile::tempdir().expect("there is room");
         let board = Arc::new(Board::new("here".to_owned()));
         let streams = Arc::new(Streams::new(Vec::new()));
-        let options = Options { sink_buffers_bytes: 8 << 20, ..options };
+        let sink_layout = "synthetic:osts=1".to_owned();
+        let options = Options { sink_buffers_bytes: 8 << 20, sink_layout, ..options };
         let setup = Setup { options, streams, board: Arc::clone(&board), clock: Clock::start() };
         let target = place.path().join("target");
         fs::create_dir(&target).expect("there is room");
