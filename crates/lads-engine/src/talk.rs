@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Messages gathered for one write, in bytes.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes what there is to say, and a heartbeat when there was nothing for a while. If the person is
-/// at the other end, `board` has what is to be shown there.
+/// Writes what there is to say, and a heartbeat when there was nothing for a while. If the person
+/// is at the other end, `board` has what is to be shown there.
 pub(crate) fn speak<E: End>(
     end: &E,
     writer: &mut impl Write,

@@ -296,8 +296,9 @@ impl SinkEnd {
         Ok(Vec::new())
     }
 
-    /// The data is the same, as a look at the name said a moment ago (`there`); the metadata is made
-    /// so. `false` if it must not be: then the file is sent, and takes the place of what is there.
+    /// Makes the metadata that of the source, of a file whose data is the same; `there` is what a
+    /// look at the name found. `false` if its metadata must not be set: then the file is sent, and
+    /// takes the place of what is there.
     fn mend_metadata(&self, item: &Item, handle: &OwnedFd, there: &Stat) -> Result<bool, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(handle, item.name.as_slice(), flags, Mode::empty()) {
