@@ -257,11 +257,20 @@ pub(crate) struct CopyArgs {
     #[arg(long = "no-D", aliases = ["no-devices", "no-specials"], hide = true)]
     pub(crate) no_specials: bool,
 
-    /// Accepted: lads keeps everything that -a keeps, but for devices and specials (-D)
+    /// Keep set-user-id and set-group-id bits of files, capabilities and trusted.* attributes
+    ///
+    /// They give rights to whoever uses a file. Without this, the sink makes no file that has them,
+    /// whatever the source says, and a notice at the end tells how many it concerned. Directories
+    /// always keep theirs. rsync's -a and -X keep them without being asked.
+    #[arg(long, help_heading = SELECTION)]
+    pub(crate) privileges: bool,
+
+    /// Accepted: lads keeps what -a keeps, but for devices and specials (-D), and --privileges
     ///
     /// So are -r -l -p -t -o -g -H -A -X -S -W -s --numeric-ids and --partial: lads goes into
     /// directories and keeps links, permissions, times, owners, ACLs, extended attributes and holes
-    /// without being asked. Only -D, which rsync's -a stands for, too, must be asked for.
+    /// without being asked. Two things that rsync's -a stands for, too, must be asked for: -D, and
+    /// --privileges for set-user-id and set-group-id bits.
     #[arg(short = 'a', long, help_heading = SELECTION)]
     pub(crate) archive: bool,
 

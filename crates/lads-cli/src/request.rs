@@ -62,6 +62,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         times: !args.no_times,
         owners: !args.no_owner,
         xattrs: !args.no_xattrs,
+        privileges: args.privileges,
         hard_links: !args.no_hard_links,
         ignores_times: args.ignore_times,
         // As in rsync, zero is for ever; 136 years will do.
@@ -297,6 +298,12 @@ mod tests {
         assert!(!parse(&["-p", "--no-perms", "a", "b"]).unwrap().options.permissions);
         assert!(!parse(&["-D", "--no-D", "a", "b"]).unwrap().options.devices);
         assert!(parse(&["--no-D", "-aD", "a", "b"]).unwrap().options.specials);
+    }
+
+    #[test]
+    fn privileges_are_kept_only_if_they_are_named() {
+        assert!(!parse(&["-aHAXSD", "a", "b"]).unwrap().options.privileges);
+        assert!(parse(&["--privileges", "a", "b"]).unwrap().options.privileges);
     }
 
     #[test]

@@ -27,6 +27,8 @@ mod mounts;
 mod network;
 #[path = "promises/power.rs"]
 mod power;
+#[path = "promises/privileges.rs"]
+mod privileges;
 #[path = "promises/proxy.rs"]
 mod proxy;
 #[path = "promises/quiet.rs"]

@@ -3,7 +3,7 @@
 use crate::event::{ExitCode, Happening};
 use lads_core::entry::shortened;
 use lads_core::issue::{Failure, Issue, Reason, Side};
-use lads_core::message::{Counters, Line};
+use lads_core::message::{Counters, Line, Message};
 use lads_core::units::Instant;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,6 +79,11 @@ impl Board {
         std::mem::take(&mut *lock(&self.happenings))
     }
 
+    /// What happened, as it is told to the end where the person is.
+    pub(crate) fn take_messages(&self) -> Vec<Message> {
+        self.take_happenings().into_iter().filter_map(message_of).collect()
+    }
+
     /// The exit code that the failures call for: the most telling of them.
     pub(crate) fn exit_code(&self) -> (ExitCode, u64) {
         let failures = lock(&self.failures);
@@ -93,6 +98,15 @@ impl Board {
         .find(|code| failures.contains_key(code));
         (code.unwrap_or(ExitCode::Ok), failures.values().sum())
     }
+}
+
+fn message_of(happening: Happening) -> Option<Message> {
+    Some(match happening {
+        Happening::Line(line) => Message::Lines(vec![line]),
+        Happening::Issue(issue) => Message::Issues(vec![issue]),
+        Happening::Notice(text) => Message::Notice(text),
+        Happening::Progress(_) | Happening::OstBytes(..) => return None,
+    })
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,6 +9,7 @@ use lads_core::issue::Side;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_core::{wire_enum, wire_struct};
+use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
@@ -127,6 +128,9 @@ pub struct Options {
     pub owners: bool,
     /// Whether extended attributes and ACLs are kept.
     pub xattrs: bool,
+    /// Whether set-user-id and set-group-id bits of files, capabilities and `trusted.` attributes
+    /// are kept: what gives rights to whoever uses a file.
+    pub privileges: bool,
     /// Whether files with several names stay one file.
     pub hard_links: bool,
     /// Whether files of the same size and time of change are looked at all the same (re-sent).
@@ -154,6 +158,14 @@ impl Options {
         match self.sink_buffers_bytes {
             0 => (2 * ost_count as u64 * u64::from(self.block_size)).max(BUFFERS_BYTES),
             bytes => bytes,
+        }
+    }
+
+    /// Whether special files of this sort are moved.
+    pub(crate) fn moves_special(&self, sort: FileType) -> bool {
+        match sort {
+            FileType::BlockDevice | FileType::CharacterDevice => self.devices,
+            _ => self.specials,
         }
     }
 
@@ -196,6 +208,7 @@ impl Default for Options {
             times: true,
             owners: true,
             xattrs: true,
+            privileges: false,
             hard_links: true,
             ignores_times: false,
             timeout_seconds: 30,
@@ -306,6 +319,7 @@ wire_struct!(Options {
     stage_at,
     filters,
     files_from,
+    privileges,
 });
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What every name of our own in the target directory begins with.
 pub(crate) const PREFIX: &str = ".lads-";
 
+/// Stands for the directory itself where a path is recorded: no file has this path.
+const ROOT_PATH: &[u8] = b".";
+
 /// An open journal; without a file if the transfer has none.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -146,6 +149,21 @@ impl Journal {
     /// What an earlier attempt left of a file.
     pub(crate) fn take_begun(&self, path: &[u8]) -> Option<Begun> {
         self.lock().begun.remove(path)
+    }
+
+    /// Whether an earlier attempt made the directory and did not come to its end.
+    pub(crate) fn take_root_made(&self) -> bool {
+        self.take_begun(ROOT_PATH).is_some()
+    }
+
+    /// Puts on record that this job made the directory: whoever goes on gives it its mode.
+    pub(crate) fn record_root_made(&self) -> std::io::Result<()> {
+        self.record(&[(ROOT_PATH.to_vec(), Identity::default(), &[])])
+    }
+
+    /// The directory has its mode, and counts from now on as one that was there.
+    pub(crate) fn forget_root_made(&self) -> std::io::Result<()> {
+        self.forget_durably(ROOT_PATH)
     }
 
     /// Records blocks that are durable; they are on record when this returns. After an error, it

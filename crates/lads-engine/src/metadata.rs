@@ -1,15 +1,22 @@
 //! Reads and sets what an entry carries besides its name and data.
+//!
+//! Everything is set through a descriptor ([`Handle`]), never by name: whoever may write in a
+//! directory can put something else under a name between two calls.
+
+mod handle;
+mod permitted;
 
 use crate::job::Options;
-use crate::paths::{NOT_THROUGH_LINKS, proc_path};
+use crate::paths::proc_path;
 use lads_core::entry::{Identity, Metadata, Timestamp, Xattr};
 use rustix::fs::{
-    Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
-    fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lsetxattr,
-    utimensat,
+    Gid, Mode, Stat, Timespec, Timestamps, Uid, fchmod, fgetxattr, lgetxattr, llistxattr,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+
+pub(crate) use handle::{Handle, Held};
+pub(crate) use permitted::{Permitted, is_asked_for, permitted};
 
 /// The attribute that holds a POSIX ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -75,6 +82,12 @@ fn is_moved(name: &[u8]) -> bool {
         || name == DEFAULT_ACL
 }
 
+/// Whether an attribute can give a file rights that its owner does not have: capabilities do, and
+/// `trusted.` is what root tells itself. Moved only with `--privileges`.
+fn is_privilege(name: &[u8]) -> bool {
+    name == b"security.capability" || name.starts_with(b"trusted.")
+}
+
 /// Whether not everybody may read and set an attribute of what is his own.
 fn takes_privilege(name: &[u8]) -> bool {
     !name.starts_with(b"user.")
@@ -130,9 +143,9 @@ pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, 
     Ok(xattrs)
 }
 
-fn xattrs_of(file: &OwnedFd) -> Vec<Xattr> {
-    let list = read_all(|to| flistxattr(file, to.as_mut_slice())).unwrap_or_default();
-    let value = |name: &[u8]| read_all(|to| fgetxattr(file, name, to.as_mut_slice())).ok();
+fn xattrs_of(file: &impl Handle) -> Vec<Xattr> {
+    let list = read_all(|to| file.list_xattrs(to)).unwrap_or_default();
+    let value = |name: &[u8]| read_all(|to| file.xattr(name, to)).ok();
     split_names(&list)
         .filter_map(|name| Some(Xattr { name: name.to_vec(), value: value(name)? }))
         .collect()
@@ -143,11 +156,11 @@ pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
     fgetxattr(directory, DEFAULT_ACL, &mut [0u8; 0]).is_ok()
 }
 
-/// Gives an open file or directory its owner, mode, attributes and times, as far as the options
-/// say and the system permits. `has_others` if it may have attributes that it should not have: it
-/// was there before, or got an ACL from its directory.
+/// Gives something its owner, mode, attributes and times, as far as the options say and the system
+/// permits. `has_others` if it may have attributes that it should not have: it was there before, or
+/// got an ACL from its directory.
 pub(crate) fn apply(
-    file: &OwnedFd,
+    file: &impl Handle,
     stat: &Stat,
     wanted: &Metadata,
     options: &Options,
@@ -160,36 +173,37 @@ pub(crate) fn apply(
         mode &= !SET_ID_BITS;
     }
     let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
-    if options.permissions && (stat.st_mode & PERMISSION_BITS != mode || is_chowned) {
-        fchmod(file, Mode::from_raw_mode(mode))?;
+    let is_mode_due = stat.st_mode & PERMISSION_BITS != mode || is_chowned;
+    if options.permissions && file.has_mode() && is_mode_due {
+        file.set_mode(Mode::from_raw_mode(mode))?;
     }
     if options.xattrs {
         set_xattrs(file, wanted, has_others)?;
     }
     if options.times {
-        futimens(file, &times(wanted.mtime))?;
+        file.set_times(&times(wanted.mtime))?;
     }
     Ok(())
 }
 
 /// `false` if the owner could not be set because that takes privilege.
-fn set_owner(file: &OwnedFd, stat: &Stat, wanted: &Metadata) -> Result<bool, Errno> {
+fn set_owner(file: &impl Handle, stat: &Stat, wanted: &Metadata) -> Result<bool, Errno> {
     let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
     if (stat.st_uid, stat.st_gid) == (wanted.uid, wanted.gid) {
         return Ok(true);
     }
-    match fchown(file, Some(uid), Some(gid)) {
+    match file.set_owner(Some(uid), gid) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) => {
             // A group that we are in can be set without privilege.
-            let _ = fchown(file, None, Some(gid));
+            let _ = file.set_owner(None, gid);
             Ok(false)
         }
         Err(errno) => Err(errno),
     }
 }
 
-fn set_xattrs(file: &OwnedFd, wanted: &Metadata, has_others: bool) -> Result<(), Errno> {
+fn set_xattrs(file: &impl Handle, wanted: &Metadata, has_others: bool) -> Result<(), Errno> {
     if has_others {
         let there = xattrs_of(file);
         let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
@@ -199,12 +213,11 @@ fn set_xattrs(file: &OwnedFd, wanted: &Metadata, has_others: bool) -> Result<(),
             |name: &[u8]| name.starts_with(b"user.") || name == ACCESS_ACL || name == DEFAULT_ACL;
         let extra = there.iter().filter(|x| is_ours(&x.name) && !is_wanted(&x.name));
         for xattr in extra {
-            tolerate(fremovexattr(file, xattr.name.as_slice()), &xattr.name)?;
+            tolerate(file.remove_xattr(&xattr.name), &xattr.name)?;
         }
     }
     for xattr in &wanted.xattrs {
-        let result = fsetxattr(file, xattr.name.as_slice(), &xattr.value, XattrFlags::empty());
-        tolerate(result, &xattr.name)?;
+        tolerate(file.set_xattr(&xattr.name, &xattr.value), &xattr.name)?;
     }
     Ok(())
 }
@@ -224,18 +237,26 @@ fn times(mtime: Timestamp) -> Timestamps {
     Timestamps { last_access: omit, last_modification: mtime }
 }
 
-/// Whether what is there differs in mode, owner or attributes from what is wanted.
-pub(crate) fn differs(file: &OwnedFd, stat: &Stat, wanted: &Metadata, options: &Options) -> bool {
+/// Whether what is there differs in mode, owner, times or attributes from what is wanted.
+pub(crate) fn differs(
+    file: &impl Handle,
+    stat: &Stat,
+    wanted: &Metadata,
+    options: &Options,
+) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let owner_differs =
         options.owners && (stat.st_gid != wanted.gid || (is_root && stat.st_uid != wanted.uid));
-    let mode_differs = options.permissions && stat.st_mode & PERMISSION_BITS != wanted.mode;
+    let has_mode = options.permissions && file.has_mode();
+    let mode_differs = has_mode && stat.st_mode & PERMISSION_BITS != wanted.mode;
     let times_differ = options.times && mtime_of(stat) != wanted.mtime;
     if owner_differs || mode_differs || times_differ {
         return true;
     }
     options.xattrs && {
         let mut there = xattrs_of(file);
+        // What the source may not ask for is not compared, either.
+        there.retain(|xattr| options.privileges || !is_privilege(&xattr.name));
         let mut here = wanted.xattrs.clone();
         there.sort_by(|a, b| a.name.cmp(&b.name));
         here.sort_by(|a, b| a.name.cmp(&b.name));
@@ -254,39 +275,6 @@ pub(crate) fn make_usable(directory: &OwnedFd) -> Result<(), Errno> {
     if stat.st_uid == user.as_raw() && stat.st_mode & OWNER != OWNER {
         let mode = stat.st_mode & PERMISSION_BITS | OWNER;
         fchmod(directory, Mode::from_raw_mode(mode))?;
-    }
-    Ok(())
-}
-
-/// Gives a name that cannot be opened (a link, a device) its owner, mode and times.
-pub(crate) fn apply_at(
-    directory: &OwnedFd,
-    name: &[u8],
-    is_link: bool,
-    wanted: &Metadata,
-    options: &Options,
-) -> Result<(), Errno> {
-    if options.owners {
-        let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
-        match chownat(directory, name, Some(uid), Some(gid), NOT_THROUGH_LINKS) {
-            Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    if options.permissions && !is_link {
-        let mode = Mode::from_raw_mode(wanted.mode);
-        chmodat(directory, name, mode, rustix::fs::AtFlags::empty())?;
-    }
-    if options.xattrs {
-        let path = proc_path(directory, name);
-        for xattr in &wanted.xattrs {
-            let attribute = xattr.name.as_slice();
-            let result = lsetxattr(path.as_slice(), attribute, &xattr.value, XattrFlags::empty());
-            tolerate(result, &xattr.name)?;
-        }
-    }
-    if options.times {
-        utimensat(directory, name, &times(wanted.mtime), NOT_THROUGH_LINKS)?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
 use crate::layout::{self, Heeds, Layouts};
+use crate::metadata::permitted;
 use crate::paths::Directory;
 use crate::session::Setup;
 use crate::stage::StageLog;
@@ -68,6 +69,8 @@ pub(crate) struct SinkEnd {
     layouts: Box<dyn Layouts>,
     placing: placing::Placing,
     new_file_count: AtomicU64,
+    /// Entries that have ended well without what `--privileges` would have kept.
+    reduced_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     pub(crate) missing: Mutex<Missing>,
     board: Arc<Board>,
@@ -81,6 +84,8 @@ struct Place {
     journal: Journal,
     /// The name under which a single file is put, if not its own.
     renamed: Option<Vec<u8>>,
+    /// Whether this job made the root, now or in an earlier attempt, and nobody else looks inside.
+    is_root_made: bool,
     /// Metadata of the root, if the contents of a directory are moved into it.
     root_metadata: Mutex<Option<Metadata>>,
     /// In a dry run, whether the root is not there yet.
@@ -99,16 +104,8 @@ impl SinkEnd {
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let mut osts = layouts.osts();
         check_ost_count(osts.len())?;
-        let arena = crate::session::arena(&options, options.sink_buffers_bytes(osts.len()))?;
+        let arena = arena_for(&options, osts.len())?;
         let buffer_count = arena.buffer_count();
-        if buffer_count < u32::try_from(osts.len()).unwrap_or(u32::MAX) {
-            let text = format!(
-                "--buffers is too small: the sink has {} OSTs and needs a block of memory for each; \
-                 nothing said, it takes that",
-                osts.len()
-            );
-            return Err(Fatal::new(ExitCode::Usage, text));
-        }
         let stage = options.open_stage(Side::Sink, &board)?;
         let drains_max = match &stage {
             Some(_) => share_buffers(&mut osts, buffer_count)?,
@@ -154,6 +151,7 @@ impl SinkEnd {
             arena,
             layouts,
             new_file_count: AtomicU64::new(0),
+            reduced_count: AtomicU64::new(0),
             streams,
             missing: Mutex::default(),
             board,
@@ -207,7 +205,8 @@ impl SinkEnd {
                 name.clone_from(renamed);
             }
             let is_made = !self.options.dry_run;
-            self.table.insert(entry, name, &place.root, is_made)?;
+            let permitted = permitted(entry, &self.options);
+            self.table.insert(entry, name, permitted, &place.root, is_made)?;
         }
         Ok(())
     }
@@ -279,6 +278,19 @@ fn check_ost_count(count: usize) -> Result<(), Fatal> {
     let text = format!(
         "the sink has {count} OSTs, more than the {OSTS_MAX} that LADS can serve; --sink-layout \
          local takes it as one"
+    );
+    Err(Fatal::new(ExitCode::Usage, text))
+}
+
+/// The memory for blocks that go to so many OSTs: for each, one at least.
+fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
+    let arena = crate::session::arena(options, options.sink_buffers_bytes(ost_count))?;
+    if arena.buffer_count() as usize >= ost_count {
+        return Ok(arena);
+    }
+    let text = format!(
+        "--buffers is too small: the sink has {ost_count} OSTs and needs a block of memory for each; \
+         nothing said, it takes that"
     );
     Err(Fatal::new(ExitCode::Usage, text))
 }

@@ -27,8 +27,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
 
-// See [`DIRECTORIES_OPEN_MAX`]: or the walk could wait for itself.
+pub(crate) use walk::is_own_name;
+
+// Or the walk could wait for itself: see the limits.
 const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * walk::BATCH < DIRECTORIES_OPEN_MAX);
+
 /// How often a file that changes while it moves is tried again.
 const RETRIES_MAX: u32 = 3;
 /// Threads besides, if there is a stage: bringing blocks back should not keep those from reading

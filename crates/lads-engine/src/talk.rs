@@ -14,8 +14,14 @@ use std::time::Duration;
 /// Messages gathered for one write, in bytes.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes what there is to say, and a heartbeat when there was nothing for a while.
-pub(crate) fn speak<E: End>(end: &E, writer: &mut impl Write, interval: Duration) {
+/// Writes what there is to say, and a heartbeat when there was nothing for a while. If the person
+/// is at the other end, `board` has what is to be shown there.
+pub(crate) fn speak<E: End>(
+    end: &E,
+    writer: &mut impl Write,
+    interval: Duration,
+    board: Option<&Board>,
+) {
     let hub = end.hub();
     loop {
         let deadline = std::time::Instant::now() + interval;
@@ -29,14 +35,19 @@ pub(crate) fn speak<E: End>(end: &E, writer: &mut impl Write, interval: Duration
             }
         });
         let is_over = message.is_none();
-        if say(end, writer, message).is_err() || is_over {
+        if say(end, writer, message, board).is_err() || is_over {
             return;
         }
     }
 }
 
 /// Writes a message and what else there is to say, in one go.
-fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std::io::Result<()> {
+fn say<E: End>(
+    end: &E,
+    writer: &mut impl Write,
+    first: Option<Message>,
+    board: Option<&Board>,
+) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     let mut next = first;
     let more = || {
@@ -47,7 +58,14 @@ fn say<E: End>(end: &E, writer: &mut impl Write, first: Option<Message>) -> std:
     };
     while let Some(message) = next.take().or_else(more) {
         let mut message = match message {
-            Message::Finished(_) => Message::Finished(end.counters()),
+            Message::Finished(_) => {
+                // The other end need not listen any more after this.
+                for mut told in board.map(Board::take_messages).unwrap_or_default() {
+                    gate::cut_news(&mut told);
+                    lads_core::message::encode(&told, &mut bytes);
+                }
+                Message::Finished(end.counters())
+            }
             message => message,
         };
         gate::cut_news(&mut message);
@@ -177,4 +195,36 @@ pub(crate) fn exit_code_from(code: u8) -> ExitCode {
     .into_iter()
     .find(|known| *known as u8 == code)
     .unwrap_or(ExitCode::Other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Options;
+    use crate::session::Setup;
+    use crate::sink::SinkEnd;
+    use crate::stream::Streams;
+    use lads_core::message::Counters;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_there_is_to_tell_a_person_goes_out_before_the_last_message() {
+        let board = Arc::new(Board::new("here".to_owned(), true));
+        let sink_layout = "synthetic:osts=1".to_owned();
+        let setup = Setup {
+            options: Options { sink_buffers_bytes: 8 << 20, sink_layout, ..Options::default() },
+            streams: Arc::new(Streams::new(Vec::new())),
+            board: Arc::clone(&board),
+            clock: Clock::start(),
+        };
+        let end = SinkEnd::open(b"/".to_vec(), 1, setup).unwrap_or_else(|it| panic!("{}", it.text));
+        board.notice("the last".to_owned());
+        let mut said = Vec::new();
+        let last = Message::Finished(Counters::default());
+        say(&*end, &mut said, Some(last), Some(&board)).expect("there is room");
+        let mut messages = MessageReader::new(said.as_slice());
+        let mut next = || messages.next().unwrap_or_else(|it| panic!("{}", it.text));
+        assert_eq!(next(), Some(Message::Notice("the last".to_owned())));
+        assert!(matches!(next(), Some(Message::Finished(_))));
+    }
 }

@@ -130,11 +130,10 @@ impl Watch<'_, '_> {
 
     /// Shows what happened to the person, or sends it to the end where the person is.
     fn show<E: End>(&mut self, end: Option<&Arc<E>>) {
-        let happenings = self.board.take_happenings();
         if let Some(observer) = &mut self.observer {
-            happenings.into_iter().for_each(|happening| observer.on(happening));
+            self.board.take_happenings().into_iter().for_each(|happening| observer.on(happening));
         } else if let Some(end) = end {
-            let messages = happenings.into_iter().filter_map(message_of);
+            let messages = self.board.take_messages();
             end.hub().with(|inner| inner.messages.extend(messages));
         }
     }
@@ -202,7 +201,8 @@ impl Watch<'_, '_> {
     ) -> JoinHandle<()> {
         let end = Arc::clone(end);
         let interval = Duration::from_secs(timeout_seconds.into()) / 6;
-        spawn("lads-speak", move || speak(end.as_ref(), &mut writer, interval))
+        let board = self.observer.is_none().then(|| Arc::clone(&self.board));
+        spawn("lads-speak", move || speak(end.as_ref(), &mut writer, interval, board.as_deref()))
     }
 
     fn spawn_listener<E: End>(
@@ -247,15 +247,6 @@ impl Watch<'_, '_> {
         };
         Report { exit_code, message, progress, issue_count, is_clear: false }
     }
-}
-
-fn message_of(happening: Happening) -> Option<Message> {
-    Some(match happening {
-        Happening::Line(line) => Message::Lines(vec![line]),
-        Happening::Issue(issue) => Message::Issues(vec![issue]),
-        Happening::Notice(text) => Message::Notice(text),
-        Happening::Progress(_) | Happening::OstBytes(..) => return None,
-    })
 }
 
 /// When progress was last told, and what it was then.

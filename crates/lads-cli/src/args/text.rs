@@ -60,7 +60,8 @@ Security:
 Coming from rsync:
   The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X
   -S -W -s --numeric-ids --partial. What it cannot do (-z, -c, -u, --delete, --inplace, ...) is
-  refused with what to do instead.
+  refused with what to do instead. Not kept unless asked for: devices and specials (-D);
+  set-user-id and set-group-id bits of files, capabilities, trusted.* attributes (--privileges).
 
 Signals:
   SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer in a state that the same command goes on

@@ -1,7 +1,7 @@
 //! What is moved, and under which name: as rsync does it, and as the dry run says.
 
 use crate::tree::{Scale, describe, grow, visit};
-use crate::world::{LADS, Rng, World, assert_identical, for_seeds, has, lads, run};
+use crate::world::{AS_RSYNC, LADS, Rng, World, assert_identical, for_seeds, has, lads, run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -225,7 +225,7 @@ fn a_directory_named_alone_is_made_below_the_target() {
     }
     let world = World::new();
     grow(&mut Rng::new(11), &world.source(), &Scale::SMALL);
-    let mut command = lads::<&str>(&[]);
+    let mut command = lads(&[AS_RSYNC]);
     command.arg(world.source()).arg(world.target());
     run(command).expect(0);
     assert_identical(&world.source(), &world.target().join("src"));

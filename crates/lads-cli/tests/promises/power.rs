@@ -3,8 +3,8 @@
 use crate::faultfs::{FaultFs, torn};
 use crate::tree::{Scale, assert_nothing_left_over, grow, set_mtime, set_xattr};
 use crate::world::{
-    Ended, Rng, Running, World, assert_identical, for_seeds, has, is_root, lads, run, start,
-    wait_for, wait_until_gone,
+    AS_RSYNC, Ended, Rng, Running, World, assert_identical, for_seeds, has, is_root, lads, run,
+    start, wait_for, wait_until_gone,
 };
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs;
@@ -35,6 +35,7 @@ impl Bench {
 
     fn cp(&self, options: &[&str]) -> Command {
         let mut command = lads(options);
+        command.arg(AS_RSYNC);
         command.args(["--block-size", "64K"]);
         command.arg(self.world.source_contents()).arg(self.target());
         command

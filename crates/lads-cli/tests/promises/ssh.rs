@@ -2,7 +2,7 @@
 
 use crate::proxy::free_port;
 use crate::tree::{Scale, grow};
-use crate::world::{LADS, Rng, World, assert_identical, has, lads, run, skip, wait_for};
+use crate::world::{AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, run, skip, wait_for};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
@@ -72,6 +72,7 @@ impl Server {
 
     fn cp(&self, options: &[&str], source: &str, target: &str) -> Command {
         let mut command = lads(options);
+        command.arg(AS_RSYNC);
         command.args(["-e", &self.shell, "--remote-lads", LADS, source, target]);
         command
     }

@@ -3,7 +3,9 @@
 
 use crate::faultfs::FaultFs;
 use crate::tree::{Scale, assert_nothing_left_over, grow, hash_of, is_own_name, set_xattr, visit};
-use crate::world::{Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start};
+use crate::world::{
+    AS_RSYNC, Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +57,7 @@ impl Bench {
 
     fn cp(&self, options: &[&str]) -> std::process::Command {
         let mut command = lads(options);
+        command.arg(AS_RSYNC);
         command.args(["--block-size", "64K"]);
         command.arg(format!("{}/", self.source().display())).arg(self.target());
         command

@@ -143,10 +143,10 @@ impl World {
         path
     }
 
-    /// `lads cp --json SOURCE/ TARGET` with these options.
+    /// `lads cp --json SOURCE/ TARGET` with these options; keeps all that rsync does.
     pub(crate) fn cp(&self, options: &[&str]) -> Command {
         let mut command = lads(options);
-        command.arg(self.source_contents()).arg(self.target());
+        command.arg(AS_RSYNC).arg(self.source_contents()).arg(self.target());
         command
     }
 
@@ -158,6 +158,10 @@ impl World {
         path.to_str().unwrap().to_owned()
     }
 }
+
+/// Keeps what `rsync -aHAXS` keeps and `lads cp` only if asked: trees with set-id bits are compared
+/// by rsync.
+pub(crate) const AS_RSYNC: &str = "--privileges";
 
 /// What a fake shell does to be one.
 pub(crate) const RUN_HERE: &str = "shift; exec \"$@\"";

@@ -1,17 +1,20 @@
 //! The last steps of a file: metadata, durable, its own name, durable.
 
 use super::table::{Item, Temporary};
-use super::{SinkEnd, failed};
+use super::{SinkEnd, failed, journal_failed};
 use crate::metadata::{apply, has_default_acl};
+use crate::paths::NOT_THROUGH_LINKS;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
 use rustix::fs::{
-    Advice, AtFlags, Mode, OFlags, fadvise, fstat, fsync, openat, renameat, statat, unlinkat,
+    Advice, AtFlags, Mode, OFlags, fadvise, fchmod, fstat, fsync, mkdirat, openat, renameat,
+    statat, unlinkat,
 };
 use rustix::io::{Errno, pread};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use twox_hash::XxHash3_64;
 
@@ -41,13 +44,17 @@ impl SinkEnd {
         let renamed = durable.into_iter().map(|ready| (ready.entry, self.rename(ready)));
         let renamed = sift(renamed, &mut results);
         let failures = sync_directories(&renamed);
-        for Ready { entry, temporary, .. } in renamed {
+        for Ready { entry, item, temporary, .. } in renamed {
             self.table.remove(entry);
             let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
-            let committed = failure.map_or(Committed::Complete, |(_, errno)| {
-                Committed::Failed(failed(Operation::Sync, *errno))
-            });
+            let committed = match failure {
+                Some((_, errno)) => Committed::Failed(failed(Operation::Sync, *errno)),
+                None => {
+                    self.count_reduced(&item);
+                    Committed::Complete
+                }
+            };
             results.push((entry, committed));
         }
         self.tell(Event::Committed(results));
@@ -68,13 +75,18 @@ impl SinkEnd {
         let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
         let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
-        let inherits_acl = self.options.xattrs
-            && item.directory.as_ref().is_some_and(|directory| {
-                *directory.has_default_acl.get_or_init(|| has_default_acl(&temporary.directory))
-            });
+        let inherits_acl = self.inherits_acl(item, &temporary.directory);
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)
+    }
+
+    /// Whether what is made for an item gets an ACL from its directory, which `handle` is.
+    pub(super) fn inherits_acl(&self, item: &Item, handle: &OwnedFd) -> bool {
+        self.options.xattrs
+            && item.directory.as_ref().is_some_and(|directory| {
+                *directory.has_default_acl.get_or_init(|| has_default_acl(handle))
+            })
     }
 
     fn make_durable<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
@@ -158,10 +170,15 @@ impl SinkEnd {
             .iter()
             .map(|&entry| {
                 let item = self.table.remove(entry);
-                let failure = item.and_then(|item| {
-                    let failure = self.close_directory(&item).err()?;
-                    self.tell_failure(&item, failure);
-                    Some(failure)
+                let failure = item.and_then(|item| match self.close_directory(&item) {
+                    Ok(()) => {
+                        self.count_reduced(&item);
+                        None
+                    }
+                    Err(failure) => {
+                        self.tell_failure(&item, failure);
+                        Some(failure)
+                    }
                 });
                 (entry, failure)
             })
@@ -183,7 +200,7 @@ impl SinkEnd {
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
         let stat = fstat(&*handle).map_err(of_metadata)?;
-        apply(&handle, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
+        apply(&*handle, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
         fsync(&*handle).map_err(|errno| failed(Operation::Sync, errno))
     }
 
@@ -194,12 +211,33 @@ impl SinkEnd {
         {
             self.board.issue(self.target.clone(), failure);
         }
+        self.tell_reduced();
         self.tell(Event::Finished);
         self.hub.nudge();
     }
 
+    /// An entry has ended well.
+    pub(super) fn count_reduced(&self, item: &Item) {
+        if item.is_reduced {
+            self.reduced_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Says once for all entries what they did not get.
+    fn tell_reduced(&self) {
+        let count = self.reduced_count.load(Ordering::Relaxed);
+        if count > 0 {
+            let entries = if count == 1 { "entry" } else { "entries" };
+            self.board.notice(format!(
+                "set-user-id or set-group-id bits, capabilities or trusted attributes of {count} \
+                 {entries} were left out; --privileges keeps them"
+            ));
+        }
+    }
+
     fn finish_root(&self) -> Result<(), Failure> {
         let place = self.place();
+        self.open_up_root()?;
         let failed_to = |errno| {
             Failure::new(Side::Sink, Operation::Journal, Reason::Os(Errno::raw_os_error(errno)))
         };
@@ -208,9 +246,31 @@ impl SinkEnd {
         let metadata = place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(metadata) = metadata {
             let stat = fstat(&*handle).map_err(failed_to)?;
-            apply(&handle, &stat, &metadata, &self.options, true).map_err(failed_to)?;
+            apply(&*handle, &stat, &metadata, &self.options, true).map_err(failed_to)?;
         }
         fsync(&*handle).map_err(failed_to)
+    }
+
+    /// Gives a root that this job made the mode of a new directory, unless it gets that of a
+    /// directory of the source; until now only we could look inside.
+    fn open_up_root(&self) -> Result<(), Failure> {
+        let place = self.place();
+        if !place.is_root_made {
+            return Ok(());
+        }
+        let has_metadata =
+            place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !(has_metadata && self.options.permissions) {
+            let open_up = || {
+                let handle = place.root.open()?;
+                let name = place.journal.temporary_name(b".");
+                let permissions = permissions_of_new_directory(&handle, &name)?;
+                let others = fstat(&*handle)?.st_mode & !PERMISSIONS;
+                fchmod(&*handle, Mode::from_raw_mode(others | permissions))
+            };
+            open_up().map_err(|errno| failed(Operation::SetMetadata, errno))?;
+        }
+        place.journal.forget_root_made().map_err(|error| journal_failed(&error))
     }
 
     /// What an earlier attempt began and this one did not come to: its source is gone.
@@ -223,6 +283,18 @@ impl SinkEnd {
             let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
         }
     }
+}
+
+/// Read, write and execute for owner, group and others.
+const PERMISSIONS: u32 = 0o777;
+
+/// The permissions that a directory gets in this one if nobody says more, by the umask or a default
+/// ACL: what one has that is made for a moment.
+fn permissions_of_new_directory(directory: &OwnedFd, name: &str) -> Result<u32, Errno> {
+    mkdirat(directory, name, Mode::from_raw_mode(PERMISSIONS))?;
+    let made = statat(directory, name, NOT_THROUGH_LINKS);
+    unlinkat(directory, name, AtFlags::REMOVEDIR)?;
+    Ok(made?.st_mode & PERMISSIONS)
 }
 
 /// Those that go on; the others have ended.

@@ -5,10 +5,11 @@ use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::journal::Journal;
 use crate::layout;
-use crate::metadata::{apply, apply_at, differs, make_usable, mtime_of};
+use crate::metadata::{Held, apply, differs, is_asked_for, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
+use crate::source::is_own_name;
 use lads_core::entry::{Entry, Kind};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
@@ -18,9 +19,10 @@ use lads_core::placement::{self, STRIPE_BYTES_MIN};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, mknodat, openat,
-    readlinkat, renameat, statat, symlinkat, syncfs, unlinkat,
+    renameat, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -38,7 +40,7 @@ impl SinkEnd {
             _ => None,
         };
         if is_directory {
-            return self.open_root(target, None, false);
+            return self.open_root(target, self.open_directory(target)?, None);
         }
         match (&there, single) {
             (Ok(_), None) => Err(Fatal::new(
@@ -50,37 +52,65 @@ impl SinkEnd {
             )),
             (Ok(_) | Err(Errno::NOENT), Some(_)) => {
                 let cut = target.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-                self.open_root(&target[..cut], Some(target[cut..].to_vec()), false)
+                let (above, name) = target.split_at(cut);
+                self.open_root(above, self.open_directory(above)?, Some(name.to_vec()))
             }
-            (Err(Errno::NOENT), None) if self.options.dry_run => self.open_root(b"/", None, true),
-            (Err(Errno::NOENT), None) => {
-                mkdirat(CWD, named(target), Mode::RWXU | Mode::RWXG | Mode::RWXO)
-                    .map_err(|errno| self.cannot("make the target directory", target, errno))?;
-                sync_name(target)
-                    .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
-                let place = self.open_root(target, None, false)?;
-                let _ = place.root.was_made.set(());
-                Ok(place)
+            (Err(Errno::NOENT), None) if self.options.dry_run => {
+                let place = self.open_root(b"/", self.open_directory(b"/")?, None)?;
+                Ok(Place { is_missing: true, ..place })
             }
+            (Err(Errno::NOENT), None) => self.make_root(target),
             (Err(errno), _) => Err(self.cannot("examine the target", target, *errno)),
         }
     }
 
+    /// Makes the target directory. Only we look inside until it gets its mode, at the very end.
+    fn make_root(&self, target: &[u8]) -> Result<Place, Fatal> {
+        mkdirat(CWD, named(target), Mode::RWXU)
+            .map_err(|errno| self.cannot("make the target directory", target, errno))?;
+        let handle = open_made(target).map_err(|errno| {
+            let place = self.place_name(target);
+            let text = format!(
+                "{place} is not the directory that was made there a moment ago ({errno}): see who \
+                 may write in the directory above it, or make it yourself, then run the same \
+                 command again"
+            );
+            Fatal::new(ExitCode::SinkRefuses, text)
+        })?;
+        sync_name(target)
+            .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
+        let place = self.open_root(target, handle, None)?;
+        place.journal.record_root_made().map_err(|error| {
+            let place = self.place_name(target);
+            Fatal::new(
+                ExitCode::SinkRefuses,
+                format!("cannot write the journal in {place}: {error}"),
+            )
+        })?;
+        let _ = place.root.was_made.set(());
+        Ok(Place { is_root_made: true, ..place })
+    }
+
+    /// Opens a directory that a person named.
+    fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, Fatal> {
+        open_named(path).map_err(|errno| self.cannot("open the target directory", path, errno))
+    }
+
+    /// Takes an open directory for the one into which everything goes.
     fn open_root(
         &self,
         path: &[u8],
+        handle: OwnedFd,
         renamed: Option<Vec<u8>>,
-        is_missing: bool,
     ) -> Result<Place, Fatal> {
-        let handle =
-            open_named(path).map_err(|e| self.cannot("open the target directory", path, e))?;
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let has_file = self.options.journal && !self.options.dry_run;
         let target = self.place_name(path);
         let journal = Journal::open(handle, &target, self.job_key, has_file)?;
+        let is_root_made = journal.take_root_made();
         let root_metadata = Mutex::default();
-        Ok(Place { root, journal, renamed, root_metadata, is_missing })
+        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing: false })
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {
@@ -106,8 +136,12 @@ impl SinkEnd {
                     Examined::Answer(Answer::Failed(failure))
                 });
                 let stays = matches!(examined, Examined::Want { .. }) || entry.is_directory();
-                if !stays {
-                    self.table.remove(entry.id);
+                let has_failed = matches!(examined, Examined::Answer(Answer::Failed(_)));
+                if !stays
+                    && let Some(item) = self.table.remove(entry.id)
+                    && !has_failed
+                {
+                    self.count_reduced(&item);
                 }
                 (entry.id, examined)
             })
@@ -120,6 +154,7 @@ impl SinkEnd {
         if let Kind::Directory = entry.kind {
             return self.examine_directory(item);
         }
+        self.check_is_permitted(&entry.kind)?;
         if self.place().is_missing {
             return Ok(Examined::Answer(Answer::Would));
         }
@@ -146,6 +181,21 @@ impl SinkEnd {
         self.examine_other(entry, item, &handle, there.as_ref())
     }
 
+    /// Refuses what was not asked for, whatever the source says, and a further name for a file that
+    /// is not finished: it would be half a file under a real name.
+    fn check_is_permitted(&self, kind: &Kind) -> Result<(), Failure> {
+        let refused = |reason| Err(Failure::new(Side::Sink, Operation::Create, reason));
+        if !is_asked_for(kind, &self.options) {
+            return refused(Reason::Special);
+        }
+        match kind {
+            Kind::HardLink { target } if is_own_name(last_component(target)) => {
+                refused(Reason::UnsafeName)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn examine_directory(&self, item: &Item) -> Result<Examined, Failure> {
         let own = item.own.as_ref().ok_or_else(parent_failed)?;
         let opened = if self.place().is_missing { Err(Errno::NOENT) } else { own.open() };
@@ -169,15 +219,15 @@ impl SinkEnd {
         there: Option<&Stat>,
     ) -> Result<Examined, Failure> {
         let identity = item.identity.expect("files are announced with it");
-        let is_same = there.is_some_and(|stat| {
+        let same = there.filter(|stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
                 && u64::try_from(stat.st_size) == Ok(identity.size)
                 && mtime_of(stat) == identity.mtime
+                && !self.options.ignores_times
         });
-        if is_same && !self.options.ignores_times {
-            if !self.options.dry_run {
-                self.mend_metadata(item, handle)?;
-            }
+        if let Some(stat) = same
+            && (self.options.dry_run || self.mend_metadata(item, handle, stat)?)
+        {
             return Ok(Examined::Answer(Answer::Have));
         }
         if self.options.dry_run {
@@ -248,27 +298,31 @@ impl SinkEnd {
         Ok(Vec::new())
     }
 
-    /// The data is the same; the metadata is made so.
-    fn mend_metadata(&self, item: &Item, handle: &OwnedFd) -> Result<(), Failure> {
+    /// Makes the metadata that of the source, of a file whose data is the same; `there` is what a
+    /// look at the name found. `false` if its metadata must not be set: then the file is sent, and
+    /// takes the place of what is there.
+    fn mend_metadata(&self, item: &Item, handle: &OwnedFd, there: &Stat) -> Result<bool, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(handle, item.name.as_slice(), flags, Mode::empty()) {
             Ok(file) => file,
             // Not readable for us; then its metadata is not ours to set, either.
-            Err(Errno::ACCESS) => return Ok(()),
+            Err(Errno::ACCESS) => return Ok(true),
             Err(errno) => return Err(failed(Operation::Examine, errno)),
         };
-        let mend = || {
-            let stat = fstat(&file)?;
-            let differs = differs(&file, &stat, &item.metadata, &self.options);
-            if differs {
-                apply(&file, &stat, &item.metadata, &self.options, true)?;
-            }
-            Ok(differs)
-        };
-        if mend().map_err(|errno| failed(Operation::SetMetadata, errno))? {
-            fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        let stat = fstat(&file).map_err(|errno| failed(Operation::Examine, errno))?;
+        if !is_same_inode(&stat, there) {
+            return Err(failed(Operation::Examine, Errno::STALE));
         }
-        Ok(())
+        if !differs(&file, &stat, &item.metadata, &self.options) {
+            return Ok(true);
+        }
+        let of_metadata = |errno| failed(Operation::SetMetadata, errno);
+        if may_be_planted(handle, &stat).map_err(of_metadata)? {
+            return Ok(false);
+        }
+        apply(&file, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
+        fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        Ok(true)
     }
 
     /// Links and specials, which have no data and are made here.
@@ -279,19 +333,18 @@ impl SinkEnd {
         handle: &OwnedFd,
         there: Option<&Stat>,
     ) -> Result<Examined, Failure> {
-        let is_same = self
-            .is_same_other(entry, item, handle, there)
-            .map_err(|errno| failed(Operation::Examine, errno))?;
-        let answer = match (is_same, self.options.dry_run) {
-            (true, true) => Answer::Have,
-            (false, true) => Answer::Would,
-            (true, false) if matches!(entry.kind, Kind::HardLink { .. }) => Answer::Have,
-            (true, false) => {
-                let is_link = matches!(entry.kind, Kind::Symlink { .. });
-                apply_at(handle, &item.name, is_link, &item.metadata, &self.options)
-                    .map_err(|errno| failed(Operation::SetMetadata, errno))?;
-                Answer::Have
+        let is_same = match (&entry.kind, there) {
+            (_, None) => false,
+            (Kind::HardLink { target }, Some(stat)) => {
+                self.is_named(target, stat).map_err(|errno| failed(Operation::Examine, errno))?
             }
+            (_, Some(_)) => self
+                .mend_other(entry, item, handle)
+                .map_err(|errno| failed(Operation::SetMetadata, errno))?,
+        };
+        let answer = match (is_same, self.options.dry_run) {
+            (true, _) => Answer::Have,
+            (false, true) => Answer::Would,
             (false, false) => {
                 self.make_other(entry, item, handle)
                     .map_err(|errno| failed(Operation::Create, errno))?;
@@ -301,31 +354,32 @@ impl SinkEnd {
         Ok(Examined::Answer(answer))
     }
 
-    fn is_same_other(
-        &self,
-        entry: &Entry,
-        item: &Item,
-        handle: &OwnedFd,
-        there: Option<&Stat>,
-    ) -> Result<bool, Errno> {
-        let Some(stat) = there else { return Ok(false) };
-        let file_type = FileType::from_raw_mode(stat.st_mode);
-        Ok(match &entry.kind {
-            Kind::Symlink { target } => {
-                file_type == FileType::Symlink
-                    && readlinkat(handle, item.name.as_slice(), Vec::new())?.as_bytes() == *target
-            }
-            Kind::HardLink { target } => {
-                let (directory, name) = parent_of(&self.place().root, target)?;
-                statat(&directory, name, NOT_THROUGH_LINKS)
-                    .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
-            }
-            Kind::Special { file_type: wanted, device } => {
-                file_type == FileType::from_raw_mode(*wanted)
-                    && (*device == 0 || stat.st_rdev == *device)
-            }
-            Kind::File { .. } | Kind::Directory => false,
-        })
+    /// Whether a path below the root is a name of this file.
+    fn is_named(&self, path: &[u8], file: &Stat) -> Result<bool, Errno> {
+        let (directory, name) = parent_of(&self.place().root, path)?;
+        Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
+    }
+
+    /// Whether a link or special file is there already, the same as at the source; its metadata is
+    /// made so, too. What has several names may be somebody's elsewhere: if its metadata is not
+    /// right already, it does not count, and one of our own takes its place.
+    fn mend_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<bool, Errno> {
+        let held = match Held::open(handle, &item.name) {
+            Err(Errno::NOENT) => return Ok(false),
+            held => held?,
+        };
+        if !held.is(&entry.kind)? {
+            return Ok(false);
+        }
+        let stat = held.stat();
+        if self.options.dry_run || !differs(&held, stat, &item.metadata, &self.options) {
+            return Ok(true);
+        }
+        if stat.st_nlink > 1 {
+            return Ok(false);
+        }
+        apply(&held, stat, &item.metadata, &self.options, true)?;
+        Ok(true)
     }
 
     /// Makes it under a temporary name and renames it, so that what was there is replaced at once.
@@ -356,7 +410,7 @@ impl SinkEnd {
             Kind::Symlink { target } => symlinkat(target.as_slice(), handle, temporary)?,
             Kind::HardLink { target } => {
                 let (directory, name) = parent_of(&self.place().root, target)?;
-                linkat(&directory, name, handle, temporary, AtFlags::empty())?;
+                return linkat(&directory, name, handle, temporary, AtFlags::empty());
             }
             Kind::Special { file_type, device } => {
                 let file_type = FileType::from_raw_mode(*file_type);
@@ -365,11 +419,12 @@ impl SinkEnd {
             }
             Kind::File { .. } | Kind::Directory => return Err(Errno::INVAL),
         }
-        let is_link = matches!(entry.kind, Kind::Symlink { .. });
-        if !matches!(entry.kind, Kind::HardLink { .. }) {
-            apply_at(handle, temporary.as_bytes(), is_link, &item.metadata, &self.options)?;
+        let held = Held::open(handle, temporary.as_bytes())?;
+        if !held.is(&entry.kind)? || !held.is_as_made() {
+            return Err(Errno::STALE);
         }
-        Ok(())
+        let inherits_acl = self.inherits_acl(item, handle);
+        apply(&held, held.stat(), &item.metadata, &self.options, inherits_acl)
     }
 }
 
@@ -384,6 +439,41 @@ fn sync_name(path: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Opens a directory that we made under this name a moment ago.
+///
+/// # Errors
+/// If somebody put something else there: `LOOP` or `NOTDIR`, or `STALE` if we are root and it is
+/// somebody else's.
+fn open_made(path: &[u8]) -> Result<OwnedFd, Errno> {
+    // With a slash at the end, a link would be followed all the same.
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(CWD, &path[..end], flags, Mode::empty())?;
+    let is_ours = !geteuid().is_root() || fstat(&handle)?.st_uid == 0;
+    if is_ours { Ok(handle) } else { Err(Errno::STALE) }
+}
+
+fn is_same_inode(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// Whether this file may be another user's, with a further name in this directory so that we, as
+/// root, change its owner and mode. Who is not root may change only what is his own anyway.
+fn may_be_planted(directory: &OwnedFd, file: &Stat) -> Result<bool, Errno> {
+    if file.st_nlink <= 1 || !geteuid().is_root() {
+        return Ok(false);
+    }
+    let directory = fstat(directory)?;
+    let others_write = Mode::WGRP | Mode::WOTH;
+    let is_ours_alone =
+        directory.st_uid == 0 && !Mode::from_raw_mode(directory.st_mode).intersects(others_write);
+    Ok(!is_ours_alone)
+}
+
+fn last_component(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
 fn named(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
@@ -391,3 +481,6 @@ fn named(path: &[u8]) -> &[u8] {
 fn parent_failed() -> Failure {
     Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
 
 use super::placing::Outstanding;
+use crate::metadata::Permitted;
 use crate::paths::Directory;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_safe_name};
 use lads_core::gate::ProtocolError;
@@ -17,7 +18,10 @@ pub(super) struct Item {
     /// The directory that it lies in; `None` if that is not known, because it failed.
     pub(super) directory: Option<Arc<Directory>>,
     pub(super) name: Vec<u8>,
+    /// What it gets of the metadata that the source says.
     pub(super) metadata: Metadata,
+    /// Whether something is missing in it that `--privileges` would have kept.
+    pub(super) is_reduced: bool,
     pub(super) identity: Option<Identity>,
     /// Whether all its bytes are data, none a hole.
     pub(super) is_dense: bool,
@@ -96,6 +100,7 @@ impl Table {
         &self,
         entry: &Entry,
         name: Vec<u8>,
+        permitted: Permitted,
         root: &Arc<Directory>,
         is_made: bool,
     ) -> Result<(), ProtocolError> {
@@ -128,7 +133,8 @@ impl Table {
         let item = Item {
             directory,
             name,
-            metadata: entry.metadata.clone(),
+            metadata: permitted.metadata,
+            is_reduced: permitted.is_reduced,
             identity,
             is_dense,
             striping,

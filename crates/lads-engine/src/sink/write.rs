@@ -335,6 +335,7 @@ mod tests {
             directory: None,
             name: b"file".to_vec(),
             metadata: Metadata::default(),
+            is_reduced: false,
             identity: None,
             is_dense: true,
             striping: Striping::default(),

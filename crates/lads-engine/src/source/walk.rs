@@ -9,7 +9,6 @@ use super::{SourceEnd, failed};
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
-use crate::journal::PREFIX;
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
@@ -343,7 +342,7 @@ impl<'a> Walk<'a> {
         let is_included = filters.is_empty()
             || parent == EntryId::ROOT && name == b"."
             || is_included(filters, &directory.path_of(name), is_directory);
-        if is_included && name.starts_with(PREFIX.as_bytes()) && is_own_name(name) {
+        if is_included && is_own_name(name) {
             self.left_out.count += 1;
             if self.left_out.count == 1 {
                 self.left_out.first = directory.path_of(name);
@@ -554,8 +553,7 @@ fn look(
         }
         file_type => {
             let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharacterDevice);
-            let is_wanted = if is_device { options.devices } else { options.specials };
-            if !is_wanted {
+            if !options.moves_special(file_type) {
                 return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Special)));
             }
             let device = if is_device { stat.st_rdev } else { 0 };
@@ -628,8 +626,8 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
 }
 
 /// Whether a name is one that LADS itself makes at a sink: journals and unfinished files.
-fn is_own_name(name: &[u8]) -> bool {
-    let rest = &name[PREFIX.len()..];
+pub(crate) fn is_own_name(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(crate::journal::PREFIX.as_bytes()) else { return false };
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
     [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(
         |(ending, digits)| {

@@ -1,0 +1,355 @@
+//! Nothing is made that was not asked for, and nobody's rights are lent to somebody else.
+
+use crate::tree::{Seen, describe, set_acl, set_mtime, set_xattr};
+use crate::world::{
+    Ended, RUN_HERE, Rng, World, is_root, lads, run, start, there, wait_until_gone,
+};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mknodat};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const NOBODY: u32 = 65_534;
+/// How long somebody tries to get between two calls of the sink. Before metadata was set through
+/// descriptors, three runs were enough, a tenth of this.
+const ATTACK: Duration = Duration::from_secs(3);
+
+/// `lads cp --json SOURCE/ TARGET` as people call it.
+fn plain(world: &World) -> Command {
+    let mut command = lads::<&str>(&[]);
+    command.arg(world.source_contents()).arg(world.target());
+    command
+}
+
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn own(path: &Path, id: u32) {
+    let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+    chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+fn make_fifo(path: &Path, mode: u32) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    set_mode(path, mode);
+}
+
+/// Files with set-id bits, and what may have them all the same.
+fn with_set_id_bits() -> World {
+    let world = World::new();
+    for (name, mode) in [("user", 0o4755), ("group", 0o2711), ("plain", 0o755), ("sticky", 0o1644)]
+    {
+        set_mode(&world.write(format!("src/{name}"), name.as_bytes()), mode);
+    }
+    fs::create_dir(world.source().join("directory")).unwrap();
+    set_mode(&world.source().join("directory"), 0o3775);
+    world
+}
+
+/// The notices about what was left out.
+fn told(ended: &Ended) -> Vec<String> {
+    let notices = ended.events_of("notice").into_iter();
+    let texts = notices.map(|notice| notice["text"].as_str().unwrap().to_owned());
+    texts.filter(|text| text.contains("--privileges")).collect()
+}
+
+#[test]
+fn set_id_bits_are_left_out_unless_asked_for_which_is_told_once() {
+    let world = with_set_id_bits();
+    let modes = || {
+        ["user", "group", "plain", "sticky", "directory"].map(|it| mode(&world.target().join(it)))
+    };
+    for _ in 0..2 {
+        let ended = run(plain(&world)).expect(0);
+        assert_eq!(modes(), [0o755, 0o711, 0o755, 0o1644, 0o3775]);
+        let told = told(&ended);
+        assert!(
+            matches!(&told[..], [one] if one.contains("of 2 entries were left out")),
+            "{told:?}"
+        );
+    }
+    // Asked for, they are mended, and that is the end of it.
+    let ended = run(world.cp(&[])).expect(0);
+    assert_eq!(modes(), [0o4755, 0o2711, 0o755, 0o1644, 0o3775]);
+    assert_eq!((told(&ended), ended.count("bytes_sent")), (vec![], 0));
+}
+
+#[test]
+fn what_is_left_out_is_told_wherever_the_sink_is() {
+    let world = with_set_id_bits();
+    let shell = world.fake_shell(RUN_HERE);
+    let there_to = format!("there:{}", world.path("pushed").display());
+    let there_from = format!("there:{}", world.source_contents());
+    let pulled = world.path("pulled").display().to_string();
+    for [from, to] in [[world.source_contents(), there_to], [there_from, pulled]] {
+        let mut command = there(&shell);
+        command.args([&from, &to]);
+        let told = told(&run(command).expect(0));
+        assert_eq!(told.len(), 1, "{from} to {to}: {told:?}");
+    }
+    assert_eq!(mode(&world.path("pushed/user")), 0o755);
+    assert_eq!(mode(&world.path("pulled/user")), 0o755);
+}
+
+#[test]
+fn capabilities_and_trusted_attributes_are_left_out_unless_asked_for() {
+    // The form that the kernel takes: revision 2, effective, CAP_NET_RAW.
+    const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let file = world.write("src/file", b"file");
+    set_xattr(&file, b"security.capability", &CAPABILITY);
+    set_xattr(&file, b"trusted.told", b"root");
+    set_xattr(&file, b"user.origin", b"here");
+    let value = |name: &str| {
+        let mut value = [0; 64];
+        let count = rustix::fs::lgetxattr(world.target().join("file"), name, &mut value[..]);
+        count.map(|count| value[..count].to_vec()).ok()
+    };
+    let values =
+        || ["security.capability", "trusted.told", "user.origin"].map(|name| value(name).is_some());
+    assert_eq!(told(&run(plain(&world)).expect(0)).len(), 1);
+    assert_eq!(values(), [false, false, true]);
+    let before = describe(&world.target());
+    assert_eq!(told(&run(plain(&world)).expect(0)).len(), 1);
+    assert_untouched(&before, &describe(&world.target()), "file");
+    let ended = run(world.cp(&[])).expect(0);
+    assert_eq!((values(), told(&ended).len()), ([true; 3], 0));
+    assert_eq!(value("security.capability").unwrap(), CAPABILITY);
+    // Not asked for, what is there is neither compared nor taken away.
+    let before = describe(&world.target());
+    assert_eq!(told(&run(plain(&world)).expect(0)).len(), 1);
+    assert_untouched(&before, &describe(&world.target()), "file");
+    assert_eq!(values(), [true; 3]);
+}
+
+/// Asserts that not even its metadata was set again to what it was.
+fn assert_untouched(before: &BTreeMap<PathBuf, Seen>, after: &BTreeMap<PathBuf, Seen>, name: &str) {
+    assert_eq!(before[Path::new(name)], after[Path::new(name)]);
+}
+
+#[test]
+fn a_rerun_does_not_touch_links_and_special_files() {
+    let world = World::new();
+    world.write("src/file", b"file");
+    symlink("nowhere", world.source().join("link")).unwrap();
+    make_fifo(&world.source().join("fifo"), 0o4640);
+    set_mtime(&world.source().join("link"), 1_000_000_000, 7);
+    set_mtime(&world.source().join("fifo"), 1_000_000_000, 7);
+    let command = || {
+        let mut command = plain(&world);
+        command.arg("--specials");
+        command
+    };
+    run(command()).expect(0);
+    assert_eq!(mode(&world.target().join("fifo")), 0o640);
+    let before = describe(&world.target());
+    assert_eq!(told(&run(command()).expect(0)).len(), 1);
+    let after = describe(&world.target());
+    for name in ["file", "link", "fifo"] {
+        assert_untouched(&before, &after, name);
+    }
+    set_mtime(&world.source().join("link"), 1_100_000_000, 8);
+    set_mode(&world.source().join("fifo"), 0o600);
+    run(command()).expect(0);
+    assert_eq!(mode(&world.target().join("fifo")), 0o600);
+    let mtime = world.target().join("link").symlink_metadata().unwrap().mtime();
+    assert_eq!(mtime, 1_100_000_000);
+}
+
+/// What must not change of something that is none of the transfer's business.
+fn canary(path: &Path) -> (u32, u32, u32, i64, Option<Vec<u8>>) {
+    let it = path.symlink_metadata().unwrap();
+    let bytes = it.is_file().then(|| fs::read(path).unwrap());
+    (it.mode(), it.uid(), it.gid(), it.mtime(), bytes)
+}
+
+/// A target that belongs to somebody who may do little.
+fn target_of_nobody(world: &World) {
+    fs::create_dir(world.target()).unwrap();
+    own(&world.target(), NOBODY);
+}
+
+#[test]
+fn root_changes_nothing_that_was_put_in_the_way_of_its_metadata() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    for number in 0..40 {
+        let fifo = world.source().join(format!("fifo{number}"));
+        fs::create_dir_all(world.source()).unwrap();
+        make_fifo(&fifo, 0o666);
+        own(&fifo, 1234);
+        set_mtime(&fifo, 1_000_000_000, 0);
+    }
+    target_of_nobody(&world);
+    let canaries = [world.write("canary/file", b"secret"), world.path("canary/fifo")];
+    make_fifo(&canaries[1], 0o600);
+    set_mode(&canaries[0], 0o600);
+    let before = canaries.clone().map(|it| canary(&it));
+    let is_over = AtomicBool::new(false);
+    let swaps = std::thread::scope(|scope| {
+        let attacker = scope.spawn(|| swap_names(&world, &canaries, &is_over));
+        let over = SetWhenDropped(&is_over);
+        let started = Instant::now();
+        while started.elapsed() < ATTACK {
+            let mut command = plain(&world);
+            command.args(["--specials", "--no-journal"]);
+            let ended = run(command);
+            // What was replaced is told as an entry that failed.
+            assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
+            assert_eq!(canaries.clone().map(|it| canary(&it)), before, "{ended:?}");
+            for name in fs::read_dir(world.target()).unwrap() {
+                // The attacker may have been quicker.
+                let _ = fs::remove_file(name.unwrap().path());
+            }
+        }
+        drop(over);
+        attacker.join().unwrap()
+    });
+    assert!(swaps > 0, "nobody got in between");
+}
+
+/// Ends the attack, also when the test fails.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Puts canaries, and a link to one, under each temporary name that appears; how often. Does more
+/// than the owner of the directory could: root may make further names of anything.
+fn swap_names(world: &World, canaries: &[PathBuf; 2], is_over: &AtomicBool) -> u32 {
+    let mut swaps = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        for name in fs::read_dir(world.target()).into_iter().flatten().filter_map(Result::ok) {
+            let name = name.path();
+            let is_ours = name.extension().is_some_and(|end| end == "part");
+            if !is_ours || fs::remove_file(&name).is_err() {
+                continue;
+            }
+            let is_put = match swaps % 3 {
+                0 => symlink(&canaries[0], &name).is_ok(),
+                1 => fs::hard_link(&canaries[0], &name).is_ok(),
+                _ => fs::hard_link(&canaries[1], &name).is_ok(),
+            };
+            swaps += u32::from(is_put);
+        }
+    }
+    swaps
+}
+
+#[test]
+fn root_does_not_mend_what_may_be_somebody_elses_by_another_name() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let sources =
+        [world.write("src/file", b"same"), world.path("src/fifo"), world.path("src/link")];
+    make_fifo(&sources[1], 0o666);
+    symlink("same", &sources[2]).unwrap();
+    set_mode(&sources[0], 0o666);
+    target_of_nobody(&world);
+    let canaries =
+        [world.write("canary/file", b"same"), world.path("canary/fifo"), world.path("canary/link")];
+    make_fifo(&canaries[1], 0o600);
+    symlink("same", &canaries[2]).unwrap();
+    set_mode(&canaries[0], 0o600);
+    for (source, canary) in sources.iter().zip(&canaries) {
+        own(source, 1234);
+        set_mtime(source, 1_000_000_000, 0);
+        fs::hard_link(canary, world.target().join(canary.file_name().unwrap())).unwrap();
+    }
+    // The same size and time as at the source: nothing but its metadata is to be mended.
+    set_mtime(&canaries[0], 1_000_000_000, 0);
+    let before = canaries.clone().map(|it| canary(&it));
+    let mut command = plain(&world);
+    run({
+        command.arg("--specials");
+        command
+    })
+    .expect(0);
+    assert_eq!(canaries.clone().map(|it| canary(&it)), before);
+    for source in &sources {
+        let there = world.target().join(source.file_name().unwrap());
+        assert_eq!(canary(&there), canary(source), "{}", there.display());
+    }
+    assert!(world.target().join("fifo").symlink_metadata().unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn a_new_target_is_closed_to_others_until_the_end_even_of_a_later_attempt() {
+    let world = World::new();
+    world.write("src/file", &Rng::new(1).bytes(8 << 20));
+    set_mode(&world.source(), 0o751);
+    // As a directory is made here of which nobody says more.
+    let other = world.path("other");
+    fs::create_dir(&other).unwrap();
+    let file = world.source().join("file").display().to_string();
+    let target = format!("{}/", world.target().display());
+    for (source, options, expected) in [
+        (world.source_contents(), &[][..], 0o751),
+        (world.source_contents(), &["--no-perms"], mode(&other)),
+        (file, &[], mode(&other)),
+    ] {
+        let command = |more: &[&str]| {
+            let mut command = lads(options);
+            command.args(more).args([&source, &target]);
+            command
+        };
+        let mut running = start(command(&["--bwlimit", "20M"]));
+        let sink = running.other_end();
+        assert!(running.runs_until_written(sink, 1 << 20), "it is over before it was looked at");
+        assert_eq!(mode(&world.target()), 0o700);
+        running.signal("KILL");
+        running.end();
+        wait_until_gone(sink);
+        assert_eq!(mode(&world.target()), 0o700);
+        run(command(&[])).expect(0);
+        assert_eq!(mode(&world.target()), expected, "{source} {options:?}");
+        // From now on its mode is the business of whoever sets it.
+        set_mode(&world.target(), 0o700);
+        run(command(&["-I"])).expect(0);
+        let kept = if expected == 0o751 { 0o751 } else { 0o700 };
+        assert_eq!(mode(&world.target()), kept, "{source} {options:?}");
+        fs::remove_dir_all(world.target()).unwrap();
+    }
+}
+
+#[test]
+fn a_new_target_gets_the_mode_that_its_parent_gives() {
+    let world = World::new();
+    let file = world.write("src/file", b"file");
+    fs::create_dir(world.path("above")).unwrap();
+    set_acl(&world.path("above"), b"system.posix_acl_default", &mut Rng::new(1));
+    set_mode(&world.path("above"), 0o2755);
+    fs::create_dir(world.path("above/other")).unwrap();
+    run({
+        let mut command = lads::<&str>(&[]);
+        command.arg(file).arg(format!("{}/", world.path("above/new").display()));
+        command
+    })
+    .expect(0);
+    let [new, other] = ["above/new", "above/other"].map(|it| {
+        let mut acl = [0; 256];
+        let count =
+            rustix::fs::lgetxattr(world.path(it), "system.posix_acl_access", &mut acl[..]).unwrap();
+        (mode(&world.path(it)), acl[..count].to_vec())
+    });
+    assert_eq!(new, other);
+}
