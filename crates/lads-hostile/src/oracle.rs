@@ -1,0 +1,103 @@
+//! What must hold after every case, whatever was lied about.
+
+use crate::case::Case;
+use crate::entries::content_of;
+use crate::snapshot::xattr_names;
+use crate::world::World;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// More than this on a terminal, in bytes, is a flood.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u32 = 0o6000;
+
+/// Namespaces of attributes that give rights, or that file systems and kernels keep books with.
+const RIGHTS: [&str; 2] = ["security.", "trusted."];
+
+/// What is wrong with what the honest end printed: a panic, control characters, a flood.
+#[must_use]
+pub(crate) fn of_output(world: &World) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    for name in ["stderr", "stdout"] {
+        let bytes = fs::read(world.peer().join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        if text.contains("panicked at") {
+            wrongs.push(format!("it panicked ({name})"));
+        }
+        let is_raw = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+        if let Some(at) = text.find(is_raw) {
+            let around: String = text[at..].chars().take(20).collect();
+            wrongs.push(format!("a control character was printed: {around:?} ({name})"));
+        }
+        if bytes.len() > OUTPUT_BYTES_MAX {
+            wrongs.push(format!("{} bytes were printed ({name})", bytes.len()));
+        }
+    }
+    wrongs
+}
+
+/// What is wrong with the target: a file under a real name that does not hold what its name
+/// stands for, rights that nobody asked to give, a device, or something missing.
+#[must_use]
+pub(crate) fn of_target(world: &World, case: &Case, is_arrived: bool) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    let devices_are_asked_for = case.options.contains(&"-D");
+    for path in paths_below(&world.target()) {
+        let Ok(stat) = fs::symlink_metadata(&path) else { continue };
+        let kind = stat.file_type();
+        let said = path.display();
+        if kind.is_file() && !is_ours(&path) && !is_right(&path, stat.nlink()) {
+            wrongs.push(format!("{said} does not hold what it should ({} bytes)", stat.len()));
+        }
+        if kind.is_file() && stat.mode() & SET_ID_BITS != 0 {
+            wrongs.push(format!("{said} has mode {:o}", stat.mode()));
+        }
+        let is_node =
+            kind.is_block_device() || kind.is_char_device() || kind.is_fifo() || kind.is_socket();
+        if is_node && !devices_are_asked_for {
+            wrongs.push(format!("{said} is a device, FIFO or socket ({:o})", stat.mode()));
+        }
+        let is_right = |name: &String| RIGHTS.iter().any(|rights| name.starts_with(rights));
+        if let Some(name) = xattr_names(&path).iter().find(|name| is_right(name)) {
+            wrongs.push(format!("{said} has the attribute {name}"));
+        }
+    }
+    for (name, size) in case.arrives.iter().filter(|_| is_arrived) {
+        let path = world.target().join(name);
+        let base = path.file_name().unwrap().as_encoded_bytes();
+        if fs::read(&path).ok().as_deref() != Some(&content_of(base, *size)) {
+            wrongs.push(format!("exit 0, and {} is not there or wrong", path.display()));
+        }
+    }
+    wrongs
+}
+
+fn paths_below(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        for entry in entries {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+/// Whether it has one of LADS' own names: a journal, or a file that is not whole.
+fn is_ours(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".lads-"))
+}
+
+/// Whether a file holds what its name stands for; of one with several names, its size is enough.
+fn is_right(path: &Path, links: u64) -> bool {
+    let name = path.file_name().unwrap().as_encoded_bytes();
+    let Ok(bytes) = fs::read(path) else { return false };
+    links > 1 || bytes == content_of(name, bytes.len())
+}
