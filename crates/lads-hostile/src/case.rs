@@ -5,6 +5,13 @@ use crate::world::World;
 use lads_core::issue::Side;
 use std::path::Path;
 
+/// Memory that an honest end may take beyond its buffers, in bytes. It takes 7 MiB; one message of
+/// 16 MiB, the longest there is, takes up to ten times as much when it is read.
+const MEMORY_BYTES: u64 = 256 << 20;
+
+/// The same where many messages come that are each far below the longest, in bytes.
+const MEMORY_BYTES_IN_A_FLOOD: u64 = 96 << 20;
+
 /// Who plays which part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -89,6 +96,8 @@ pub struct Case {
     pub is_served_too: bool,
     /// Whether it makes sense only for root.
     pub needs_root: bool,
+    /// Memory that the honest end may take beyond its buffers, in bytes.
+    pub memory_bytes: u64,
     /// How often it is tried: more than once where threads race.
     pub rounds: u32,
 }
@@ -114,6 +123,7 @@ impl Case {
             arrives: &[],
             is_served_too: false,
             needs_root: false,
+            memory_bytes: MEMORY_BYTES,
             rounds: 1,
         }
     }
@@ -155,6 +165,20 @@ impl Case {
     pub const fn exits(mut self, codes: &'static [i32]) -> Self {
         self.exits = codes;
         self.is_noticed = false;
+        self
+    }
+
+    /// It must not only end as [`Self::exits`] says, but for the lie, not for what follows it.
+    #[must_use]
+    pub const fn noticed(mut self) -> Self {
+        self.is_noticed = true;
+        self
+    }
+
+    /// Many messages come, none of them long: memory is bounded more tightly.
+    #[must_use]
+    pub const fn flood(mut self) -> Self {
+        self.memory_bytes = MEMORY_BYTES_IN_A_FLOOD;
         self
     }
 

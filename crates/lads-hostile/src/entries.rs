@@ -16,7 +16,9 @@ pub fn content_of(name: &[u8], size: usize) -> Vec<u8> {
         if bytes.len() >= size {
             break;
         }
-        bytes.extend_from_slice(&XxHash3_64::oneshot_with_seed(seed, &word.to_le_bytes()).to_le_bytes());
+        bytes.extend_from_slice(
+            &XxHash3_64::oneshot_with_seed(seed, &word.to_le_bytes()).to_le_bytes(),
+        );
     }
     bytes.truncate(size);
     bytes.iter_mut().for_each(|byte| *byte |= 1);

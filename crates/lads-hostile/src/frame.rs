@@ -87,10 +87,12 @@ impl Frame {
         bytes.extend_from_slice(&self.count.unwrap_or(rows).to_le_bytes());
         bytes.extend_from_slice(&0u16.to_le_bytes());
         bytes.extend_from_slice(&self.payload_bytes.unwrap_or(payload).to_le_bytes());
-        bytes.extend_from_slice(&self.table_crc.unwrap_or(crc32c::crc32c(&table)).to_le_bytes());
+        bytes.extend_from_slice(
+            &self.table_crc.unwrap_or_else(|| crc32c::crc32c(&table)).to_le_bytes(),
+        );
         bytes.extend_from_slice(&self.number.unwrap_or(next).to_le_bytes());
         bytes.extend_from_slice(&self.sink_ost.to_le_bytes());
-        let header_crc = self.header_crc.unwrap_or(crc32c::crc32c(&bytes));
+        let header_crc = self.header_crc.unwrap_or_else(|| crc32c::crc32c(&bytes));
         bytes.extend_from_slice(&header_crc.to_le_bytes());
         bytes.extend_from_slice(&table);
         bytes.extend_from_slice(&self.payload);

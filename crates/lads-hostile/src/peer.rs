@@ -2,8 +2,8 @@
 //!
 //! Two kinds of verbs. The honest ones (`open`, `deliver`, `finish`, `sink_honestly`, …) do what
 //! the protocol says. The others (`say`, `say_raw`, `send`, `send_raw`, `stay_silent`) lie, and
-//! mark that the lie was told: a case in which the peer never came to its lie fails, whatever the
-//! honest end did.
+//! write down before that the lie is told: a case in which the peer never came to its lie fails,
+//! whatever the honest end did.
 
 mod channel;
 mod honest;
@@ -14,12 +14,12 @@ use crate::world::World;
 use channel::Ears;
 pub use channel::Heard;
 pub use honest::{BLOCK_BYTES, root, want};
-pub use port::{OPENING, accept_within, opening};
 use lads_core::entry::Entry;
 use lads_core::issue::Side;
-use lads_core::message::{MAGIC, Message, VERSION, VERSION_MIN, encode};
 use lads_core::message::{Answer, Ending, Hello};
+use lads_core::message::{MAGIC, Message, VERSION, VERSION_MIN, encode};
 use lads_core::units::EntryId;
+pub use port::{OPENING, accept_within, opening};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ pub const STREAMS: u16 = 2;
 const HEAR_DEADLINE: Duration = Duration::from_secs(15);
 
 /// A peer that waits for the honest end to go waits no longer than this.
-const LINGER_DEADLINE: Duration = Duration::from_secs(40);
+const LINGER_DEADLINE: Duration = Duration::from_secs(50);
 
 /// How often a peer that is alive says so: well below the shortest timeout of a case.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(300);
@@ -179,9 +179,8 @@ impl Peer {
     /// # Errors
     /// If the honest end is gone.
     pub fn say(&mut self, message: &Message) -> Told {
-        self.speak(message)?;
         self.note_lie();
-        Ok(())
+        self.speak(message)
     }
 
     /// Says bytes on the control channel.
@@ -189,9 +188,8 @@ impl Peer {
     /// # Errors
     /// If the honest end is gone.
     pub fn say_raw(&mut self, bytes: &[u8]) -> Told {
-        self.write(bytes)?;
         self.note_lie();
-        Ok(())
+        self.write(bytes)
     }
 
     /// Sends a frame on a data stream.
@@ -199,9 +197,8 @@ impl Peer {
     /// # Errors
     /// If the stream is gone.
     pub fn send(&mut self, stream: u16, frame: &Frame) -> Told {
-        self.put_frame(stream, frame)?;
         self.note_lie();
-        Ok(())
+        self.put_frame(stream, frame)
     }
 
     /// Sends bytes on a data stream.
@@ -209,9 +206,8 @@ impl Peer {
     /// # Errors
     /// If the stream is gone.
     pub fn send_raw(&mut self, stream: u16, bytes: &[u8]) -> Told {
-        self.streams[usize::from(stream)].write_all(bytes).map_err(|_| Stop::Gone)?;
         self.note_lie();
-        Ok(())
+        self.streams[usize::from(stream)].write_all(bytes).map_err(|_| Stop::Gone)
     }
 
     /// Ends a data stream.
@@ -317,7 +313,8 @@ impl Peer {
     pub fn hear_alive<T>(&mut self, mut pick: impl FnMut(&Heard) -> Option<T>) -> Told<T> {
         let until = Instant::now() + HEAR_DEADLINE;
         while Instant::now() < until {
-            if let Some(picked) = self.hear_within(HEARTBEAT_INTERVAL)?.as_ref().and_then(&mut pick) {
+            if let Some(picked) = self.hear_within(HEARTBEAT_INTERVAL)?.as_ref().and_then(&mut pick)
+            {
                 return Ok(picked);
             }
             self.speak(&Message::Heartbeat)?;

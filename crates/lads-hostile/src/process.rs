@@ -72,6 +72,10 @@ impl Watched {
 
     fn look(&mut self, pid: u32) {
         let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return };
+        // Until the program has its name it still has the descriptors of whoever started it.
+        if !status.starts_with("Name:\tlads\n") {
+            return;
+        }
         let number = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
@@ -92,7 +96,9 @@ impl Watched {
             ("seconds", self.elapsed.as_secs(), limits.elapsed.as_secs()),
         ];
         let beyond = rows.into_iter().filter(|(_, had, most)| had > most);
-        beyond.map(|(what, had, most)| format!("it had {had} {what}, at most {most} allowed")).collect()
+        beyond
+            .map(|(what, had, most)| format!("it had {had} {what}, at most {most} allowed"))
+            .collect()
     }
 }
 
@@ -120,9 +126,9 @@ mod tests {
         let watched =
             Watched { memory_bytes: 9 << 20, threads: 5, descriptors: 20, ..Watched::default() };
         let beyond = watched.beyond(&LIMITS);
-        assert_eq!(beyond, [
-            "it had 9 MiB of memory, at most 8 allowed",
-            "it had 5 threads, at most 4 allowed"
-        ]);
+        assert_eq!(
+            beyond,
+            ["it had 9 MiB of memory, at most 8 allowed", "it had 5 threads, at most 4 allowed"]
+        );
     }
 }

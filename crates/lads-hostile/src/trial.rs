@@ -1,13 +1,15 @@
 //! Runs one case against the real `lads`, and looks at what came of it.
 
 use crate::case::{Case, Manner, Role};
+use crate::cases;
 use crate::oracle;
-use crate::peer::{Peer, STREAMS, Start, Stop};
+use crate::peer::{Opening, Peer, STREAMS, Start, Stop};
 use crate::process::{Limits, Watched};
 use crate::snapshot::Snapshot;
 use crate::world::World;
 use lads_core::issue::Side;
 use std::fs::{self, File};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -19,18 +21,19 @@ use tempfile::TempDir;
 /// User and group of the honest end that is somebody else.
 const NOBODY: u32 = 65_534;
 
-/// Memory for blocks at the honest end, as `--buffers` has it.
+/// Memory for blocks at the honest end, as `--buffers` has it, in bytes.
 const BUFFERS_BYTES: u64 = 16 << 20;
 
-/// What an honest end may have: 256 MiB beyond its buffers, and far fewer threads, descriptors and
-/// seconds than a peer could ask for. An honest transfer of this size has 30 MiB, 16 threads, 40
-/// descriptors and takes 0.2 s.
-pub const LIMITS: Limits = Limits {
-    memory_bytes: BUFFERS_BYTES + (256 << 20),
-    threads: 150,
-    descriptors: 1000,
-    elapsed: Duration::from_secs(25),
-};
+/// Threads of an honest end: an honest transfer of this size has 9, the largest about 140.
+const THREADS_MAX: u64 = 150;
+
+/// Descriptors of an honest end: an honest transfer of this size has 18; 256 directories are kept
+/// open, and a door at which people crowd has 100 of them.
+const DESCRIPTORS_MAX: u64 = 1000;
+
+/// The longest documented wait is 30 s, for data streams to be connected; an honest transfer of
+/// this size takes 0.1 s.
+const ELAPSED_MAX: Duration = Duration::from_secs(40);
 
 /// Options of every case: two streams, small blocks, and a silent peer is dead after two seconds.
 const OPTIONS: [&str; 8] =
@@ -70,7 +73,7 @@ fn run_once(programs: &Programs, case: &Case, manner: Manner) -> Result<(), Stri
     trial.make_ready(&place);
     let outside = trial.look_outside();
     let watched = trial.meet();
-    let mut wrongs = watched.beyond(&LIMITS);
+    let mut wrongs = watched.beyond(&trial.limits());
     wrongs.extend(trial.verdict(&watched));
     wrongs.extend(oracle::of_output(&trial.world));
     let difference = outside.difference(&trial.look_outside());
@@ -101,16 +104,26 @@ impl Trial<'_> {
     fn make_ready(&self, place: &TempDir) {
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         self.world.make();
-        (self.case.setup)(&self.world);
-        if let Some(plants) = self.case.plants {
-            let journal = World::journal_name(&self.job_of(self.case.role));
-            plants(&self.world, &self.world.target().join(journal));
-        }
         if self.manner == Manner::Nobody {
             let notes = self.world.peer().join("notes");
             for path in [self.world.target(), self.world.peer(), notes] {
                 chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
             }
+        }
+        (self.case.setup)(&self.world);
+        if let Some(plants) = self.case.plants {
+            let journal = World::journal_name(&self.job_of(self.case.role));
+            plants(&self.world, &self.world.target().join(journal));
+        }
+    }
+
+    /// What the honest end may have at most.
+    fn limits(&self) -> Limits {
+        Limits {
+            memory_bytes: BUFFERS_BYTES + self.case.memory_bytes,
+            threads: THREADS_MAX,
+            descriptors: DESCRIPTORS_MAX,
+            elapsed: ELAPSED_MAX,
         }
     }
 
@@ -127,7 +140,7 @@ impl Trial<'_> {
     fn meet_as_server(&self, role: Role) -> Watched {
         let words = format!("peer {}", self.case.name);
         let mut child = self.start(&mut self.copy(role, &words), Stdio::null(), "stdout");
-        let watched = Watched::until_end(&mut child, &LIMITS);
+        let watched = Watched::until_end(&mut child, &self.limits());
         self.end_peer();
         watched
     }
@@ -147,7 +160,7 @@ impl Trial<'_> {
             drop(peer);
             let _ = ended.send(());
         });
-        let watched = Watched::until_end(&mut child, &LIMITS);
+        let watched = Watched::until_end(&mut child, &self.limits());
         // The honest end is gone, so the peer hears no more; what it found is written down soon.
         let _ = end.recv_timeout(Duration::from_secs(5));
         watched
@@ -157,7 +170,7 @@ impl Trial<'_> {
     fn job_of(&self, role: Role) -> Vec<u8> {
         let at = self.world.peer().join("job");
         let mut child = self.start(&mut self.copy(role, "job"), Stdio::null(), "job-stdout");
-        let _ = Watched::until_end(&mut child, &LIMITS);
+        let _ = Watched::until_end(&mut child, &self.limits());
         fs::read(at).expect("lads cp says JOB")
     }
 
@@ -220,7 +233,8 @@ impl Trial<'_> {
         if !has("opened") || !has("lied") {
             wrongs.push(format!("the peer never came to its lie: {noted:?}"));
         }
-        wrongs.extend(noted.iter().filter_map(|line| line.strip_prefix("wrong ")).map(str::to_owned));
+        wrongs
+            .extend(noted.iter().filter_map(|line| line.strip_prefix("wrong ")).map(str::to_owned));
         match watched.status.map(|status| status.code()) {
             Some(Some(code)) if self.case.exits.contains(&code) => {}
             Some(code) => {
@@ -247,8 +261,11 @@ impl Trial<'_> {
 
 /// Plays a case's peer to its end, and writes down what it found.
 fn play(case: &Case, peer: &mut Peer, world: &World) {
-    let told = peer.open(case.opening).and_then(|()| (case.lie)(peer));
-    let told = told.and_then(|()| peer.see_it_go());
+    let told = peer.open(case.opening).and_then(|()| {
+        world.note("opened");
+        (case.lie)(peer)?;
+        peer.see_it_go()
+    });
     match told {
         Ok(()) | Err(Stop::Gone) => {}
         Err(Stop::Wrong(text)) => world.note(&format!("wrong {text}")),
@@ -260,25 +277,32 @@ fn play(case: &Case, peer: &mut Peer, world: &World) {
 ///
 /// # Panics
 /// If it was not started by a trial.
-pub fn serve(words: &[String], cases: &[Case]) {
+pub fn serve(words: &[String]) {
     let world = World::at(Path::new(&std::env::var_os(WORLD_VARIABLE).expect("set by the trial")));
     if words[0] == "job" {
         write_job(&world);
         return;
     }
-    let case = cases.iter().find(|case| case.name == words[1]).expect("a case of this name");
+    let case = cases::find(&words[1]).expect("a case of this name");
     world.note(&format!("pid {}", std::process::id()));
-    let (input, output) = (std::io::stdin(), std::io::stdout());
+    let (input, output) = (std::io::stdin(), take_stdout());
     let mut peer = Peer::new(world.clone(), case.role.side(), Start::Started, input, output);
-    play(case, &mut peer, &world);
+    play(&case, &mut peer, &world);
 }
 
+/// Hears what the honest end would tell `lads serve` to do, and writes it down.
 fn write_job(world: &World) {
-    let (input, output) = (std::io::stdin(), std::io::stdout());
-    let started = Start::Started;
-    let mut peer = Peer::new(world.clone(), Side::Sink, started, input, output);
-    let quiet = World::at(world.root());
-    if peer.open(crate::peer::Opening::Employed).is_ok() {
-        fs::write(quiet.peer().join("job"), peer.job()).unwrap();
+    let (input, output) = (std::io::stdin(), take_stdout());
+    let mut peer = Peer::new(world.clone(), Side::Sink, Start::Started, input, output);
+    if peer.open(Opening::Employed).is_ok() {
+        fs::write(world.peer().join("job"), peer.job()).unwrap();
     }
+}
+
+/// Standard output as a file that really is closed when the peer hangs up.
+fn take_stdout() -> File {
+    let output = std::io::stdout().as_fd().try_clone_to_owned().unwrap();
+    let nothing = File::options().write(true).open("/dev/null").unwrap();
+    rustix::stdio::dup2_stdout(nothing).unwrap();
+    output.into()
 }

@@ -79,6 +79,12 @@ impl World {
         self.root.join("peer")
     }
 
+    /// A file of somebody else, to which links are planted: its names may go, nothing else.
+    #[must_use]
+    pub fn victim(&self) -> PathBuf {
+        self.peer().join("victim")
+    }
+
     /// Makes everything.
     pub(crate) fn make(&self) {
         for directory in [self.source(), self.target(), self.canary(), self.peer()] {
@@ -97,6 +103,8 @@ impl World {
             fs::set_permissions(canary.join(name), fs::Permissions::from_mode(0o600)).unwrap();
         }
         fs::hard_link(canary.join("linked"), canary.join("linked-too")).unwrap();
+        fs::write(self.victim(), SECRET).unwrap();
+        fs::set_permissions(self.victim(), fs::Permissions::from_mode(0o600)).unwrap();
         symlink("secret", canary.join("link")).unwrap();
         File::create(self.notes()).unwrap();
     }

@@ -11,6 +11,7 @@ use lads_core::message::{Answer, Message};
 use lads_core::range::RangeSet;
 use lads_core::units::{EntryId, OstId};
 use std::fs;
+use std::ops::Range;
 
 /// What may come of an answer that a source can live with: nobody goes on with the transfer.
 const LOST: &[i32] = &[5];
@@ -70,7 +71,9 @@ pub(super) const CASES: &[Case] = &[
     Case::sink("layout_of_4097_positions", |peer| {
         layout_by_hand(peer, |raw| {
             let parts = (1..=4097).map(|end| if end == 4097 { 0 } else { end * 65_536 });
-            parts.fold(raw.number(4097), |raw, end| raw.number(end).number(65_536).number(1).number(0))
+            parts.fold(raw.number(4097), |raw, end| {
+                raw.number(end).number(65_536).number(1).number(0)
+            })
         })
     }),
     Case::sink("layout_of_parts_that_overlap", |peer| {
@@ -93,15 +96,17 @@ pub(super) const CASES: &[Case] = &[
     }),
     Case::sink("done_is_beyond_the_file", |peer| {
         let size = peer.large_file().size();
-        done(peer, [size + 1..size + 2])
+        done(peer, size + 1..size + 2)
     }),
-    Case::sink("done_is_all_there_can_be", |peer| done(peer, [0..u64::MAX])),
+    Case::sink("done_is_all_there_can_be", |peer| done(peer, 0..u64::MAX)),
     Case::sink("done_ends_beyond_all_bytes", |peer| {
         done_by_hand(peer, |raw| raw.number(1).number(u64::MAX).number(u64::MAX))
     }),
     Case::sink("done_overlaps", |peer| {
         // The gap wraps round: the second range begins before the first one ends.
-        done_by_hand(peer, |raw| raw.number(2).number(0).number(4096).number(u64::MAX - 4095).number(1))
+        done_by_hand(peer, |raw| {
+            raw.number(2).number(0).number(4096).number(u64::MAX - 4095).number(1)
+        })
     }),
     Case::sink("done_of_empty_ranges", |peer| {
         done_by_hand(peer, |raw| (0..1000).fold(raw.number(1000), |raw, _| raw.number(0).number(0)))
@@ -120,7 +125,7 @@ pub(super) const CASES: &[Case] = &[
     }),
     Case::sink("all_is_done_already", |peer| {
         let size = peer.large_file().size();
-        done(peer, [0..size])?;
+        done(peer, 0..size)?;
         peer.stay_silent()
     })
     .exits(LOST),
@@ -133,11 +138,9 @@ pub(super) const CASES: &[Case] = &[
     Case::sink("grant_for_the_last_ost", |peer| {
         peer.say(&Message::Grant(vec![(OstId(u32::MAX), 1)]))
     }),
-    Case::sink("grants_before_it_is_ready", |peer| {
-        peer.say(&Message::Grant(vec![(OstId(0), 5)]))
-    })
-    .at(Opening::Connected)
-    .exits(&[5]),
+    Case::sink("grants_before_it_is_ready", |peer| peer.say(&Message::Grant(vec![(OstId(0), 5)])))
+        .at(Opening::Connected)
+        .exits(&[5]),
     Case::sink("grants_by_the_million", |peer| {
         let grants = Message::Grant((0..1_000_000).map(|at| (OstId(at % 2000), 1)).collect());
         (0..40).try_for_each(|_| peer.say(&grants))
@@ -163,9 +166,9 @@ fn layout_by_hand(peer: &mut Peer, layout: fn(Raw) -> Raw) -> Told {
     peer.say_raw(&layout(raw).framed())
 }
 
-fn done(peer: &mut Peer, ranges: [std::ops::Range<u64>; 1]) -> Told {
+fn done(peer: &mut Peer, range: Range<u64>) -> Told {
     let id = peer.large_file().id.0;
-    let done = ranges.into_iter().collect();
+    let done = [range].into_iter().collect();
     answer(peer, id, Answer::Want { done, layout: Layout::on(OstId(0)) })
 }
 

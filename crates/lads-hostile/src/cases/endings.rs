@@ -87,7 +87,8 @@ pub(super) const CASES: &[Case] = &[
     Case::sink("file_is_complete_before_it_is_wanted", |peer| {
         let id = peer.large_file().id.0;
         end(peer, id, Ending::Complete)
-    }),
+    })
+    .exits(LOST),
     Case::sink("file_is_complete_before_all_is_sent", |peer| {
         let id = wanted(peer)?;
         end(peer, id, Ending::Complete)?;
@@ -168,7 +169,9 @@ pub(super) const CASES: &[Case] = &[
         .exits(&[1, 5]),
     Case::sink("fatal_with_an_unknown_code", |peer| fatal(peer, 255, "x")).exits(&[1, 5]),
     Case::sink("notice_of_escapes", |peer| {
-        peer.say(&Message::Notice("\x1b]0;mine\x07\x1b[2J\u{9b}31m\nlads: all is well".to_owned()))?;
+        peer.say(&Message::Notice(
+            "\x1b]0;mine\x07\x1b[2J\u{9b}31m\nlads: all is well".to_owned(),
+        ))?;
         peer.sink_honestly()
     })
     .exits(&[0]),

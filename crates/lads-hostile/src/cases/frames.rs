@@ -149,9 +149,7 @@ pub(super) const CASES: &[Case] = &[
         send(peer, &Frame::of(1, 0, &content_of(b"a", 64 << 10)).whole())
     })
     .served_too(),
-    Case::source("block_that_never_matches", never_matches)
-        .exits(&[6, 7])
-        .arrives(&[("b", 9)]),
+    Case::source("block_that_never_matches", never_matches).exits(&[6, 7]).arrives(&[("b", 9)]),
     Case::source("block_that_does_not_match_once", |peer| {
         let file = file(1, "a", 9);
         let layout = peer.offer(&file)?;

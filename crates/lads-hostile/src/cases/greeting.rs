@@ -11,9 +11,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 pub(super) const CASES: &[Case] = &[
-    Case::sink("login_script_prints", |peer| peer.say_raw(b"Welcome to \x1b[31mdtn2\x1b[0m!\r\n\x07"))
-        .at(Opening::Nothing)
-        .exits(&[2]),
+    Case::sink("login_script_prints", |peer| {
+        peer.say_raw(b"Welcome to \x1b[31mdtn2\x1b[0m!\r\n\x07")
+    })
+    .at(Opening::Nothing)
+    .exits(&[2]),
     Case::sink("login_script_prints_for_ever", |peer| {
         loop {
             peer.say_raw(&[b'y', b'\n'].repeat(1 << 15))?;
@@ -74,8 +76,8 @@ pub(super) const CASES: &[Case] = &[
     })
     .at(Opening::Nothing)
     .exits(&[5]),
-    Case::sink("hello_a_byte_a_second", |peer| a_byte_a_second(peer)).at(Opening::Nothing).exits(&[5]),
-    Case::source("hello_a_byte_a_second_from_a_source", |peer| a_byte_a_second(peer))
+    Case::sink("hello_a_byte_a_second", a_byte_a_second).at(Opening::Nothing).exits(&[5]),
+    Case::source("hello_a_byte_a_second_from_a_source", a_byte_a_second)
         .at(Opening::Nothing)
         .exits(&[5]),
     Case::sink("something_else_than_hello", |peer| peer.say(&Message::Finish))
@@ -86,7 +88,9 @@ pub(super) const CASES: &[Case] = &[
         .exits(&[5]),
     Case::sink("listen_of_no_tokens", |peer| listen(peer, 0)).at(Opening::Employed).exits(&[5]),
     Case::sink("listen_of_fewer_tokens", |peer| listen(peer, 1)).at(Opening::Employed).exits(&[5]),
-    Case::sink("listen_of_5000_tokens", |peer| listen(peer, 5000)).at(Opening::Employed).exits(&[5]),
+    Case::sink("listen_of_5000_tokens", |peer| listen(peer, 5000))
+        .at(Opening::Employed)
+        .exits(&[5]),
     Case::source("listen_of_5000_tokens_from_a_source", |peer| listen(peer, 5000))
         .at(Opening::Employed)
         .exits(&[5]),

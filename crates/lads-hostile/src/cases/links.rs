@@ -38,8 +38,7 @@ pub(super) const CASES: &[Case] = &[
     })
     .exits(&[5, 6]),
     Case::source("hard_link_to_itself", |peer| linked_and_ended(peer, b"linked")).exits(&[5, 6]),
-    Case::source("hard_link_to_nothing", |peer| linked_and_ended(peer, b"nothing"))
-        .exits(&[5, 6]),
+    Case::source("hard_link_to_nothing", |peer| linked_and_ended(peer, b"nothing")).exits(&[5, 6]),
     Case::source("hard_link_to_the_live_journal", |peer| {
         let journal = World::journal_name(peer.job());
         linked_and_ended(peer, journal.as_bytes())

@@ -38,13 +38,15 @@ pub(super) const CASES: &[Case] = &[
     Case::source("special_that_is_a_link", |peer| node(peer, S_IFLNK, 0)).exits(HARMLESS),
     Case::source("special_of_no_type", |peer| node(peer, 0, 0)).exits(HARMLESS),
     Case::source("special_of_all_types", |peer| node(peer, u32::MAX, u64::MAX)).exits(HARMLESS),
-    Case::source("special_that_is_a_file_with_D", |peer| {
-        node(peer, S_IFREG | 0o4755, 0)
-    })
-    .options(&["-D"])
-    .exits(&[0, 5, 6]),
+    Case::source("special_that_is_a_file_with_D", |peer| node(peer, S_IFREG | 0o4755, 0))
+        .options(&["-D"])
+        .exits(&[0, 5, 6]),
     Case::source("attribute_that_gives_capabilities", |peer| {
-        attribute(peer, "security.capability", &[1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        attribute(
+            peer,
+            "security.capability",
+            &[1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        )
     })
     .exits(HARMLESS)
     .served_too(),
@@ -63,8 +65,7 @@ pub(super) const CASES: &[Case] = &[
         attribute(peer, "system.posix_acl_access", &[0xff; 100])
     })
     .exits(HARMLESS),
-    Case::source("attribute_of_no_namespace", |peer| attribute(peer, "evil", b"1"))
-        .exits(HARMLESS),
+    Case::source("attribute_of_no_namespace", |peer| attribute(peer, "evil", b"1")).exits(HARMLESS),
     Case::source("attribute_with_nul_in_its_name", |peer| attribute(peer, "user.a\0b", b"1"))
         .exits(HARMLESS),
     Case::source("attribute_with_a_long_name", |peer| {
@@ -81,9 +82,12 @@ pub(super) const CASES: &[Case] = &[
     Case::source("nanoseconds_of_a_second", |peer| time(peer, 1, 1_000_000_000)).exits(HARMLESS),
     Case::source("nanoseconds_that_mean_now", |peer| time(peer, 1, 0x3fff_ffff)).exits(HARMLESS),
     Case::source("owner_of_all_ones", |peer| {
-        deliver(peer, &file(1, "a", 9).with(|entry| {
-            (entry.metadata.uid, entry.metadata.gid) = (u32::MAX, u32::MAX);
-        }))
+        deliver(
+            peer,
+            &file(1, "a", 9).with(|entry| {
+                (entry.metadata.uid, entry.metadata.gid) = (u32::MAX, u32::MAX);
+            }),
+        )
     })
     .exits(HARMLESS),
     Case::source("size_of_2_to_63", |peer| size(peer, 1 << 63, 9)).exits(&[5, 6]),
@@ -95,11 +99,14 @@ pub(super) const CASES: &[Case] = &[
     })
     .exits(HARMLESS),
     Case::source("striping_that_cannot_be", |peer| {
-        deliver(peer, &file(1, "a", 9).with(|entry| {
-            if let Kind::File { striping, .. } = &mut entry.kind {
-                *striping = Striping { size: 1, count: u32::MAX };
-            }
-        }))
+        deliver(
+            peer,
+            &file(1, "a", 9).with(|entry| {
+                if let Kind::File { striping, .. } = &mut entry.kind {
+                    *striping = Striping { size: 1, count: u32::MAX };
+                }
+            }),
+        )
     })
     .options(&["--sink-layout", "synthetic:osts=4", "--place", "same"])
     .exits(HARMLESS),
@@ -127,13 +134,16 @@ fn mode(peer: &mut Peer, mode: u32) -> Told {
 }
 
 fn time(peer: &mut Peer, seconds: i64, nanos: u32) -> Told {
-    deliver(peer, &file(1, "a", 9).with(|entry| {
-        entry.metadata.mtime.seconds = seconds;
-        entry.metadata.mtime.nanos = nanos;
-        if let Kind::File { identity, .. } = &mut entry.kind {
-            identity.mtime = entry.metadata.mtime;
-        }
-    }))
+    deliver(
+        peer,
+        &file(1, "a", 9).with(|entry| {
+            entry.metadata.mtime.seconds = seconds;
+            entry.metadata.mtime.nanos = nanos;
+            if let Kind::File { identity, .. } = &mut entry.kind {
+                identity.mtime = entry.metadata.mtime;
+            }
+        }),
+    )
 }
 
 fn size(peer: &mut Peer, size: u64, data: u64) -> Told {

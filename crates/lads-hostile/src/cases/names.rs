@@ -1,5 +1,5 @@
 //! Names that lead out of the target, or to what is ours (rsync CVE-2022-29154, CVE-2024-12087,
-//! croc CVE-2023-43618, scp CVE-2019-6111: the peer chooses where a file goes).
+//! croc CVE-2023-43619, scp CVE-2019-6111: the peer chooses where a file goes).
 
 use crate::case::Case;
 use crate::entries::{Changed, below, directory, file, symlink};
@@ -67,7 +67,8 @@ pub(super) const CASES: &[Case] = &[
     Case::source("id_is_used_again", |peer| {
         peer.deliver(&file(1, "a", 9), 0)?;
         peer.say(&Message::NewFile(vec![file(1, "b", 9)]))
-    }),
+    })
+    .exits(&[0, 5]),
     Case::source("file_below_a_name_that_is_a_link", |peer| {
         peer.announce(&[symlink(1, "d", "../canary")])?;
         peer.expect_answer(1)?;
@@ -111,7 +112,7 @@ pub(super) const CASES: &[Case] = &[
         let lock = World::journal_name(peer.job()).replace("journal", "lock");
         over_our_own(peer, &lock)
     })
-    .exits(&[5, 6]),
+    .exits(&[0, 5, 6]),
     Case::source("name_of_a_live_part", |peer| {
         let large = file(1, "a", 300 << 10);
         let layout = peer.offer(&large)?;

@@ -44,7 +44,11 @@ pub(super) const CASES: &[Case] = &[
     })
     .served_too(),
     Case::source("listen_in_the_middle", |peer| {
-        peer.say(&Message::Listen { address: "127.0.0.1".to_owned(), port: 1, tokens: vec![[0; 32]] })
+        peer.say(&Message::Listen {
+            address: "127.0.0.1".to_owned(),
+            port: 1,
+            tokens: vec![[0; 32]],
+        })
     }),
     Case::source("source_says_ready", |peer| {
         peer.say(&Message::Ready { ost_count: 1, open_files_max: 1 })
@@ -52,9 +56,7 @@ pub(super) const CASES: &[Case] = &[
     Case::source("source_says_file_id", |peer| {
         peer.say(&Message::FileId(vec![(EntryId(1), want(OstId(0)))]))
     }),
-    Case::source("source_says_grant", |peer| {
-        peer.say(&Message::Grant(vec![(OstId(0), u32::MAX)]))
-    }),
+    Case::source("source_says_grant", |peer| peer.say(&Message::Grant(vec![(OstId(0), u32::MAX)]))),
     Case::source("source_says_block_done", |peer| peer.say(&Message::BlockDone(vec![range()]))),
     Case::source("source_says_block_bad", |peer| peer.say(&Message::BlockBad(vec![range()]))),
     Case::source("source_says_stream_end", |peer| {
@@ -66,9 +68,7 @@ pub(super) const CASES: &[Case] = &[
     Case::source("source_says_place_again", |peer| {
         peer.say(&Message::PlaceAgain(vec![EntryId(1)]))
     }),
-    Case::source("source_says_finished", |peer| {
-        peer.say(&Message::Finished(Counters::default()))
-    }),
+    Case::source("source_says_finished", |peer| peer.say(&Message::Finished(Counters::default()))),
     Case::source("source_ends_a_file_as_failed", |peer| {
         peer.offer(&file(1, "a", 9))?;
         let failure = Failure::new(Side::Source, Operation::Read, Reason::Os(5));

@@ -3,7 +3,7 @@
 
 use crate::case::Case;
 use crate::entries::{below, directory, file};
-use crate::peer::{Peer, Told, wrong};
+use crate::peer::{Opening, Peer, Told, wrong};
 use lads_core::message::{Answer, Message};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
@@ -13,60 +13,35 @@ use std::path::{Path, PathBuf};
 /// Somebody else: the owner of what is planted.
 const SOMEBODY: u32 = 65_533;
 
-/// It is not used, and the transfer says so; or it is out of the way, and all is well.
-const NOT_USED: &[i32] = &[0, 5, 6];
-
 pub(super) const CASES: &[Case] = &[
-    Case::source("journal_is_a_fifo", arrives).plants(|_, journal| fifo(journal)).exits(NOT_USED),
-    Case::source("journal_is_a_link", arrives)
-        .plants(|world, journal| symlink(world.canary().join("secret"), journal).unwrap())
-        .exits(NOT_USED)
-        .arrives(ARRIVES),
-    Case::source("journal_is_a_hard_link", arrives)
-        .plants(|world, journal| fs::hard_link(world.canary().join("secret"), journal).unwrap())
-        .exits(NOT_USED)
-        .arrives(ARRIVES)
+    planted("journal_is_a_fifo").plants(|_, journal| fifo(journal)),
+    planted("journal_is_a_link")
+        .plants(|world, journal| symlink(world.canary().join("secret"), journal).unwrap()),
+    planted("journal_is_a_hard_link")
+        .plants(|world, journal| fs::hard_link(world.victim(), journal).unwrap())
         .for_root(),
-    Case::source("journal_is_a_directory", arrives)
-        .plants(|_, journal| fs::create_dir(journal).unwrap())
-        .exits(NOT_USED)
-        .arrives(ARRIVES),
-    Case::source("journal_of_5_gb_of_somebody_else", arrives)
+    planted("journal_is_a_directory").plants(|_, journal| fs::create_dir(journal).unwrap()),
+    planted("journal_of_5_gb_of_somebody_else")
         .plants(|_, journal| {
             let planted = fs::File::create(journal).unwrap();
             planted.set_len(5 << 30).unwrap();
             chown(journal, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
         })
-        .exits(NOT_USED)
-        .arrives(ARRIVES)
         .for_root(),
-    Case::source("journal_of_5_gb_of_our_own", arrives)
-        .plants(|_, journal| {
-            fs::File::create(journal).unwrap().set_len(5 << 30).unwrap();
-        })
-        .exits(NOT_USED)
-        .arrives(ARRIVES),
-    Case::source("next_journal_is_a_link", arrives)
-        .plants(|world, journal| {
-            let next = PathBuf::from(format!("{}.new", journal.display()));
-            symlink(world.canary().join("secret"), next).unwrap();
-        })
-        .exits(NOT_USED)
-        .arrives(ARRIVES),
-    Case::source("name_is_a_link_out", arrives)
-        .plants(|world, _| symlink("../canary/secret", world.target().join("a")).unwrap())
-        .exits(NOT_USED)
-        .arrives(ARRIVES),
-    Case::source("name_is_a_fifo", arrives)
-        .plants(|world, _| fifo(&world.target().join("a")))
-        .exits(NOT_USED)
-        .arrives(ARRIVES),
-    Case::source("name_is_a_hard_link_out", arrives)
+    planted("journal_of_5_gb_of_our_own").plants(|_, journal| {
+        fs::File::create(journal).unwrap().set_len(5 << 30).unwrap();
+    }),
+    planted("next_journal_is_a_link").plants(|world, journal| {
+        let next = PathBuf::from(format!("{}.new", journal.display()));
+        symlink(world.canary().join("secret"), next).unwrap();
+    }),
+    planted("name_is_a_link_out")
+        .plants(|world, _| symlink("../canary/secret", world.target().join("a")).unwrap()),
+    planted("name_is_a_fifo").plants(|world, _| fifo(&world.target().join("a"))),
+    planted("name_is_a_hard_link_out")
         .plants(|world, _| {
-            fs::hard_link(world.canary().join("secret"), world.target().join("a")).unwrap();
+            fs::hard_link(world.victim(), world.target().join("a")).unwrap();
         })
-        .exits(NOT_USED)
-        .arrives(ARRIVES)
         .for_root(),
     Case::source("directory_is_a_link_out", |peer| {
         peer.say(&Message::NewFile(vec![directory(1, "d"), below(1, file(2, "new", 9))]))?;
@@ -78,12 +53,18 @@ pub(super) const CASES: &[Case] = &[
     Case::source("directory_is_swapped_for_a_link", swapped).exits(&[0, 5, 6]).rounds(3),
 ];
 
+/// The transfer goes on without what is planted, or says that it cannot, and why.
+const fn planted(name: &'static str) -> Case {
+    Case::source(name, arrives).at(Opening::Connected).exits(&[0, 6]).noticed().arrives(ARRIVES)
+}
+
 /// What arrives if anything does.
 const ARRIVES: &[(&str, usize)] = &[("a", 9), ("b", 200 << 10)];
 
 /// Moves two files, one of which needs the journal, whatever lies there.
 fn arrives(peer: &mut Peer) -> Told {
     peer.note_lie();
+    peer.make_ready()?;
     peer.deliver(&file(1, "a", 9), 0)?;
     peer.deliver(&file(2, "b", 200 << 10), 1)?;
     peer.finish()

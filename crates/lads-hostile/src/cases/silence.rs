@@ -16,7 +16,7 @@ const STALL: &[&str] = &["--stall-timeout", "3"];
 /// So many files that their names do not fit any pipe.
 fn with_many_files(world: &World) {
     for number in 0..20_000 {
-        fs::write(world.source().join(format!("{:0>200}", number)), b"").unwrap();
+        fs::write(world.source().join(format!("{number:0>200}")), b"").unwrap();
     }
 }
 
@@ -83,9 +83,7 @@ pub(super) const CASES: &[Case] = &[
         .setup(with_many_files)
         .options(STALL)
         .exits(&[5]),
-    Case::source("alive_but_does_not_listen_from_a_source", deaf_source)
-        .options(STALL)
-        .exits(&[5]),
+    Case::source("alive_but_does_not_listen_from_a_source", deaf_source).options(STALL).exits(&[5]),
 ];
 
 const fn silent_sink(name: &'static str, opening: Opening) -> Case {

@@ -46,7 +46,6 @@ impl Peer {
                 self.hear()?;
             }
         }
-        self.world.note("opened");
         Ok(())
     }
 
@@ -153,7 +152,8 @@ impl Peer {
         let is_one_block = content.len() <= BLOCK_BYTES;
         let mut offset = 0;
         while offset < content.len() {
-            let stripe_end = usize::try_from(layout.stripe_end(offset as u64)).unwrap_or(usize::MAX);
+            let stripe_end =
+                usize::try_from(layout.stripe_end(offset as u64)).unwrap_or(usize::MAX);
             let end = content.len().min(offset + BLOCK_BYTES).min(stripe_end);
             let ost = layout.ost_at(offset as u64).0;
             self.take_grant(ost)?;
@@ -221,7 +221,9 @@ impl Peer {
                         sink.answer(self, &entry)?;
                     }
                 }
-                Heard::Said(Message::FileDone(endings)) => self.speak(&Message::FileDone(endings))?,
+                Heard::Said(Message::FileDone(endings)) => {
+                    self.speak(&Message::FileDone(endings))?;
+                }
                 Heard::Said(Message::Finish) => break,
                 Heard::Frame(rows) => sink.take_in(self, &rows)?,
                 _ => {}

@@ -146,7 +146,6 @@ impl Peer {
             Ok(_) | Err(_) => Ok(None),
         }
     }
-
 }
 
 /// The next connection, if one comes within this time.
