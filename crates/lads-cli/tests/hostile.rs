@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Most cases wait for a timeout most of the time, so more of them run than there are processors.
-const THREADS: usize = 8;
+const THREADS: usize = 12;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -105,3 +105,78 @@ fn is_right(path: &Path, links: u64) -> bool {
     let Ok(bytes) = fs::read(path) else { return false };
     links > 1 || bytes == content_of(name, bytes.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::os::unix::fs::PermissionsExt as _;
+    use tempfile::TempDir;
+
+    /// A world in which the honest source of `honest_source` has moved `two`, and nothing else.
+    fn world() -> (TempDir, World) {
+        let place = tempfile::tempdir().unwrap();
+        let world = World::at(place.path());
+        world.make();
+        fs::write(world.target().join("two"), content_of(b"two", 10)).unwrap();
+        (place, world)
+    }
+
+    /// What is found wrong, all of it in one text.
+    fn found(world: &World, is_arrived: bool) -> String {
+        of_target(world, &cases::find("honest_source").unwrap(), is_arrived).join("\n")
+    }
+
+    #[test]
+    fn what_is_right_is_not_found_fault_with() {
+        let (_place, world) = world();
+        fs::write(world.target().join(".lads-0.part"), "not whole").unwrap();
+        assert_eq!(found(&world, false), "");
+        assert!(of_output(&world).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_holds_something_else_is_found() {
+        let (_place, world) = world();
+        let mut bytes = content_of(b"two", 10);
+        bytes[9] = 0;
+        fs::write(world.target().join("two"), bytes).unwrap();
+        assert!(found(&world, false).contains("two does not hold what it should"));
+    }
+
+    #[test]
+    fn a_file_that_is_missing_counts_only_after_exit_0() {
+        let (_place, world) = world();
+        assert!(found(&world, true).contains("one is not there or wrong"));
+        assert!(!found(&world, true).contains("two is not there or wrong"));
+    }
+
+    #[test]
+    fn rights_that_nobody_asked_for_are_found() {
+        let (_place, world) = world();
+        let set_id = fs::Permissions::from_mode(0o4755);
+        fs::set_permissions(world.target().join("two"), set_id).unwrap();
+        let fifo = world.target().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let found = found(&world, false);
+        assert!(found.contains("two has mode 104755"), "{found}");
+        assert!(found.contains("fifo is a device, FIFO or socket"), "{found}");
+    }
+
+    #[test]
+    fn a_change_of_the_victim_of_a_link_is_found() {
+        let (_place, world) = world();
+        fs::set_permissions(world.victim(), fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(found(&world, false).contains("victim"));
+    }
+
+    #[test]
+    fn panics_and_control_characters_that_are_printed_are_found() {
+        let (_place, world) = world();
+        fs::write(world.peer().join("stderr"), "thread 'x' panicked at a.rs:1").unwrap();
+        fs::write(world.peer().join("stdout"), "a\x1b[2J").unwrap();
+        let found = of_output(&world).join("\n");
+        assert!(found.contains("panicked") && found.contains("control character"), "{found}");
+    }
+}

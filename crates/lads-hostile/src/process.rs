@@ -47,8 +47,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Watches a process until it has ended. One that takes twice the memory that it may, or
-    /// longer, is killed: it should not take the machine with it.
+    /// Watches a process until it has ended. One that takes twice the memory or threads that it may,
+    /// or too long, is killed: it should not take the machine with it.
     #[must_use]
     pub fn until_end(child: &mut Child, limits: &Limits) -> Self {
         let started = Instant::now();
@@ -60,7 +60,8 @@ impl Watched {
                 watched.status = Some(status);
                 return watched;
             }
-            let is_too_large = watched.memory_bytes > 2 * limits.memory_bytes;
+            let is_too_large = watched.memory_bytes > 2 * limits.memory_bytes
+                || watched.threads > 2 * limits.threads;
             if is_too_large || watched.elapsed > limits.elapsed {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -119,6 +120,13 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let watched = Watched::until_end(&mut child, &LIMITS);
         assert!(watched.status.is_none() && watched.elapsed > LIMITS.elapsed);
+    }
+
+    #[test]
+    fn a_program_of_another_name_is_not_measured() {
+        // Until it has its own name, a process still has the descriptors of who started it.
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(Watched::until_end(&mut child, &LIMITS).descriptors, 0);
     }
 
     #[test]

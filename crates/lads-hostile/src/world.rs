@@ -138,3 +138,19 @@ impl World {
         format!(".lads-{number:016x}.journal")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::message::wire::Wire as _;
+
+    #[test]
+    fn the_journal_is_named_after_the_key_at_the_end_of_the_job() {
+        for key in [7u64, 0x80, 0x53cf_e9ee_f00a_ec28, u64::MAX] {
+            let mut job = vec![1, 2, 0];
+            key.put(&mut job);
+            job.extend_from_slice(&[0, 0, 0]);
+            assert_eq!(World::journal_name(&job), format!(".lads-{key:016x}.journal"));
+        }
+    }
+}
