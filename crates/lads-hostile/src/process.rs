@@ -47,8 +47,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Watches a process until it has ended. One that takes twice the memory or threads that it may,
-    /// or too long, is killed: it should not take the machine with it.
+    /// Watches a process until it has ended. One that takes twice the memory or threads that it may
+    /// have, or too long, is killed: it should not take the machine with it.
     #[must_use]
     pub fn until_end(child: &mut Child, limits: &Limits) -> Self {
         let started = Instant::now();
