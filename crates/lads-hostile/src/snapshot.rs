@@ -93,10 +93,11 @@ mod tests {
         let path = there.path().join("file");
         fs::write(&path, "a").unwrap();
         let look = || Snapshot::of(there.path(), &[]);
-        let before = look();
+        let (before, data_before) = (look(), hash_of(&path));
         assert_eq!(before.difference(&look()), "");
         fs::write(&path, "b").unwrap();
         assert!(before.difference(&look()).contains("holds"));
+        assert_ne!(hash_of(&path), data_before);
         let before = look();
         fs::hard_link(&path, there.path().join("other")).unwrap();
         assert!(before.difference(&look()).contains("was nothing"));
