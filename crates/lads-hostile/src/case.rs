@@ -10,7 +10,7 @@ use std::path::Path;
 const MEMORY_BYTES: u64 = 256 << 20;
 
 /// The same where many messages come that are each far below the longest, in bytes.
-const MEMORY_BYTES_IN_A_FLOOD: u64 = 96 << 20;
+const MEMORY_BYTES_IN_A_FLOOD: u64 = 48 << 20;
 
 /// Who plays which part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -346,6 +346,20 @@ impl Peer {
         })
     }
 
+    /// Waits until the honest end has had nothing to say for a while: long enough to have shown
+    /// what it was told before.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn await_heartbeat(&mut self) -> Told {
+        while let Some(heard) = self.ears.hear(HEAR_DEADLINE)? {
+            if matches!(heard, Heard::Said(Message::Heartbeat)) {
+                return Ok(());
+            }
+        }
+        wrong(format!("no heartbeat was heard for {HEAR_DEADLINE:?}"))
+    }
+
     /// Listens until the honest end goes; an honest peer gives signs of life meanwhile.
     fn linger(&mut self, is_alive: bool) -> Told {
         let until = Instant::now() + LINGER_DEADLINE;
