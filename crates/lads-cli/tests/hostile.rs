@@ -1,0 +1,49 @@
+//! Whether `lads` stands a peer that lies: every case of `lads-hostile` against the real command.
+//!
+//! `cargo test -p lads-cli --test hostile NAME` runs those with this in their names. The table of
+//! what is tried, and what it stands for, is `docs/security.md`.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
+
+use lads_hostile::cases;
+use lads_hostile::process::raise_descriptor_limit;
+use lads_hostile::trial::{self, Programs};
+use libtest_mimic::{Arguments, Trial};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Most cases wait for a timeout most of the time, so more of them run than there are processors.
+const THREADS: usize = 12;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // `lads cp` starts this very program as what it takes for its remote shell.
+    if matches!(words.first().map(String::as_str), Some("peer" | "job")) {
+        trial::serve(&words);
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
+    raise_descriptor_limit();
+    libtest_mimic::run(&arguments, trials()).exit_code()
+}
+
+fn trials() -> Vec<Trial> {
+    let programs = Programs {
+        lads: PathBuf::from(env!("CARGO_BIN_EXE_lads")),
+        peer: std::env::current_exe().unwrap(),
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("NOT TRIED: what needs root, and the honest end as another user");
+    }
+    let mut trials = Vec::new();
+    for case in cases::all() {
+        for manner in case.manners(is_root) {
+            let programs = programs.clone();
+            trials.push(Trial::test(case.test_name(manner), move || {
+                trial::run(&programs, &case, manner).map_err(Into::into)
+            }));
+        }
+    }
+    trials
+}

@@ -1,0 +1,71 @@
+//! Whether `docs/security.md` says what is tried: the table of each class is that of the code.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p lads-hostile --test page` writes the tables anew.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use lads_hostile::case::{Case, Role};
+use lads_hostile::cases;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const HEAD: [&str; 2] = ["| case | told by | honest end ends with |", "|---|---|---|"];
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md")
+}
+
+fn row(case: &Case) -> String {
+    let by = match case.role {
+        Role::Source => "source",
+        Role::Sink => "sink",
+        Role::ClientSource => "client that is the source",
+        Role::ClientSink => "client that is the sink",
+    };
+    let by = if case.is_served_too { format!("{by}; client, too") } else { by.to_owned() };
+    let codes: Vec<String> = case.exits.iter().map(ToString::to_string).collect();
+    let noticed = if case.is_noticed { ", for the lie itself" } else { "" };
+    format!("| `{}` | {by} | {}{noticed} |", case.name, codes.join(" or "))
+}
+
+/// The page with the tables that the code has.
+fn with_tables(page: &str) -> String {
+    let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
+    for (title, cases) in cases::classes() {
+        let heading = format!("## {title}");
+        let at = lines.iter().position(|line| *line == heading);
+        let at = at.unwrap_or_else(|| panic!("docs/security.md has no section {title}"));
+        let begin = at + lines[at..].iter().position(|line| line.starts_with('|')).unwrap();
+        let length = lines[begin..].iter().take_while(|line| line.starts_with('|')).count();
+        let table = HEAD.map(str::to_owned).into_iter().chain(cases.iter().map(row));
+        lines.splice(begin..begin + length, table);
+    }
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn the_page_has_the_cases_that_are_tried() {
+    let there = fs::read_to_string(page()).unwrap();
+    let wanted = with_tables(&there);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(page(), wanted).unwrap();
+        return;
+    }
+    let old: BTreeSet<&str> = there.lines().collect();
+    let missing: Vec<&str> = wanted.lines().filter(|line| !old.contains(line)).collect();
+    assert!(there == wanted, "docs/security.md is not what is tried; it lacks:\n{missing:#?}");
+}
+
+#[test]
+fn no_two_cases_have_one_name() {
+    let all = cases::all();
+    let names: BTreeSet<&str> = all.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), all.len());
+}
+
+#[test]
+fn there_are_cases_of_every_role() {
+    for role in [Role::Source, Role::Sink, Role::ClientSource] {
+        assert!(cases::all().iter().any(|case| case.role == role), "{role:?}");
+    }
+}
