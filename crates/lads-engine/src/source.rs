@@ -1,5 +1,6 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
+mod merge;
 mod read;
 mod stage;
 mod table;

@@ -4,6 +4,7 @@
 //! under way and the names of directories still to come. Nothing is sorted and nothing is read
 //! twice.
 
+use super::merge::Level;
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::board::Board;
@@ -12,7 +13,7 @@ use crate::hub::{Fatal, Waiter};
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
-use lads_core::entry::{Entry, Kind};
+use lads_core::entry::{Entry, Kind, is_own_name};
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
@@ -41,7 +42,7 @@ const BLOCK_BYTES_OF_STAT: u64 = 512;
 pub(crate) struct WalkRoot {
     given: Vec<u8>,
     /// The directory in which the name is looked up; the named directory itself for its contents.
-    directory: Arc<Directory>,
+    pub(super) directory: Arc<Directory>,
     pub(super) name: Vec<u8>,
     pub(super) is_directory: bool,
     pub(super) is_contents_only: bool,
@@ -115,8 +116,8 @@ impl TrimSlashes for [u8] {
 
 /// A directory that the walk has still to list.
 struct Pending {
-    /// Where it will be looked up.
-    directory: Arc<Directory>,
+    /// Where it will be looked up; in several if several sources have one of its name.
+    above: Vec<Arc<Directory>>,
     parent: EntryId,
     name: Vec<u8>,
 }
@@ -124,13 +125,18 @@ struct Pending {
 /// The walk over all that was named.
 pub(super) struct Walk<'a> {
     end: &'a SourceEnd,
+    /// What was named on the command line.
+    top: Arc<Level>,
+    /// Whether it was told that several sources have something of the same name.
+    has_told_of_others: bool,
     events: Vec<Event>,
     items: Vec<(EntryId, Arc<Item>)>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(end: &'a SourceEnd) -> Self {
-        Self { end, events: Vec::new(), items: Vec::new() }
+        let top = Arc::new(Level::of(&end.roots));
+        Self { end, top, has_told_of_others: false, events: Vec::new(), items: Vec::new() }
     }
 
     /// Walks until everything was met or the transfer is over.
@@ -149,8 +155,15 @@ impl<'a> Walk<'a> {
             return self.walk_list(root, paths);
         }
         let mut stack = Vec::new();
-        for root in &end.roots {
-            self.meet(&root.directory, EntryId::ROOT, &root.name, &mut stack)?;
+        let top = Arc::clone(&self.top);
+        let contents: Vec<_> = top.whole().map(|it| Arc::clone(top.directory(it))).collect();
+        if !contents.is_empty() {
+            stack.push(Pending { above: contents, parent: EntryId::ROOT, name: b".".to_vec() });
+        }
+        for (index, root) in end.roots.iter().enumerate() {
+            if !root.is_contents_only {
+                self.meet(&top, index, EntryId::ROOT, &root.name, &mut stack)?;
+            }
         }
         let count = stack.len() as u64;
         self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: count });
@@ -167,27 +180,18 @@ impl<'a> Walk<'a> {
 
     /// Announces a directory and meets what is in it; its directories go onto the stack.
     fn list(&mut self, pending: &Pending, stack: &mut Vec<Pending>) -> Option<()> {
-        let Some((entry, handle, directory)) = self.announce_directory(pending)? else {
+        let Some((entry, directories)) = self.announce_directory(pending)? else {
             return Some(());
         };
+        let is_top = pending.name == b".";
+        let level = if is_top { Arc::clone(&self.top) } else { Level::below(directories).into() };
         let first = stack.len();
-        let mut buffer = Vec::with_capacity(32 << 10);
-        let mut names: RawDir<'_, _> = RawDir::new(&handle, buffer.spare_capacity_mut());
-        loop {
-            match names.next() {
-                Some(Ok(name)) => {
-                    let name = name.file_name().to_bytes();
-                    if name != b"." && name != b".." {
-                        self.meet(&directory, entry, name, stack)?;
-                    }
-                }
-                Some(Err(errno)) => {
-                    let failure = failed(Operation::List, errno);
-                    self.events.push(Event::NotListed { directory: entry, failure });
-                    stack.truncate(first);
-                    return self.flush_if_full();
-                }
-                None => break,
+        for index in level.whole() {
+            if let Err(errno) = self.list_one(&level, index, entry, stack)? {
+                let failure = failed(Operation::List, errno);
+                self.events.push(Event::NotListed { directory: entry, failure });
+                stack.truncate(first);
+                return self.flush_if_full();
             }
         }
         let subdirectory_count = (stack.len() - first) as u64;
@@ -196,17 +200,48 @@ impl<'a> Walk<'a> {
         self.flush_if_full()
     }
 
-    /// Looks at a directory and announces it; `Some(None)` if it cannot be opened.
-    #[expect(clippy::type_complexity, reason = "the three are taken apart at once")]
+    /// Meets what is in one of the directories that are one at the sink.
+    fn list_one(
+        &mut self,
+        level: &Level,
+        index: usize,
+        entry: EntryId,
+        stack: &mut Vec<Pending>,
+    ) -> Option<Result<(), Errno>> {
+        let handle = match level.directory(index).open() {
+            Ok(handle) => handle,
+            Err(errno) => return Some(Err(errno)),
+        };
+        let mut buffer = Vec::with_capacity(32 << 10);
+        let mut names: RawDir<'_, _> = RawDir::new(&handle, buffer.spare_capacity_mut());
+        while let Some(met) = names.next() {
+            let met = match met {
+                Ok(met) => met,
+                Err(errno) => return Some(Err(errno)),
+            };
+            let name = met.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                self.meet(level, index, entry, name, stack)?;
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Looks at a directory and announces it; `Some(None)` if it cannot be opened. Of several of
+    /// one name, it is like the first.
     fn announce_directory(
         &mut self,
         pending: &Pending,
-    ) -> Option<Option<(EntryId, Arc<OwnedFd>, Arc<Directory>)>> {
-        let Pending { directory: above, parent, name } = pending;
+    ) -> Option<Option<(EntryId, Vec<Arc<Directory>>)>> {
+        let Pending { above: all_above, parent, name } = pending;
+        let above = &all_above[0];
         let id = self.end.table.new_id();
         let item = Item::new(Arc::clone(above), *parent, name.clone());
         self.items.push((id, Arc::new(item)));
-        let directory = if name == b"." { Arc::clone(above) } else { above.child(name, false) };
+        let is_top = name == b".";
+        let open =
+            |it: &Arc<Directory>| if is_top { Arc::clone(it) } else { it.child(name, false) };
+        let directories: Vec<_> = all_above.iter().map(open).collect();
         let looked_at = above.open().and_then(|above| {
             let stat = statat(&above, name.as_slice(), NOT_THROUGH_LINKS)?;
             let mut metadata = metadata_of(&stat);
@@ -227,8 +262,8 @@ impl<'a> Walk<'a> {
         let (parent, name) = (*parent, name.clone());
         let entry = Entry { id, parent, name, kind: Kind::Directory, metadata };
         self.found(Found::new(entry));
-        match directory.open() {
-            Ok(handle) => Some(Some((id, handle, directory))),
+        match directories[0].open() {
+            Ok(_) => Some(Some((id, directories))),
             Err(errno) => {
                 let failure = failed(Operation::List, errno);
                 self.events.push(Event::NotListed { directory: id, failure });
@@ -241,12 +276,14 @@ impl<'a> Walk<'a> {
     /// Looks at a name: directories go onto the stack, anything else is told to the session.
     fn meet(
         &mut self,
-        directory: &Arc<Directory>,
+        level: &Level,
+        index: usize,
         parent: EntryId,
         name: &[u8],
         stack: &mut Vec<Pending>,
     ) -> Option<()> {
         let end = self.end;
+        let directory = level.directory(index);
         let id = end.table.new_id();
         let looked_at = directory.open().and_then(|handle| {
             let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
@@ -258,9 +295,17 @@ impl<'a> Walk<'a> {
         if !self.is_wanted(directory, parent, name, is_directory) {
             return Some(());
         }
+        let is_wanted = |other: &Directory, is_directory: bool| {
+            self.is_wanted(other, parent, name, is_directory)
+        };
+        let Some(above) = level.taken_from(index, name, is_directory, is_wanted) else {
+            if !is_directory {
+                self.tell_of_others(&directory.path_of(name));
+            }
+            return Some(());
+        };
         if is_directory {
-            let pending = Pending { directory: Arc::clone(directory), parent, name: name.to_vec() };
-            stack.push(pending);
+            stack.push(Pending { above, parent, name: name.to_vec() });
             return Some(());
         }
         let seen = looked_at.and_then(|(handle, stat)| {
@@ -286,6 +331,17 @@ impl<'a> Walk<'a> {
         self.flush_if_full()
     }
 
+    /// Tells, once, that something is left out because another source has its name.
+    fn tell_of_others(&mut self, path: &[u8]) {
+        if !std::mem::replace(&mut self.has_told_of_others, true) {
+            self.end.board.notice(format!(
+                "several sources have {}: of each such name, what was named first is moved, or the \
+                 directory if one of them is a directory",
+                String::from_utf8_lossy(path)
+            ));
+        }
+    }
+
     fn is_wanted(
         &self,
         directory: &Directory,
@@ -293,7 +349,7 @@ impl<'a> Walk<'a> {
         name: &[u8],
         is_directory: bool,
     ) -> bool {
-        if name.starts_with(crate::journal::PREFIX.as_bytes()) && is_own_name(name) {
+        if is_own_name(name) {
             return false;
         }
         let filters = &self.end.options.filters;
@@ -339,7 +395,7 @@ impl<'a> Walk<'a> {
             tree.add(path);
         }
         let pending = Pending {
-            directory: Arc::clone(&root.directory),
+            above: vec![Arc::clone(&root.directory)],
             parent: EntryId::ROOT,
             name: b".".to_vec(),
         };
@@ -352,12 +408,13 @@ impl<'a> Walk<'a> {
     }
 
     fn list_node(&mut self, pending: &Pending, node: &ListNode) -> Option<()> {
-        let Some((entry, _, directory)) = self.announce_directory(pending)? else {
+        let Some((entry, directories)) = self.announce_directory(pending)? else {
             return Some(());
         };
+        let level = Level::below(directories);
         let mut stack = Vec::new();
         for name in node.children.keys() {
-            self.meet(&directory, entry, name, &mut stack)?;
+            self.meet(&level, 0, entry, name, &mut stack)?;
         }
         let subdirectory_count = stack.len() as u64;
         self.events.push(Event::Listed { directory: entry, subdirectory_count });
@@ -541,15 +598,4 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let found = seen.found(id, item.parent, item.name.clone());
     let found = Found { link: None, replaces: Some(old), ..found };
     end.tell(Event::Found(Box::new(found)));
-}
-
-/// Whether a name is one that LADS itself makes at a sink: journals and unfinished files.
-fn is_own_name(name: &[u8]) -> bool {
-    let rest = &name[crate::journal::PREFIX.len()..];
-    let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
-    [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(
-        |(ending, digits)| {
-            rest.strip_suffix(*ending).is_some_and(|hex| hex.len() == *digits && is_hex(hex))
-        },
-    )
 }
