@@ -1,8 +1,9 @@
 //! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
 
 use super::placing::Outstanding;
+use crate::journal::Claim;
 use crate::paths::Directory;
-use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name};
 use lads_core::placement::Striping;
 use lads_core::units::EntryId;
 use std::collections::HashMap;
@@ -33,6 +34,8 @@ pub(super) struct Item {
     pub(super) goes_on: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<FileState>,
+    /// That name, which no other entry has meanwhile.
+    pub(super) claim: Mutex<Option<Claim>>,
 }
 
 /// Where an entry's blocks are written to.
@@ -102,7 +105,9 @@ impl Table {
             Some(directory) if entry.is_directory() && is_root_itself => {
                 Some(Arc::clone(directory))
             }
-            Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
+            Some(directory) if entry.is_directory() && !is_own_name(&name) => {
+                Some(directory.child(&name, is_made))
+            }
             _ => None,
         };
         let (identity, is_dense, striping) = match entry.kind {
@@ -123,6 +128,7 @@ impl Table {
             own,
             goes_on: OnceLock::new(),
             temporary: Mutex::default(),
+            claim: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
     }
