@@ -59,6 +59,8 @@ fn started_ticks(pid: u32) -> Option<u64> {
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_process_runs_until_it_has_ended_or_its_number_is_used_again() {
@@ -69,17 +71,24 @@ mod tests {
         assert_eq!(state_of(&later), State::Ended);
         let before = Holder { boot: b"before".to_vec(), ..own.clone() };
         assert_eq!(state_of(&before), State::Ended);
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let mut ended = Holder { pid: child.id(), ..own.clone() };
-        ended.started_ticks = started_ticks(child.id()).unwrap_or(own.started_ticks);
-        // It stays in the table of processes until it is waited for.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while state_of(&ended) == State::Runs {
-            assert!(std::time::Instant::now() < deadline, "it has ended, and is not seen to have");
+        let elsewhere = Holder { host: b"not this host".to_vec(), ..own };
+        assert_eq!(state_of(&elsewhere), State::Elsewhere);
+    }
+
+    /// A sink that was killed with its parent stays in the table of processes where nobody waits.
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended() {
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        let holder = Holder { pid, started_ticks: started_ticks(pid).unwrap(), ..own() };
+        assert_eq!(state_of(&holder), State::Runs);
+        drop(child.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while state_of(&holder) == State::Runs {
+            assert!(Instant::now() < deadline, "it has ended, and is not seen to have");
             std::thread::yield_now();
         }
         child.wait().unwrap();
-        let elsewhere = Holder { host: b"not this host".to_vec(), ..own };
-        assert_eq!(state_of(&elsewhere), State::Elsewhere);
     }
 }

@@ -142,7 +142,7 @@ mod tests {
     fn only_what_is_as_it_was_counts_however_long_a_block_is() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 99).map(|n| (n % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..251).cycle().take(3 * PIECE_BYTES + 99).collect();
         let long = bytes.len() - 100;
         let record = |offset: usize, length: usize| BlockRecord {
             offset: offset as u64,

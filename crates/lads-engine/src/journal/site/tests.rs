@@ -43,7 +43,8 @@ fn planted() -> Vec<u8> {
 /// for, and 5 GB were read into memory.
 #[test]
 fn what_others_made_is_not_used_and_not_written_to() {
-    let cases: [(&str, &dyn Fn(&Path)); 6] = [
+    type Plant<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Plant<'_>); 6] = [
         ("not a regular file", &|path| symlink("victim", path).unwrap()),
         ("not a regular file", &|path| {
             mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -111,7 +112,7 @@ fn however_many_open_it_one_at_a_time_has_it() {
                     let log = site.shorten(&opened.log, opened.salt).unwrap_or(opened.log);
                     std::thread::yield_now();
                     holders.fetch_sub(1, Ordering::SeqCst);
-                    if (turn + number) % 2 == 0 {
+                    if (turn + number).is_multiple_of(2) {
                         site.remove(&log).unwrap();
                     }
                 }
