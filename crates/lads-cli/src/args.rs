@@ -187,7 +187,8 @@ const PATHS_LONG_HELP: &str = "\
 SRC... DST: what to move, and where to; one side may be [user@]host:path
 
 As in rsync, `dir` is made below DST, and `dir/` means what is in it. All sources must be on the \
-same host. A local name with a colon in it is written ./na:me.";
+same host. A local name with a colon in it is written ./na:me. Of equal names in several sources \
+the first named is moved, or the directory if one of them is one; directories are merged.";
 
 /// What `lads cp` is told.
 #[derive(Args, Debug)]
@@ -344,6 +345,9 @@ pub(crate) struct CopyArgs {
     pub(crate) verify: VerifyArg,
 
     /// Keep no record of finished blocks: an interrupted file begins anew
+    ///
+    /// There is a file `.lads-….journal` in DST all the same, for its lock: the same command runs
+    /// once at a time. What a transfer that was killed has left is removed by the same command.
     #[arg(long, help_heading = SAFETY, hide_short_help = true)]
     pub(crate) no_journal: bool,
 

@@ -23,6 +23,8 @@ mod faultfs;
 mod identity;
 #[path = "promises/mounts.rs"]
 mod mounts;
+#[path = "promises/names.rs"]
+mod names;
 #[path = "promises/network.rs"]
 mod network;
 #[path = "promises/power.rs"]

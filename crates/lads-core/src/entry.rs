@@ -184,9 +184,39 @@ pub fn shortened(path: Vec<u8>) -> Vec<u8> {
     [&head[..head_end], LEFT_OUT, &tail[tail_start..]].concat()
 }
 
+/// What every name that LADS gives to files of its own begins with.
+pub const OWN_PREFIX: &str = ".lads-";
+
+/// Whether a name is one that LADS itself makes at a sink: journals, and files and links that are
+/// not whole. A source leaves such names out; a sink refuses them, for what is under them is its
+/// own.
+#[must_use]
+pub fn is_own_name(name: &[u8]) -> bool {
+    let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
+    let has_digits = |rest: &[u8], (ending, digits): (&str, usize)| {
+        rest.strip_suffix(ending.as_bytes()).is_some_and(|hex| hex.len() == digits && is_hex(hex))
+    };
+    let endings = [(".journal", 16), (".journal.new", 16), (".part", 32)];
+    name.strip_prefix(OWN_PREFIX.as_bytes())
+        .is_some_and(|rest| endings.into_iter().any(|ending| has_digits(rest, ending)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_we_name_has_a_name_of_ours() {
+        let part = format!(".lads-{}.part", "0a".repeat(16));
+        for name in [part.as_str(), ".lads-0123456789abcdef.journal"] {
+            assert!(is_own_name(name.as_bytes()), "{name}");
+        }
+        assert!(is_own_name(b".lads-0123456789abcdef.journal.new"));
+        for name in [".lads-", ".lads-12.part", ".lads-0123456789abcdeg.journal", "x.part"] {
+            assert!(!is_own_name(name.as_bytes()), "{name}");
+        }
+        assert!(!is_own_name(format!("x{part}").as_bytes()));
+    }
 
     #[test]
     fn refuses_names_that_lead_elsewhere() {

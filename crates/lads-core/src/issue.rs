@@ -119,7 +119,7 @@ pub enum Reason {
     InTheWay,
     /// The directory that it lies in could not be made.
     ParentFailed,
-    /// The name is not one that the sink may create.
+    /// The name is not one that the sink may create: it leads elsewhere, or is one of our own.
     UnsafeName,
     /// Its data is in an archive, and reading it would bring it back.
     Archived,

@@ -18,14 +18,31 @@ use crate::range::RangeSet;
 use crate::{wire_enum, wire_list, wire_struct};
 use std::collections::HashMap;
 
-/// The journal's own format; a journal of another format is not used, and said so.
-pub const FORMAT: u32 = 1;
+/// The journal's own format. Of a journal of another format only the salt is used.
+pub const FORMAT: u32 = 2;
 
 /// Bytes before each record's body.
 const HEAD_BYTES: usize = 8;
 
-/// No record is longer.
+/// No record's body is longer, in bytes: what reading one record costs in memory.
 const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// Blocks in one record, at most. Each takes 25 bytes at most, so such a record is a tenth of
+/// [`BODY_BYTES_MAX`]: twice as many would do as well, and half of it costs a few bytes more.
+const BLOCKS_PER_RECORD: usize = 1 << 16;
+
+/// Blocks of all files that are kept when a journal is read. They take 24 bytes each, so 400 MB;
+/// with blocks of 1 MiB they stand for 16 TiB of unfinished files. What is beyond is not kept, and
+/// is sent again.
+const BLOCKS_KEPT_MAX: usize = 16 << 20;
+
+/// Unfinished files that are kept when a journal is read; a sink has 16,384 entries at a time. What
+/// is beyond is not kept, and is sent again.
+const FILES_KEPT_MAX: usize = 1 << 20;
+
+/// The longest path that can be put on record, in bytes: far longer than the system takes
+/// (4,096), and far shorter than a record may be.
+pub const PATH_BYTES_MAX: usize = 1 << 20;
 
 /// One block that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +78,9 @@ pub enum Record {
     Blocks {
         /// The file's number in this journal.
         number: u64,
+        /// What the temporary file was like when they were durable. If it is not like that any
+        /// more, somebody has written to it since.
+        part: Identity,
         /// The blocks.
         blocks: Vec<BlockRecord>,
     },
@@ -69,23 +89,52 @@ pub enum Record {
         /// The file's number in this journal.
         number: u64,
     },
+    /// Who writes to this journal.
+    Holder(Holder),
 }
 
+/// A process: where there are no locks, this says whether a journal is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The host's name.
+    pub host: Vec<u8>,
+    /// Which start of that host: a text that is another after each.
+    pub boot: Vec<u8>,
+    /// The process's number.
+    pub pid: u32,
+    /// When it started, in ticks since the host did: numbers are used again.
+    pub started_ticks: u64,
+}
+
+wire_struct!(Holder { host, boot, pid, started_ticks });
 wire_struct!(BlockRecord { offset, length, checksum });
 wire_list!(BlockRecord);
 wire_enum!(Record {
     1 => Begin { format, salt },
     2 => File { number, path, identity },
-    3 => Blocks { number, blocks },
+    3 => Blocks { number, part, blocks },
     4 => Forget { number },
+    5 => Holder(holder),
 });
 
-/// Appends a record.
+/// Appends the records of a file's blocks, as many as it takes.
+pub fn encode_blocks(number: u64, part: Identity, blocks: &[BlockRecord], to: &mut Writer) {
+    for blocks in blocks.chunks(BLOCKS_PER_RECORD) {
+        encode(&Record::Blocks { number, part, blocks: blocks.to_vec() }, to);
+    }
+}
+
+/// Appends a record. Blocks go through [`encode_blocks`].
+///
+/// # Panics
+/// If the record is so long that it could not be read again.
 pub fn encode(record: &Record, to: &mut Writer) {
     let start = to.len();
     to.extend_from_slice(&[0; HEAD_BYTES]);
     record.put(to);
-    let length = u32::try_from(to.len() - start - HEAD_BYTES).expect("records are small");
+    let length = to.len() - start - HEAD_BYTES;
+    assert!(length <= BODY_BYTES_MAX, "a record of {length} bytes could not be read again");
+    let length = u32::try_from(length).expect("no more than BODY_BYTES_MAX");
     to[start..start + 4].copy_from_slice(&length.to_le_bytes());
     let crc = crc_of(&to[start..start + 4], &to[start + HEAD_BYTES..]);
     to[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
@@ -102,6 +151,8 @@ pub struct Begun {
     pub number: u64,
     /// What the source file was like.
     pub identity: Identity,
+    /// What the temporary file was like when the last of the blocks went on record.
+    pub part: Identity,
     /// What is durable of it, with checksums.
     pub blocks: Vec<BlockRecord>,
 }
@@ -117,8 +168,12 @@ impl Begun {
 /// What a journal says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// The salt, if the journal has a sound beginning of this format.
+    /// The salt, if the journal has a sound beginning, of whatever format.
     pub salt: Option<[u8; 16]>,
+    /// The journal's format, if it is not [`FORMAT`]; nothing else of it was read.
+    pub other_format: Option<u32>,
+    /// Who wrote to it last.
+    pub holder: Option<Holder>,
     /// Files begun and not forgotten, by path.
     pub files: HashMap<Vec<u8>, Begun>,
     /// Bytes of sound records; what follows is torn and must be cut off.
@@ -127,60 +182,141 @@ pub struct Replay {
     pub next_number: u64,
 }
 
-/// Reads a journal as far as it is sound. Never fails: what is not sound is as if never written.
+/// Reads a whole journal as far as it is sound. Never fails: what is not sound is as if never
+/// written.
 #[must_use]
 pub fn replay(bytes: &[u8]) -> Replay {
-    let mut replay = Replay { next_number: 1, ..Replay::default() };
-    let mut paths: HashMap<u64, Vec<u8>> = HashMap::new();
-    let mut rest = bytes;
-    while let Some((record, length)) = next_record(rest) {
+    let mut reading = Reading::new();
+    reading.feed(bytes);
+    reading.end()
+}
+
+/// A journal that is being read, piece by piece. It keeps no more than one record, and what
+/// counts of those before; that is limited, too.
+#[derive(Debug)]
+pub struct Reading {
+    replay: Replay,
+    paths: HashMap<u64, Vec<u8>>,
+    /// The beginning of a record of which the rest is still to come.
+    rest: Vec<u8>,
+    blocks_kept: usize,
+    is_at_end: bool,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reading {
+    /// At the beginning of a journal.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            replay: Replay { next_number: 1, ..Replay::default() },
+            paths: HashMap::new(),
+            rest: Vec::new(),
+            blocks_kept: 0,
+            is_at_end: false,
+        }
+    }
+
+    /// Takes in the next bytes; whether those that follow them can be of use.
+    pub fn feed(&mut self, bytes: &[u8]) -> bool {
+        self.rest.extend_from_slice(bytes);
+        let all = std::mem::take(&mut self.rest);
+        let mut rest = all.as_slice();
+        while !self.is_at_end {
+            match next_record(rest) {
+                Next::Record(record, length) => {
+                    self.is_at_end = !self.take(record);
+                    if !self.is_at_end {
+                        self.replay.sound_bytes += length as u64;
+                        rest = &rest[length..];
+                    }
+                }
+                Next::Incomplete => break,
+                Next::Damaged => self.is_at_end = true,
+            }
+        }
+        self.rest = rest.to_vec();
+        !self.is_at_end
+    }
+
+    /// What the journal says; what is incomplete is torn.
+    #[must_use]
+    pub fn end(self) -> Replay {
+        self.replay
+    }
+
+    /// Takes in a record; `false` if it cannot be where it is, so that the sound part ends before.
+    fn take(&mut self, record: Record) -> bool {
+        let replay = &mut self.replay;
         match record {
             Record::Begin { format, salt } => {
-                if format != FORMAT {
-                    return replay;
-                }
                 replay.salt = Some(salt);
+                replay.other_format = (format != FORMAT).then_some(format);
+                return format == FORMAT;
             }
-            _ if replay.salt.is_none() => return replay,
+            _ if replay.salt.is_none() => return false,
+            Record::Holder(holder) => replay.holder = Some(holder),
             Record::File { number, path, identity } => {
                 replay.next_number = replay.next_number.max(number.saturating_add(1));
-                paths.insert(number, path.clone());
-                replay.files.insert(path, Begun { number, identity, blocks: Vec::new() });
+                if replay.files.len() < FILES_KEPT_MAX {
+                    self.paths.insert(number, path.clone());
+                    let (part, blocks) = (Identity::default(), Vec::new());
+                    let begun = Begun { number, identity, part, blocks };
+                    let before = replay.files.insert(path, begun);
+                    self.blocks_kept -= before.map_or(0, |begun| begun.blocks.len());
+                }
             }
-            Record::Blocks { number, blocks } => {
-                let begun = paths.get(&number).and_then(|path| replay.files.get_mut(path));
-                if let Some(begun) = begun.filter(|begun| begun.number == number) {
+            Record::Blocks { number, part, blocks } => {
+                let begun = self.paths.get(&number).and_then(|path| replay.files.get_mut(path));
+                if let Some(begun) = begun.filter(|begun| begun.number == number)
+                    && self.blocks_kept + blocks.len() <= BLOCKS_KEPT_MAX
+                {
+                    self.blocks_kept += blocks.len();
+                    begun.part = part;
                     begun.blocks.extend(blocks);
                 }
             }
             Record::Forget { number } => {
-                if let Some(path) = paths.remove(&number)
+                if let Some(path) = self.paths.remove(&number)
                     && replay.files.get(&path).is_some_and(|begun| begun.number == number)
                 {
-                    replay.files.remove(&path);
+                    let forgotten = replay.files.remove(&path);
+                    self.blocks_kept -= forgotten.map_or(0, |begun| begun.blocks.len());
                 }
             }
         }
-        rest = &rest[length..];
-        replay.sound_bytes += length as u64;
+        true
     }
-    replay
 }
 
-/// The first record and how many bytes it takes; `None` if it is torn or damaged.
-fn next_record(bytes: &[u8]) -> Option<(Record, usize)> {
-    let head = bytes.get(..HEAD_BYTES)?;
+/// What comes next in a journal.
+enum Next {
+    /// A record, and how many bytes it takes.
+    Record(Record, usize),
+    /// There are not enough bytes to say.
+    Incomplete,
+    /// Nothing that was ever written so.
+    Damaged,
+}
+
+fn next_record(bytes: &[u8]) -> Next {
+    let Some(head) = bytes.get(..HEAD_BYTES) else { return Next::Incomplete };
     let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
     let crc = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
     if length > BODY_BYTES_MAX {
-        return None;
+        return Next::Damaged;
     }
-    let body = bytes.get(HEAD_BYTES..HEAD_BYTES + length)?;
+    let Some(body) = bytes.get(HEAD_BYTES..HEAD_BYTES + length) else { return Next::Incomplete };
     if crc_of(&head[..4], body) != crc {
-        return None;
+        return Next::Damaged;
     }
-    let record = Record::take(&mut Reader::of_own(body)).ok()?;
-    Some((record, HEAD_BYTES + length))
+    Record::take(&mut Reader::of_own(body))
+        .map_or(Next::Damaged, |record| Next::Record(record, HEAD_BYTES + length))
 }
 
 #[cfg(test)]
@@ -194,10 +330,14 @@ mod tests {
         vec![
             Record::Begin { format: FORMAT, salt: [5; 16] },
             Record::File { number: 1, path: b"a/b".to_vec(), identity },
-            Record::Blocks { number: 1, blocks: vec![block(0), block(2)] },
+            Record::Blocks {
+                number: 1,
+                part: Identity::default(),
+                blocks: vec![block(0), block(2)],
+            },
             Record::File { number: 2, path: b"c".to_vec(), identity },
             Record::Forget { number: 2 },
-            Record::Blocks { number: 1, blocks: vec![block(1)] },
+            Record::Blocks { number: 1, part: identity, blocks: vec![block(1)] },
         ]
     }
 
@@ -216,7 +356,9 @@ mod tests {
         assert_eq!(replay.sound_bytes, bytes.len() as u64);
         assert_eq!(replay.salt, Some([5; 16]));
         assert_eq!(replay.files.len(), 1);
-        assert_eq!(replay.files[&b"a/b"[..]].done().byte_count(), 3 << 20);
+        let begun = &replay.files[&b"a/b"[..]];
+        assert_eq!(begun.done().byte_count(), 3 << 20);
+        assert_eq!(begun.part.inode, 7, "as the last record of its blocks says");
         assert_eq!(replay.next_number, 3);
     }
 
@@ -244,9 +386,47 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_another_format_is_not_used() {
-        let bytes = bytes_of(&[Record::Begin { format: FORMAT + 1, salt: [0; 16] }]);
-        assert_eq!(replay(&bytes).salt, None);
+    fn of_a_journal_of_another_format_only_the_salt_is_used() {
+        let mut records = sample();
+        records[0] = Record::Begin { format: FORMAT + 1, salt: [5; 16] };
+        let replay = replay(&bytes_of(&records));
+        assert_eq!((replay.salt, replay.other_format), (Some([5; 16]), Some(FORMAT + 1)));
+        assert!(replay.files.is_empty());
+    }
+
+    #[test]
+    fn it_does_not_matter_in_which_pieces_a_journal_is_read() {
+        let bytes = bytes_of(&sample());
+        for piece in [1, 7, 64, 1000] {
+            let mut reading = Reading::new();
+            for bytes in bytes.chunks(piece) {
+                assert!(reading.feed(bytes));
+            }
+            assert_eq!(reading.end(), replay(&bytes), "in pieces of {piece}");
+        }
+    }
+
+    /// All blocks of a file went into one record when a journal was written anew: beyond 16 MiB
+    /// it could not be read again, and all progress was forgotten.
+    #[test]
+    fn what_is_on_record_of_a_file_of_a_million_blocks_is_read_again() {
+        let block =
+            |n: u64| BlockRecord { offset: n << 16, length: 1 << 16, checksum: u64::MAX - n };
+        let blocks: Vec<_> = (0..1_000_000).map(block).collect();
+        let mut bytes = bytes_of(&sample()[..2]);
+        encode_blocks(1, Identity::default(), &blocks, &mut bytes);
+        assert!(bytes.len() > BODY_BYTES_MAX, "that is {} bytes", bytes.len());
+        let mut replay = replay(&bytes);
+        assert_eq!(replay.sound_bytes, bytes.len() as u64);
+        assert!(replay.files.remove(&b"a/b"[..]).unwrap().blocks == blocks);
+    }
+
+    #[test]
+    #[should_panic(expected = "could not be read again")]
+    fn a_record_that_could_not_be_read_again_is_never_written() {
+        let path = vec![b'x'; BODY_BYTES_MAX];
+        let identity = Identity::default();
+        encode(&Record::File { number: 1, path, identity }, &mut Vec::new());
     }
 
     proptest! {

@@ -1,37 +1,39 @@
-//! The journal's file: read at the beginning, appended to while files arrive, removed at the end.
+//! The journal: read at the beginning, added to while files arrive, removed at the end.
 //!
 //! It lies in the directory into which everything goes, so that it survives whatever the data
-//! survives, under a name that the same command finds again. One process holds it at a time.
+//! survives, under a name that the same command finds again. One process holds it at a time; a
+//! transfer without a record of blocks (`--no-journal`) has one, too, for that and for the salt of
+//! its temporary names. `site` says how the file is found and trusted, `log` how it is written.
 
+mod holder;
+mod log;
+mod site;
+
+use crate::board::{Board, lock};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::stream::fill_random;
-use lads_core::entry::Identity;
-use lads_core::journal::{Begun, FORMAT, Record, encode, replay};
-use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, fdatasync, flock, fsync, ftruncate, openat, renameat,
-    unlinkat,
-};
+use lads_core::entry::{Identity, OWN_PREFIX};
+use lads_core::journal::{Begun, BlockRecord, Record, encode, encode_blocks};
+use log::Log;
 use rustix::io::Errno;
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
+pub(crate) use site::Own;
+use site::Site;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// What every name of our own in the target directory begins with.
-pub(crate) const PREFIX: &str = ".lads-";
+use std::sync::{Arc, Mutex};
 
 /// Stands for the directory itself where a path is recorded: no file has this path.
 const ROOT_PATH: &[u8] = b".";
 
-/// An open journal; without a file if the transfer has none.
+/// An open journal; in a dry run without a file.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    root: Arc<OwnedFd>,
-    name: String,
+    site: Site,
     salt: [u8; 16],
+    own: Own,
+    /// The temporary names that entries have now.
+    claimed: Arc<Mutex<HashSet<u128>>>,
     state: Mutex<State>,
 }
 
@@ -49,106 +51,96 @@ struct State {
     is_forget_due: bool,
 }
 
-/// The journal's file, locked as long as it is open.
-#[derive(Debug)]
-struct Log {
-    file: File,
-    /// The records that are durable take so many bytes.
-    sound_bytes: u64,
-    /// Why nothing more can be added.
-    failure: Option<Errno>,
+/// Blocks of a file that are durable.
+pub(crate) struct Durable<'a> {
+    /// The file's path below the root.
+    pub(crate) path: Vec<u8>,
+    /// What the source file is like.
+    pub(crate) identity: Identity,
+    /// What the temporary file was like after its data was made durable.
+    pub(crate) part: Identity,
+    /// The blocks.
+    pub(crate) blocks: &'a [BlockRecord],
 }
 
-impl Log {
-    fn new(file: File, sound_bytes: u64) -> Self {
-        Self { file, sound_bytes, failure: None }
-    }
+/// A temporary name, which one entry has at a time.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    number: u128,
+    claimed: Arc<Mutex<HashSet<u128>>>,
+}
 
-    /// Adds records, durably. After an error none of them counts, and there is nothing torn that
-    /// would hide later ones; if that is not sure, there will be no later ones.
-    fn append(&mut self, records: &[u8]) -> std::io::Result<()> {
-        if let Some(errno) = self.failure {
-            return Err(errno.into());
-        }
-        if let Err(error) = self.file.write_all_at(records, self.sound_bytes) {
-            self.failure = ftruncate(&self.file, self.sound_bytes).err();
-            return Err(error);
-        }
-        // What could not be written back is taken for written from then on: to ask once more
-        // would only get a wrong answer.
-        self.failure = fdatasync(&self.file).err();
-        if let Some(errno) = self.failure {
-            return Err(errno.into());
-        }
-        self.sound_bytes += records.len() as u64;
-        Ok(())
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.claimed).remove(&self.number);
     }
 }
 
 impl Journal {
-    /// Opens the journal of the job that `job_key` stands for in `root`, or begins one; reads what
-    /// an earlier attempt left, and cuts off what is torn.
+    /// Opens the journal of the job that `job_key` stands for in `root`, or begins one.
     /// `target` is what the directory is called in messages.
     pub(crate) fn open(
         root: Arc<OwnedFd>,
         target: &str,
         job_key: u64,
-        has_file: bool,
+        board: &Board,
     ) -> Result<Self, Fatal> {
-        let name = format!("{PREFIX}{job_key:016x}.journal");
-        if !has_file {
-            let mut salt = [0; 16];
-            salt[..8].copy_from_slice(&job_key.to_le_bytes());
-            return Ok(Self::with(root, name, salt, None, HashMap::new(), 1));
-        }
-        let failed = |errno: Errno| {
-            let text = format!("cannot write to {target} (journal {name}): {errno}");
-            Fatal::new(ExitCode::SinkRefuses, text)
-        };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&root, name.as_str(), flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        lock(&file, &name)?;
-        let mut file = File::from(file);
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| broken(&name, &error))?;
-        let replay = replay(&bytes);
-        let Some(salt) = replay.salt else {
-            let (salt, log) = begin(file).map_err(|error| broken(&name, &error))?;
-            fsync(&root).map_err(failed)?;
-            return Ok(Self::with(root, name, salt, Some(log), HashMap::new(), 1));
-        };
-        let log = Log::new(file, replay.sound_bytes);
-        let journal = Self::with(root, name, salt, Some(log), replay.files, replay.next_number);
-        journal.compact().map_err(|error| broken(&journal.name, &error))?;
-        Ok(journal)
+        let site = Site::new(root, target, job_key);
+        let site::Opened { log, salt, replay, own } = site.open(board)?;
+        Ok(Self::with(site, salt, own, Some(log), replay.files, replay.next_number))
+    }
+
+    /// For a dry run: nothing is written, and nobody is kept away.
+    pub(crate) fn of_dry_run(root: Arc<OwnedFd>, target: &str) -> Result<Self, Fatal> {
+        let site = Site::new(root, target, 0);
+        Ok(Self::with(site, new_salt()?, Own::usual(), None, HashMap::new(), 1))
     }
 
     fn with(
-        root: Arc<OwnedFd>,
-        name: String,
+        site: Site,
         salt: [u8; 16],
+        own: Own,
         log: Option<Log>,
         begun: HashMap<Vec<u8>, Begun>,
         next_number: u64,
     ) -> Self {
         let numbers = begun.iter().map(|(path, begun)| (path.clone(), begun.number)).collect();
         let (pending, is_forget_due) = (Vec::new(), false);
+        let next_number = next_number.max(1);
         let state = State { log, begun, numbers, next_number, pending, is_forget_due };
-        Self { root, name, salt, state: Mutex::new(state) }
+        Self { site, salt, own, claimed: Arc::default(), state: Mutex::new(state) }
     }
 
-    /// The temporary name of the file with this path: the same each time, and nobody else's.
+    /// What files are like that we have made, to tell those that others have.
+    pub(crate) fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// The temporary name of what has this path: the same in each attempt, and nobody else's. It
+    /// cannot be foretold without the salt, which only we can read.
     pub(crate) fn temporary_name(&self, path: &[u8]) -> String {
+        format!("{OWN_PREFIX}{:032x}.part", self.temporary_number(path))
+    }
+
+    fn temporary_number(&self, path: &[u8]) -> u128 {
         let seed = u64::from_le_bytes(self.salt[..8].try_into().expect("eight bytes"));
         let other = u64::from_le_bytes(self.salt[8..].try_into().expect("eight bytes"));
         let low = twox_hash::XxHash3_64::oneshot_with_seed(seed, path);
         let high = twox_hash::XxHash3_64::oneshot_with_seed(other ^ low, path);
-        format!("{PREFIX}{high:016x}{low:016x}.part")
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    /// Takes the temporary name of this path until what comes back is dropped. `None` if another
+    /// entry of the same path has it: two would write to one file.
+    pub(crate) fn claim(&self, path: &[u8]) -> Option<Claim> {
+        let number = self.temporary_number(path);
+        let is_free = lock(&self.claimed).insert(number);
+        is_free.then(|| Claim { number, claimed: Arc::clone(&self.claimed) })
     }
 
     /// What an earlier attempt left of a file.
     pub(crate) fn take_begun(&self, path: &[u8]) -> Option<Begun> {
-        self.lock().begun.remove(path)
+        lock(&self.state).begun.remove(path)
     }
 
     /// Whether an earlier attempt made the directory and did not come to its end.
@@ -158,7 +150,8 @@ impl Journal {
 
     /// Puts on record that this job made the directory: whoever goes on gives it its mode.
     pub(crate) fn record_root_made(&self) -> std::io::Result<()> {
-        self.record(&[(ROOT_PATH.to_vec(), Identity::default(), &[])])
+        let (path, none) = (ROOT_PATH.to_vec(), Identity::default());
+        self.record(&[Durable { path, identity: none, part: none, blocks: &[] }])
     }
 
     /// The directory has its mode, and counts from now on as one that was there.
@@ -168,15 +161,12 @@ impl Journal {
 
     /// Records blocks that are durable; they are on record when this returns. After an error, it
     /// is as if nobody had asked.
-    pub(crate) fn record(
-        &self,
-        files: &[(Vec<u8>, Identity, &[lads_core::journal::BlockRecord])],
-    ) -> std::io::Result<()> {
-        let mut state = self.lock();
+    pub(crate) fn record(&self, files: &[Durable<'_>]) -> std::io::Result<()> {
+        let mut state = lock(&self.state);
         let state = &mut *state;
         let mut bytes = state.pending.clone();
         let mut begun = Vec::new();
-        for (path, identity, blocks) in files {
+        for Durable { path, identity, part, blocks } in files {
             let number = state.numbers.get(path).copied().unwrap_or_else(|| {
                 let number = state.next_number;
                 state.next_number += 1;
@@ -185,12 +175,17 @@ impl Journal {
                 encode(&record, &mut bytes);
                 number
             });
-            encode(&Record::Blocks { number, blocks: blocks.to_vec() }, &mut bytes);
+            encode_blocks(number, *part, blocks, &mut bytes);
         }
         if let Some(log) = &mut state.log
             && !bytes.is_empty()
         {
             log.append(&bytes)?;
+            if log.is_grown()
+                && let Some(shorter) = self.site.shorten(log, self.salt)
+            {
+                *log = shorter;
+            }
         }
         state.pending.clear();
         state.is_forget_due = false;
@@ -198,10 +193,16 @@ impl Journal {
         Ok(())
     }
 
+    /// Records these blocks of a file, and that what was on record of it before no longer counts.
+    pub(crate) fn record_instead(&self, file: Durable<'_>) -> std::io::Result<()> {
+        self.forget(&file.path);
+        self.record(&[file])
+    }
+
     /// What is on record of a file that has its name now no longer counts. Need not be durable: it
     /// is found under its name.
     pub(crate) fn forget(&self, path: &[u8]) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(number) = state.numbers.remove(path) {
             encode(&Record::Forget { number }, &mut state.pending);
         }
@@ -211,13 +212,13 @@ impl Journal {
     /// the same file as before: [`Self::settle`] comes before that.
     pub(crate) fn forget_dropped(&self, path: &[u8]) {
         self.forget(path);
-        self.lock().is_forget_due = true;
+        lock(&self.state).is_forget_due = true;
     }
 
     /// Makes durable that files that were dropped do not count. Only then may one of them be begun
     /// anew, for the reason that [`Self::forget_durably`] has.
     pub(crate) fn settle(&self) -> std::io::Result<()> {
-        let is_due = self.lock().is_forget_due;
+        let is_due = lock(&self.state).is_forget_due;
         if is_due { self.record(&[]) } else { Ok(()) }
     }
 
@@ -230,85 +231,43 @@ impl Journal {
     }
 
     /// Ends the journal: removes it, and what an earlier attempt left of files that are not moved
-    /// any more; or keeps it if `is_kept`, because something is left to go on with.
+    /// any more; or keeps it if something is left to go on with.
     pub(crate) fn finish(&self, remove: impl Fn(&[u8])) -> Result<(), Errno> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for path in std::mem::take(&mut state.begun).into_keys() {
             remove(&path);
             state.numbers.remove(&path);
         }
-        if state.log.is_none() {
-            return Ok(());
-        }
-        if state.numbers.is_empty() {
-            unlinkat(&self.root, self.name.as_str(), AtFlags::empty())?;
-            state.log = None;
+        if state.numbers.is_empty()
+            && let Some(log) = state.log.take()
+        {
+            self.site.remove(&log)?;
         }
         Ok(())
     }
-
-    /// Writes the journal anew without what no longer counts.
-    fn compact(&self) -> std::io::Result<()> {
-        let mut state = self.lock();
-        let mut bytes = Vec::new();
-        encode(&Record::Begin { format: FORMAT, salt: self.salt }, &mut bytes);
-        for (path, begun) in &state.begun {
-            let (number, identity) = (begun.number, begun.identity);
-            encode(&Record::File { number, path: path.clone(), identity }, &mut bytes);
-            encode(&Record::Blocks { number, blocks: begun.blocks.clone() }, &mut bytes);
-        }
-        let new_name = format!("{}.new", self.name);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let new = openat(&self.root, new_name.as_str(), flags | OFlags::CLOEXEC, mode)?;
-        flock(&new, FlockOperation::NonBlockingLockExclusive)?;
-        let new = File::from(new);
-        new.write_all_at(&bytes, 0)?;
-        fsync(&new)?;
-        renameat(&self.root, new_name.as_str(), &self.root, self.name.as_str())?;
-        fsync(&self.root)?;
-        state.log = Some(Log::new(new, bytes.len() as u64));
-        Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-fn lock(file: &OwnedFd, name: &str) -> Result<(), Fatal> {
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        let text = format!(
-            "the same transfer is running already: another process holds {name} in the target \
-             directory"
-        );
-        Fatal::new(ExitCode::Usage, text)
-    })
-}
-
-/// Makes an empty or unusable journal a new one; durable when this returns.
-fn begin(file: File) -> std::io::Result<([u8; 16], Log)> {
+fn new_salt() -> Result<[u8; 16], Fatal> {
     let mut salt = [0; 16];
-    fill_random(&mut salt)?;
-    let mut bytes = Vec::new();
-    encode(&Record::Begin { format: FORMAT, salt }, &mut bytes);
-    ftruncate(&file, 0)?;
-    file.write_all_at(&bytes, 0)?;
-    fsync(&file)?;
-    Ok((salt, Log::new(file, bytes.len() as u64)))
-}
-
-fn broken(name: &str, error: &std::io::Error) -> Fatal {
-    Fatal::new(ExitCode::SinkRefuses, format!("cannot use the journal {name}: {error}"))
+    fill_random(&mut salt)
+        .map_err(|error| Fatal::new(ExitCode::Other, format!("no randomness: {error}")))?;
+    Ok(salt)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 mod tests {
     use super::*;
-    use lads_core::journal::BlockRecord;
     use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    use std::fs::File;
+    use std::path::Path;
     use tempfile::TempDir;
+
+    fn open_in(directory: &Path) -> Journal {
+        let root = File::open(directory).unwrap();
+        let board = Board::new("here".to_owned(), true);
+        Journal::open(Arc::new(root.into()), "sink:here:dst", 1, &board).unwrap()
+    }
 
     /// A file system of a few pages; unmounted when this is dropped.
     struct Small(TempDir);
@@ -328,8 +287,7 @@ mod tests {
 
         /// A journal that is begun in it, or gone on with.
         fn journal(&self) -> Journal {
-            let root = File::open(self.0.path()).unwrap();
-            Journal::open(Arc::new(root.into()), "here", 1, true).unwrap()
+            open_in(self.0.path())
         }
     }
 
@@ -344,7 +302,8 @@ mod tests {
     }
 
     fn record(journal: &Journal, path: &[u8], blocks: &[BlockRecord]) -> std::io::Result<()> {
-        journal.record(&[(path.to_vec(), Identity::default(), blocks)])
+        let (path, identity) = (path.to_vec(), Identity::default());
+        journal.record(&[Durable { path, identity, part: identity, blocks }])
     }
 
     #[test]
@@ -370,10 +329,7 @@ mod tests {
     #[test]
     fn a_file_that_was_dropped_is_forgotten_before_it_begins_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let open = || {
-            let root = File::open(directory.path()).unwrap();
-            Journal::open(Arc::new(root.into()), "here", 1, true).unwrap()
-        };
+        let open = || open_in(directory.path());
         let journal = open();
         record(&journal, b"file", &records(3)).unwrap();
         journal.forget_dropped(b"file");
@@ -383,15 +339,61 @@ mod tests {
         assert!(open().take_begun(b"file").is_none());
     }
 
+    /// The file of 55 GiB in blocks of 64 KiB whose progress was forgotten by the second attempt
+    /// that went on with it.
     #[test]
-    fn where_a_torn_record_cannot_be_cut_off_no_other_follows_it() {
+    fn a_file_of_a_million_blocks_goes_on_again_and_again() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("journal");
-        std::fs::write(&path, "sound").unwrap();
-        let mut log = Log::new(File::open(&path).unwrap(), 5);
-        assert!(log.append(b"torn").is_err());
-        log.file = File::options().write(true).open(&path).unwrap();
-        assert!(log.append(b"later").is_err());
-        assert_eq!(std::fs::read(&path).unwrap(), b"sound");
+        let journal = open_in(directory.path());
+        record(&journal, b"file", &records(1_000_000)).unwrap();
+        drop(journal);
+        for attempt in 2..5 {
+            let journal = open_in(directory.path());
+            if attempt == 4 {
+                assert_eq!(journal.take_begun(b"file").unwrap().blocks.len(), 1_000_000);
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_in_use_is_written_anew_before_it_grows_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = open_in(directory.path());
+        record(&journal, b"kept", &records(10)).unwrap();
+        let many: Vec<BlockRecord> = (0..1_000_000)
+            .map(|n| BlockRecord { offset: n << 20, length: 1, checksum: !n })
+            .collect();
+        for number in 0..8 {
+            let path = format!("done {number}");
+            record(&journal, path.as_bytes(), &many).unwrap();
+            journal.forget(path.as_bytes());
+        }
+        let is_journal = |name: &std::ffi::OsStr| name.to_string_lossy().ends_with(".journal");
+        let names = || std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
+        let bytes =
+            names().find(|it| is_journal(&it.file_name())).unwrap().metadata().unwrap().len();
+        assert!((1 << 20..100 << 20).contains(&bytes), "8 times 16 MB are {bytes}");
+        assert_eq!(names().count(), 1, "nothing else is left");
+        let root = Arc::new(File::open(directory.path()).unwrap().into());
+        let second = Journal::open(root, "sink:here:dst", 1, &Board::new("here".to_owned(), true));
+        assert!(second.is_err(), "the lock went along");
+        record(&journal, b"kept too", &records(20)).unwrap();
+        drop(journal);
+        let journal = open_in(directory.path());
+        assert_eq!(journal.take_begun(b"kept").unwrap().blocks.len(), 10);
+        assert_eq!(journal.take_begun(b"kept too").unwrap().blocks.len(), 20);
+    }
+
+    #[test]
+    fn a_temporary_name_is_had_by_one_entry_at_a_time_and_not_foretold() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let journal = open_in(here.path());
+        let claim = journal.claim(b"file").unwrap();
+        assert!(journal.claim(b"file").is_none());
+        assert!(journal.claim(b"another").is_some());
+        drop(claim);
+        assert!(journal.claim(b"file").is_some());
+        let other = open_in(there.path());
+        assert_ne!(journal.temporary_name(b"file"), other.temporary_name(b"file"));
     }
 }

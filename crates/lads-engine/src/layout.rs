@@ -148,7 +148,8 @@ pub struct Mirror {
 pub struct NewFile<'a> {
     /// The directory in which to make it.
     pub directory: &'a OwnedFd,
-    /// Its name in there; what is under that name is in the way, unless [`Self::is_there`].
+    /// Its name in there. What is under that name is in the way, unless [`Self::is_there`]: it is
+    /// removed if it is ours, and else the file is not made.
     pub name: &'a str,
     /// The how-many-eth new file of this transfer it is.
     pub number: u64,

@@ -8,10 +8,11 @@
 //! A tree may be [`lads_core::limits::DEPTH_MAX`] levels deep and the stacks of threads are small:
 //! whatever goes along parents is a loop, never a recursion. That counts for dropping them, too.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Directory handles kept open at a time.
@@ -229,6 +230,67 @@ pub(crate) fn proc_path(directory: &OwnedFd, name: &[u8]) -> Vec<u8> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
     path
+}
+
+/// Whether a name stands for this open file, and not for what somebody has put there instead.
+pub(crate) fn is_named(
+    directory: &OwnedFd,
+    name: impl Arg,
+    file: impl AsFd,
+) -> Result<bool, Errno> {
+    let there = match statat(directory, name, NOT_THROUGH_LINKS) {
+        Ok(there) => there,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(errno),
+    };
+    let own = fstat(file)?;
+    Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
+}
+
+/// Opens an open file once more, with other flags. Its name is not looked up: somebody may have put
+/// another file there. Only where there is no `/proc` it is, and what it stands for is compared.
+///
+/// # Errors
+/// Of the system calls; `ESTALE` if the name stands for another file.
+pub(crate) fn reopen(
+    file: &OwnedFd,
+    directory: &OwnedFd,
+    name: &str,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match openat(CWD, path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        result => return result,
+    }
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = openat(directory, name, flags, Mode::empty())?;
+    if is_named(directory, name, file)? && is_named(directory, name, &opened)? {
+        Ok(opened)
+    } else {
+        Err(Errno::STALE)
+    }
+}
+
+/// Removes what an earlier attempt left under a name of ours. Root's may belong to somebody else:
+/// it was given away just before it would have got its own name.
+///
+/// # Errors
+/// Of the system calls; `EEXIST` if it belongs to somebody else.
+pub(crate) fn remove_left_over(directory: &OwnedFd, name: &str, uid: u32) -> Result<(), Errno> {
+    let stat = match statat(directory, name, NOT_THROUGH_LINKS) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    if stat.st_uid != uid && !rustix::process::geteuid().is_root() {
+        return Err(Errno::EXIST);
+    }
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        result => result,
+    }
 }
 
 /// The flags for calls that look at a link itself.

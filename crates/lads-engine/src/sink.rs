@@ -1,5 +1,6 @@
 //! The end that writes: receives blocks, writes them, gives files their names.
 
+mod check;
 mod commit;
 mod examine;
 mod placing;

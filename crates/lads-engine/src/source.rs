@@ -1,5 +1,7 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
+mod list;
+mod merge;
 mod read;
 mod stage;
 mod table;
@@ -26,8 +28,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
-
-pub(crate) use walk::is_own_name;
 
 // Or the walk could wait for itself: see the limits.
 const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * walk::BATCH < DIRECTORIES_OPEN_MAX);

@@ -7,8 +7,8 @@
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
-use crate::journal::PREFIX;
 use crate::stream::fill_random;
+use lads_core::entry::OWN_PREFIX;
 use lads_core::issue::Side;
 use lads_core::staging::Slot;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, open, openat, unlinkat};
@@ -113,7 +113,7 @@ fn open_unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
 fn open_and_unlink(directory: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let mut number = [0; 8];
     fill_random(&mut number).map_err(|_| Errno::IO)?;
-    let name = format!("{PREFIX}{:016x}.stage", u64::from_le_bytes(number));
+    let name = format!("{OWN_PREFIX}{:016x}.stage", u64::from_le_bytes(number));
     let directory = open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     let file = openat(&directory, name.as_str(), flags, mode)?;

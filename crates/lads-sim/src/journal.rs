@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use lads_core::entry::Identity;
-use lads_core::journal::{Begun, BlockRecord, FORMAT, Record, encode, replay};
+use lads_core::journal::{Begun, BlockRecord, FORMAT, Record, encode, encode_blocks, replay};
 use std::collections::BTreeMap;
 
 /// An open journal; without a file if the transfer has none.
@@ -61,7 +61,7 @@ impl Journal {
             let (number, identity) = (begun.number, begun.identity);
             let path = path.clone().into_bytes();
             encode(&Record::File { number, path, identity }, &mut bytes);
-            encode(&Record::Blocks { number, blocks: begun.blocks.clone() }, &mut bytes);
+            encode_blocks(number, begun.part, &begun.blocks, &mut bytes);
         }
         disk.journal.durable_count = bytes.len();
         disk.journal.bytes = bytes;
@@ -105,7 +105,7 @@ impl Journal {
                 encode(&Record::File { number, path, identity: *identity }, &mut bytes);
                 number
             });
-            encode(&Record::Blocks { number, blocks: blocks.clone() }, &mut bytes);
+            encode_blocks(number, Identity::default(), blocks, &mut bytes);
         }
         if self.has_file {
             disk.journal.bytes.extend(bytes);

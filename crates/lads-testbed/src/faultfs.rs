@@ -13,7 +13,8 @@
 //! What is durable is decided here (`disk` says how), not by the storage below: a cut is
 //! simulated, nothing is ever synced. If this process is killed, nothing is lost.
 //!
-//! Not there: locks and `sync` and `syncfs` reach no file system in user space. Without root
+//! Not there: `sync` and `syncfs` reach no file system in user space; locks are the kernel's,
+//! or refused. Without root
 //! only the user who mounted may use it.
 
 mod calls;
@@ -55,6 +56,9 @@ pub struct Args {
     /// Calls that are served, or held up, at a time
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub threads: usize,
+    /// Refuse flock, as Lustre does that is mounted without it
+    #[arg(long)]
+    pub without_locks: bool,
 }
 
 /// Mounts, prints `ready` when the mount answers, and stays until it is unmounted or gets SIGINT
@@ -70,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         State::over(&args.directory)
             .with_context(|| format!("cannot use {}", args.directory.display()))?,
     );
-    let file_system = FaultFs::new(Arc::clone(&state));
+    let file_system = FaultFs::new(Arc::clone(&state), args.without_locks);
     let session = mount(file_system, &args.mount, NAME, config(args.threads))
         .with_context(|| format!("cannot mount at {}", args.mount.display()))?;
     unmount_on_signal(args.mount.clone(), Arc::clone(&state))?;

@@ -61,7 +61,7 @@ fn reason(reason: Reason) -> String {
         Reason::Special => "it is a device, FIFO or socket",
         Reason::InTheWay => "something of another kind has its name",
         Reason::ParentFailed => "its directory could not be made",
-        Reason::UnsafeName => "its name would lead elsewhere",
+        Reason::UnsafeName => "its name would lead elsewhere, or is one of LADS's own (.lads-…)",
         Reason::Archived => "its data is in an archive, not on storage targets",
         Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
         Reason::TooDeep => {

@@ -19,6 +19,11 @@ impl FaultFs {
     /// Mounts `NAME`, which passes through `NAME.below`, in a world; `None` where that is not
     /// possible.
     pub(crate) fn mount(world: &World, name: &str) -> Option<Self> {
+        Self::mount_with(world, name, &[])
+    }
+
+    /// The same with these options.
+    pub(crate) fn mount_with(world: &World, name: &str, options: &[&str]) -> Option<Self> {
         if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
             skip("this needs /dev/fuse");
             return None;
@@ -30,6 +35,7 @@ impl FaultFs {
         let mut daemon = Command::new(program())
             .arg("faultfs")
             .args([&below, &mount])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

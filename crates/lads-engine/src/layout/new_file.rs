@@ -1,32 +1,34 @@
 //! How a provider makes a file that is to be placed, and sees whether it is as wished.
 
 use super::NewFile;
+use crate::paths::remove_left_over;
 use lads_core::layout::Layout;
 use lads_core::placement::Wish;
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
 /// More OSTs than this are not named in a sentence.
 const NAMES_MAX: usize = 8;
 
-/// Makes a file anew and opens it, whatever is under its name.
+/// Makes a file anew and opens it, if nothing of others is under its name.
 pub(super) fn make(file: &NewFile<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags =
         flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     make_anew(file, || openat(file.directory, file.name, flags, Mode::RUSR | Mode::WUSR))
 }
 
-/// Does what makes a file, twice if something is under its name.
+/// Does what makes a file, twice if something of ours is under its name.
 pub(super) fn make_anew<T>(
     file: &NewFile<'_>,
     make: impl Fn() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     match make() {
         Err(Errno::EXIST) => {
-            unlinkat(file.directory, file.name, AtFlags::empty())?;
+            let uid = rustix::process::geteuid().as_raw();
+            remove_left_over(file.directory, file.name, uid)?;
             make()
         }
         result => result,

@@ -3,22 +3,16 @@
 use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::metadata::{apply, has_default_acl};
-use crate::paths::NOT_THROUGH_LINKS;
+use crate::paths::{NOT_THROUGH_LINKS, is_named, parent_of, remove_left_over};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
-use rustix::fs::{
-    Advice, AtFlags, Mode, OFlags, fadvise, fchmod, fstat, fsync, mkdirat, openat, renameat,
-    statat, unlinkat,
-};
-use rustix::io::{Errno, pread};
+use rustix::fs::{AtFlags, Mode, fchmod, fstat, fsync, mkdirat, renameat, statat, unlinkat};
+use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use twox_hash::XxHash3_64;
-
-const PAGE_BYTES: u64 = 4096;
 
 /// A file on its way to its name.
 struct Ready<'a> {
@@ -102,66 +96,16 @@ impl SinkEnd {
     }
 
     fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
-        let Temporary { directory, name, .. } = &*ready.temporary;
-        renameat(directory, name.as_str(), directory, ready.item.name.as_slice())
-            .map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
+        let Temporary { directory, name, file, .. } = &*ready.temporary;
+        let renamed = match is_named(directory, name.as_str(), file) {
+            Ok(true) => renameat(directory, name.as_str(), directory, ready.item.name.as_slice()),
+            // Somebody has put another file there, or taken ours away.
+            Ok(false) => Err(Errno::STALE),
+            Err(errno) => Err(errno),
+        };
+        renamed.map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
         self.place().journal.forget(&ready.item.path());
         Ok(ready)
-    }
-
-    /// Reads a file back from storage, past the page cache; says which blocks are not what was
-    /// written.
-    fn read_back(
-        &self,
-        temporary: &Temporary,
-        records: &[BlockRecord],
-    ) -> Result<Vec<BlockRecord>, Failure> {
-        let of_verify = |errno| failed(Operation::Verify, errno);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = temporary.name.as_str();
-        let direct = openat(&temporary.directory, name, flags | OFlags::DIRECT, Mode::empty());
-        let mut buffer = self.arena.take();
-        let mut bad = Vec::new();
-        for record in records {
-            let length = record.length as usize;
-            let is_aligned = record.offset.is_multiple_of(PAGE_BYTES);
-            let read = match &direct {
-                Ok(direct) if is_aligned => {
-                    let room = length.next_multiple_of(4096);
-                    read_exactly(direct, &mut buffer[..room], record.offset, length)
-                }
-                _ => self.read_evicted(temporary, record, &mut buffer[..length]),
-            };
-            read.map_err(of_verify)?;
-            if XxHash3_64::oneshot(&buffer[..length]) != record.checksum {
-                bad.push(*record);
-            }
-        }
-        Ok(bad)
-    }
-
-    /// Reads through the page cache after proving that it does not hold the block.
-    fn read_evicted(
-        &self,
-        temporary: &Temporary,
-        record: &BlockRecord,
-        to: &mut [u8],
-    ) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = temporary.name.as_str();
-        let file = openat(&temporary.directory, name, flags, Mode::empty())?;
-        let start = record.offset / PAGE_BYTES * PAGE_BYTES;
-        let length = record.offset + u64::from(record.length) - start;
-        let length_of_range = std::num::NonZeroU64::new(length);
-        fadvise(&file, start, length_of_range, Advice::DontNeed)?;
-        let length = usize::try_from(length).map_err(|_| Errno::OVERFLOW)?;
-        let resident = lads_sys::resident_bytes(&file, start, length);
-        if resident.map_err(|_| Errno::OPNOTSUPP)? > 0 {
-            // It would be read from memory: that proves nothing.
-            return Err(Errno::OPNOTSUPP);
-        }
-        let length = to.len();
-        read_exactly(&file, to, record.offset, length)
     }
 
     /// Sets the metadata of directories in which everything has ended, and makes them durable.
@@ -277,10 +221,8 @@ impl SinkEnd {
     fn remove_left_over(&self, path: &[u8]) {
         let place = self.place();
         let name = place.journal.temporary_name(path);
-        if let Ok((directory, _)) = crate::paths::parent_of(&place.root, path)
-            && statat(&directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
-        {
-            let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
+        if let Ok((directory, _)) = parent_of(&place.root, path) {
+            let _ = remove_left_over(&directory, &name, place.journal.own().uid);
         }
     }
 }
@@ -322,17 +264,4 @@ fn sync_directories(renamed: &[Ready<'_>]) -> Vec<(i32, Errno)> {
         .into_iter()
         .filter_map(|directory| Some((directory.as_raw_fd(), fsync(directory).err()?)))
         .collect()
-}
-
-fn read_exactly(file: &OwnedFd, to: &mut [u8], offset: u64, length: usize) -> Result<(), Errno> {
-    let mut filled = 0;
-    while filled < length {
-        match pread(file, &mut to[filled..], offset + filled as u64) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

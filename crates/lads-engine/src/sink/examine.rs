@@ -3,16 +3,16 @@
 use super::{Place, SinkEnd, failed, is_file, journal_failed};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
-use crate::journal::Journal;
+use crate::journal::{Durable, Journal};
 use crate::layout;
-use crate::metadata::{Held, apply, differs, is_asked_for, make_usable, mtime_of};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of};
+use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usable, mtime_of};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of, remove_left_over};
+use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
-use crate::source::is_own_name;
-use lads_core::entry::{Entry, Kind};
+use lads_core::entry::{Entry, Identity, Kind, is_own_name};
 use lads_core::issue::{Failure, Operation, Reason, Side};
-use lads_core::journal::BlockRecord;
+use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root};
 use lads_core::placement::{self, STRIPE_BYTES_MIN};
@@ -24,8 +24,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
 impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
@@ -105,9 +105,11 @@ impl SinkEnd {
     ) -> Result<Place, Fatal> {
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
-        let has_file = self.options.journal && !self.options.dry_run;
         let target = self.place_name(path);
-        let journal = Journal::open(handle, &target, self.job_key, has_file)?;
+        let journal = match self.options.dry_run {
+            true => Journal::of_dry_run(handle, &target)?,
+            false => Journal::open(handle, &target, self.job_key, &self.board)?,
+        };
         let is_root_made = journal.take_root_made();
         let root_metadata = Mutex::default();
         Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing: false })
@@ -151,6 +153,13 @@ impl SinkEnd {
 
     fn examine(&self, entry: &Entry, item: &Item) -> Result<Examined, Failure> {
         let directory = item.directory.as_ref().ok_or_else(parent_failed)?;
+        let is_own = match &entry.kind {
+            Kind::HardLink { target } => target.split(|&byte| byte == b'/').any(is_own_name),
+            _ => is_own_name(&item.name),
+        };
+        if is_own || is_own_name(&item.name) {
+            return Err(Failure::new(Side::Sink, Operation::Create, Reason::UnsafeName));
+        }
         if let Kind::Directory = entry.kind {
             return self.examine_directory(item);
         }
@@ -233,6 +242,7 @@ impl SinkEnd {
         if self.options.dry_run {
             return Ok(Examined::Answer(Answer::Would));
         }
+        self.claim(item)?;
         let done = self.left_from_before(item, handle)?;
         let layout = self.place_file(item, handle, &done)?;
         Ok(Examined::Want { done, layout })
@@ -278,24 +288,73 @@ impl SinkEnd {
         Ok(placed.layout)
     }
 
+    /// Takes the temporary name for an entry, until it has ended.
+    fn claim(&self, item: &Item) -> Result<(), Failure> {
+        let claim = self.place().journal.claim(&item.path()).ok_or_else(is_in_use)?;
+        *item.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
+        Ok(())
+    }
+
     /// Blocks that an earlier attempt left, if the source file is still the same and the temporary
     /// file still there.
     fn left_from_before(&self, item: &Item, handle: &OwnedFd) -> Result<Vec<BlockRecord>, Failure> {
         let journal = &self.place().journal;
         let path = item.path();
+        if path.len() > PATH_BYTES_MAX {
+            return Err(failed(Operation::Create, Errno::NAMETOOLONG));
+        }
         let identity = item.identity.expect("files are announced with it");
         let Some(begun) = journal.take_begun(&path) else {
             journal.settle().map_err(|error| journal_failed(&error))?;
             return Ok(Vec::new());
         };
         let name = journal.temporary_name(&path);
-        let is_there = reopen_temporary(handle, &name, identity.size).is_some();
-        if is_there && begun.identity == identity {
-            let _ = item.goes_on.set(());
-            return Ok(begun.blocks);
+        let file = reopen_temporary(handle, &name, identity.size, journal.own());
+        if let Some(file) = file.filter(|_| begun.identity == identity) {
+            let stat = fstat(&file).map_err(|errno| failed(Operation::Examine, errno))?;
+            let part = identity_of(&stat);
+            let blocks = match part == begun.part {
+                true => Some(begun.blocks),
+                false => self.still_sound(item, &file, part, begun)?,
+            };
+            if let Some(blocks) = blocks {
+                let _ = item.goes_on.set(());
+                return Ok(blocks);
+            }
         }
         journal.forget_durably(&path).map_err(|error| journal_failed(&error))?;
         Ok(Vec::new())
+    }
+
+    /// Those blocks on record of a file that is not what it was when the last of them went on
+    /// record. Somebody may have written to it; so may we ourselves, if we were killed before the
+    /// next record. So they are compared with their checksums. `None` if the file is of no use.
+    fn still_sound(
+        &self,
+        item: &Item,
+        file: &OwnedFd,
+        part: Identity,
+        begun: Begun,
+    ) -> Result<Option<Vec<BlockRecord>>, Failure> {
+        let (path, identity, count) = (item.path(), begun.identity, begun.blocks.len());
+        let blocks = unchanged(file, begun.blocks);
+        if !item.is_dense && clear_outside(file, &blocks, identity.size).is_err() {
+            return Ok(None);
+        }
+        if blocks.len() < count {
+            self.board.notice(format!(
+                "{}: what is at the sink of it was changed since the last attempt: {} of {count} \
+                 blocks are sent again",
+                String::from_utf8_lossy(&path),
+                count - blocks.len()
+            ));
+            // The next record will say that the file is as it is then. It must not speak for these.
+            self.place()
+                .journal
+                .record_instead(Durable { path, identity, part, blocks: &blocks })
+                .map_err(|error| journal_failed(&error))?;
+        }
+        Ok(Some(blocks))
     }
 
     /// Makes the metadata that of the source, of a file whose data is the same; `there` is what a
@@ -384,12 +443,11 @@ impl SinkEnd {
 
     /// Makes it under a temporary name and renames it, so that what was there is replaced at once.
     fn make_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<(), Errno> {
-        let temporary = self.place().journal.temporary_name(&item.path());
+        let journal = &self.place().journal;
+        let _claim = journal.claim(&item.path()).ok_or(Errno::BUSY)?;
+        let temporary = journal.temporary_name(&item.path());
         let temporary = temporary.as_str();
-        match unlinkat(handle, temporary, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
+        remove_left_over(handle, temporary, journal.own().uid)?;
         let made = self
             .make_temporary_other(entry, item, handle, temporary)
             .and_then(|()| renameat(handle, temporary, handle, item.name.as_slice()));
@@ -476,6 +534,11 @@ fn last_component(path: &[u8]) -> &[u8] {
 
 fn named(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
+}
+
+/// Another entry of the same path is not done yet.
+fn is_in_use() -> Failure {
+    failed(Operation::Create, Errno::BUSY)
 }
 
 fn parent_failed() -> Failure {

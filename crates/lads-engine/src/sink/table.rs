@@ -1,9 +1,10 @@
 //! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
 
 use super::placing::Outstanding;
+use crate::journal::Claim;
 use crate::metadata::Permitted;
 use crate::paths::Directory;
-use lads_core::entry::{Entry, Identity, Kind, Metadata, is_safe_name};
+use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
 use lads_core::units::EntryId;
@@ -41,6 +42,8 @@ pub(super) struct Item {
     pub(super) has_failed: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<FileState>,
+    /// That name, which no other entry has meanwhile.
+    pub(super) claim: Mutex<Option<Claim>>,
 }
 
 /// Where an entry's blocks are written to.
@@ -121,7 +124,9 @@ impl Table {
             Some(directory) if entry.is_directory() && is_root_itself => {
                 Some(Arc::clone(directory))
             }
-            Some(directory) if entry.is_directory() => Some(directory.child(&name, is_made)),
+            Some(directory) if entry.is_directory() && !is_own_name(&name) => {
+                Some(directory.child(&name, is_made))
+            }
             _ => None,
         };
         let (identity, is_dense, striping) = match entry.kind {
@@ -144,6 +149,7 @@ impl Table {
             goes_on: OnceLock::new(),
             has_failed: OnceLock::new(),
             temporary: Mutex::default(),
+            claim: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));
         Ok(())

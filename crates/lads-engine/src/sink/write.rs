@@ -3,12 +3,15 @@
 use super::table::{FileState, Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::job::IoMode;
+use crate::journal::{Durable, Own};
+use crate::metadata::identity_of;
+use crate::paths::{remove_left_over, reopen};
+use lads_core::entry::Identity;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::sink::{Discard, Event, Place, SyncFile, Write};
 use lads_core::units::{Block, EntryId, OstId};
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate,
-    openat, unlinkat,
+    AtFlags, FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate, openat, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use std::os::fd::OwnedFd;
@@ -58,7 +61,7 @@ impl SinkEnd {
         let Some(item) = self.table.get(block.entry) else { return Ok(()) };
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
-        let written = write_to(&item, &temporary, bytes, offset);
+        let written = write_to(&temporary, bytes, offset);
         if let Some(outstanding) = item.outstanding.get() {
             outstanding.on_written(ost, u64::from(block.length));
         }
@@ -78,19 +81,20 @@ impl SinkEnd {
             .as_ref()
             .ok_or_else(|| Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed))?;
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
-        let name = self.place().journal.temporary_name(&item.path());
+        let journal = &self.place().journal;
+        let (name, own) = (journal.temporary_name(&item.path()), journal.own());
         let size = item.identity.map_or(0, |identity| identity.size);
         let file = if item.goes_on.get().is_some() {
             // It was there when its blocks were counted as done: there is no other to take.
-            reopen_temporary(&directory, &name, size).ok_or(Errno::STALE)
+            reopen_temporary(&directory, &name, size, own).ok_or(Errno::STALE)
         } else if item.is_made.swap(false, Ordering::Relaxed) {
             // Empty, or given its length already so that all its parts have a place.
             [0, size]
                 .iter()
-                .find_map(|&size| reopen_temporary(&directory, &name, size))
-                .map_or_else(|| create_temporary(&directory, &name), Ok)
+                .find_map(|&size| reopen_temporary(&directory, &name, size, own))
+                .map_or_else(|| create_temporary(&directory, &name, own), Ok)
         } else {
-            create_temporary(&directory, &name)
+            create_temporary(&directory, &name, own)
         };
         let file = file.map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| {
@@ -100,7 +104,7 @@ impl SinkEnd {
             }
             failed(Operation::Preallocate, errno)
         })?;
-        let (file, is_direct) = match self.open_direct(&directory, &name, size) {
+        let (file, is_direct) = match self.open_direct(&file, &directory, &name, size) {
             Some(direct) => (direct, true),
             None => (file, false),
         };
@@ -130,7 +134,13 @@ impl SinkEnd {
     }
 
     /// The same file, to be written past the page cache, if it is large enough and that can be.
-    fn open_direct(&self, directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
+    fn open_direct(
+        &self,
+        file: &OwnedFd,
+        directory: &OwnedFd,
+        name: &str,
+        size: u64,
+    ) -> Option<OwnedFd> {
         let is_wanted = match self.options.sink_io {
             IoMode::Direct => true,
             IoMode::Auto => size >= DIRECT_BYTES_MIN && self.layouts.prefers_direct_writes(),
@@ -139,8 +149,7 @@ impl SinkEnd {
         if !is_wanted {
             return None;
         }
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECT;
-        let direct = openat(directory, name, flags, Mode::empty()).ok();
+        let direct = reopen(file, directory, name, OFlags::RDWR | OFlags::DIRECT).ok();
         let is_asked_for = self.options.sink_io == IoMode::Direct;
         if direct.is_none()
             && is_asked_for
@@ -157,20 +166,21 @@ impl SinkEnd {
     /// Makes data durable, then puts it on record, durable too.
     pub(super) fn sync_files(&self, files: Vec<SyncFile>) {
         files.iter().for_each(|file| self.begin_sync(file.entry));
-        let mut results: Vec<(SyncFile, Option<Failure>)> = files
-            .into_iter()
-            .map(|file| {
-                let failure = self.sync_data(file.entry).err();
-                (file, failure)
-            })
-            .collect();
+        let (mut results, mut parts) = (Vec::new(), Vec::new());
+        for file in files {
+            let (part, failure) = match self.sync_data(file.entry) {
+                Ok(part) => (part, None),
+                Err(failure) => (None, Some(failure)),
+            };
+            results.push((file, failure));
+            parts.push(part);
+        }
         let mut records = Vec::with_capacity(results.len());
-        for (file, failure) in &results {
+        for ((file, _), part) in results.iter().zip(parts) {
             if let Some(item) = self.table.get(file.entry)
-                && let Some(identity) = item.identity
-                && failure.is_none()
+                && let Some((identity, part)) = item.identity.zip(part)
             {
-                records.push((item.path(), identity, file.blocks.as_slice()));
+                records.push(Durable { path: item.path(), identity, part, blocks: &file.blocks });
             }
         }
         let recorded = self.place().journal.record(&records);
@@ -196,10 +206,15 @@ impl SinkEnd {
         }
     }
 
-    fn sync_data(&self, entry: EntryId) -> Result<(), Failure> {
-        let Some(item) = self.table.get(entry) else { return Ok(()) };
+    /// Makes a file's data durable; what it is like then, if it is still wanted. A write that is
+    /// under way may change that: then its blocks are compared when another attempt goes on.
+    fn sync_data(&self, entry: EntryId) -> Result<Option<Identity>, Failure> {
+        let Some(item) = self.table.get(entry) else { return Ok(None) };
         let temporary = self.temporary(&item)?;
-        fdatasync(&temporary.file).map_err(|errno| failed(Operation::Sync, errno))
+        fdatasync(&temporary.file)
+            .and_then(|()| fstat(&temporary.file))
+            .map(|stat| Some(identity_of(&stat)))
+            .map_err(|errno| failed(Operation::Sync, errno))
     }
 
     /// Drops what there is of files; what the journal has for another attempt may be kept.
@@ -220,10 +235,11 @@ impl SinkEnd {
         self.place().journal.forget_dropped(&item.path());
         let mut state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(temporary) = state.end() {
-            // If it cannot be removed it lies there under a name of ours; the next run uses it.
+            // If it cannot be removed it lies there under a name of ours; the next run removes it.
             let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
         }
         self.remove_unopened(item);
+        item.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Removes a file that was made to see where it would lie, and never came to be written.
@@ -246,27 +262,29 @@ impl Drop for SinkEnd {
     }
 }
 
-/// Opens what an earlier attempt left under the temporary name, if it is ours and has the right
-/// size.
-pub(super) fn reopen_temporary(directory: &OwnedFd, name: &str, size: u64) -> Option<OwnedFd> {
+/// Opens what an earlier attempt left under the temporary name, if it is ours alone and has the
+/// right size.
+pub(super) fn reopen_temporary(
+    directory: &OwnedFd,
+    name: &str,
+    size: u64,
+    own: &Own,
+) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(directory, name, flags, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
-    let is_ours = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-        && stat.st_uid == rustix::process::geteuid().as_raw()
-        && stat.st_nlink == 1
-        && u64::try_from(stat.st_size) == Ok(size);
-    is_ours.then_some(file)
+    let is_whole = u64::try_from(stat.st_size) == Ok(size);
+    (is_whole && own.difference(&stat).is_none()).then_some(file)
 }
 
 /// Makes a new file that only we can read until it has its own mode. What an earlier attempt left
 /// under its name may have data where there are holes now.
-fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+fn create_temporary(directory: &OwnedFd, name: &str, own: &Own) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR;
     match openat(directory, name, flags, mode) {
         Err(Errno::EXIST) => {
-            unlinkat(directory, name, AtFlags::empty())?;
+            remove_left_over(directory, name, own.uid)?;
             openat(directory, name, flags, mode)
         }
         result => result,
@@ -275,29 +293,20 @@ fn create_temporary(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 
 /// Writes a block. What does not begin or end with a page cannot go past the page cache: the file
 /// is opened once more for it.
-fn write_to(item: &Item, temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
-    if !temporary.is_direct {
-        return write_all(&temporary.file, bytes, offset);
+fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    let Temporary { file, directory, name, is_direct } = temporary;
+    if !is_direct {
+        return write_all(file, bytes, offset);
     }
     let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64);
     let pages_end = if is_aligned { bytes.len() / PAGE_BYTES * PAGE_BYTES } else { 0 };
     let (pages, rest) = bytes.split_at(pages_end);
-    write_all(&temporary.file, pages, offset)?;
+    write_all(file, pages, offset)?;
     if rest.is_empty() {
         return Ok(());
     }
-    write_all(&open_for_cache(item, temporary)?, rest, offset + pages_end as u64)
-}
-
-/// The same file, to be written through the page cache. Its name is its own as long as it is not
-/// dropped; then another entry may have it.
-fn open_for_cache(item: &Item, temporary: &Temporary) -> Result<OwnedFd, Errno> {
-    let state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-    if matches!(*state, FileState::Dropped) {
-        return Err(Errno::STALE);
-    }
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(&temporary.directory, temporary.name.as_str(), flags, Mode::empty())
+    let through_cache = reopen(file, directory, name, OFlags::WRONLY)?;
+    write_all(&through_cache, rest, offset + pages_end as u64)
 }
 
 fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
@@ -316,44 +325,24 @@ fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lads_core::entry::Metadata;
-    use lads_core::placement::Striping;
     use std::fs;
-    use std::sync::atomic::AtomicBool;
-    use std::sync::{Mutex, OnceLock};
 
     /// A write may be under way while its file is dropped to be placed again, and another entry
     /// have a file of the same name by then.
     #[test]
     fn what_is_written_late_to_a_dropped_file_does_not_reach_another_of_its_name() {
         let there = tempfile::tempdir().unwrap();
+        let path = there.path().join("name");
         let directory: Arc<OwnedFd> = Arc::new(fs::File::open(there.path()).unwrap().into());
-        let file = create_temporary(&directory, "name").unwrap();
+        let file = create_temporary(&directory, "name", &Own::usual()).unwrap();
         let temporary = Temporary { directory, name: "name".into(), file, is_direct: true };
-        let temporary = Arc::new(temporary);
-        let item = Item {
-            directory: None,
-            name: b"file".to_vec(),
-            metadata: Metadata::default(),
-            is_reduced: false,
-            identity: None,
-            is_dense: true,
-            striping: Striping::default(),
-            is_made: AtomicBool::new(false),
-            outstanding: OnceLock::new(),
-            own: None,
-            goes_on: OnceLock::new(),
-            has_failed: OnceLock::new(),
-            temporary: Mutex::new(FileState::Open(Arc::clone(&temporary))),
-        };
         let bytes = [1; PAGE_BYTES + 1];
-        write_to(&item, &temporary, &bytes, 0).unwrap();
-        assert_eq!(fs::read(there.path().join("name")).unwrap(), bytes);
+        write_to(&temporary, &bytes, 0).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), bytes);
 
-        item.temporary.lock().unwrap().end();
-        fs::remove_file(there.path().join("name")).unwrap();
-        fs::write(there.path().join("name"), b"another").unwrap();
-        assert_eq!(write_to(&item, &temporary, &bytes, 0), Err(Errno::STALE));
-        assert_eq!(fs::read(there.path().join("name")).unwrap(), b"another");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, b"another").unwrap();
+        write_to(&temporary, &bytes, 0).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"another");
     }
 }

@@ -4,6 +4,8 @@
 //! under way and the names of directories still to come. Nothing is sorted and nothing is read
 //! twice.
 
+use super::list::{List, ListPlace};
+use super::merge::Level;
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::board::Board;
@@ -12,7 +14,7 @@ use crate::hub::{Fatal, Waiter};
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
-use lads_core::entry::{Entry, Kind, Metadata, shortened};
+use lads_core::entry::{Entry, Kind, Metadata, is_own_name, shortened};
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
@@ -26,7 +28,6 @@ use rustix::fs::{
     FileType, Mode, OFlags, RawDir, SeekFrom, Stat, openat, readlinkat, seek, statat,
 };
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ const BLOCK_BYTES_OF_STAT: u64 = 512;
 pub(crate) struct WalkRoot {
     given: Vec<u8>,
     /// The directory in which the name is looked up; the named directory itself for its contents.
-    directory: Arc<Directory>,
+    pub(super) directory: Arc<Directory>,
     pub(super) name: Vec<u8>,
     pub(super) is_directory: bool,
     pub(super) is_contents_only: bool,
@@ -117,8 +118,8 @@ impl TrimSlashes for [u8] {
 
 /// A directory that the walk has still to list.
 struct Pending {
-    /// Where it will be looked up.
-    directory: Arc<Directory>,
+    /// Where it will be looked up; in several if several sources have one of its name.
+    above: Vec<Arc<Directory>>,
     parent: EntryId,
     name: Vec<u8>,
     /// If only what is named in a list is moved: where this directory is in it.
@@ -128,6 +129,10 @@ struct Pending {
 /// The walk over all that was named.
 pub(super) struct Walk<'a> {
     end: &'a SourceEnd,
+    /// What was named on the command line.
+    top: Arc<Level>,
+    /// Whether it was told that several sources have something of the same name.
+    has_told_of_others: bool,
     events: Vec<Event>,
     items: Vec<(EntryId, Arc<Item>)>,
     /// The paths that were listed, if only those are moved.
@@ -145,8 +150,15 @@ struct LeftOut {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(end: &'a SourceEnd) -> Self {
-        let (list, left_out) = (List::default(), LeftOut::default());
-        Self { end, events: Vec::new(), items: Vec::new(), list, left_out }
+        Self {
+            end,
+            top: Arc::new(Level::of(&end.roots)),
+            has_told_of_others: false,
+            events: Vec::new(),
+            items: Vec::new(),
+            list: List::default(),
+            left_out: LeftOut::default(),
+        }
     }
 
     /// Walks until everything was met or the transfer is over.
@@ -165,8 +177,16 @@ impl<'a> Walk<'a> {
             return self.walk_list(end.roots.first()?, paths);
         }
         let mut stack = Vec::new();
-        for root in &end.roots {
-            self.meet(&root.directory, EntryId::ROOT, &root.name, None, &mut stack)?;
+        let top = Arc::clone(&self.top);
+        let contents: Vec<_> = top.whole().map(|it| Arc::clone(top.directory(it))).collect();
+        if !contents.is_empty() {
+            let (parent, name) = (EntryId::ROOT, b".".to_vec());
+            stack.push(Pending { above: contents, parent, name, listed: None });
+        }
+        for (index, root) in end.roots.iter().enumerate() {
+            if !root.is_contents_only {
+                self.meet(&top, index, EntryId::ROOT, &root.name, None, &mut stack)?;
+            }
         }
         let count = stack.len() as u64;
         self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: count });
@@ -178,7 +198,7 @@ impl<'a> Walk<'a> {
     fn walk_list(&mut self, root: &WalkRoot, paths: &[Vec<u8>]) -> Option<()> {
         paths.iter().for_each(|path| self.list.add(path));
         let pending = Pending {
-            directory: Arc::clone(&root.directory),
+            above: vec![Arc::clone(&root.directory)],
             parent: EntryId::ROOT,
             name: b".".to_vec(),
             listed: self.list.unless_whole(ListPlace::ROOT),
@@ -196,19 +216,15 @@ impl<'a> Walk<'a> {
 
     /// Announces a directory and meets what is in it; its directories go onto the stack.
     fn enter(&mut self, pending: &Pending, stack: &mut Vec<Pending>) -> Option<()> {
-        let Some((entry, handle, directory)) = self.announce_directory(pending)? else {
+        let Some((entry, directories)) = self.announce_directory(pending)? else {
             return Some(());
         };
+        let is_top = pending.name == b".";
+        let level = if is_top { Arc::clone(&self.top) } else { Level::below(directories).into() };
         let first = stack.len();
         let event = match pending.listed {
-            Some(place) => {
-                for (name, below) in self.list.names_in(place) {
-                    let listed = self.list.unless_whole(below);
-                    self.meet(&directory, entry, &name, listed, stack)?;
-                }
-                Ok(())
-            }
-            None => self.meet_all(&directory, entry, &handle, stack)?,
+            Some(place) => self.meet_listed(&level, entry, place, stack)?,
+            None => self.meet_all(&level, entry, stack)?,
         };
         let event = match event {
             Ok(()) => {
@@ -226,16 +242,50 @@ impl<'a> Walk<'a> {
         self.flush_if_full()
     }
 
-    /// Meets everything in a directory; the inner error is one of listing it.
-    fn meet_all(
+    /// Meets what a list names in a directory.
+    fn meet_listed(
         &mut self,
-        directory: &Arc<Directory>,
+        level: &Level,
         entry: EntryId,
-        handle: &OwnedFd,
+        place: ListPlace,
         stack: &mut Vec<Pending>,
     ) -> Option<Result<(), Errno>> {
+        for (name, below) in self.list.names_in(place) {
+            let listed = self.list.unless_whole(below);
+            self.meet(level, 0, entry, &name, listed, stack)?;
+        }
+        Some(Ok(()))
+    }
+
+    /// Meets everything in the directories that are one at the sink; the inner error is one of
+    /// listing them.
+    fn meet_all(
+        &mut self,
+        level: &Level,
+        entry: EntryId,
+        stack: &mut Vec<Pending>,
+    ) -> Option<Result<(), Errno>> {
+        for index in level.whole() {
+            if let Err(errno) = self.meet_all_of(level, index, entry, stack)? {
+                return Some(Err(errno));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    fn meet_all_of(
+        &mut self,
+        level: &Level,
+        index: usize,
+        entry: EntryId,
+        stack: &mut Vec<Pending>,
+    ) -> Option<Result<(), Errno>> {
+        let handle = match level.directory(index).open() {
+            Ok(handle) => handle,
+            Err(errno) => return Some(Err(errno)),
+        };
         let mut buffer = Vec::with_capacity(32 << 10);
-        let mut names: RawDir<'_, _> = RawDir::new(handle, buffer.spare_capacity_mut());
+        let mut names: RawDir<'_, _> = RawDir::new(&handle, buffer.spare_capacity_mut());
         while let Some(name) = names.next() {
             let name = match name {
                 Ok(name) => name,
@@ -243,24 +293,28 @@ impl<'a> Walk<'a> {
             };
             let name = name.file_name().to_bytes();
             if name != b"." && name != b".." {
-                self.meet(directory, entry, name, None, stack)?;
+                self.meet(level, index, entry, name, None, stack)?;
             }
         }
         Some(Ok(()))
     }
 
-    /// Looks at a directory and announces it; `Some(None)` if it cannot be opened.
-    #[expect(clippy::type_complexity, reason = "the three are taken apart at once")]
+    /// Looks at a directory and announces it; `Some(None)` if it cannot be opened. Of several of
+    /// one name, it is like the first.
     fn announce_directory(
         &mut self,
         pending: &Pending,
-    ) -> Option<Option<(EntryId, Arc<OwnedFd>, Arc<Directory>)>> {
-        let Pending { directory: above, parent, name, .. } = pending;
+    ) -> Option<Option<(EntryId, Vec<Arc<Directory>>)>> {
+        let Pending { above: all_above, parent, name, .. } = pending;
+        let above = &all_above[0];
         let id = self.end.table.new_id();
         let item = Item::new(Arc::clone(above), *parent, name.clone());
         self.items.push((id, Arc::new(item)));
-        let directory = if name == b"." { Arc::clone(above) } else { above.child(name, false) };
-        let metadata = match look_at_directory(self.end, above, name, directory.depth()) {
+        let is_top = name == b".";
+        let open =
+            |it: &Arc<Directory>| if is_top { Arc::clone(it) } else { it.child(name, false) };
+        let directories: Vec<_> = all_above.iter().map(open).collect();
+        let metadata = match look_at_directory(self.end, above, name, directories[0].depth()) {
             Ok(metadata) => metadata,
             Err(failure) => {
                 self.unreadable(id, *parent, true, failure);
@@ -271,8 +325,8 @@ impl<'a> Walk<'a> {
         let (parent, name) = (*parent, name.clone());
         let entry = Entry { id, parent, name, kind: Kind::Directory, metadata };
         self.found(Found::new(entry));
-        match directory.open() {
-            Ok(handle) => Some(Some((id, handle, directory))),
+        match directories[0].open() {
+            Ok(_) => Some(Some((id, directories))),
             Err(errno) => {
                 let failure = failed(Operation::List, errno);
                 self.events.push(Event::NotListed { directory: id, failure });
@@ -285,13 +339,15 @@ impl<'a> Walk<'a> {
     /// Looks at a name: directories go onto the stack, anything else is told to the session.
     fn meet(
         &mut self,
-        directory: &Arc<Directory>,
+        level: &Level,
+        index: usize,
         parent: EntryId,
         name: &[u8],
         listed: Option<ListPlace>,
         stack: &mut Vec<Pending>,
     ) -> Option<()> {
         let end = self.end;
+        let directory = level.directory(index);
         let id = end.table.new_id();
         let looked_at = directory.open().and_then(|handle| {
             let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
@@ -303,9 +359,17 @@ impl<'a> Walk<'a> {
         if !self.is_wanted(directory, parent, name, is_directory) {
             return Some(());
         }
+        let is_moved = |other: &Directory, is_directory: bool| {
+            !is_own_name(name) && self.is_included(other, parent, name, is_directory)
+        };
+        let Some(above) = level.taken_from(index, name, is_directory, is_moved) else {
+            if !is_directory {
+                self.tell_of_others(&directory.path_of(name));
+            }
+            return Some(());
+        };
         if is_directory {
-            let (directory, name) = (Arc::clone(directory), name.to_vec());
-            stack.push(Pending { directory, parent, name, listed });
+            stack.push(Pending { above, parent, name: name.to_vec(), listed });
             return Some(());
         }
         let seen = looked_at.and_then(|(handle, stat)| {
@@ -338,10 +402,7 @@ impl<'a> Walk<'a> {
         name: &[u8],
         is_directory: bool,
     ) -> bool {
-        let filters = &self.end.options.filters;
-        let is_included = filters.is_empty()
-            || parent == EntryId::ROOT && name == b"."
-            || is_included(filters, &directory.path_of(name), is_directory);
+        let is_included = self.is_included(directory, parent, name, is_directory);
         if is_included && is_own_name(name) {
             self.left_out.count += 1;
             if self.left_out.count == 1 {
@@ -350,6 +411,31 @@ impl<'a> Walk<'a> {
             return false;
         }
         is_included
+    }
+
+    fn is_included(
+        &self,
+        directory: &Directory,
+        parent: EntryId,
+        name: &[u8],
+        is_directory: bool,
+    ) -> bool {
+        let filters = &self.end.options.filters;
+        filters.is_empty()
+            || parent == EntryId::ROOT && name == b"."
+            || is_included(filters, &directory.path_of(name), is_directory)
+    }
+
+    /// Tells, once, that something is left out because another source has its name.
+    fn tell_of_others(&mut self, path: &[u8]) {
+        if !std::mem::replace(&mut self.has_told_of_others, true) {
+            let path = shortened(path.to_vec());
+            self.end.board.notice(format!(
+                "several sources have {}: of each such name, what was named first is moved, or the \
+                 directory if one of them is a directory",
+                String::from_utf8_lossy(&path)
+            ));
+        }
     }
 
     fn keep(&mut self, id: EntryId, item: Item) {
@@ -393,66 +479,6 @@ impl<'a> Walk<'a> {
             );
             self.end.board.notice(text);
         }
-    }
-}
-
-/// Paths to be moved, as a tree of their names.
-///
-/// All names lie in one list and know each other by number: a tree of a depth that anybody may
-/// choose is neither walked nor dropped by recursion.
-#[derive(Debug)]
-struct List {
-    nodes: Vec<ListNode>,
-}
-
-/// A name's number in a [`List`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ListPlace(usize);
-
-/// A name out of a list of paths, and the names below it.
-#[derive(Debug, Default)]
-struct ListNode {
-    children: BTreeMap<Vec<u8>, ListPlace>,
-    /// Whether a path ends here: a directory goes with all that is in it.
-    is_whole: bool,
-}
-
-impl ListPlace {
-    const ROOT: Self = Self(0);
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self { nodes: vec![ListNode::default()] }
-    }
-}
-
-impl List {
-    fn add(&mut self, path: &[u8]) {
-        let mut place = ListPlace::ROOT;
-        for name in path.split(|&byte| byte == b'/') {
-            if name.is_empty() || name == b"." || name == b".." {
-                continue;
-            }
-            let new = ListPlace(self.nodes.len());
-            let below = *self.nodes[place.0].children.entry(name.to_vec()).or_insert(new);
-            if below == new {
-                self.nodes.push(ListNode::default());
-            }
-            place = below;
-        }
-        self.nodes[place.0].is_whole = true;
-    }
-
-    /// The names in a directory, in order.
-    fn names_in(&self, place: ListPlace) -> Vec<(Vec<u8>, ListPlace)> {
-        let children = &self.nodes[place.0].children;
-        children.iter().map(|(name, below)| (name.clone(), *below)).collect()
-    }
-
-    /// `None` if all that is in a directory is to be moved.
-    fn unless_whole(&self, place: ListPlace) -> Option<ListPlace> {
-        (!self.nodes[place.0].is_whole).then_some(place)
     }
 }
 
@@ -623,15 +649,4 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let found = seen.found(id, item.parent, item.name.clone());
     let found = Found { link: None, replaces: Some(old), ..found };
     end.tell(Event::Found(Box::new(found)));
-}
-
-/// Whether a name is one that LADS itself makes at a sink: journals and unfinished files.
-pub(crate) fn is_own_name(name: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(crate::journal::PREFIX.as_bytes()) else { return false };
-    let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
-    [(&b".journal"[..], 16), (b".part", 32), (b".journal.new", 16)].iter().any(
-        |(ending, digits)| {
-            rest.strip_suffix(*ending).is_some_and(|hex| hex.len() == *digits && is_hex(hex))
-        },
-    )
 }

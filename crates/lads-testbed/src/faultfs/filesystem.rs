@@ -25,11 +25,12 @@ const GENERATION: Generation = Generation(0);
 #[derive(Debug)]
 pub(super) struct FaultFs {
     state: Arc<State>,
+    refuses_locks: bool,
 }
 
 impl FaultFs {
-    pub(super) fn new(state: Arc<State>) -> Self {
-        Self { state }
+    pub(super) fn new(state: Arc<State>, refuses_locks: bool) -> Self {
+        Self { state, refuses_locks }
     }
 }
 
@@ -96,6 +97,10 @@ impl Filesystem for FaultFs {
         ] {
             // An older kernel does without.
             let _ = config.add_capabilities(wanted);
+        }
+        if self.refuses_locks {
+            // Then the kernel asks us for locks, and we know no such call.
+            let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
         }
         Ok(())
     }

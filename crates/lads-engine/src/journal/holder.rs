@@ -1,0 +1,94 @@
+//! Which process writes to a journal, and whether it still runs: a lock where there are none.
+
+use lads_core::journal::Holder;
+use rustix::system::uname;
+use std::fs::{read_dir, read_to_string};
+
+/// What is known of the process that a journal names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It runs on this host.
+    Runs,
+    /// It has ended, or its host was started anew since.
+    Ended,
+    /// It is, or was, on another host.
+    Elsewhere,
+}
+
+/// This process.
+pub(super) fn own() -> Holder {
+    let pid = std::process::id();
+    let started_ticks = started_ticks(pid).unwrap_or(0);
+    Holder { host: host(), boot: boot(), pid, started_ticks }
+}
+
+/// Whether a process still runs.
+pub(super) fn state_of(holder: &Holder) -> State {
+    if holder.host != host() {
+        State::Elsewhere
+    } else if holder.boot == boot() && started_ticks(holder.pid) == Some(holder.started_ticks) {
+        State::Runs
+    } else {
+        State::Ended
+    }
+}
+
+fn host() -> Vec<u8> {
+    uname().nodename().to_bytes().to_vec()
+}
+
+fn boot() -> Vec<u8> {
+    let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().as_bytes().to_vec()
+}
+
+/// When a process started, the 22nd field of its `stat`; the second is a name in parentheses that
+/// may hold anything. `None` if it has ended, even if nobody has asked yet how: then its state is
+/// `Z`. But as long as another thread of it is in a call, that may still write.
+fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let thread_count = read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    if *fields.first()? == "Z" && thread_count <= 1 {
+        return None;
+    }
+    fields.get(19)?.parse().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_process_runs_until_it_has_ended_or_its_number_is_used_again() {
+        let own = own();
+        assert!(own.started_ticks > 0 && !own.boot.is_empty(), "{own:?}");
+        assert_eq!(state_of(&own), State::Runs);
+        let later = Holder { started_ticks: own.started_ticks + 1, ..own.clone() };
+        assert_eq!(state_of(&later), State::Ended);
+        let before = Holder { boot: b"before".to_vec(), ..own.clone() };
+        assert_eq!(state_of(&before), State::Ended);
+        let elsewhere = Holder { host: b"not this host".to_vec(), ..own };
+        assert_eq!(state_of(&elsewhere), State::Elsewhere);
+    }
+
+    /// A sink that was killed with its parent stays in the table of processes where nobody waits.
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended() {
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        let holder = Holder { pid, started_ticks: started_ticks(pid).unwrap(), ..own() };
+        assert_eq!(state_of(&holder), State::Runs);
+        drop(child.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while state_of(&holder) == State::Runs {
+            assert!(Instant::now() < deadline, "it has ended, and is not seen to have");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,354 @@
+//! Where a journal lies: how its file is found, locked, checked and written anew.
+//!
+//! Others may be permitted to make, rename and remove names in the directory. So a name is never
+//! trusted twice: a file is checked through its descriptor, and used if its name still stands for
+//! it after it was locked. What is there is never written to until it was found to be ours.
+//!
+//! ```text
+//!   make NAME.new (O_EXCL), lock it ──► look at NAME, lock it, is it ours? ──► read it
+//!          │ there already                    │ locked                            │
+//!          ▼                                  ▼                                   ▼
+//!   left over if it is not locked:    running already          write what counts to NAME.new,
+//!   remove it, begin again                                     durable, rename it to NAME
+//! ```
+//!
+//! The journal is only ever replaced by who has made `NAME.new`, and its lock goes along: the new
+//! file is locked before it gets the name. Where the file system has no locks, `NAME.new` and the
+//! process that the journal names take their place.
+
+use super::holder::{self, State};
+use super::log::{self, Log};
+use crate::board::Board;
+use crate::event::ExitCode;
+use crate::hub::Fatal;
+use crate::paths::{NOT_THROUGH_LINKS, is_named};
+use lads_core::entry::OWN_PREFIX;
+use lads_core::journal::{Begun, FORMAT, Record, Replay, encode};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, fsync, openat, renameat,
+    statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// No journal of ours is longer, in bytes: one that has doubled is written anew
+/// ([`Log::is_grown`]), and what counts in it is limited. Reading as much takes some seconds.
+const BYTES_MAX: u64 = 4 << 30;
+
+/// How often it is tried to open a journal that others begin and end at the same time. Each time
+/// one of them has got on; that it happens twice is rare.
+const ATTEMPTS_MAX: u32 = 16;
+
+/// Permission to write for others than the owner.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Where a journal lies, and what it is called.
+#[derive(Debug)]
+pub(super) struct Site {
+    root: Arc<OwnedFd>,
+    name: String,
+    /// What the directory is called in messages.
+    target: String,
+}
+
+/// What files that we make in a directory are like: some file systems have owners and modes of
+/// their own (root is somebody else on NFS; on vfat everybody may write).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) uid: u32,
+    mode: u32,
+}
+
+/// A journal that is ours alone.
+pub(super) struct Opened {
+    pub(super) log: Log,
+    pub(super) salt: [u8; 16],
+    pub(super) replay: Replay,
+    pub(super) own: Own,
+}
+
+/// The file that is to become the journal; it is removed if it does not.
+struct New<'a> {
+    site: &'a Site,
+    file: File,
+    own: Own,
+    /// Why it could not be locked, if the file system has no locks.
+    lockless: Option<Errno>,
+    is_named: bool,
+}
+
+impl Drop for New<'_> {
+    fn drop(&mut self) {
+        if !self.is_named {
+            let _ = unlinkat(&self.site.root, self.site.new_name(), AtFlags::empty());
+        }
+    }
+}
+
+/// What became of the wish to lock a file.
+enum Lock {
+    Ours,
+    Theirs,
+    /// The file system has no locks.
+    Missing(Errno),
+}
+
+impl Own {
+    /// As this file is, which we have just made.
+    fn of(stat: &Stat) -> Self {
+        Self { uid: stat.st_uid, mode: stat.st_mode }
+    }
+
+    /// As files are that this process makes on most file systems; whoever may write to them.
+    pub(crate) fn usual() -> Self {
+        Self { uid: rustix::process::geteuid().as_raw(), mode: OTHERS_WRITE }
+    }
+
+    /// In what a file differs from those that we make and nobody else can write to, in words.
+    pub(crate) fn difference(&self, stat: &Stat) -> Option<String> {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            Some("it is not a regular file".to_owned())
+        } else if stat.st_uid != self.uid {
+            Some(format!("it belongs to another user ({})", stat.st_uid))
+        } else if stat.st_nlink > 1 {
+            Some(format!("it has {} names (hard links)", stat.st_nlink))
+        } else if stat.st_mode & OTHERS_WRITE & !self.mode != 0 {
+            Some("others may write to it".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+impl Site {
+    pub(super) fn new(root: Arc<OwnedFd>, target: &str, job_key: u64) -> Self {
+        let name = format!("{OWN_PREFIX}{job_key:016x}.journal");
+        Self { root, name, target: target.to_owned() }
+    }
+
+    /// Opens the journal, or begins one, and locks it; reads what an earlier attempt left.
+    pub(super) fn open(&self, board: &Board) -> Result<Opened, Fatal> {
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(opened) = self.try_open(board)? {
+                return Ok(opened);
+            }
+        }
+        Err(self.is_running("another process opens"))
+    }
+
+    /// `None` if somebody else changed what has which name meanwhile.
+    fn try_open(&self, board: &Board) -> Result<Option<Opened>, Fatal> {
+        let Some(new) = self.make_new()? else { return Ok(None) };
+        let (replay, _held) = match self.open_old(&new)? {
+            None => (Replay::default(), None),
+            // Somebody has removed it, having come to the end.
+            Some(old) if !self.is_named(&self.name, &old)? => return Ok(None),
+            Some(old) => (log::read(&old).map_err(|e| self.broken(&e))?, Some(old)),
+        };
+        if let Some(errno) = new.lockless {
+            self.check_holder(&replay)?;
+            board.notice(format!(
+                "{} has no file locks ({errno}): the journal {} says which process uses it; on \
+                 Lustre, the mount option flock gives locks",
+                self.target, self.name
+            ));
+        }
+        if let Some(format) = replay.other_format {
+            board.notice(format!(
+                "the journal {}/{} is of format {format}, this lads writes {FORMAT}: files that were \
+                 not whole are sent anew",
+                self.target, self.name
+            ));
+        }
+        let salt = match replay.salt {
+            Some(salt) => salt,
+            None => super::new_salt()?,
+        };
+        let own = new.own;
+        let log = self.write_anew(new, salt, &replay.files).map_err(|e| self.broken(&e))?;
+        log.failure.map_or(Ok(()), |errno| Err(self.broken(&errno.into())))?;
+        Ok(Some(Opened { log, salt, replay, own }))
+    }
+
+    /// Writes a journal anew, while it is in use, without what no longer counts. `None` if that
+    /// cannot be now; then the old one is as good as it was.
+    pub(super) fn shorten(&self, log: &Log, salt: [u8; 16]) -> Option<Log> {
+        let new = self.make_new().ok()??;
+        let replay = log.read().ok()?;
+        self.write_anew(new, salt, &replay.files).ok()
+    }
+
+    /// Removes the journal, if its name still stands for it.
+    pub(super) fn remove(&self, log: &Log) -> Result<(), Errno> {
+        if is_named(&self.root, self.name.as_str(), log.file())? {
+            unlinkat(&self.root, self.name.as_str(), AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    fn new_name(&self) -> String {
+        format!("{}.new", self.name)
+    }
+
+    fn make_new(&self) -> Result<Option<New<'_>>, Fatal> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let (name, mode) = (self.new_name(), Mode::RUSR | Mode::WUSR);
+        let file = match openat(&self.root, name.as_str(), flags | OFlags::CLOEXEC, mode) {
+            Ok(file) => file,
+            Err(Errno::EXIST) => return self.remove_left_over_new().map(|()| None),
+            Err(errno) => return Err(self.failed(errno)),
+        };
+        let lockless = match try_lock(&file).map_err(|errno| self.failed(errno))? {
+            Lock::Ours if self.is_named(&name, &file)? => None,
+            // Somebody has taken it for left over.
+            Lock::Ours | Lock::Theirs => return Ok(None),
+            Lock::Missing(errno) => Some(errno),
+        };
+        let own = Own::of(&fstat(&file).map_err(|errno| self.failed(errno))?);
+        Ok(Some(New { site: self, file: file.into(), own, lockless, is_named: false }))
+    }
+
+    /// Removes what was to become a journal when its process was killed. One of a process that runs
+    /// is locked.
+    fn remove_left_over_new(&self) -> Result<(), Fatal> {
+        let name = self.new_name();
+        let Some(file) = self.open_if_ours(&name, Own::usual())? else { return Ok(()) };
+        match try_lock(&file).map_err(|errno| self.failed(errno))? {
+            Lock::Ours => {
+                if self.is_named(&name, &file)? {
+                    unlinkat(&self.root, name.as_str(), AtFlags::empty())
+                        .map_err(|errno| self.failed(errno))?;
+                }
+                Ok(())
+            }
+            Lock::Theirs => Err(self.is_running("another process opens")),
+            Lock::Missing(_) => {
+                let text = format!(
+                    "the same transfer is about to begin, or was killed when it was: {}/{name} is \
+                     there; if no other lads runs, remove it, and run the same command again",
+                    self.target
+                );
+                Err(Fatal::new(ExitCode::Usage, text))
+            }
+        }
+    }
+
+    /// The journal that is there, locked, if there is one.
+    fn open_old(&self, new: &New<'_>) -> Result<Option<OwnedFd>, Fatal> {
+        let Some(file) = self.open_if_ours(&self.name, new.own)? else { return Ok(None) };
+        if new.lockless.is_some() {
+            return Ok(Some(file));
+        }
+        match try_lock(&file).map_err(|errno| self.failed(errno))? {
+            Lock::Theirs => Err(self.is_running("another process holds")),
+            Lock::Ours | Lock::Missing(_) => Ok(Some(file)),
+        }
+    }
+
+    /// Opens a file for reading and writing, which does neither yet. It is looked at before, too:
+    /// to open a device may do something.
+    fn open_if_ours(&self, name: &str, own: Own) -> Result<Option<OwnedFd>, Fatal> {
+        let check = |stat: &Stat| match own.difference(stat) {
+            Some(difference) => Err(self.is_not_ours(name, &difference)),
+            None if u64::try_from(stat.st_size).is_ok_and(|bytes| bytes <= BYTES_MAX) => Ok(()),
+            None => Err(self.is_not_ours(name, &format!("it takes {} bytes", stat.st_size))),
+        };
+        match statat(&self.root, name, NOT_THROUGH_LINKS) {
+            Ok(stat) => check(&stat)?,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.failed(errno)),
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(&self.root, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.failed(errno)),
+        };
+        check(&fstat(&file).map_err(|errno| self.failed(errno))?)?;
+        Ok(Some(file))
+    }
+
+    /// Where there are no locks: whether the process that the journal names has ended.
+    fn check_holder(&self, replay: &Replay) -> Result<(), Fatal> {
+        let Some(holder) = &replay.holder else { return Ok(()) };
+        let (pid, host) = (holder.pid, String::from_utf8_lossy(&holder.host));
+        match holder::state_of(holder) {
+            State::Ended => Ok(()),
+            State::Runs => Err(self.is_running(&format!("process {pid} on {host} holds"))),
+            State::Elsewhere => {
+                let text = format!(
+                    "process {pid} on {host} may be running the same transfer: it wrote {}/{}, and \
+                     that file system has no locks; if it has ended, run the command on {host}, or \
+                     remove that file to begin anew",
+                    self.target, self.name
+                );
+                Err(Fatal::new(ExitCode::Usage, text))
+            }
+        }
+    }
+
+    /// Writes what counts, durably, and gives it the journal's name.
+    fn write_anew(
+        &self,
+        mut new: New<'_>,
+        salt: [u8; 16],
+        files: &HashMap<Vec<u8>, Begun>,
+    ) -> std::io::Result<Log> {
+        let mut bytes = Vec::new();
+        encode(&Record::Begin { format: FORMAT, salt }, &mut bytes);
+        encode(&Record::Holder(holder::own()), &mut bytes);
+        let count = log::write(&new.file, bytes, files)?;
+        fsync(&new.file)?;
+        renameat(&self.root, self.new_name(), &self.root, self.name.as_str())?;
+        new.is_named = true;
+        let mut log = Log::new(new.file.try_clone()?, count);
+        log.failure = fsync(&self.root).err();
+        Ok(log)
+    }
+
+    fn is_named(&self, name: &str, file: &OwnedFd) -> Result<bool, Fatal> {
+        is_named(&self.root, name, file).map_err(|errno| self.failed(errno))
+    }
+
+    fn is_running(&self, who: &str) -> Fatal {
+        let text = format!(
+            "the same transfer is running already: {who} {} in the target directory {}",
+            self.name, self.target
+        );
+        Fatal::new(ExitCode::Usage, text)
+    }
+
+    fn is_not_ours(&self, name: &str, difference: &str) -> Fatal {
+        let text = format!(
+            "cannot use {}/{name} as the journal: {difference}, so it is not what lads left there; \
+             see who made it, remove it, and run the same command again",
+            self.target
+        );
+        Fatal::new(ExitCode::SinkRefuses, text)
+    }
+
+    fn failed(&self, errno: Errno) -> Fatal {
+        let text = format!("cannot write to {} (journal {}): {errno}", self.target, self.name);
+        Fatal::new(ExitCode::SinkRefuses, text)
+    }
+
+    fn broken(&self, error: &std::io::Error) -> Fatal {
+        let text = format!("cannot use the journal {}/{}: {error}", self.target, self.name);
+        Fatal::new(ExitCode::SinkRefuses, text)
+    }
+}
+
+fn try_lock(file: impl AsFd) -> Result<Lock, Errno> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Lock::Ours),
+        Err(Errno::WOULDBLOCK) => Ok(Lock::Theirs),
+        Err(errno @ (Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK)) => Ok(Lock::Missing(errno)),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Which source an entry is taken from, if several have one that would get the same name.
+//!
+//! As in rsync: from the one that was named first, but a directory goes before anything else.
+//! Directories of one name become one directory, with what is in all of them and the metadata of
+//! the first. Each name is looked up in the other sources when it is met, so nothing is kept, the
+//! answer does not depend on what an earlier attempt has done, and where only one source has a
+//! directory nothing is looked up below it.
+
+use super::walk::WalkRoot;
+use crate::paths::{Directory, NOT_THROUGH_LINKS};
+use rustix::fs::{FileType, statat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The directories of the sources that are one directory at the sink.
+#[derive(Debug, Default)]
+pub(super) struct Level {
+    /// In the order in which the sources were named.
+    directories: Vec<Arc<Directory>>,
+    /// Those of which everything is moved.
+    whole: Vec<usize>,
+    /// Those of which one name is moved, by that name.
+    named: HashMap<Vec<u8>, Vec<usize>>,
+}
+
+impl Level {
+    /// What is named on the command line.
+    pub(super) fn of(roots: &[WalkRoot]) -> Self {
+        let mut level = Self::default();
+        for (index, root) in roots.iter().enumerate() {
+            level.directories.push(Arc::clone(&root.directory));
+            match root.is_contents_only {
+                true => level.whole.push(index),
+                false => level.named.entry(root.name.clone()).or_default().push(index),
+            }
+        }
+        level
+    }
+
+    /// Directories that are moved with all that is in them.
+    pub(super) fn below(directories: Vec<Arc<Directory>>) -> Self {
+        let whole = (0..directories.len()).collect();
+        Self { directories, whole, named: HashMap::new() }
+    }
+
+    /// One of the directories.
+    pub(super) fn directory(&self, index: usize) -> &Arc<Directory> {
+        &self.directories[index]
+    }
+
+    /// Those of which everything is moved.
+    pub(super) fn whole(&self) -> impl Iterator<Item = usize> {
+        self.whole.iter().copied()
+    }
+
+    /// From which directories a name is taken that was met in one of them: from that one, and if
+    /// it is a directory from later ones, too. `None` if it is taken from others.
+    ///
+    /// `is_wanted` says whether something of this name in a directory, which is a directory itself
+    /// or not, is moved at all.
+    pub(super) fn taken_from(
+        &self,
+        index: usize,
+        name: &[u8],
+        is_directory: bool,
+        is_wanted: impl Fn(&Directory, bool) -> bool,
+    ) -> Option<Vec<Arc<Directory>>> {
+        let mut from = vec![Arc::clone(&self.directories[index])];
+        if self.directories.len() == 1 {
+            return Some(from);
+        }
+        let named = self.named.get(name).into_iter().flatten();
+        let mut others: Vec<usize> =
+            named.chain(&self.whole).copied().filter(|&other| other != index).collect();
+        others.sort_unstable();
+        for other in others {
+            let directory = &self.directories[other];
+            let Some(is_theirs_directory) = look(directory, name) else { continue };
+            if !is_wanted(directory, is_theirs_directory) {
+                continue;
+            }
+            let is_theirs_first = other < index;
+            match (is_directory, is_theirs_directory) {
+                (false, true) => return None,
+                (true, false) => {}
+                _ if is_theirs_first => return None,
+                (true, true) => from.push(Arc::clone(directory)),
+                (false, false) => {}
+            }
+        }
+        Some(from)
+    }
+}
+
+/// Whether a name in a directory is there, and is a directory. What cannot be looked at counts as
+/// there: it is told by who comes to it.
+fn look(directory: &Arc<Directory>, name: &[u8]) -> Option<bool> {
+    match directory.open().and_then(|handle| statat(&handle, name, NOT_THROUGH_LINKS)) {
+        Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+        Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(_) => Some(false),
+    }
+}
