@@ -30,6 +30,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         tunnel: args.tunnel,
         data_address: args.data_address.clone(),
         ports: args.ports,
+        connect_timeout_seconds: args.connect_timeout,
     };
     Ok(Job { sources, target, options: options(args, matches)?, remote })
 }
@@ -66,6 +67,12 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         ignores_times: args.ignore_times,
         // As in rsync, zero is for ever; 136 years will do.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
+        // To bring a file back from tape takes hours in which nothing moves.
+        stall_timeout_seconds: args.stall_timeout.unwrap_or(if args.restore {
+            0
+        } else {
+            Options::default().stall_timeout_seconds
+        }),
         bytes_per_second: args.bwlimit.unwrap_or(0),
         stage: stage(args)?,
         stage_bytes: args.stage_size,

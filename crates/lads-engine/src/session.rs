@@ -2,10 +2,11 @@
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::end::End;
 use crate::event::{ExitCode, Observer, Progress, Report};
 use crate::hub::Fatal;
 use crate::job::{Job, Options};
-use crate::launch::{self, Connected};
+use crate::launch::{self, Connected, Patience};
 use crate::sink::SinkEnd;
 use crate::source::SourceEnd;
 use crate::stream::Streams;
@@ -13,8 +14,11 @@ use crate::watch::Watch;
 use lads_core::issue::Side;
 use lads_sys::Arena;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Tells a running transfer to stop, from another thread or a signal handler's thread.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +87,13 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
 /// The other end: speaks on standard input and output until the transfer is over.
 pub fn serve() -> ExitCode {
     let clock = Clock::start();
-    match launch::answer(std::io::stdin(), std::io::stdout()) {
+    // Not the standard library's own, which keep bytes back.
+    let pipes = io::stdin().as_fd().try_clone_to_owned().and_then(|input| {
+        io::stdout().as_fd().try_clone_to_owned().map(|output| (input.into(), output.into()))
+    });
+    // Without them there is nobody to tell that they are missing.
+    let Ok((input, output)) = pipes else { return ExitCode::Other };
+    match launch::answer(input, output) {
         Ok(connected) => drive(connected, clock, &StopFlag::new(), None).exit_code,
         // The reason was told to the other end.
         Err(fatal) => fatal.code,
@@ -91,37 +101,45 @@ pub fn serve() -> ExitCode {
 }
 
 fn drive(
-    connected: Connected,
+    mut connected: Connected,
     clock: Clock,
     stop: &StopFlag,
     observer: Option<&mut dyn Observer>,
 ) -> Report {
-    let Connected { streams, options, paths, own_side, job_key, .. } = &connected;
-    let streams = Arc::new(Streams::new(
-        streams.iter().filter_map(|socket| socket.try_clone().ok()).collect(),
-    ));
+    let streams = std::mem::take(&mut connected.streams);
+    let streams = Arc::new(Streams::new(streams));
     let board = Arc::new(Board::new(connected.own_host.clone()));
-    board.on_heard(clock.now());
-    let setup = Setup {
-        options: options.clone(),
-        streams: Arc::clone(&streams),
-        board: Arc::clone(&board),
-        clock,
-    };
-    let watch = Watch { board: Arc::clone(&board), clock, stop, observer };
-    match own_side {
-        Side::Source => match SourceEnd::open(paths, setup) {
-            Ok(end) => watch.over(&end, end.start(), connected),
-            Err(fatal) => watch.refuse(fatal, connected),
-        },
+    board.on_listening(clock.now());
+    let setup = Setup { options: connected.options.clone(), streams, board, clock };
+    let watch = Watch { board: Arc::clone(&setup.board), clock, stop, observer };
+    let paths = connected.paths.clone();
+    match connected.own_side {
+        Side::Source => {
+            let open = move || SourceEnd::open(&paths, setup);
+            match open_patiently(stop, open) {
+                Ok(end) => watch.over(&end, end.start(), connected),
+                Err(fatal) => watch.refuse(fatal, connected),
+            }
+        }
         Side::Sink => {
-            let target = paths.first().cloned().unwrap_or_default();
-            match SinkEnd::open(target, *job_key, setup) {
+            let (target, job_key) = (paths.into_iter().next().unwrap_or_default(), connected.job_key);
+            let open = move || SinkEnd::open(target, job_key, setup);
+            match open_patiently(stop, open) {
                 Ok(end) => watch.over(&end, end.start(), connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
     }
+}
+
+/// Opens an end: it looks at file systems, whose servers may not answer. That may take as long as
+/// it takes, but whoever wants to stop is heard.
+fn open_patiently<E: Send + 'static>(
+    stop: &StopFlag,
+    open: impl FnOnce() -> Result<E, Fatal> + Send + 'static,
+) -> Result<E, Fatal> {
+    let patience = Patience::new(stop, Duration::MAX);
+    patience.result_of("lads-open", open).map_err(|cut| cut.fatal("the file system"))?
 }
 
 /// A thread with a name that shows in `top` and in a debugger.
@@ -131,6 +149,39 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHand
         .stack_size(512 << 10)
         .spawn(run)
         .expect("the system has room for a few more threads")
+}
+
+/// A thread of an end. If it panics, nobody does its part any more, and its session may be in a
+/// state that it cannot go on from: the transfer ends.
+pub(crate) fn spawn_for<E: End>(
+    end: &Arc<E>,
+    name: &str,
+    run: impl FnOnce(Arc<E>) + Send + 'static,
+) -> JoinHandle<()> {
+    let (end, name) = (Arc::clone(end), format!("lads-{name}"));
+    spawn(&name.clone(), move || {
+        let _alarm = Alarm { end: Arc::clone(&end), name };
+        run(end);
+    })
+}
+
+/// Ends the transfer if the thread that holds it panics.
+struct Alarm<E: End> {
+    end: Arc<E>,
+    name: String,
+}
+
+impl<E: End> Drop for Alarm<E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let text = format!(
+                "thread {} panicked: this is a mistake in LADS, please report it; the same \
+                 command goes on",
+                self.name
+            );
+            self.end.hub().fail(Fatal::new(ExitCode::Interrupted, text));
+        }
+    }
 }
 
 /// The memory for blocks that the options ask for at one end.

@@ -73,8 +73,10 @@ pub(crate) fn listen<E: End>(
     clock: Clock,
     peer_host: &str,
 ) -> Result<(), Fatal> {
-    while let Some(message) = reader.next()? {
-        board.on_heard(clock.now());
+    loop {
+        board.on_listening(clock.now());
+        let Some(message) = reader.next()? else { break };
+        board.on_heard();
         match message {
             Message::Heartbeat => continue,
             Message::Frames(counts) => {
@@ -86,19 +88,19 @@ pub(crate) fn listen<E: End>(
                 continue;
             }
             Message::OstBytes(bytes) => {
-                board.put(Happening::OstBytes(E::SIDE.other(), bytes));
+                board.put_osts(E::SIDE.other(), bytes);
                 continue;
             }
             Message::Issues(issues) => {
-                issues.into_iter().for_each(|issue| board.put(Happening::Issue(issue)));
+                issues.into_iter().for_each(|issue| board.put_told(Happening::Issue(issue)));
                 continue;
             }
             Message::Lines(lines) => {
-                lines.into_iter().for_each(|line| board.line(line));
+                lines.into_iter().for_each(|line| board.put_told(Happening::Line(line)));
                 continue;
             }
             Message::Notice(text) => {
-                board.notice(text);
+                board.put_told(Happening::Notice(text));
                 continue;
             }
             Message::Fatal { code, text } => {
@@ -131,7 +133,7 @@ fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Re
         return Ok(());
     }
     let now = clock.now();
-    let result = end.hub().with(|inner| inner.session.take_message(now, message));
+    let result = end.hub().tell(|inner| inner.session.take_message(now, message));
     if let Err(error) = result {
         end.hub().fail(breach(&error));
     }

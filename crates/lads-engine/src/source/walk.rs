@@ -247,6 +247,7 @@ impl<'a> Walk<'a> {
         stack: &mut Vec<Pending>,
     ) -> Option<()> {
         let end = self.end;
+        end.hub.on_move();
         let id = end.table.new_id();
         let looked_at = directory.open().and_then(|handle| {
             let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
