@@ -25,7 +25,9 @@ pub(crate) fn end_the_process() {
 #[cfg(debug_assertions)]
 pub(crate) fn when_asked(subcommand: &str) {
     let asked = std::env::var("LADS_FAULT_PANIC").unwrap_or_default();
-    let Some((of, fifo)) = asked.split_once(':').filter(|(of, _)| *of == subcommand) else { return };
+    let Some((of, fifo)) = asked.split_once(':').filter(|(of, _)| *of == subcommand) else {
+        return;
+    };
     let (of, fifo) = (of.to_owned(), fifo.to_owned());
     std::thread::spawn(move || {
         // Blocks until it is opened to be written to.

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<()> {
         Err(error) => (Err(error), false),
     };
     if is_unread {
+        // The other direction is left as it is: it may wait for a word that nobody will say.
         return Ok(());
     }
     // Closed, so that the other end sees that nothing more comes.
@@ -64,15 +65,24 @@ fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     }
 }
 
+/// How a direction came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Nothing more comes.
+    Closed,
+    /// Nobody reads it.
+    Unread,
+}
+
 /// The same, but ends when nobody reads `to` any more, be it that nothing comes.
-fn pump_while_read(from: &mut TcpStream, to: &mut File) -> io::Result<()> {
+fn pump_while_read(from: &mut TcpStream, to: &mut File) -> io::Result<End> {
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
         if !is_read_until_more_comes(from.as_fd(), to.as_fd())? {
-            return Ok(());
+            return Ok(End::Unread);
         }
         match from.read(&mut buffer) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return Ok(End::Closed),
             Ok(count) => to.write_all(&buffer[..count])?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -84,8 +94,7 @@ fn pump_while_read(from: &mut TcpStream, to: &mut File) -> io::Result<()> {
 fn is_read_until_more_comes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<bool> {
     loop {
         // Of a pipe whose reader is gone, an error is told unasked; of a socket, a hangup.
-        let mut polled =
-            [PollFd::new(&from, PollFlags::IN), PollFd::new(&to, PollFlags::empty())];
+        let mut polled = [PollFd::new(&from, PollFlags::IN), PollFd::new(&to, PollFlags::empty())];
         match poll(&mut polled, None) {
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -89,6 +89,23 @@ fn relay_passes_both_directions_and_the_end_of_each() {
 }
 
 #[test]
+fn relay_ends_when_nobody_reads_it_although_the_port_says_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_lads"))
+        .args(["relay", "127.0.0.1", &port])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let (mut peer, _) = listener.accept().expect("it connects");
+    // What started it is gone; the port's owner does not know.
+    drop((relay.stdin.take(), relay.stdout.take()));
+    assert!(relay.wait().expect("it ends").success());
+    assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
+}
+
+#[test]
 fn relay_says_that_nobody_listens() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();

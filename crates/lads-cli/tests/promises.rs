@@ -17,6 +17,8 @@ mod chaos;
 mod choice;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
+#[path = "promises/greeting.rs"]
+mod greeting;
 #[path = "promises/identity.rs"]
 mod identity;
 #[path = "promises/mounts.rs"]

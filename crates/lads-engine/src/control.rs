@@ -100,7 +100,6 @@ impl<W: Write> Write for NotedWriter<W> {
 }
 
 fn lost(error: &io::Error, peer: &str) -> Fatal {
-    let lost =
-        || Fatal::new(ExitCode::Network, format!("lost the connection to {peer}: {error}"));
+    let lost = || Fatal::new(ExitCode::Network, format!("lost the connection to {peer}: {error}"));
     Cut::of(error).map_or_else(lost, |cut| cut.fatal(peer))
 }

@@ -302,7 +302,7 @@ fn answer_within(
     let ports =
         (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
     let count = assignment.options.streams.clamp(1, STREAMS_MAX);
-    let listener = Listener::open(count, ports, assignment.is_local)?;
+    let listener = Listener::open(count, ports, assignment.is_local, patience)?;
     let message = Message::Listen {
         address: address_reached(),
         port: listener.port,

@@ -122,7 +122,8 @@ fn drive(
             }
         }
         Side::Sink => {
-            let (target, job_key) = (paths.into_iter().next().unwrap_or_default(), connected.job_key);
+            let (target, job_key) =
+                (paths.into_iter().next().unwrap_or_default(), connected.job_key);
             let open = move || SinkEnd::open(target, job_key, setup);
             match open_patiently(stop, open) {
                 Ok(end) => watch.over(&end, end.start(), connected),
@@ -212,4 +213,72 @@ pub(crate) fn open_files_max() -> u32 {
     let current = getrlimit(Resource::Nofile).current.unwrap_or(WANTED).min(WANTED);
     // Directories, streams and pipes take some.
     u32::try_from(current.saturating_sub(400) / 2).unwrap_or(u32::MAX).clamp(16, 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source_end() -> Arc<SourceEnd> {
+        let setup = Setup {
+            options: Options { streams: 1, ..Options::default() },
+            streams: Arc::new(Streams::new(Vec::new())),
+            board: Arc::new(Board::new(String::new())),
+            clock: Clock::start(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = format!("{}/", directory.path().display());
+        SourceEnd::open(&[path.into_bytes()], setup).unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_transfer() {
+        let end = source_end();
+        let thread = spawn_for(&end, "test", |end| {
+            // With the lock held, which is the worst that can be.
+            end.hub.with(|_| panic!("a mistake"));
+        });
+        thread.join().unwrap_err();
+        let (fatal, is_over) = end.hub.with(|inner| (inner.fatal.clone(), inner.is_over));
+        let fatal = fatal.unwrap();
+        assert!(is_over && fatal.code == ExitCode::Interrupted, "{fatal:?}");
+        assert!(fatal.text.contains("thread lads-test panicked"), "{fatal:?}");
+    }
+
+    #[test]
+    fn a_thread_that_ends_ends_nothing_else() {
+        let end = source_end();
+        spawn_for(&end, "test", drop).join().unwrap();
+        assert!(!end.hub.with(|inner| inner.is_over));
+    }
+
+    #[test]
+    fn of_what_a_peer_does_not_read_only_the_latest_waits() {
+        use lads_core::message::{Counters, Message};
+        let end = source_end();
+        let files_moved = |files_moved| Counters { files_moved, ..Counters::default() };
+        let waiting = end.hub.with(|inner| {
+            inner.messages.clear();
+            for count in 0..100 {
+                inner.push_latest(Message::Progress(files_moved(count)));
+                inner.push_latest(Message::OstBytes(Default::default()));
+            }
+            Vec::from(inner.messages.clone())
+        });
+        let latest = [Message::Progress(files_moved(99)), Message::OstBytes(Default::default())];
+        assert_eq!(waiting, latest);
+    }
+
+    #[test]
+    fn whoever_wants_to_stop_does_not_wait_for_a_file_system() {
+        let stop = StopFlag::new();
+        let (never, waits) = std::sync::mpsc::channel::<()>();
+        stop.set("enough");
+        let fatal = open_patiently(&stop, move || {
+            let _ = waits.recv();
+            Ok(())
+        });
+        assert_eq!(fatal.unwrap_err().code, ExitCode::Interrupted);
+        drop(never);
+    }
 }

@@ -31,6 +31,10 @@ const TOKEN_DEADLINE: Duration = Duration::from_secs(10);
 /// With half of them, strangers who connect faster than a round trip sooner push out a peer far
 /// away; twice as many take more of a process's 1,024 handles than the streams do.
 const UNDECIDED_MAX: usize = 100;
+/// How long to wait for a port that is taken, and how often to try. The other end of an attempt
+/// that was killed ends within milliseconds; a port that another transfer uses is told this late.
+const TAKEN_DEADLINE: Duration = Duration::from_secs(1);
+const TAKEN_INTERVAL: Duration = Duration::from_millis(20);
 /// Connections that the kernel keeps until they are looked at, which is at once. More strangers
 /// than this at the same moment delay the other end by the time after which TCP asks again: 1 s.
 const BACKLOG: i32 = 1024;
@@ -45,13 +49,26 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Listens for `count` streams on a port out of `ports` (any if not set): on this machine only
-    /// if `is_local`, otherwise on all its addresses.
+    /// if `is_local`, otherwise on all its addresses. If all ports are taken it tries again for a
+    /// moment: an attempt before this may just be ending.
     pub(crate) fn open(
         count: u16,
         ports: Option<(u16, u16)>,
         is_local: bool,
+        patience: &Patience<'_>,
     ) -> Result<Self, Fatal> {
-        let listener = listen(ports, is_local).map_err(|error| {
+        let patience = patience.part(TAKEN_DEADLINE);
+        let listener = loop {
+            match listen(ports, is_local) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    if patience.pause(TAKEN_INTERVAL).is_err() {
+                        break Err(error);
+                    }
+                }
+                result => break result,
+            }
+        };
+        let listener = listener.map_err(|error| {
             let range = ports.map_or_else(String::new, |(a, b)| format!(" on ports {a} to {b}"));
             Fatal::new(ExitCode::Network, format!("cannot listen for data streams{range}: {error}"))
         })?;
@@ -283,7 +300,9 @@ pub(crate) fn connect(
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
+        Err(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+        {
             patience.wait_writable(&socket)?;
             socket.take_error()?.map_or(Ok(()), Err)?;
         }

@@ -6,7 +6,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A listener for so many streams on loopback, and where it is.
 fn listener(count: u16) -> (Listener, SocketAddr) {
-    let listener = Listener::open(count, None, true).unwrap();
+    let stop = StopFlag::new();
+    let listener = Listener::open(count, None, true, &Patience::new(&stop, SECOND)).unwrap();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port));
     (listener, address)
 }
