@@ -117,7 +117,7 @@ fn drive(
         Side::Source => {
             let open = move || SourceEnd::open(&paths, setup);
             match open_patiently(stop, open) {
-                Ok(end) => watch.over(&end, end.start(), connected),
+                Ok(end) => watch.over(&end, &end.start(), connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
@@ -126,7 +126,7 @@ fn drive(
                 (paths.into_iter().next().unwrap_or_default(), connected.job_key);
             let open = move || SinkEnd::open(target, job_key, setup);
             match open_patiently(stop, open) {
-                Ok(end) => watch.over(&end, end.start(), connected),
+                Ok(end) => watch.over(&end, &end.start(), connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }

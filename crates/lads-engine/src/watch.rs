@@ -63,7 +63,7 @@ impl Watch<'_, '_> {
     pub(crate) fn over<E: End>(
         mut self,
         end: &Arc<E>,
-        threads: Vec<JoinHandle<()>>,
+        threads: &[JoinHandle<()>],
         mut connected: Connected,
     ) -> Report {
         let (reader, writer) = connected.take_control();
@@ -100,7 +100,7 @@ impl Watch<'_, '_> {
         self.board.close();
         if fatal.is_none() {
             // So that what they hold is let go. One that hangs in a call is left to it.
-            for thread in &threads {
+            for thread in threads {
                 has_ended_by(thread, until);
             }
         }

@@ -6,12 +6,14 @@ use crate::world::{
     wait_until_gone,
 };
 use lads_core::message::{Hello, MAGIC, Message, VERSION, VERSION_MIN, encode};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Until an end gives up that hears words, but not the whole greeting, and as much as a loaded
@@ -328,66 +330,89 @@ fn a_killed_client_leaves_its_port_to_the_next() {
     assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
 }
 
-/// Strangers at a port, as many as they can be, until this is dropped.
-struct Strangers {
-    is_over: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<usize>>,
-}
-
-/// So many connections are held open without a word, and so many are sent garbage.
+/// So many connections are held open without a word, and so many are sent garbage, before the
+/// first honest one comes; and then more and more, as long as the port is open.
 const STRANGERS: usize = 2000;
 
-impl Strangers {
-    fn crowd(port: u16) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let kinds: [&'static [u8]; 2] = [b"", b"GET / HTTP/1.1\r\n\r\n"];
-        let threads = kinds
-            .map(|said| {
-                let is_over = Arc::clone(&is_over);
-                std::thread::spawn(move || {
-                    let (mut held, mut count) = (std::collections::VecDeque::new(), 0);
-                    while !is_over.load(Ordering::Relaxed) {
-                        // The port is not there before and after: as soon as it is, so are they.
-                        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
-                            std::thread::yield_now();
-                            continue;
-                        };
-                        let _ = stream.write_all(said);
-                        held.push_back(stream);
-                        count += 1;
-                        if held.len() > STRANGERS {
-                            held.pop_front();
-                        }
-                    }
-                    count
-                })
-            })
-            .into();
-        Self { is_over, threads }
-    }
+/// A way to a port that is open as soon as somebody wants to go it, and the port is crowded.
+struct CrowdedWay {
+    port: u16,
+    stranger_count: Arc<AtomicUsize>,
+}
 
-    /// How many there were.
-    fn disperse(self) -> usize {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+impl CrowdedWay {
+    fn to(to_port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stranger_count = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&stranger_count);
+        std::thread::spawn(move || {
+            let mut is_first = true;
+            for near in listener.incoming().map_while(Result::ok) {
+                if std::mem::take(&mut is_first) {
+                    crowd(to_port, b"", &count);
+                    crowd(to_port, b"GET / HTTP/1.1\r\n\r\n", &count);
+                    let is_crowded = || count.load(Ordering::Relaxed) >= 2 * STRANGERS;
+                    wait_for("a crowd", || is_crowded().then_some(()));
+                }
+                let Ok(far) = TcpStream::connect(("127.0.0.1", to_port)) else { continue };
+                join(near.try_clone().unwrap(), far.try_clone().unwrap());
+                join(far, near);
+            }
+        });
+        Self { port, stranger_count }
     }
+}
+
+/// Passes on what comes from one until it ends, and its end.
+fn join(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+/// Connects to a port again and again until it is closed, and says this each time.
+fn crowd(port: u16, said: &'static [u8], count: &Arc<AtomicUsize>) {
+    let count = Arc::clone(count);
+    std::thread::spawn(move || {
+        let mut held = VecDeque::new();
+        while let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+            let _ = stream.write_all(said);
+            held.push_back(stream);
+            if held.len() > STRANGERS {
+                held.pop_front();
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// A crowd needs many handles.
+fn raise_handle_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 #[test]
 fn a_crowd_at_the_port_keeps_nobody_out() {
+    raise_handle_limit();
     for_seeds(3, 14, |seed| {
         let world = World::new();
         world.write("src/a", &Rng::new(seed).bytes(100_000));
         let shell = world.fake_shell(RUN_HERE);
         let port = free_port();
-        let strangers = Strangers::crowd(port);
+        let way = CrowdedWay::to(port);
         let mut command = there(&shell);
-        command.args(["--ports", &port.to_string()]).arg(world.source_contents());
+        command.args(["--ports", &port.to_string()]);
+        command.args(["--data-address", &format!("127.0.0.1:{}", way.port)]);
+        command.arg(world.source_contents());
         command.arg(format!("there:{}", world.target().display()));
         let ended = run(command);
-        let count = strangers.disperse();
+        let count = way.stranger_count.load(Ordering::Relaxed);
         assert_eq!(ended.code, Some(0), "{count} strangers: {ended:?}");
-        assert!(count > 0);
+        assert!(count >= 2 * STRANGERS, "{count} strangers: {ended:?}");
     });
 }
 
