@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn lads(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
@@ -101,7 +102,15 @@ fn relay_ends_when_nobody_reads_it_although_the_port_says_nothing() {
     let (mut peer, _) = listener.accept().expect("it connects");
     // What started it is gone; the port's owner does not know.
     drop((relay.stdin.take(), relay.stdout.take()));
-    assert!(relay.wait().expect("it ends").success());
+    let until = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = relay.try_wait().expect("it is ours") {
+            break status;
+        }
+        assert!(Instant::now() < until, "it does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success());
     assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
 }
 
