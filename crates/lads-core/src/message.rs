@@ -502,8 +502,8 @@ impl Wire for RangeSet {
 /// Appends a message with its length before it.
 ///
 /// # Panics
-/// If the message is longer than [`MESSAGE_BYTES_MAX`]: batches are far smaller. A job may be longer
-/// ([`JOB_BYTES_MAX`]), which whoever makes one has to see to.
+/// If the message is longer than [`MESSAGE_BYTES_MAX`]: batches are far smaller. A job may be
+/// longer ([`JOB_BYTES_MAX`]); whoever makes one sees to it that it is not longer than that.
 pub fn encode(message: &Message, to: &mut Writer) {
     let start = to.len();
     to.extend_from_slice(&[0; LENGTH_BYTES]);
