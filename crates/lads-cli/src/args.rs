@@ -355,6 +355,13 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
     pub(crate) timeout: u32,
 
+    /// Nothing moves for so long: the transfer ends; 0: wait for ever [default: 600]
+    ///
+    /// A peer that only gives signs of life is alive and of no use. With --restore there is no such
+    /// limit unless it is given: a tape takes hours.
+    #[arg(long, value_name = "SECONDS", help_heading = SAFETY, hide_short_help = true)]
+    pub(crate) stall_timeout: Option<u32>,
+
     /// Command that runs a command on another host
     #[arg(short = 'e', long, value_name = "COMMAND", help_heading = NETWORK)]
     #[arg(env = "LADS_RSH", hide_env_values = true, default_value = "ssh")]
@@ -375,9 +382,16 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = NETWORK)]
     pub(crate) tunnel: bool,
 
-    /// Address for the data connections, if not the one that ssh reached
+    /// How long the other host may say nothing at first: to connect, and to ask for a password
+    #[arg(long, value_name = "SECONDS", help_heading = NETWORK, hide_short_help = true)]
+    #[arg(default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) connect_timeout: u32,
+
+    /// Address for the data connections, if not that of the host
     ///
-    /// With :PORT behind it if that port is forwarded to the one that the other end opens.
+    /// With :PORT behind it if that port is forwarded to the one that the other end opens. Nothing
+    /// said, data goes to the host named, at an address to which its name resolves here (for ssh,
+    /// the name that `ssh -G` tells); what the other end says of its address is not taken for it.
     #[arg(long, value_name = "ADDRESS", help_heading = NETWORK, value_hint = ValueHint::Hostname)]
     pub(crate) data_address: Option<String>,
 

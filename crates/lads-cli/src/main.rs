@@ -8,6 +8,7 @@ mod layouts;
 mod lists;
 mod man;
 mod osts;
+mod panic;
 mod probe;
 mod refusals;
 mod relay;
@@ -25,14 +26,23 @@ use std::process::ExitCode;
 const EXIT_UNREAD: u8 = 141;
 
 fn main() -> ExitCode {
+    panic::end_the_process();
     let matches = args::command().get_matches();
     match matches.subcommand() {
-        Some(("cp", matches)) => copy::run(matches),
+        Some(("cp", matches)) => {
+            #[cfg(debug_assertions)]
+            panic::when_asked("cp");
+            copy::run(matches)
+        }
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
-        Some(("serve", _)) => ExitCode::from(lads_engine::serve() as u8),
+        Some(("serve", _)) => {
+            #[cfg(debug_assertions)]
+            panic::when_asked("serve");
+            ExitCode::from(lads_engine::serve() as u8)
+        }
         Some(("relay", matches)) => {
             exit(relay::run(&parsed::<RelayArgs>(matches)), lads_engine::ExitCode::Network)
         }

@@ -122,7 +122,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("--usermap=STRING", OWNERS),
     ("--groupmap=STRING", OWNERS),
     ("--chown=USER", OWNERS),
-    ("--contimeout=SECONDS", "give it to ssh: -e 'ssh -o ConnectTimeout=SECONDS'"),
+    (
+        "--contimeout=SECONDS",
+        "use --connect-timeout SECONDS, which counts until the other host says a word",
+    ),
     ("--size-only", NEWER),
     ("-@ --modify-window=NUM", NEWER),
     ("-T --temp-dir=DIR", INPLACE),

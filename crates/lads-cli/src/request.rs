@@ -30,6 +30,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         tunnel: args.tunnel,
         data_address: args.data_address.clone(),
         ports: args.ports,
+        connect_timeout_seconds: args.connect_timeout,
     };
     Ok(Job { sources, target, options: options(args, matches)?, remote })
 }
@@ -67,6 +68,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         ignores_times: args.ignore_times,
         // As in rsync, zero is for ever; 136 years will do.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
+        stall_timeout_seconds: stall_timeout_seconds(args),
         bytes_per_second: args.bwlimit.unwrap_or(0),
         stage: stage(args)?,
         stage_bytes: args.stage_size,
@@ -74,6 +76,15 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         filters,
         files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
     })
+}
+
+/// To bring a file back from tape takes hours in which nothing moves.
+fn stall_timeout_seconds(args: &CopyArgs) -> u32 {
+    match args.stall_timeout {
+        Some(seconds) => seconds,
+        None if args.restore => 0,
+        None => Options::default().stall_timeout_seconds,
+    }
 }
 
 /// Memory of one end, as far as it depends on what was said.
@@ -290,6 +301,15 @@ mod tests {
         let job = parse(&["--threads=4", "--sink-threads=9", "--layout=x", "a", "b"]).unwrap();
         assert_eq!((job.options.source_threads, job.options.sink_threads), (4, 9));
         assert_eq!(job.options.sink_layout, "x");
+    }
+
+    #[test]
+    fn a_tape_may_take_as_long_as_it_likes_unless_it_is_said_how_long() {
+        let seconds = |arguments: &[&str]| parse(arguments).unwrap().options.stall_timeout_seconds;
+        assert_eq!(seconds(&["a", "b"]), 600);
+        assert_eq!(seconds(&["--restore", "a", "b"]), 0);
+        assert_eq!(seconds(&["--restore", "--stall-timeout=7", "a", "b"]), 7);
+        assert_eq!(seconds(&["--stall-timeout=0", "a", "b"]), 0);
     }
 
     #[test]

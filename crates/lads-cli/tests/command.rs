@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn lads(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
@@ -86,6 +87,31 @@ fn relay_passes_both_directions_and_the_end_of_each() {
     let output = relay.wait_with_output().expect("it ends");
     assert_eq!(text(&output.stdout), "after the other direction has ended");
     assert!(output.status.success());
+}
+
+#[test]
+fn relay_ends_when_nobody_reads_it_although_the_port_says_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_lads"))
+        .args(["relay", "127.0.0.1", &port])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let (mut peer, _) = listener.accept().expect("it connects");
+    // What started it is gone; the port's owner does not know.
+    drop((relay.stdin.take(), relay.stdout.take()));
+    let until = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = relay.try_wait().expect("it is ours") {
+            break status;
+        }
+        assert!(Instant::now() < until, "it does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success());
+    assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
 }
 
 #[test]

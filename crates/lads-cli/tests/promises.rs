@@ -19,6 +19,8 @@ mod choice;
 mod depth;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
+#[path = "promises/greeting.rs"]
+mod greeting;
 #[path = "promises/identity.rs"]
 mod identity;
 #[path = "promises/mounts.rs"]

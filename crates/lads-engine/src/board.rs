@@ -3,12 +3,21 @@
 use crate::event::{ExitCode, Happening};
 use lads_core::entry::shortened;
 use lads_core::issue::{Failure, Issue, Reason, Side};
-use lads_core::message::{Counters, Line, Message};
+use lads_core::message::{Counters, Line, Message, OstBytes};
 use lads_core::units::Instant;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// So many happenings that the other end told wait to be shown, and so many bytes of text in them.
+/// The watching thread shows them 20 times a second: half of it would be the most that a transfer
+/// of 100,000 small files a second can list, twice as much only takes memory.
+const TOLD_MAX: usize = 10_000;
+const TOLD_BYTES_MAX: usize = 1 << 20;
+
+/// In place of a time: there is none.
+const NEVER: u64 = u64::MAX;
 
 /// What is to be shown to a person, and what the other end says of itself.
 #[derive(Debug)]
@@ -16,12 +25,31 @@ pub(crate) struct Board {
     pub(crate) own_host: String,
     /// Whether this is the end that a person started.
     pub(crate) is_persons: bool,
-    happenings: Mutex<Vec<Happening>>,
+    happenings: Mutex<Happenings>,
+    /// Notified when there is room again for what the other end tells.
+    room: Condvar,
     pub(crate) peer: Mutex<Counters>,
-    /// When the other end was last heard, in milliseconds of the transfer's clock.
-    heard_millis: AtomicU64,
+    /// Since when we listen and hear nothing, in milliseconds of the transfer's clock. [`NEVER`]
+    /// while we do something about what was heard: that may take longer than anybody is patient,
+    /// and is not the other end's fault.
+    listening_millis: AtomicU64,
+    /// Since when a write waits for the other end to read; [`NEVER`] if none does.
+    writing_millis: AtomicU64,
     /// Failures told, by the exit code that they call for.
     failures: Mutex<HashMap<ExitCode, u64>>,
+}
+
+/// What waits to be shown.
+#[derive(Debug, Default)]
+struct Happenings {
+    list: Vec<Happening>,
+    /// Of these, how many the other end told, and bytes of text in them.
+    told: usize,
+    told_bytes: usize,
+    /// What the OSTs of the other end have done: only the latest is of interest.
+    osts: Option<(Side, OstBytes)>,
+    /// Whether nobody will show anything any more.
+    is_closed: bool,
 }
 
 impl Board {
@@ -30,22 +58,46 @@ impl Board {
             own_host,
             is_persons,
             happenings: Mutex::default(),
+            room: Condvar::new(),
             peer: Mutex::default(),
-            heard_millis: AtomicU64::new(0),
+            listening_millis: AtomicU64::new(NEVER),
+            writing_millis: AtomicU64::new(NEVER),
             failures: Mutex::default(),
         }
     }
 
-    /// The other end gave a sign of life.
-    pub(crate) fn on_heard(&self, now: Instant) {
-        let millis = u64::try_from(now.since_start().as_millis()).unwrap_or(u64::MAX);
-        self.heard_millis.store(millis, Ordering::Relaxed);
+    /// From now on we listen to the other end.
+    pub(crate) fn on_listening(&self, now: Instant) {
+        self.listening_millis.store(millis(now), Ordering::Relaxed);
     }
 
-    /// How long the other end has given no sign of life.
+    /// The other end gave a sign of life, and we do something about it.
+    pub(crate) fn on_heard(&self) {
+        self.listening_millis.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// How long we have listened to the other end and it has given no sign of life.
     pub(crate) fn silence(&self, now: Instant) -> Duration {
-        let heard = Duration::from_millis(self.heard_millis.load(Ordering::Relaxed));
-        now.since(Instant::after_start(heard))
+        since(&self.listening_millis, now)
+    }
+
+    /// A write to the other end begins, or has ended.
+    pub(crate) fn on_writing(&self, since: Option<Instant>) {
+        self.writing_millis.store(since.map_or(NEVER, millis), Ordering::Relaxed);
+    }
+
+    /// How long the other end has not read what we write.
+    pub(crate) fn unread(&self, now: Instant) -> Duration {
+        since(&self.writing_millis, now)
+    }
+
+    /// This process was away, and knows of nothing that the other end did meanwhile: times are
+    /// counted from now on.
+    pub(crate) fn on_absence(&self, now: Instant) {
+        for began in [&self.listening_millis, &self.writing_millis] {
+            let from_now = |began| (began != NEVER).then_some(millis(now));
+            let _ = began.fetch_update(Ordering::Relaxed, Ordering::Relaxed, from_now);
+        }
     }
 
     pub(crate) fn notice(&self, text: String) {
@@ -60,23 +112,57 @@ impl Board {
         self.put(Happening::Issue(Issue { path, failure }));
     }
 
-    /// Paths are told as far as a call would take them, whoever tells them.
-    pub(crate) fn put(&self, mut happening: Happening) {
-        if let Happening::Issue(Issue { path, .. }) | Happening::Line(Line { path, .. }) =
-            &mut happening
-        {
-            *path = shortened(std::mem::take(path));
+    pub(crate) fn put(&self, happening: Happening) {
+        let happening = in_short(happening);
+        self.count(&happening);
+        lock(&self.happenings).list.push(happening);
+    }
+
+    /// The same for what the other end tells; waits until there is room. So a flood of it waits in
+    /// the control channel, and in the end where it is made.
+    pub(crate) fn put_told(&self, happening: Happening) {
+        let bytes = text_bytes(&happening);
+        let is_full = |it: &mut Happenings| {
+            !it.is_closed && (it.told >= TOLD_MAX || it.told_bytes >= TOLD_BYTES_MAX)
+        };
+        let waiting = self.room.wait_while(lock(&self.happenings), is_full);
+        let mut happenings = waiting.unwrap_or_else(PoisonError::into_inner);
+        if happenings.is_closed {
+            return;
         }
-        if let Happening::Issue(issue) = &happening
+        self.count(&happening);
+        happenings.told += 1;
+        happenings.told_bytes += bytes;
+        happenings.list.push(happening);
+    }
+
+    /// What the OSTs of the other end have done.
+    pub(crate) fn put_osts(&self, side: Side, osts: OstBytes) {
+        lock(&self.happenings).osts = Some((side, osts));
+    }
+
+    pub(crate) fn take_happenings(&self) -> Vec<Happening> {
+        let mut happenings = lock(&self.happenings);
+        let mut list = std::mem::take(&mut happenings.list);
+        list.extend(happenings.osts.take().map(|(side, osts)| Happening::OstBytes(side, osts)));
+        (happenings.told, happenings.told_bytes) = (0, 0);
+        drop(happenings);
+        self.room.notify_all();
+        list
+    }
+
+    /// Nobody will show anything any more: what the other end still tells is not kept.
+    pub(crate) fn close(&self) {
+        lock(&self.happenings).is_closed = true;
+        self.room.notify_all();
+    }
+
+    fn count(&self, happening: &Happening) {
+        if let Happening::Issue(issue) = happening
             && let Some(code) = exit_code_of(&issue.failure)
         {
             *lock(&self.failures).entry(code).or_default() += 1;
         }
-        lock(&self.happenings).push(happening);
-    }
-
-    pub(crate) fn take_happenings(&self) -> Vec<Happening> {
-        std::mem::take(&mut *lock(&self.happenings))
     }
 
     /// What happened, as it is told to the end where the person is.
@@ -113,6 +199,39 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn millis(time: Instant) -> u64 {
+    u64::try_from(time.since_start().as_millis()).unwrap_or(NEVER - 1)
+}
+
+/// How long ago that was; nothing if it never was.
+fn since(began: &AtomicU64, now: Instant) -> Duration {
+    match began.load(Ordering::Relaxed) {
+        NEVER => Duration::ZERO,
+        began => now.since(Instant::after_start(Duration::from_millis(began))),
+    }
+}
+
+/// Paths are told as far as a call would take them. What the other end tells is so already: the gate
+/// takes nothing longer.
+fn in_short(mut happening: Happening) -> Happening {
+    if let Happening::Issue(Issue { path, .. }) | Happening::Line(Line { path, .. }) =
+        &mut happening
+    {
+        *path = shortened(std::mem::take(path));
+    }
+    happening
+}
+
+/// Bytes of text in a happening that the other end can make as long as it likes.
+fn text_bytes(happening: &Happening) -> usize {
+    match happening {
+        Happening::Line(line) => line.path.len(),
+        Happening::Issue(issue) => issue.path.len(),
+        Happening::Notice(text) => text.len(),
+        Happening::Progress(_) | Happening::OstBytes(..) => 0,
+    }
+}
+
 /// What a failure of one entry means for the whole; `None` if it is only worth a line.
 fn exit_code_of(failure: &Failure) -> Option<ExitCode> {
     Some(match (failure.reason, failure.side) {
@@ -123,3 +242,6 @@ fn exit_code_of(failure: &Failure) -> Option<ExitCode> {
         (_, Side::Sink) => ExitCode::SinkRefuses,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,24 @@
 //! The control channel: messages, one after the other, on a pair of pipes.
 
+use crate::board::Board;
+use crate::clock::Clock;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
+use crate::launch::Cut;
 use lads_core::message::{LENGTH_BYTES, MESSAGE_BYTES_MAX, Message, decode, encode};
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+/// A peer that reads less than this within the timeout, in bytes, is taken for dead. As long as a
+/// pipe is: 2 KB/s with the default timeout. More would take a very slow line for dead.
+const NOTED_BYTES: usize = 64 << 10;
 
 /// Writes a message.
 pub(crate) fn write_message(to: &mut impl Write, message: &Message) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(256);
     encode(message, &mut bytes);
-    to.write_all(&bytes)
+    to.write_all(&bytes)?;
+    to.flush()
 }
 
 /// Reads messages; keeps its buffer from one to the next.
@@ -26,44 +35,71 @@ impl<R: Read> MessageReader<R> {
 
     /// The next message; `None` when the other end closed the channel.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, Fatal> {
+        self.next_within(MESSAGE_BYTES_MAX, "the other end")
+    }
+
+    /// The next message of `peer`, if it is no longer than this, without its length.
+    pub(crate) fn next_within(
+        &mut self,
+        bytes_max: usize,
+        peer: &str,
+    ) -> Result<Option<Message>, Fatal> {
         let mut length = [0; LENGTH_BYTES];
         match self.from.read_exact(&mut length) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            Err(error) => return Err(lost(&error)),
+            Err(error) => return Err(lost(&error, peer)),
         }
         let length = u32::from_le_bytes(length) as usize;
-        if length > MESSAGE_BYTES_MAX {
+        if length > bytes_max {
             return Err(Fatal::new(
                 ExitCode::Network,
-                format!("the other end sent a message of {length} bytes: not LADS, or damaged"),
+                format!("{peer} sent a message of {length} bytes: not LADS, or damaged"),
             ));
         }
-        self.fill(length)?;
+        self.fill(length).map_err(|error| lost(&error, peer))?;
         decode(&self.body).map(Some).map_err(|error| {
-            Fatal::new(ExitCode::Network, format!("the other end is not understood: {error}"))
+            Fatal::new(ExitCode::Network, format!("{peer} is not understood: {error}"))
         })
     }
 
     /// Reads the body piece by piece, so that a length alone reserves no memory.
-    fn fill(&mut self, length: usize) -> Result<(), Fatal> {
+    fn fill(&mut self, length: usize) -> io::Result<()> {
         const PIECE: usize = 1 << 20;
         self.body.clear();
         while self.body.len() < length {
             let start = self.body.len();
             self.body.resize(length.min(start + PIECE), 0);
-            self.from.read_exact(&mut self.body[start..]).map_err(|error| lost(&error))?;
+            self.from.read_exact(&mut self.body[start..])?;
         }
         self.body.shrink_to(PIECE);
         Ok(())
     }
+}
 
-    /// What lies below.
-    pub(crate) fn inner(&mut self) -> &mut R {
-        &mut self.from
+/// Writes to the other end, and lets the board know how long it has not read.
+pub(crate) struct NotedWriter<W> {
+    pub(crate) to: W,
+    pub(crate) board: Arc<Board>,
+    pub(crate) clock: Clock,
+}
+
+impl<W: Write> Write for NotedWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.board.on_writing(Some(self.clock.now()));
+        // A pipe takes all that it is given before it returns: a slow reader is one that does not
+        // read this much.
+        let result = self.to.write(&bytes[..bytes.len().min(NOTED_BYTES)]);
+        self.board.on_writing(None);
+        result
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }
 
-fn lost(error: &io::Error) -> Fatal {
-    Fatal::new(ExitCode::Network, format!("lost the connection to the other end: {error}"))
+fn lost(error: &io::Error, peer: &str) -> Fatal {
+    let lost = || Fatal::new(ExitCode::Network, format!("lost the connection to {peer}: {error}"));
+    Cut::of(error).map_or_else(lost, |cut| cut.fatal(peer))
 }

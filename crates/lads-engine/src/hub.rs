@@ -9,6 +9,7 @@ use crate::stream::Streams;
 use lads_core::message::Message;
 use lads_core::units::StreamId;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,6 +63,10 @@ pub(crate) struct Hub<S> {
     watch: Condvar,
     wake: Wake,
     streams: Arc<Streams>,
+    /// Steps of this end that moved the transfer on.
+    moves: AtomicU64,
+    /// I/O threads that have something to do.
+    busy_workers: AtomicUsize,
 }
 
 /// Which I/O threads are woken when there may be something to do.
@@ -103,6 +108,8 @@ impl<S: Wakes> Hub<S> {
             watch: Condvar::new(),
             wake,
             streams,
+            moves: AtomicU64::new(0),
+            busy_workers: AtomicUsize::new(0),
         }
     }
 
@@ -112,6 +119,36 @@ impl<S: Wakes> Hub<S> {
         let result = act(&mut inner);
         self.wake(&inner);
         result
+    }
+
+    /// The same, if what the session is told moves the transfer on: something came, or was done.
+    pub(crate) fn tell<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
+        self.on_move();
+        self.with(act)
+    }
+
+    /// A step of this end has come to its end, be it that the session need not know of it.
+    pub(crate) fn on_move(&self) {
+        self.moves.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that changes whenever this end moves on: what it was told, what it did, and what
+    /// went over its data streams.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed).wrapping_add(self.streams.moves())
+    }
+
+    /// Does a task of an I/O thread, which is busy meanwhile.
+    pub(crate) fn busy(&self, act: impl FnOnce()) {
+        self.busy_workers.fetch_add(1, Ordering::Relaxed);
+        act();
+        self.busy_workers.fetch_sub(1, Ordering::Relaxed);
+        self.on_move();
+    }
+
+    /// I/O threads that have something to do now.
+    pub(crate) fn busy_workers(&self) -> usize {
+        self.busy_workers.load(Ordering::Relaxed)
     }
 
     /// Asks `ask` until it has something or the transfer is over (`None`); waits in between, at
@@ -232,6 +269,16 @@ impl<S: Wakes> Hub<S> {
 }
 
 impl<S> Inner<S> {
+    /// Puts a message in line in place of the one of its kind that waits there, if one does: what
+    /// a peer does not read must not grow.
+    pub(crate) fn push_latest(&mut self, message: Message) {
+        let kind = std::mem::discriminant(&message);
+        match self.messages.iter_mut().find(|it| std::mem::discriminant(*it) == kind) {
+            Some(waiting) => *waiting = message,
+            None => self.messages.push_back(message),
+        }
+    }
+
     fn waiting(&mut self, waiter: Waiter) -> &mut usize {
         match waiter {
             Waiter::Worker => &mut self.workers_waiting,

@@ -137,6 +137,8 @@ pub struct Options {
     pub ignores_times: bool,
     /// A peer that is silent for so long is dead, in seconds.
     pub timeout_seconds: u32,
+    /// A transfer in which nothing moves for so long ends, in seconds; zero for never.
+    pub stall_timeout_seconds: u32,
     /// The most to send in a second, in bytes; zero for no limit.
     pub bytes_per_second: u64,
     /// Directory for blocks that wait for a congested OST of the sink, on local flash of the end
@@ -212,6 +214,7 @@ impl Default for Options {
             hard_links: true,
             ignores_times: false,
             timeout_seconds: 30,
+            stall_timeout_seconds: 600,
             bytes_per_second: 0,
             stage: None,
             stage_bytes: 8 << 30,
@@ -232,11 +235,14 @@ pub struct RemoteShell {
     pub lads: String,
     /// Whether data goes through the remote shell, too, instead of connections of its own.
     pub tunnel: bool,
-    /// Address to connect the data streams to, instead of the one that ssh reached; `host:port` if
-    /// the port is forwarded from another.
+    /// Address to connect the data streams to, instead of those of the host; `host:port` if the
+    /// port is forwarded from another.
     pub data_address: Option<String>,
     /// TCP ports that the other end may listen on, first and last; any by default.
     pub ports: Option<(u16, u16)>,
+    /// How long the command may say nothing at first, in seconds: as long as it takes to connect,
+    /// and to ask a person for a password.
+    pub connect_timeout_seconds: u32,
 }
 
 impl Default for RemoteShell {
@@ -247,6 +253,7 @@ impl Default for RemoteShell {
             tunnel: false,
             data_address: None,
             ports: None,
+            connect_timeout_seconds: 300,
         }
     }
 }
@@ -313,6 +320,7 @@ wire_struct!(Options {
     hard_links,
     ignores_times,
     timeout_seconds,
+    stall_timeout_seconds,
     bytes_per_second,
     stage,
     stage_bytes,

@@ -1,47 +1,56 @@
 //! How the two ends find each other: one starts the other, they greet, and connect data streams.
+//!
+//! Nothing here waits for ever: see [`patience`].
+
+mod greeting;
+mod other;
+mod patience;
+mod process;
+mod route;
 
 use crate::control::{MessageReader, write_message};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::job::{Assignment, Job, Location, Options};
 use crate::session::StopFlag;
-use crate::stream::{Listener, connect, set_send_timeout, show_token_on, wait_readable};
+use crate::stream::{Listener, set_send_timeout};
 use crate::talk::exit_code_from;
+use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
 use lads_core::issue::Side;
 use lads_core::message::wire::{Reader, Wire};
-use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message, VERSION, VERSION_MIN};
-use std::io::{self, Chain, Cursor, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
+use other::Other;
+use patience::Patient;
+pub(crate) use patience::{Cut, Patience};
+use process::Process;
+use route::Route;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// How long to wait for data connections.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// How long the listening end waits for all of them.
-const ACCEPT_DEADLINE: Duration = Duration::from_secs(30);
-/// How long the other end may take to end by itself.
+/// How long the other end may take to end by itself, when all is said.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
-/// How often to see whether we are to stop while the other end says nothing: somebody may be
-/// asked for a password.
-const STOP_INTERVAL: Duration = Duration::from_millis(100);
-/// How long to wait for the last words of an other end that has ended.
-const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
+/// How often to see whether it has.
+const EXIT_INTERVAL: Duration = Duration::from_millis(2);
+/// How long a last word may take to be written.
+const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// Streams by default: as many as I/O threads can send on at a time, two for each processor, so
 /// that none waits for another. Measured: `docs/benchmarks.md`.
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
+/// More streams than this are not opened: each takes a handle, a thread at the sink, and a token
+/// in LISTEN, which has a bound.
+const STREAMS_MAX: u16 = 256;
 
 /// The two directions of the control channel.
-pub(crate) type Control = (MessageReader<Box<dyn Read + Send>>, Box<dyn Write + Send>);
+pub(crate) type Control = (MessageReader<Box<dyn Read + Send>>, File);
 
 /// Two ends that know each other.
 pub(crate) struct Connected {
     control: Option<Control>,
-    children: Vec<Child>,
+    /// The other end, if it was started here, and what data streams go through.
+    processes: Vec<Process>,
     pub(crate) streams: Vec<OwnedFd>,
     pub(crate) options: Options,
     pub(crate) paths: Vec<Vec<u8>>,
@@ -59,42 +68,37 @@ impl Connected {
         self.control.take().expect("taken once, by the one who runs the end")
     }
 
-    /// Says a last word to the other end, if nobody else talks to it.
+    /// Says a last word to the other end, if nobody else talks to it. Whether it is heard is not
+    /// worth a wait.
     pub(crate) fn say(&mut self, message: &Message) {
         if let Some((_, writer)) = &mut self.control {
-            let _ = write_message(writer, message);
+            let stop = StopFlag::new();
+            let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
+            let _ = write_message(&mut Patient { pipe: &*writer, patience: &patience }, message);
         }
     }
 
-    /// Ends the other end, or the way to it: it is silent.
+    /// Ends the other end, or the way to it, at once: it is silent.
     pub(crate) fn kill(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-        }
+        self.processes.iter_mut().for_each(Process::kill);
     }
 
-    /// Lets go of the other end and sees it end.
-    pub(crate) fn close(&mut self) {
+    /// Lets go of the other end and sees it end. Whoever asked to stop before gets a state that
+    /// can be resumed, for which the other end needs a moment; whoever asks now, when all is said,
+    /// does not wait for it.
+    ///
+    /// `meanwhile` is called again and again until then.
+    pub(crate) fn close(&mut self, stop: &StopFlag, mut meanwhile: impl FnMut()) {
         self.control = None;
-        self.streams.clear();
-        let until = Instant::now() + EXIT_DEADLINE;
-        for child in &mut self.children {
-            end_child(child, until);
+        let ignored = StopFlag::new();
+        let stop = if stop.is_set() { &ignored } else { stop };
+        let patience = Patience::new(stop, EXIT_DEADLINE);
+        while !self.processes.iter_mut().all(Process::has_ended)
+            && patience.pause(EXIT_INTERVAL).is_ok()
+        {
+            meanwhile();
         }
-    }
-}
-
-/// Waits for a process until then, and kills it if it has not ended.
-fn end_child(child: &mut Child, until: Instant) -> Option<ExitStatus> {
-    loop {
-        match child.try_wait() {
-            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
-            Ok(None) => {
-                let _ = child.kill();
-                return child.wait().ok();
-            }
-            result => return result.ok().flatten(),
-        }
+        self.processes.clear();
     }
 }
 
@@ -102,15 +106,17 @@ fn end_child(child: &mut Child, until: Instant) -> Option<ExitStatus> {
 pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     let (own_side, host) = sides(job)?;
     let options = with_defaults(&job.options);
-    let mut other = Other::start(job, host.as_deref())?;
-    let patience = Duration::from_secs(options.timeout_seconds.into());
-    let hello = other.greet(stop, patience)?;
     let assignment = assignment(job, own_side, &options, host.is_some());
-    let mut bytes = Vec::new();
-    assignment.put(&mut bytes);
-    other.say(&Message::Job(bytes))?;
-    other.await_word(stop, Some(patience))?;
-    let (address, port, tokens) = match other.hear()? {
+    let told = job_message(&assignment)?;
+    let silence = Duration::from_secs(options.timeout_seconds.into());
+    let mut other = Other::start(job, host.as_deref())?;
+    let patience = Patience::new(stop, LAST_WORD_DEADLINE);
+    other.say_hello(&patience);
+    other.await_first_word(&job.remote, stop, silence)?;
+    let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+    let hello = other.greet(&patience)?;
+    other.say(&told, &patience)?;
+    let (address, port, tokens) = match other.hear_answer(&patience)? {
         Message::Listen { address, port, tokens } => (address, port, tokens),
         Message::Fatal { code, text } => return Err(Fatal::new(exit_code_from(code), text)),
         _ => {
@@ -120,17 +126,19 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
             ));
         }
     };
-    let route = Route { job, host: host.as_deref(), address, port };
-    let (streams, mut children) = route.connect_all(&tokens)?;
+    check_tokens(tokens.len(), options.streams)?;
+    let route = Route { job, host: host.as_deref(), told: address, port, patience: &patience };
+    let (streams, mut processes) = route.connect_all(&tokens)?;
     limit_silence(&streams, &options);
-    children.insert(0, other.child);
+    let (process, input, output) = other.into_parts();
+    processes.insert(0, process);
     let paths = match own_side {
         Side::Source => job.sources.iter().map(|source| source.path.clone()).collect(),
         Side::Sink => vec![job.target.path.clone()],
     };
     Ok(Connected {
-        control: Some((other.reader, other.writer)),
-        children,
+        control: Some((MessageReader::new(Box::new(input)), output)),
+        processes,
         streams,
         options,
         paths,
@@ -140,6 +148,31 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
         peer_host: hello.host,
         is_clear: host.is_some() && !job.remote.tunnel,
     })
+}
+
+/// What to do, as the other end is told; refused here if that is more than it takes.
+fn job_message(assignment: &Assignment) -> Result<Message, Fatal> {
+    let mut bytes = Vec::new();
+    assignment.put(&mut bytes);
+    if bytes.len() > JOB_BYTES_MAX {
+        let text = format!(
+            "--files-from and the patterns are {} MiB long, and the other end takes {} MiB: split \
+             the list, or name a directory",
+            bytes.len().div_ceil(1 << 20),
+            JOB_BYTES_MAX >> 20
+        );
+        return Err(Fatal::new(ExitCode::Usage, text));
+    }
+    Ok(Message::Job(bytes))
+}
+
+/// The other end gives one token for each stream that it was asked for.
+fn check_tokens(count: usize, asked_for: u16) -> Result<(), Fatal> {
+    if count == usize::from(asked_for) {
+        return Ok(());
+    }
+    let text = format!("the other end opens {count} data streams, but was asked for {asked_for}");
+    Err(Fatal::new(ExitCode::Network, text))
 }
 
 /// Which end this is, and the host of the other if it is another.
@@ -166,7 +199,7 @@ fn with_defaults(options: &Options) -> Options {
             let count = (processors * 2).clamp(*STREAMS_DEFAULT.start(), *STREAMS_DEFAULT.end());
             u16::try_from(count).expect("at most the end of the range")
         }
-        count => count,
+        count => count.min(STREAMS_MAX),
     };
     Options { streams, ..options.clone() }
 }
@@ -224,381 +257,27 @@ fn limit_silence(streams: &[OwnedFd], options: &Options) {
     }
 }
 
-/// The other end as a process of ours: LADS itself, or a remote shell that starts it.
-struct Other {
-    child: Child,
-    reader: MessageReader<Box<dyn Read + Send>>,
-    writer: Box<dyn Write + Send>,
-    /// What is read from, to wait for it without reading.
-    stdout: OwnedFd,
-    /// What it is called in messages.
-    name: String,
-    is_remote: bool,
-    lads: String,
-    /// The last of what it wrote to its standard error.
-    complaints: Arc<Mutex<Vec<u8>>>,
-    /// Disconnected when it has written all that it will.
-    complaints_end: mpsc::Receiver<()>,
-}
-
-impl Other {
-    fn start(job: &Job, host: Option<&str>) -> Result<Self, Fatal> {
-        let mut command = match host {
-            Some(host) => remote_command(job, host, &["serve".to_owned()]),
-            None => {
-                let mut command = Command::new("/proc/self/exe");
-                // An interrupt from the keyboard is for us; the sink stops when we tell it to.
-                command.arg0("lads").arg("serve").process_group(0);
-                command
-            }
-        };
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let name = host.unwrap_or("localhost").to_owned();
-        let mut child = command.spawn().map_err(|error| {
-            let program = command.get_program().to_string_lossy().into_owned();
-            Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
-        })?;
-        let complaints = Arc::new(Mutex::new(Vec::new()));
-        let (writing, complaints_end) = mpsc::channel();
-        if let Some(stderr) = child.stderr.take() {
-            let kept = Arc::clone(&complaints);
-            crate::session::spawn("lads-stderr", move || {
-                pass_on(stderr, &kept);
-                drop(writing);
-            });
-        }
-        let stdin = child.stdin.take().expect("piped above");
-        let from = child.stdout.take().expect("piped above");
-        let stdout = from.as_fd().try_clone_to_owned().map_err(|error| {
-            Fatal::new(ExitCode::Other, format!("cannot share a pipe: {error}"))
-        })?;
-        Ok(Self {
-            child,
-            reader: MessageReader::new(Box::new(from)),
-            writer: Box::new(stdin),
-            stdout,
-            name,
-            is_remote: host.is_some(),
-            lads: job.remote.lads.clone(),
-            complaints,
-            complaints_end,
-        })
-    }
-
-    /// Exchanges HELLO. Another host may take as long as it likes: somebody may be asked for a
-    /// password.
-    fn greet(&mut self, stop: &StopFlag, patience: Duration) -> Result<Hello, Fatal> {
-        // If it is gone already, what it said last tells more than that we could not write.
-        let _ = write_message(&mut self.writer, &own_hello());
-        self.await_word(stop, (!self.is_remote).then_some(patience))?;
-        let mut first = [0; LENGTH_BYTES + 1 + MAGIC.len()];
-        let mut filled = 0;
-        while filled < first.len() {
-            match self.reader.inner().read(&mut first[filled..]) {
-                Ok(0) => return Err(self.explain_end(&first[..filled], stop)),
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(self.explain_end(&first[..filled], stop)),
-            }
-        }
-        if first[LENGTH_BYTES + 1..] != MAGIC {
-            return Err(self.explain_noise(&first));
-        }
-        self.put_back(first.to_vec());
-        check_hello(self.hear()?, &self.name)
-    }
-
-    /// Waits until it says something; ends it if we are to stop, or if it is silent for so long.
-    fn await_word(&mut self, stop: &StopFlag, patience: Option<Duration>) -> Result<(), Fatal> {
-        let start = Instant::now();
-        while !wait_readable(&self.stdout, STOP_INTERVAL) {
-            if stop.is_set() {
-                let _ = self.child.kill();
-                return Err(self.explain_end(&[], stop));
-            }
-            if let Some(patience) = patience.filter(|patience| start.elapsed() >= *patience) {
-                let _ = self.child.kill();
-                let (name, seconds) = (&self.name, patience.as_secs());
-                let text = format!("{name} was silent for {seconds} s before the transfer began");
-                return Err(Fatal::new(ExitCode::Network, text));
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets the reader begin with bytes that were looked at already.
-    fn put_back(&mut self, bytes: Vec<u8>) {
-        let rest = std::mem::replace(self.reader.inner(), Box::new(io::empty()));
-        let chain: Chain<Cursor<Vec<u8>>, _> = Cursor::new(bytes).chain(rest);
-        self.reader = MessageReader::new(Box::new(chain));
-    }
-
-    fn say(&mut self, message: &Message) -> Result<(), Fatal> {
-        write_message(&mut self.writer, message)
-            .and_then(|()| self.writer.flush())
-            .map_err(|error| Fatal::new(ExitCode::Network, format!("lost {}: {error}", self.name)))
-    }
-
-    fn hear(&mut self) -> Result<Message, Fatal> {
-        let message = self.reader.next()?;
-        message.ok_or_else(|| {
-            Fatal::new(ExitCode::Network, format!("{} ended before it began", self.name))
-        })
-    }
-
-    /// Why the other end said nothing.
-    fn explain_end(&mut self, said: &[u8], stop: &StopFlag) -> Fatal {
-        let status = end_child(&mut self.child, Instant::now() + Duration::from_secs(2));
-        let code = status.and_then(|status| status.code());
-        let complaints = self.complaints();
-        let (name, lads) = (&self.name, &self.lads);
-        if stop.is_set() {
-            return Fatal::new(ExitCode::Interrupted, "stopped before the transfer began");
-        }
-        if !self.is_remote {
-            return Fatal::new(ExitCode::Other, "cannot start the second process of this transfer");
-        }
-        match code {
-            Some(127) => Fatal::new(
-                ExitCode::Usage,
-                format!(
-                    "there is no {lads} on {name}: install it there, or say where it is with \
-                     --remote-lads PATH"
-                ),
-            ),
-            Some(255) if is_refusal(&complaints) => Fatal::new(
-                ExitCode::Refused,
-                format!("{name} did not let us in; see the message above, or try: ssh {name} true"),
-            ),
-            Some(255) => Fatal::new(
-                ExitCode::Network,
-                format!("cannot reach {name}; see the message above, or try: ssh {name} true"),
-            ),
-            _ => Fatal::new(
-                ExitCode::Network,
-                format!(
-                    "{name} ended before LADS began there (exit {}); it printed: {}",
-                    code.map_or_else(|| "by a signal".to_owned(), |code| code.to_string()),
-                    String::from_utf8_lossy(said).escape_debug()
-                ),
-            ),
-        }
-    }
-
-    /// What it wrote to its standard error, which may come a little later than its end; something
-    /// that it leaves behind, such as a shared ssh connection, may keep it open.
-    fn complaints(&self) -> String {
-        let _: Result<(), _> = self.complaints_end.recv_timeout(COMPLAINTS_DEADLINE);
-        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).into_owned()
-    }
-
-    /// Something else than LADS speaks: a login script that prints, or another program.
-    fn explain_noise(&mut self, first: &[u8]) -> Fatal {
-        let _ = self.child.kill();
-        let mut said = first.to_vec();
-        let _ = self.reader.inner().take(200).read_to_end(&mut said);
-        let text = String::from_utf8_lossy(&said).escape_debug().to_string();
-        Fatal::new(
-            ExitCode::Usage,
-            format!(
-                "{} printed something before LADS began: \"{text}\"; a login script must print \
-                 nothing when there is no terminal",
-                self.name
-            ),
-        )
-    }
-}
-
-fn is_refusal(complaints: &str) -> bool {
-    ["Permission denied", "Host key verification failed", "Too many authentication failures"]
-        .iter()
-        .any(|text| complaints.contains(text))
-}
-
-/// Passes standard error on, and keeps the last of it.
-fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>) {
-    let mut bytes = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let _ = io::stderr().write_all(&bytes[..count]);
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&bytes[..count]);
-        let excess = kept.len().saturating_sub(bytes.len());
-        kept.drain(..excess);
-    }
-}
-
-fn own_hello() -> Message {
-    Message::Hello(Hello {
-        magic: MAGIC,
-        version_min: VERSION_MIN,
-        version: VERSION,
-        features: 0,
-        software: format!("lads {}", env!("CARGO_PKG_VERSION")),
-        host: own_host(),
-    })
-}
-
-fn check_hello(message: Message, name: &str) -> Result<Hello, Fatal> {
-    let Message::Hello(hello) = message else {
-        return Err(Fatal::new(ExitCode::Usage, format!("{name} does not greet")));
-    };
-    if hello.magic != MAGIC || hello.version_min > VERSION || hello.version < VERSION_MIN {
-        let text = format!(
-            "{name} runs {} (protocols {} to {}), here is lads {} (protocols {VERSION_MIN} to \
-             {VERSION}): install the same version on both",
-            hello.software,
-            hello.version_min,
-            hello.version,
-            env!("CARGO_PKG_VERSION")
-        );
-        return Err(Fatal::new(ExitCode::Usage, text));
-    }
-    Ok(hello)
-}
-
-/// A command that runs LADS with these words on another host.
-fn remote_command(job: &Job, host: &str, words: &[String]) -> Command {
-    let shell = &job.remote.command;
-    let mut command = Command::new(shell.first().map_or("ssh", String::as_str));
-    command.args(shell.iter().skip(1)).arg(host).arg(quoted(&job.remote.lads)).args(words);
-    command
-}
-
-/// A word as a remote shell takes it; a plain one is left as it is, so that `~` works.
-fn quoted(word: &str) -> String {
-    let is_plain =
-        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+".contains(&byte));
-    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-}
-
-/// How data reaches the other end.
-struct Route<'a> {
-    job: &'a Job,
-    host: Option<&'a str>,
-    /// The address under which the other end was reached, as it says itself.
-    address: String,
-    port: u16,
-}
-
-impl Route<'_> {
-    fn connect_all(&self, tokens: &[[u8; 32]]) -> Result<(Vec<OwnedFd>, Vec<Child>), Fatal> {
-        let mut streams = Vec::with_capacity(tokens.len());
-        let mut children = Vec::new();
-        for (index, token) in (0..).zip(tokens) {
-            let stream = if self.job.remote.tunnel && self.host.is_some() {
-                let (stream, child) = self.tunnel(index, token)?;
-                children.push(child);
-                stream
-            } else {
-                self.connect_one(index, token)?
-            };
-            streams.push(stream);
-        }
-        Ok((streams, children))
-    }
-
-    fn connect_one(&self, index: u16, token: &[u8; 32]) -> Result<OwnedFd, Fatal> {
-        let (address, port) = self.data_address();
-        let failed = |error: io::Error| {
-            Fatal::new(
-                ExitCode::Network,
-                format!(
-                    "cannot connect a data stream to {address} port {port}: {error}; open that port \
-                     (--ports FIRST-LAST), name another address (--data-address), or send data \
-                     through ssh (--tunnel)"
-                ),
-            )
-        };
-        let addresses: Vec<SocketAddr> =
-            (address.as_str(), port).to_socket_addrs().map_err(failed)?.collect();
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in addresses {
-            match connect(address, index, token, CONNECT_DEADLINE) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            }
-        }
-        Err(failed(last))
-    }
-
-    /// Where data streams go: what the person says, with a port of its own if there is one in it
-    /// (a forwarded port), or the address that ssh reached.
-    fn data_address(&self) -> (String, u16) {
-        if let Some(address) = &self.job.remote.data_address {
-            return match address.rsplit_once(':') {
-                Some((host, port)) if !host.contains(':') => {
-                    (host.to_owned(), port.parse().unwrap_or(self.port))
-                }
-                _ => (address.clone(), self.port),
-            };
-        }
-        let address = match self.host {
-            None => "127.0.0.1".to_owned(),
-            Some(_) if !self.address.is_empty() => self.address.clone(),
-            Some(host) => host.rsplit('@').next().unwrap_or(host).to_owned(),
-        };
-        (address, self.port)
-    }
-
-    /// A stream through the remote shell: LADS there passes it on to the port.
-    fn tunnel(&self, index: u16, token: &[u8; 32]) -> Result<(OwnedFd, Child), Fatal> {
-        let failed = |error: io::Error| {
-            Fatal::new(ExitCode::Network, format!("cannot open a data stream through ssh: {error}"))
-        };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        let input = OwnedFd::from(theirs.try_clone().map_err(failed)?);
-        let host = self.host.unwrap_or("localhost");
-        let words = ["relay".to_owned(), "127.0.0.1".to_owned(), self.port.to_string()];
-        let mut command = remote_command(self.job, host, &words);
-        command.stdin(Stdio::from(input)).stdout(Stdio::from(OwnedFd::from(theirs)));
-        let child = command.spawn().map_err(failed)?;
-        drop(command);
-        let stream = show_token_on(ours.into(), index, token, ACCEPT_DEADLINE).map_err(failed)?;
-        Ok((stream, child))
-    }
-}
-
 /// The other end's part: greets, is told what to do, listens, and waits for the data streams.
-pub(crate) fn answer(
-    input: impl Read + Send + 'static,
-    mut output: impl Write + Send + 'static,
-) -> Result<Connected, Fatal> {
-    let lost = |error: io::Error| Fatal::new(ExitCode::Network, error.to_string());
-    write_message(&mut output, &own_hello()).and_then(|()| output.flush()).map_err(lost)?;
-    let mut reader: MessageReader<Box<dyn Read + Send>> = MessageReader::new(Box::new(input));
-    let early_end = || Fatal::new(ExitCode::Network, "the other end is gone");
-    let hello = check_hello(reader.next()?.ok_or_else(early_end)?, "the other end")?;
-    let Some(Message::Job(bytes)) = reader.next()? else {
-        return Err(Fatal::new(ExitCode::Network, "the other end does not say what to do"));
-    };
-    let assignment = Assignment::take(&mut Reader::of_own(&bytes))
-        .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
-    let options = assignment.options;
-    let ports =
-        (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
-    let count = options.streams.clamp(1, 256);
-    let listener = match Listener::open(count, ports, assignment.is_local) {
-        Ok(listener) => listener,
+pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, GREETING_DEADLINE);
+    let mut greeting = Greeting::new(input, output, "the other end");
+    let (hello, assignment, streams) = match answer_within(&mut greeting, &patience) {
+        Ok(answered) => answered,
         Err(fatal) => {
             let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
-            write_message(&mut output, &message).and_then(|()| output.flush()).map_err(lost)?;
+            let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
+            let _ = greeting.say(&message, &patience);
             return Err(fatal);
         }
     };
-    let message = Message::Listen {
-        address: address_reached(),
-        port: listener.port,
-        tokens: listener.tokens.clone(),
-    };
-    write_message(&mut output, &message).and_then(|()| output.flush()).map_err(lost)?;
-    let streams = listener.accept_all(ACCEPT_DEADLINE)?;
-    limit_silence(&streams, &options);
+    limit_silence(&streams, &assignment.options);
+    let (input, output) = greeting.into_pipes();
     Ok(Connected {
-        control: Some((reader, Box::new(output))),
-        children: Vec::new(),
+        control: Some((MessageReader::new(Box::new(input)), output)),
+        processes: Vec::new(),
         streams,
-        options,
+        options: assignment.options,
         paths: assignment.paths,
         own_side: assignment.side,
         job_key: assignment.job_key,
@@ -606,6 +285,32 @@ pub(crate) fn answer(
         peer_host: hello.host,
         is_clear: false,
     })
+}
+
+fn answer_within(
+    greeting: &mut Greeting,
+    patience: &Patience<'_>,
+) -> Result<(Hello, Assignment, Vec<OwnedFd>), Fatal> {
+    greeting.say(&own_hello(), patience)?;
+    let hello = check_hello(greeting.hear(HELLO_BYTES_MAX, patience)?, "the other end")?;
+    let Some(Message::Job(bytes)) = greeting.hear(JOB_MESSAGE_BYTES_MAX, patience)? else {
+        return Err(Fatal::new(ExitCode::Network, "the other end does not say what to do"));
+    };
+    let assignment = Assignment::take(&mut Reader::of_own(&bytes))
+        .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
+    drop(bytes);
+    let ports =
+        (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
+    let count = assignment.options.streams.clamp(1, STREAMS_MAX);
+    let listener = Listener::open(count, ports, assignment.is_local, patience)?;
+    let message = Message::Listen {
+        address: address_reached(),
+        port: listener.port,
+        tokens: listener.tokens.clone(),
+    };
+    greeting.say(&message, patience)?;
+    let streams = listener.accept_all(patience, greeting.input())?;
+    Ok((hello, assignment, streams))
 }
 
 /// The address of ours that ssh reached: data can reach it, too.

@@ -24,6 +24,7 @@ mod session;
 mod sink;
 mod source;
 mod stage;
+mod stall;
 mod stream;
 mod talk;
 mod usage;

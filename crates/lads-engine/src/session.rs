@@ -2,10 +2,11 @@
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::end::End;
 use crate::event::{ExitCode, Observer, Progress, Report};
 use crate::hub::Fatal;
 use crate::job::{Job, Options};
-use crate::launch::{self, Connected};
+use crate::launch::{self, Connected, Patience};
 use crate::sink::SinkEnd;
 use crate::source::SourceEnd;
 use crate::stream::Streams;
@@ -13,8 +14,11 @@ use crate::watch::Watch;
 use lads_core::issue::Side;
 use lads_sys::Arena;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Tells a running transfer to stop, from another thread or a signal handler's thread.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +87,13 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
 /// The other end: speaks on standard input and output until the transfer is over.
 pub fn serve() -> ExitCode {
     let clock = Clock::start();
-    match launch::answer(std::io::stdin(), std::io::stdout()) {
+    // Not the standard library's own, which keep bytes back.
+    let pipes = io::stdin().as_fd().try_clone_to_owned().and_then(|input| {
+        io::stdout().as_fd().try_clone_to_owned().map(|output| (input.into(), output.into()))
+    });
+    // Without them there is nobody to tell that they are missing.
+    let Ok((input, output)) = pipes else { return ExitCode::Other };
+    match launch::answer(input, output) {
         Ok(connected) => drive(connected, clock, &StopFlag::new(), None).exit_code,
         // The reason was told to the other end.
         Err(fatal) => fatal.code,
@@ -91,37 +101,46 @@ pub fn serve() -> ExitCode {
 }
 
 fn drive(
-    connected: Connected,
+    mut connected: Connected,
     clock: Clock,
     stop: &StopFlag,
     observer: Option<&mut dyn Observer>,
 ) -> Report {
-    let Connected { streams, options, paths, own_side, job_key, .. } = &connected;
-    let streams = Arc::new(Streams::new(
-        streams.iter().filter_map(|socket| socket.try_clone().ok()).collect(),
-    ));
+    let streams = std::mem::take(&mut connected.streams);
+    let streams = Arc::new(Streams::new(streams));
     let board = Arc::new(Board::new(connected.own_host.clone(), observer.is_some()));
-    board.on_heard(clock.now());
-    let setup = Setup {
-        options: options.clone(),
-        streams: Arc::clone(&streams),
-        board: Arc::clone(&board),
-        clock,
-    };
-    let watch = Watch { board: Arc::clone(&board), clock, stop, observer };
-    match own_side {
-        Side::Source => match SourceEnd::open(paths, setup) {
-            Ok(end) => watch.over(&end, end.start(), connected),
-            Err(fatal) => watch.refuse(fatal, connected),
-        },
+    board.on_listening(clock.now());
+    let setup = Setup { options: connected.options.clone(), streams, board, clock };
+    let watch = Watch { board: Arc::clone(&setup.board), clock, stop, observer };
+    let paths = connected.paths.clone();
+    match connected.own_side {
+        Side::Source => {
+            let open = move || SourceEnd::open(&paths, setup);
+            match open_patiently(stop, open) {
+                Ok(end) => watch.over(&end, &end.start(), connected),
+                Err(fatal) => watch.refuse(fatal, connected),
+            }
+        }
         Side::Sink => {
-            let target = paths.first().cloned().unwrap_or_default();
-            match SinkEnd::open(target, *job_key, setup) {
-                Ok(end) => watch.over(&end, end.start(), connected),
+            let (target, job_key) =
+                (paths.into_iter().next().unwrap_or_default(), connected.job_key);
+            let open = move || SinkEnd::open(target, job_key, setup);
+            match open_patiently(stop, open) {
+                Ok(end) => watch.over(&end, &end.start(), connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
     }
+}
+
+/// Opens an end: it looks at file systems, whose servers may not answer. That may take as long as
+/// it takes, but whoever wants to stop is heard.
+fn open_patiently<E: Send + 'static>(
+    stop: &StopFlag,
+    open: impl FnOnce() -> Result<E, Fatal> + Send + 'static,
+) -> Result<E, Fatal> {
+    let patience = Patience::new(stop, Duration::MAX);
+    patience.result_of("lads-open", open).map_err(|cut| cut.fatal("the file system"))?
 }
 
 /// A thread with a name that shows in `top` and in a debugger.
@@ -131,6 +150,39 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHand
         .stack_size(512 << 10)
         .spawn(run)
         .expect("the system has room for a few more threads")
+}
+
+/// A thread of an end. If it panics, nobody does its part any more, and its session may be in a
+/// state that it cannot go on from: the transfer ends.
+pub(crate) fn spawn_for<E: End>(
+    end: &Arc<E>,
+    name: &str,
+    run: impl FnOnce(Arc<E>) + Send + 'static,
+) -> JoinHandle<()> {
+    let (end, name) = (Arc::clone(end), format!("lads-{name}"));
+    spawn(&name.clone(), move || {
+        let _alarm = Alarm { end: Arc::clone(&end), name };
+        run(end);
+    })
+}
+
+/// Ends the transfer if the thread that holds it panics.
+struct Alarm<E: End> {
+    end: Arc<E>,
+    name: String,
+}
+
+impl<E: End> Drop for Alarm<E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let text = format!(
+                "thread {} panicked: this is a mistake in LADS, please report it; the same \
+                 command goes on",
+                self.name
+            );
+            self.end.hub().fail(Fatal::new(ExitCode::Interrupted, text));
+        }
+    }
 }
 
 /// The memory for blocks that the options ask for at one end.
@@ -161,4 +213,72 @@ pub(crate) fn open_files_max() -> u32 {
     let current = getrlimit(Resource::Nofile).current.unwrap_or(WANTED).min(WANTED);
     // Directories, streams and pipes take some.
     u32::try_from(current.saturating_sub(400) / 2).unwrap_or(u32::MAX).clamp(16, 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source_end() -> Arc<SourceEnd> {
+        let setup = Setup {
+            options: Options { streams: 1, ..Options::default() },
+            streams: Arc::new(Streams::new(Vec::new())),
+            board: Arc::new(Board::new(String::new(), true)),
+            clock: Clock::start(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = format!("{}/", directory.path().display());
+        SourceEnd::open(&[path.into_bytes()], setup).unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_transfer() {
+        let end = source_end();
+        let thread = spawn_for(&end, "test", |end| {
+            // With the lock held, which is the worst that can be.
+            end.hub.with(|_| panic!("a mistake"));
+        });
+        thread.join().unwrap_err();
+        let (fatal, is_over) = end.hub.with(|inner| (inner.fatal.clone(), inner.is_over));
+        let fatal = fatal.unwrap();
+        assert!(is_over && fatal.code == ExitCode::Interrupted, "{fatal:?}");
+        assert!(fatal.text.contains("thread lads-test panicked"), "{fatal:?}");
+    }
+
+    #[test]
+    fn a_thread_that_ends_ends_nothing_else() {
+        let end = source_end();
+        spawn_for(&end, "test", drop).join().unwrap();
+        assert!(!end.hub.with(|inner| inner.is_over));
+    }
+
+    #[test]
+    fn of_what_a_peer_does_not_read_only_the_latest_waits() {
+        use lads_core::message::{Counters, Message};
+        let end = source_end();
+        let files_moved = |files_moved| Counters { files_moved, ..Counters::default() };
+        let waiting = end.hub.with(|inner| {
+            inner.messages.clear();
+            for count in 0..100 {
+                inner.push_latest(Message::Progress(files_moved(count)));
+                inner.push_latest(Message::OstBytes(Default::default()));
+            }
+            Vec::from(inner.messages.clone())
+        });
+        let latest = [Message::Progress(files_moved(99)), Message::OstBytes(Default::default())];
+        assert_eq!(waiting, latest);
+    }
+
+    #[test]
+    fn whoever_wants_to_stop_does_not_wait_for_a_file_system() {
+        let stop = StopFlag::new();
+        let (never, waits) = std::sync::mpsc::channel::<()>();
+        stop.set("enough");
+        let fatal = open_patiently(&stop, move || {
+            let _ = waits.recv();
+            Ok(())
+        });
+        assert_eq!(fatal.unwrap_err().code, ExitCode::Interrupted);
+        drop(never);
+    }
 }

@@ -179,8 +179,7 @@ impl SinkEnd {
         name: &str,
         run: impl FnOnce(Arc<Self>) + Send + 'static,
     ) -> JoinHandle<()> {
-        let end = Arc::clone(self);
-        crate::session::spawn(&format!("lads-{name}"), move || run(end))
+        crate::session::spawn_for(self, name, run)
     }
 
     /// Takes in what the engine needs of a message that was checked, before the session acts on it.
@@ -238,18 +237,18 @@ impl SinkEnd {
                     Some(until.since(now).max(Duration::from_millis(1)))
                 })
             });
-            match task {
-                Some(Task::Write(write)) => self.write_queued(write),
-                Some(Task::Stage(write, slot)) => self.put_aside(write, slot),
-                Some(Task::Release(writes)) => self.release_all(writes),
-                Some(Task::Examine(entries)) => self.examine_all(entries),
-                Some(Task::Sync(files)) => self.sync_files(files),
-                Some(Task::Commit(commits)) => self.commit_all(&commits),
-                Some(Task::Close(entries)) => self.close_all(&entries),
-                Some(Task::Discard(entries)) => self.discard_all(&entries),
-                Some(Task::Finish) => self.finish(),
-                None => return,
-            }
+            let Some(task) = task else { return };
+            self.hub.busy(|| match task {
+                Task::Write(write) => self.write_queued(write),
+                Task::Stage(write, slot) => self.put_aside(write, slot),
+                Task::Release(writes) => self.release_all(writes),
+                Task::Examine(entries) => self.examine_all(entries),
+                Task::Sync(files) => self.sync_files(files),
+                Task::Commit(commits) => self.commit_all(&commits),
+                Task::Close(entries) => self.close_all(&entries),
+                Task::Discard(entries) => self.discard_all(&entries),
+                Task::Finish => self.finish(),
+            });
         }
     }
 
@@ -265,7 +264,7 @@ impl SinkEnd {
     /// Tells the session what happened; a breach of protocol ends the transfer.
     fn tell(&self, event: Event) {
         let now = self.clock.now();
-        if let Err(error) = self.hub.with(|inner| inner.session.handle(now, event)) {
+        if let Err(error) = self.hub.tell(|inner| inner.session.handle(now, event)) {
             self.hub.fail(crate::talk::breach(&error));
         }
     }

@@ -135,8 +135,7 @@ impl SourceEnd {
         name: &str,
         run: impl FnOnce(Arc<Self>) + Send + 'static,
     ) -> JoinHandle<()> {
-        let end = Arc::clone(self);
-        crate::session::spawn(&format!("lads-{name}"), move || run(end))
+        crate::session::spawn_for(self, name, run)
     }
 
     fn stage(&self) -> &StageLog {
@@ -154,12 +153,12 @@ impl SourceEnd {
                     Some(until.since(now)).filter(|wait| !wait.is_zero())
                 })
             });
-            match task {
-                Some(Task::Read(work)) => self.pass_on_blocks(work, worker),
-                Some(Task::Check(entry)) => self.check(entry),
-                Some(Task::Examine(entry)) => walk::examine_again(self, entry),
-                None => return,
-            }
+            let Some(task) = task else { return };
+            self.hub.busy(|| match task {
+                Task::Read(work) => self.pass_on_blocks(work, worker),
+                Task::Check(entry) => self.check(entry),
+                Task::Examine(entry) => walk::examine_again(self, entry),
+            });
         }
     }
 
@@ -170,7 +169,7 @@ impl SourceEnd {
 
     fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
         let now = self.clock.now();
-        let result = self.hub.with(|inner| {
+        let result = self.hub.tell(|inner| {
             events.into_iter().try_for_each(|event| inner.session.handle(now, event))
         });
         if let Err(error) = result {

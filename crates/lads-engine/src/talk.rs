@@ -94,8 +94,10 @@ pub(crate) fn listen<E: End>(
     peer_host: &str,
     reader_of_news: NewsReader,
 ) -> Result<(), Fatal> {
-    while let Some(message) = reader.next()? {
-        board.on_heard(clock.now());
+    loop {
+        board.on_listening(clock.now());
+        let Some(message) = reader.next()? else { break };
+        board.on_heard();
         if let Err(error) = check(end, &message, reader_of_news) {
             end.hub().fail(breach(&error));
             return Ok(());
@@ -111,21 +113,21 @@ pub(crate) fn listen<E: End>(
                 continue;
             }
             Message::OstBytes(bytes) => {
-                board.put(Happening::OstBytes(E::SIDE.other(), bytes));
+                board.put_osts(E::SIDE.other(), bytes);
                 continue;
             }
             Message::Issues(issues) => {
                 // This end has told its own failures, whatever the other end makes of them.
                 let theirs = issues.into_iter().filter(|issue| issue.failure.side != E::SIDE);
-                theirs.for_each(|issue| board.put(Happening::Issue(issue)));
+                theirs.for_each(|issue| board.put_told(Happening::Issue(issue)));
                 continue;
             }
             Message::Lines(lines) => {
-                lines.into_iter().for_each(|line| board.line(line));
+                lines.into_iter().for_each(|line| board.put_told(Happening::Line(line)));
                 continue;
             }
             Message::Notice(text) => {
-                board.notice(text);
+                board.put_told(Happening::Notice(text));
                 continue;
             }
             Message::Fatal { code, text } => {
@@ -164,7 +166,7 @@ fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Re
         *lock(&board.peer) = counters.clone();
     }
     let now = clock.now();
-    let result = end.hub().with(|inner| inner.session.take_message(now, message));
+    let result = end.hub().tell(|inner| inner.session.take_message(now, message));
     if let Err(error) = result {
         end.hub().fail(breach(&error));
     }

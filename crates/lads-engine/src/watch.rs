@@ -2,20 +2,22 @@
 
 use crate::board::{Board, lock};
 use crate::clock::Clock;
-use crate::control::MessageReader;
+use crate::control::{MessageReader, NotedWriter};
 use crate::end::{End, Talks};
 use crate::event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
 use crate::hub::Fatal;
 use crate::launch::Connected;
-use crate::session::{StopFlag, spawn};
+use crate::session::{StopFlag, spawn_for};
 use crate::sink::SinkEnd;
+use crate::stall::{ABSENCE_MAX, Stall};
 use crate::talk::{listen, speak};
 use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
 use lads_core::message::{Counters, Message, OstBytes};
 use lads_core::source::Note;
 use lads_core::units::Instant;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,6 +31,15 @@ const OSTS_INTERVAL: Duration = Duration::from_secs(1);
 /// After being asked to stop, an end that has not come to rest by then stops all the same: what
 /// is on record is on record.
 const STOP_DEADLINE: Duration = Duration::from_secs(4);
+
+/// When all is done or nothing can be done any more: how long to wait for the last words to be
+/// written, and for threads to end. Those that take longer hang in a call to storage, or a peer
+/// that does not read; together with [`STOP_DEADLINE`] it is what a signal takes at most.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long to wait for what an other end said that is gone.
+const LAST_WORDS_DEADLINE: Duration = Duration::from_millis(100);
+/// How often to see whether a thread has ended.
+const THREAD_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the thread that watches an end needs.
 pub(crate) struct Watch<'a, 'o> {
@@ -45,7 +56,7 @@ impl Watch<'_, '_> {
         let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
         connected.say(&message);
         self.show(None::<&Arc<SinkEnd>>);
-        connected.close();
+        connected.close(self.stop, || ());
         self.report(Progress::default(), Some(fatal), false)
     }
 
@@ -53,24 +64,18 @@ impl Watch<'_, '_> {
     pub(crate) fn over<E: End>(
         mut self,
         end: &Arc<E>,
-        threads: Vec<JoinHandle<()>>,
+        threads: &[JoinHandle<()>],
         mut connected: Connected,
     ) -> Report {
         let (reader, writer) = connected.take_control();
         let lost = Arc::new(Mutex::new(None));
+        // To open this end may have taken long; the other is listened to from now on.
+        self.board.on_listening(self.clock.now());
         let speaker = self.spawn_speaker(end, writer, connected.options.timeout_seconds);
-        self.spawn_listener(end, reader, Arc::clone(&lost), connected.peer_host.clone());
-        let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
+        let listener =
+            self.spawn_listener(end, reader, Arc::clone(&lost), connected.peer_host.clone());
         let mut pace = Pacer::default();
-        let mut stopping_since = None;
-        while !self.look(end, &lost, &mut stopping_since) {
-            self.show(Some(end));
-            self.tell_progress(end, &mut pace);
-            self.tell_osts(end, &mut pace);
-            self.check_silence(end, timeout, &connected);
-            end.tend_streams(self.clock.now(), timeout);
-            end.hub().watch_for(TICK);
-        }
+        self.watch_until_over(end, &lost, &mut pace, &connected);
         let (fatal, is_finished) =
             end.hub().with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
         let fatal = fatal.or_else(|| lock(&lost).take());
@@ -80,17 +85,24 @@ impl Watch<'_, '_> {
             end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
         }
         end.hub().finish();
-        if self.board.silence(self.clock.now()) > timeout {
+        let until = std::time::Instant::now() + CLOSE_DEADLINE;
+        let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
+        if self.is_peer_dead(timeout) || !has_ended_by(&speaker, until) {
             // Nobody reads what the speaker says, so it may never end; nor will the other end.
             connected.kill();
-        } else {
-            let _ = speaker.join();
         }
         end.hub().end_streams();
-        connected.close();
+        let stop = self.stop;
+        connected.close(stop, || self.show(Some(end)));
+        if self.observer.is_some() {
+            // What it said last may be in the pipe still.
+            has_ended_by(&listener, std::time::Instant::now() + LAST_WORDS_DEADLINE);
+        }
+        self.board.close();
         if fatal.is_none() {
+            // So that what they hold is let go. One that hangs in a call is left to it.
             for thread in threads {
-                let _ = thread.join();
+                has_ended_by(thread, until);
             }
         }
         self.show(Some(end));
@@ -98,6 +110,36 @@ impl Watch<'_, '_> {
         let mut report = self.report(progress, fatal, is_finished);
         report.is_clear = connected.is_clear;
         report
+    }
+
+    /// Looks again and again until this end is over.
+    fn watch_until_over<E: End>(
+        &mut self,
+        end: &Arc<E>,
+        lost: &Mutex<Option<Fatal>>,
+        pace: &mut Pacer,
+        connected: &Connected,
+    ) {
+        let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
+        let mut stall = Stall::new(&connected.options, self.clock.now());
+        let mut stopping_since = None;
+        let mut looked = self.clock.now();
+        while !self.look(end, lost, &mut stopping_since) {
+            self.show(Some(end));
+            self.tell_progress(end, pace);
+            self.tell_osts(end, pace);
+            let now = self.clock.now();
+            if now.since(looked) > ABSENCE_MAX {
+                self.board.on_absence(now);
+            }
+            looked = now;
+            self.check_peer(end, timeout, connected);
+            if let Some(still) = stall.look(now, end.hub().moves()) {
+                end.hub().fail(self.stalled(end, still, connected));
+            }
+            end.tend_streams(now, timeout);
+            end.hub().watch_for(TICK);
+        }
     }
 
     /// Passes notes on and sees whether the end has come.
@@ -154,7 +196,7 @@ impl Watch<'_, '_> {
             }
         } else {
             let counters = end.counters();
-            end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
+            end.hub().with(|inner| inner.push_latest(Message::Progress(counters)));
         }
     }
 
@@ -168,7 +210,7 @@ impl Watch<'_, '_> {
         let osts = OstBytes { elapsed_micros, bytes: end.ost_bytes() };
         match &mut self.observer {
             Some(observer) => observer.on(Happening::OstBytes(E::SIDE, osts)),
-            None => end.hub().with(|inner| inner.messages.push_back(Message::OstBytes(osts))),
+            None => end.hub().with(|inner| inner.push_latest(Message::OstBytes(osts))),
         }
     }
 
@@ -182,27 +224,58 @@ impl Watch<'_, '_> {
         Progress { elapsed, source: own, sink: peer, bottleneck }
     }
 
-    fn check_silence<E: End>(&self, end: &Arc<E>, timeout: Duration, connected: &Connected) {
-        if self.board.silence(self.clock.now()) > timeout {
-            let text = format!(
-                "no sign of life from {} for {} s; the same command resumes",
-                connected.peer_host,
-                timeout.as_secs()
-            );
-            end.hub().fail(Fatal::new(ExitCode::Network, text));
-        }
+    /// Notices a peer that is dead: says nothing, or does not read what we say.
+    fn check_peer<E: End>(&self, end: &Arc<E>, timeout: Duration, connected: &Connected) {
+        let now = self.clock.now();
+        let (peer, seconds) = (&connected.peer_host, timeout.as_secs());
+        let text = if self.board.silence(now) > timeout {
+            format!("no sign of life from {peer} for {seconds} s; the same command resumes")
+        } else if self.board.unread(now) > timeout {
+            format!(
+                "{peer} has not read what it was told for {seconds} s; the same command resumes"
+            )
+        } else {
+            return;
+        };
+        end.hub().fail(Fatal::new(ExitCode::Network, text));
+    }
+
+    fn is_peer_dead(&self, timeout: Duration) -> bool {
+        let now = self.clock.now();
+        self.board.silence(now) > timeout || self.board.unread(now) > timeout
+    }
+
+    /// Nothing has moved for so long: what is known of why.
+    fn stalled<E: End>(&self, end: &Arc<E>, still: Duration, connected: &Connected) -> Fatal {
+        let (own, peer) = (&self.board.own_host, &connected.peer_host);
+        let seconds = still.as_secs();
+        let why = match end.hub().busy_workers() {
+            0 => format!("{own} waits for {peer}, which only gives signs of life"),
+            count => format!(
+                "{count} I/O threads of {own} wait for storage or to send, and {peer} only gives \
+                 signs of life"
+            ),
+        };
+        let text = format!(
+            "nothing has moved for {seconds} s: {why}; the same command resumes (--stall-timeout \
+             SECONDS waits longer)"
+        );
+        Fatal::new(ExitCode::Network, text)
     }
 
     fn spawn_speaker<E: End>(
         &self,
         end: &Arc<E>,
-        mut writer: Box<dyn Write + Send>,
+        writer: File,
         timeout_seconds: u32,
     ) -> JoinHandle<()> {
-        let end = Arc::clone(end);
         let interval = Duration::from_secs(timeout_seconds.into()) / 6;
-        let board = self.observer.is_none().then(|| Arc::clone(&self.board));
-        spawn("lads-speak", move || speak(end.as_ref(), &mut writer, interval, board.as_deref()))
+        let told = self.observer.is_none().then(|| Arc::clone(&self.board));
+        let (board, clock) = (Arc::clone(&self.board), self.clock);
+        let mut writer = NotedWriter { to: writer, board, clock };
+        spawn_for(end, "speak", move |end| {
+            speak(end.as_ref(), &mut writer, interval, told.as_deref());
+        })
     }
 
     fn spawn_listener<E: End>(
@@ -211,10 +284,10 @@ impl Watch<'_, '_> {
         mut reader: MessageReader<Box<dyn Read + Send>>,
         lost: Arc<Mutex<Option<Fatal>>>,
         peer_host: String,
-    ) {
-        let (end, board, clock) = (Arc::clone(end), Arc::clone(&self.board), self.clock);
+    ) -> JoinHandle<()> {
+        let (board, clock) = (Arc::clone(&self.board), self.clock);
         let news = if self.observer.is_some() { NewsReader::Person } else { NewsReader::Nobody };
-        spawn("lads-listen", move || {
+        spawn_for(end, "listen", move |end| {
             if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host, news) {
                 if fatal.is_from_peer {
                     end.hub().fail(fatal);
@@ -223,7 +296,7 @@ impl Watch<'_, '_> {
                 }
             }
             end.hub().nudge();
-        });
+        })
     }
 
     fn report(&self, progress: Progress, fatal: Option<Fatal>, is_finished: bool) -> Report {
@@ -247,6 +320,17 @@ impl Watch<'_, '_> {
         };
         Report { exit_code, message, progress, issue_count, is_clear: false }
     }
+}
+
+/// Waits for a thread until then; whether it has ended.
+fn has_ended_by(thread: &JoinHandle<()>, until: std::time::Instant) -> bool {
+    while !thread.is_finished() {
+        if std::time::Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(THREAD_INTERVAL);
+    }
+    true
 }
 
 /// When progress was last told, and what it was then.

@@ -348,6 +348,7 @@ impl<'a> Walk<'a> {
     ) -> Option<()> {
         let end = self.end;
         let directory = level.directory(index);
+        end.hub.on_move();
         let id = end.table.new_id();
         let looked_at = directory.open().and_then(|handle| {
             let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;

@@ -1,0 +1,456 @@
+//! A peer that says too little, too much or something else: the command ends, and says why.
+
+use crate::proxy::free_port;
+use crate::world::{
+    LADS, RUN_HERE, Rng, Running, World, for_seeds, lads, run, send_signal, start, there, wait_for,
+    wait_until_gone,
+};
+use lads_core::message::{Hello, MAGIC, Message, VERSION, VERSION_MIN, encode};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Until an end gives up that hears words, but not the whole greeting, and as much as a loaded
+/// machine needs to notice.
+const GREETING: Duration = Duration::from_secs(30);
+const SLACK: Duration = Duration::from_secs(12);
+
+/// What a program that is not LADS says in its place; it reads nothing but what its script reads.
+struct Liar<'w> {
+    world: &'w World,
+    shell: String,
+}
+
+impl<'w> Liar<'w> {
+    /// Says `said`, then does what the script says.
+    fn new(world: &'w World, said: &[Message], script: &str) -> Self {
+        let file = world.write("said", &bytes_of(said));
+        let shell = world.fake_shell(&format!("cat '{}'; {script}", file.display()));
+        Self { world, shell }
+    }
+
+    /// A push to it.
+    fn push(&self, options: &[&str]) -> Command {
+        let mut command = lads(&["-e", &self.shell, "--remote-lads", LADS]);
+        command.args(options).arg(self.world.source_contents());
+        command.arg("there.invalid:/nowhere");
+        command
+    }
+}
+
+fn bytes_of(messages: &[Message]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    messages.iter().for_each(|message| encode(message, &mut bytes));
+    bytes
+}
+
+fn hello() -> Message {
+    Message::Hello(Hello {
+        magic: MAGIC,
+        version_min: VERSION_MIN,
+        version: VERSION,
+        features: 0,
+        software: "liar".to_owned(),
+        host: "liar".to_owned(),
+    })
+}
+
+fn listen(address: &str, port: u16, token_count: usize) -> Message {
+    Message::Listen { address: address.to_owned(), port, tokens: vec![[7; 32]; token_count] }
+}
+
+/// A port that takes every connection, and every token.
+fn gullible_port() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let door = listener.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in door.incoming().map_while(Result::ok) {
+            let _ = stream.read_exact(&mut [0; 42]).and_then(|()| stream.write_all(&[1]));
+            kept.push(stream);
+        }
+    });
+    (listener, port)
+}
+
+fn one_file() -> World {
+    let world = World::new();
+    world.write("src/a", b"a");
+    world
+}
+
+/// `lads serve`, whose input is ours.
+fn serve() -> Child {
+    let mut command = Command::new(LADS);
+    command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_peer_that_never_says_a_word_is_given_up() {
+    let world = one_file();
+    let shell = world.fake_shell("exec sleep 300");
+    let mut command = there(&shell);
+    command.args(["--connect-timeout", "1"]).arg(world.source_contents()).arg("there:/nowhere");
+    let running = start(command);
+    let silent = running.other_end();
+    running.end().expect(5).says(&["said nothing for 1 s", "--connect-timeout"]).within(SLACK);
+    wait_until_gone(silent);
+}
+
+#[test]
+fn a_greeting_has_one_deadline_however_it_is_cut() {
+    let world = one_file();
+    // A byte at a time of a HELLO that never ends.
+    let mut begun = bytes_of(&[hello()]);
+    begun[..4].copy_from_slice(&4000u32.to_le_bytes());
+    let file = world.write("begun", &begun);
+    let drip = "while printf x; do sleep 0.3; done";
+    let shell = world.fake_shell(&format!("cat '{}'; {drip}", file.display()));
+    let mut command = there(&shell);
+    command.args(["--timeout", "20"]).arg(world.source_contents()).arg("there:/nowhere");
+    let client = start(command);
+    // The same to the end that serves; and another that nobody talks to.
+    let (mut dripped, mut alone) = (serve(), serve());
+    let started = Instant::now();
+    let mut input = dripped.stdin.take().unwrap();
+    input.write_all(&begun).unwrap();
+    let dripping = std::thread::spawn(move || {
+        while input.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    });
+    for serving in [&mut dripped, &mut alone] {
+        let code = wait_for("an end that nobody greets to end", || {
+            serving.try_wait().unwrap().map(|status| status.code())
+        });
+        assert_eq!(code, Some(5));
+        let elapsed = started.elapsed();
+        assert!(elapsed < GREETING + SLACK, "{elapsed:?}");
+    }
+    dripping.join().unwrap();
+    client.end().expect(5).says(&["not ready within 30 s"]).within(GREETING + SLACK);
+}
+
+#[test]
+fn a_greeting_that_is_too_long_is_refused() {
+    let world = one_file();
+    let long = Message::Hello(Hello {
+        magic: MAGIC,
+        version_min: VERSION_MIN,
+        version: VERSION,
+        features: 0,
+        software: "x".repeat(1 << 20),
+        host: String::new(),
+    });
+    let liar = Liar::new(&world, &[long], "exec cat > /dev/null");
+    run(liar.push(&[])).expect(5).says(&["a message of 1048"]).within(SLACK);
+    let long = listen(&"x".repeat(1 << 20), 1, 1);
+    let liar = Liar::new(&world, &[hello(), long], "exec cat > /dev/null");
+    run(liar.push(&[])).expect(5).says(&["a message of 1048"]).within(SLACK);
+}
+
+#[test]
+fn there_are_as_many_tokens_as_streams() {
+    let world = one_file();
+    for count in [0, 3, 5, 256] {
+        let said = [hello(), listen("", 1, count)];
+        let liar = Liar::new(&world, &said, "exec cat > /dev/null");
+        let expected = format!("opens {count} data streams, but was asked for 4");
+        run(liar.push(&["--streams", "4"])).expect(5).says(&[&expected]).within(SLACK);
+    }
+}
+
+#[test]
+fn data_goes_to_no_host_that_only_the_other_end_names() {
+    let world = one_file();
+    let trap = TcpListener::bind("127.0.0.1:0").unwrap();
+    trap.set_nonblocking(true).unwrap();
+    let port = trap.local_addr().unwrap().port();
+    let said = [hello(), listen("127.0.0.1", port, 1)];
+    let liar = Liar::new(&world, &said, "exec cat > /dev/null");
+    let ended = run(liar.push(&["--streams", "1"])).expect(5);
+    ended.says(&["data would go to 127.0.0.1", "--data-address 127.0.0.1", "--tunnel"]);
+    assert_eq!(trap.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn data_goes_to_the_host_that_was_named() {
+    let world = one_file();
+    let shell = world.fake_shell(&format!("export SSH_CONNECTION='h 1 192.0.2.1 2'; {RUN_HERE}"));
+    let mut command = lads(&["-e", &shell, "--remote-lads", LADS]);
+    command.arg(world.source_contents());
+    command.arg(format!("somebody@127.0.0.1:{}", world.target().display()));
+    // 192.0.2.1 is nowhere: to try it would take 10 s.
+    run(command).expect(0).within(Duration::from_secs(9));
+    assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
+}
+
+/// Stops a command that waits, and sees that it heeds that.
+fn heeds(running: Running) {
+    running.signal("TERM");
+    let since = Instant::now();
+    running.end().expect(9);
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+}
+
+#[test]
+fn a_signal_is_heeded_wherever_the_greeting_waits() {
+    let world = one_file();
+    let patient = ["--timeout", "100"];
+    let said_hello = |after: &str| {
+        let said = format!("{after}echo heard >&2; exec sleep 50");
+        let liar = Liar::new(&world, &[hello()], &said);
+        let running = start(liar.push(&patient));
+        wait_for("the greeting", || running.has_said("heard").then_some(()));
+        heeds(running);
+    };
+    // It has said HELLO, and nothing to JOB, which it read or did not.
+    said_hello("");
+    said_hello("head -c 60 > /dev/null; ");
+    // It listens where nobody answers.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = mute.local_addr().unwrap().port();
+    let said = [hello(), listen("", port, 1)];
+    let liar = Liar::new(&world, &said, "exec sleep 50");
+    let options = [&patient[..], &["--streams", "1", "--data-address", "127.0.0.1"]].concat();
+    let running = start(liar.push(&options));
+    let _connected = mute.accept().unwrap();
+    heeds(running);
+}
+
+#[test]
+fn a_peer_that_only_gives_signs_of_life_ends_the_transfer() {
+    let world = one_file();
+    let (_door, port) = gullible_port();
+    let beat = world.write("beat", &bytes_of(&[Message::Heartbeat]));
+    let said = [hello(), listen("", port, 1)];
+    let script =
+        format!("cat > /dev/null & while cat '{}'; do sleep 0.1; done; wait", beat.display());
+    let liar = Liar::new(&world, &said, &script);
+    let options = ["--streams", "1", "--data-address", "127.0.0.1", "--stall-timeout", "2", "-q"];
+    let ended = run(liar.push(&options)).expect(5);
+    ended.says(&["nothing has moved for 2 s", "liar", "the same command resumes"]).within(SLACK);
+}
+
+#[test]
+fn a_flood_of_words_takes_little_memory_and_is_no_progress() {
+    let world = one_file();
+    let (_door, port) = gullible_port();
+    let notice = Message::Notice("so much to say".repeat(1000));
+    let flood = world.write("flood", &bytes_of(&vec![notice; 100]));
+    let said = [hello(), listen("", port, 1)];
+    let script = format!("cat > /dev/null & while cat '{}'; do :; done", flood.display());
+    let liar = Liar::new(&world, &said, &script);
+    let options = ["--streams", "1", "--data-address", "127.0.0.1", "--stall-timeout", "3"];
+    let mut command = liar.push(&options);
+    // What it holds anyway is little.
+    command.args(["--buffers", "8M"]);
+    let running = start(command);
+    let mut peak_kib = 0;
+    let pid = running.pid();
+    wait_for("the end", || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
+        peak_kib = peak_kib.max(peak.unwrap_or(0u64));
+        // A process that has ended has a name only, and no memory.
+        peak.is_none().then_some(())
+    });
+    let ended = running.end();
+    assert_eq!(ended.code, Some(5), "exit {:?}: {}", ended.code, ended.stderr);
+    assert!(peak_kib < 200 << 10, "{peak_kib} KiB");
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_dead() {
+    let world = World::new();
+    for number in 0..2000 {
+        world.write(format!("src/{}{number}", "x".repeat(200)), b"a");
+    }
+    let (_door, port) = gullible_port();
+    let beat = world.write("beat", &bytes_of(&[Message::Heartbeat]));
+    let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
+    let said = [hello(), listen("", port, 1), ready];
+    // JOB is read, so that it can be answered; nothing else is.
+    let liar =
+        Liar::new(&world, &said, &format!("while cat '{}'; do sleep 0.1; done", beat.display()));
+    let options = ["--streams", "1", "--data-address", "127.0.0.1", "--timeout", "2"];
+    let running = start(liar.push(&options));
+    let peer = running.other_end();
+    let ended = running.end().expect(5).within(SLACK);
+    ended.says(&["has not read what it was told for 2 s"]);
+    wait_until_gone(peer);
+}
+
+#[test]
+fn a_list_of_files_may_be_long_and_is_refused_if_it_is_too_long() {
+    let world = World::new();
+    let directories = vec!["d".repeat(250); 14].join("/");
+    world.write(format!("src/{directories}/a"), b"a");
+    let line = format!("{directories}/a\n");
+    let list = |bytes: usize| {
+        world.write("list", line.repeat(bytes / line.len()).as_bytes()).display().to_string()
+    };
+    run(world.cp(&["--files-from", &list(20 << 20)])).expect(0);
+    assert_eq!(fs::read(world.target().join(directories.clone() + "/a")).unwrap(), b"a");
+    let ended = run(world.cp(&["--files-from", &list(66 << 20)])).expect(2);
+    ended.says(&["MiB long", "64 MiB", "split the list"]);
+}
+
+#[test]
+fn a_killed_client_leaves_its_port_to_the_next() {
+    let world = one_file();
+    let shell = world.fake_shell(RUN_HERE);
+    let port = free_port();
+    let ports = format!("{port}-{port}");
+    let command = |address: &str| {
+        let mut command = there(&shell);
+        // Of two addresses the last counts.
+        command.args(["--ports", &ports, "--data-address", address, "--timeout", "100"]);
+        command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
+        command
+    };
+    // It has heard LISTEN, and connects elsewhere, where nobody answers.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let elsewhere = format!("127.0.0.1:{}", mute.local_addr().unwrap().port());
+    let running = start(command(&elsewhere));
+    let _connected = mute.accept().unwrap();
+    let serving = running.other_end();
+    send_signal(running.pid(), "KILL");
+    run(command("127.0.0.1")).expect(0).within(SLACK);
+    wait_until_gone(serving);
+    assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
+}
+
+/// So many connections are held open without a word, and so many are sent garbage, before the
+/// first honest one comes; and then more and more, as long as the port is open.
+const STRANGERS: usize = 2000;
+
+/// A way to a port that is open as soon as somebody wants to go it, and the port is crowded.
+struct CrowdedWay {
+    port: u16,
+    stranger_count: Arc<AtomicUsize>,
+}
+
+impl CrowdedWay {
+    fn to(to_port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stranger_count = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&stranger_count);
+        std::thread::spawn(move || {
+            let mut is_first = true;
+            for near in listener.incoming().map_while(Result::ok) {
+                if std::mem::take(&mut is_first) {
+                    crowd(to_port, b"", &count);
+                    crowd(to_port, b"GET / HTTP/1.1\r\n\r\n", &count);
+                    let is_crowded = || count.load(Ordering::Relaxed) >= 2 * STRANGERS;
+                    wait_for("a crowd", || is_crowded().then_some(()));
+                }
+                let Ok(far) = TcpStream::connect(("127.0.0.1", to_port)) else { continue };
+                join(near.try_clone().unwrap(), far.try_clone().unwrap());
+                join(far, near);
+            }
+        });
+        Self { port, stranger_count }
+    }
+}
+
+/// Passes on what comes from one until it ends, and its end.
+fn join(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+}
+
+/// Connects to a port again and again until it is closed, and says this each time.
+fn crowd(port: u16, said: &'static [u8], count: &Arc<AtomicUsize>) {
+    let count = Arc::clone(count);
+    std::thread::spawn(move || {
+        let mut held = VecDeque::new();
+        while let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+            let _ = stream.write_all(said);
+            held.push_back(stream);
+            if held.len() > STRANGERS {
+                held.pop_front();
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// A crowd needs many handles.
+fn raise_handle_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn a_crowd_at_the_port_keeps_nobody_out() {
+    raise_handle_limit();
+    for_seeds(3, 14, |seed| {
+        let world = World::new();
+        world.write("src/a", &Rng::new(seed).bytes(100_000));
+        let shell = world.fake_shell(RUN_HERE);
+        let port = free_port();
+        let way = CrowdedWay::to(port);
+        let mut command = there(&shell);
+        command.args(["--ports", &port.to_string()]);
+        command.args(["--data-address", &format!("127.0.0.1:{}", way.port)]);
+        command.arg(world.source_contents());
+        command.arg(format!("there:{}", world.target().display()));
+        let ended = run(command);
+        let count = way.stranger_count.load(Ordering::Relaxed);
+        assert_eq!(ended.code, Some(0), "{count} strangers: {ended:?}");
+        assert!(count >= 2 * STRANGERS, "{count} strangers: {ended:?}");
+    });
+}
+
+#[test]
+fn a_panic_in_any_thread_ends_the_command_and_the_same_command_goes_on() {
+    for (end, code) in [("cp", 9), ("serve", 5)] {
+        let world = World::new();
+        world.write("src/a", &Rng::new(1).bytes(8 << 20));
+        let fifo = world.path("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let mut command = world.cp(&["--bwlimit", "2M", "--block-size", "64K"]);
+        command.env("LADS_FAULT_PANIC", format!("{end}:{}", fifo.display()));
+        let mut running = start(command);
+        let sink = running.other_end();
+        assert!(running.runs_until_written(sink, 1 << 20));
+        drop(File::options().write(true).open(&fifo).unwrap());
+        let ended = running.end();
+        assert_eq!(ended.code, Some(code), "{end}: {ended:?}");
+        let said = ["asked for in", "this is a mistake in LADS", "The same command goes on"];
+        assert!(said.iter().all(|words| ended.stderr.contains(words)), "{ended:?}");
+        wait_until_gone(sink);
+        run(world.cp(&[])).expect(0);
+    }
+}
+
+#[test]
+fn a_panic_ends_the_command_though_standard_error_is_closed() {
+    let world = World::new();
+    world.write("src/a", &Rng::new(1).bytes(8 << 20));
+    let fifo = world.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let cp = world.cp(&["--bwlimit", "2M", "--block-size", "64K"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 2>&-", "sh"]).arg(cp.get_program()).args(cp.get_args());
+    command.env("LADS_FAULT_PANIC", format!("cp:{}", fifo.display()));
+    let mut running = start(command);
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 1 << 20));
+    drop(File::options().write(true).open(&fifo).unwrap());
+    running.end().expect(9);
+}

@@ -1,0 +1,270 @@
+//! The other end as a process of ours: LADS itself, or a remote shell that starts it. Waits for it
+//! and, if it says nothing or something else, explains why.
+
+use super::greeting::{
+    GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello, own_hello,
+};
+use super::patience::{Cut, Patience};
+use super::process::Process;
+use crate::event::ExitCode;
+use crate::hub::Fatal;
+use crate::job::{Job, RemoteShell};
+use crate::session::StopFlag;
+use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// How long to wait for an exit code, and for the last words of an other end that has ended.
+const END_DEADLINE: Duration = Duration::from_secs(2);
+const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
+/// How long to wait for more of something that is not LADS, and how many bytes of it are shown.
+const NOISE_DEADLINE: Duration = Duration::from_millis(200);
+const NOISE_BYTES_MAX: usize = 200;
+/// Bytes up to the end of the magic: the length of HELLO, its type, the magic.
+const FIRST_BYTES: usize = LENGTH_BYTES + 1 + MAGIC.len();
+
+/// The other end as a process of ours.
+pub(super) struct Other {
+    pub(super) process: Process,
+    greeting: Greeting,
+    /// What it is called in messages.
+    name: String,
+    is_remote: bool,
+    lads: String,
+    /// The last of what it wrote to its standard error.
+    complaints: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected when it has written all that it will.
+    complaints_end: mpsc::Receiver<()>,
+}
+
+impl Other {
+    /// Starts it: through the remote shell if it is on another host.
+    pub(super) fn start(job: &Job, host: Option<&str>) -> Result<Self, Fatal> {
+        let mut command = match host {
+            Some(host) => remote_command(&job.remote, host, &["serve".to_owned()]),
+            None => {
+                let mut command = Command::new("/proc/self/exe");
+                // An interrupt from the keyboard is for us; the sink stops when we tell it to.
+                command.arg0("lads").arg("serve").process_group(0);
+                command
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = host.unwrap_or("localhost").to_owned();
+        let mut child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
+        })?;
+        let complaints = Arc::new(Mutex::new(Vec::new()));
+        let (writing, complaints_end) = mpsc::channel();
+        if let Some(stderr) = child.stderr.take() {
+            let kept = Arc::clone(&complaints);
+            crate::session::spawn("lads-stderr", move || {
+                pass_on(stderr, &kept);
+                drop(writing);
+            });
+        }
+        let output = OwnedFd::from(child.stdin.take().expect("piped above"));
+        let input = OwnedFd::from(child.stdout.take().expect("piped above"));
+        Ok(Self {
+            process: Process::new(child),
+            greeting: Greeting::new(File::from(input), File::from(output), &name),
+            name,
+            is_remote: host.is_some(),
+            lads: job.remote.lads.clone(),
+            complaints,
+            complaints_end,
+        })
+    }
+
+    /// Waits for its first word. Another host gets more time than a process of this one: somebody
+    /// may be asked for a password.
+    pub(super) fn await_first_word(
+        &mut self,
+        remote: &RemoteShell,
+        stop: &StopFlag,
+        silence: Duration,
+    ) -> Result<(), Fatal> {
+        let seconds = remote.connect_timeout_seconds;
+        let limit = match self.is_remote {
+            true => Duration::from_secs(seconds.into()),
+            false => silence.min(GREETING_DEADLINE),
+        };
+        let patience = Patience::new(stop, limit);
+        patience.wait_readable(self.greeting.input()).map_err(|cut| match cut {
+            Cut::Silent(_) | Cut::Late(_) if self.is_remote => {
+                let name = &self.name;
+                let text = format!(
+                    "{name} said nothing for {seconds} s, neither LADS nor a reason why not; try: \
+                     ssh {name} true, or wait longer with --connect-timeout SECONDS"
+                );
+                Fatal::new(ExitCode::Network, text)
+            }
+            cut => cut.fatal(&self.name),
+        })
+    }
+
+    /// Exchanges HELLO.
+    pub(super) fn greet(&mut self, patience: &Patience<'_>) -> Result<Hello, Fatal> {
+        let mut first = [0; FIRST_BYTES];
+        let mut filled = 0;
+        while filled < first.len() {
+            match self.greeting.read(&mut first[filled..], patience) {
+                Ok(0) => return Err(self.explain_end(&first[..filled], patience)),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(match Cut::of(&error) {
+                        // A word, and then nothing: a prompt, or a program that waits.
+                        Some(Cut::Silent(_)) if filled > 0 => self.explain_noise(&first[..filled]),
+                        Some(cut) => cut.fatal(&self.name),
+                        None => self.explain_end(&first[..filled], patience),
+                    });
+                }
+            }
+        }
+        if first[LENGTH_BYTES + 1..] != MAGIC {
+            return Err(self.explain_noise(&first));
+        }
+        let message = self.greeting.hear_after(&first, HELLO_BYTES_MAX, patience)?;
+        check_hello(message, &self.name)
+    }
+
+    /// Says who we are. If it is gone already, what it said last tells more than that we could not
+    /// write.
+    pub(super) fn say_hello(&mut self, patience: &Patience<'_>) {
+        let _ = self.greeting.say(&own_hello(), patience);
+    }
+
+    pub(super) fn say(&mut self, message: &Message, patience: &Patience<'_>) -> Result<(), Fatal> {
+        self.greeting.say(message, patience)
+    }
+
+    /// What it answers to JOB.
+    pub(super) fn hear_answer(&mut self, patience: &Patience<'_>) -> Result<Message, Fatal> {
+        let message = self.greeting.hear(LISTEN_BYTES_MAX, patience)?;
+        message.ok_or_else(|| {
+            Fatal::new(ExitCode::Network, format!("{} ended before it began", self.name))
+        })
+    }
+
+    /// The process, what it is read from and written to, for the time after the greeting.
+    pub(super) fn into_parts(self) -> (Process, File, File) {
+        let (input, output) = self.greeting.into_pipes();
+        (self.process, input, output)
+    }
+
+    /// Why the other end said nothing.
+    fn explain_end(&mut self, said: &[u8], patience: &Patience<'_>) -> Fatal {
+        let status = self.process.wait(&patience.part(END_DEADLINE));
+        if patience.is_stopped() {
+            return Cut::Stopped.fatal(&self.name);
+        }
+        let code = status.and_then(|status| status.code());
+        let complaints = self.complaints();
+        let (name, lads) = (&self.name, &self.lads);
+        if !self.is_remote {
+            return Fatal::new(ExitCode::Other, "cannot start the second process of this transfer");
+        }
+        match code {
+            Some(127) => Fatal::new(
+                ExitCode::Usage,
+                format!(
+                    "there is no {lads} on {name}: install it there, or say where it is with \
+                     --remote-lads PATH"
+                ),
+            ),
+            Some(255) if is_refusal(&complaints) => Fatal::new(
+                ExitCode::Refused,
+                format!("{name} did not let us in; see the message above, or try: ssh {name} true"),
+            ),
+            Some(255) => Fatal::new(
+                ExitCode::Network,
+                format!("cannot reach {name}; see the message above, or try: ssh {name} true"),
+            ),
+            _ => Fatal::new(
+                ExitCode::Network,
+                format!(
+                    "{name} ended before LADS began there (exit {}); it printed: {}",
+                    code.map_or_else(|| "by a signal".to_owned(), |code| code.to_string()),
+                    String::from_utf8_lossy(said).escape_debug()
+                ),
+            ),
+        }
+    }
+
+    /// What it wrote to its standard error, which may come a little later than its end; something
+    /// that it leaves behind, such as a shared ssh connection, may keep it open.
+    fn complaints(&self) -> String {
+        let _: Result<(), _> = self.complaints_end.recv_timeout(COMPLAINTS_DEADLINE);
+        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+
+    /// Something else than LADS speaks: a login script that prints, or another program.
+    fn explain_noise(&mut self, first: &[u8]) -> Fatal {
+        let mut said = first.to_vec();
+        // Whoever prints for ever is heard for a moment.
+        let (stop, mut piece) = (StopFlag::new(), [0; NOISE_BYTES_MAX]);
+        let patience = Patience::new(&stop, NOISE_DEADLINE);
+        while said.len() < NOISE_BYTES_MAX
+            && let Ok(count @ 1..) = self.greeting.read(&mut piece, &patience)
+        {
+            said.extend_from_slice(&piece[..count]);
+        }
+        said.truncate(NOISE_BYTES_MAX);
+        let text = String::from_utf8_lossy(&said).escape_debug().to_string();
+        Fatal::new(
+            ExitCode::Usage,
+            format!(
+                "{} printed something before LADS began: \"{text}\"; a login script must print \
+                 nothing when there is no terminal",
+                self.name
+            ),
+        )
+    }
+}
+
+fn is_refusal(complaints: &str) -> bool {
+    ["Permission denied", "Host key verification failed", "Too many authentication failures"]
+        .iter()
+        .any(|text| complaints.contains(text))
+}
+
+/// Passes standard error on, and keeps the last of it.
+fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let _ = io::stderr().write_all(&bytes[..count]);
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&bytes[..count]);
+        let excess = kept.len().saturating_sub(bytes.len());
+        kept.drain(..excess);
+    }
+}
+
+/// A command that runs LADS with these words on another host.
+pub(super) fn remote_command(remote: &RemoteShell, host: &str, words: &[String]) -> Command {
+    let mut command = shell_command(remote);
+    command.arg(host).arg(quoted(&remote.lads)).args(words);
+    command
+}
+
+/// The remote shell with the words that the person gave it.
+pub(super) fn shell_command(remote: &RemoteShell) -> Command {
+    let mut command = Command::new(remote.command.first().map_or("ssh", String::as_str));
+    command.args(remote.command.iter().skip(1));
+    command
+}
+
+/// A word as a remote shell takes it; a plain one is left as it is, so that `~` works.
+fn quoted(word: &str) -> String {
+    let is_plain =
+        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+".contains(&byte));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,78 @@
+//! A process that we started and that does not outlive us: the other end, or the way to it.
+
+use super::patience::Patience;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How often to see whether it has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// How long it may take to end when told to. ssh gives the terminal back meanwhile, if it was
+/// asking for a password there.
+const TERM_DEADLINE: Duration = Duration::from_millis(500);
+/// How long to wait for one that was killed: a call of its own to storage may hold it.
+const KILL_DEADLINE: Duration = Duration::from_millis(500);
+
+/// A process that is ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// Ends it at once, whatever it does.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill();
+    }
+
+    /// Waits until it has ended by itself; `None` if it has not by then, or the person wants to
+    /// stop.
+    pub(crate) fn wait(&mut self, patience: &Patience<'_>) -> Option<ExitStatus> {
+        loop {
+            if let Ok(Some(status)) = self.0.try_wait() {
+                return Some(status);
+            }
+            patience.pause(LOOK_INTERVAL).ok()?;
+        }
+    }
+
+    /// Sees that it is gone: tells it to end, and kills it if it does not.
+    pub(crate) fn end(&mut self) {
+        if self.has_ended() {
+            return;
+        }
+        if let Ok(pid) = i32::try_from(self.0.id())
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if !self.ends_within(TERM_DEADLINE) {
+            self.kill();
+            self.ends_within(KILL_DEADLINE);
+        }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        // An error means that there is no such child any more.
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.has_ended() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        true
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

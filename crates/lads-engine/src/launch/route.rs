@@ -1,0 +1,226 @@
+//! Which way data takes to the other end, and who says so.
+//!
+//! The other end tells an address under which it was reached, but that is only its word: whoever
+//! controls it could have us connect, and push data, to any host that we can reach. So data
+//! connections go where the person says (`--data-address`), or to the host that the person named,
+//! as this host resolves that name. What the other end says only decides which of its addresses
+//! is tried first. It is asked as `ssh -G` tells it: a name may be an alias of ssh's own.
+
+use super::other::{remote_command, shell_command};
+use super::patience::{Cut, Patience};
+use super::process::Process;
+use crate::event::ExitCode;
+use crate::hub::Fatal;
+use crate::job::Job;
+use crate::stream::{connect, show_token};
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// How long one data stream may take to be open. A packet of the kind that opens connections, if
+/// lost, is sent again after 1, 3 and 7 s; half of this would give up after the second.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long to wait before a stream is tried again that was closed unopened, at first and at most.
+/// Each wait is twice the one before. The port is full for as long as strangers connect faster
+/// than they are looked at; less than this would add to them.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// How much is read of what `ssh -G` tells, in bytes: it is about 4 KiB.
+const SSH_CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// How data reaches the other end.
+pub(super) struct Route<'a> {
+    pub(super) job: &'a Job,
+    pub(super) host: Option<&'a str>,
+    /// The address under which the other end says that it was reached; empty if it does not know.
+    pub(super) told: String,
+    pub(super) port: u16,
+    pub(super) patience: &'a Patience<'a>,
+}
+
+impl Route<'_> {
+    /// A stream for each token; with processes that some of them go through.
+    pub(super) fn connect_all(
+        &self,
+        tokens: &[[u8; 32]],
+    ) -> Result<(Vec<OwnedFd>, Vec<Process>), Fatal> {
+        if self.job.remote.tunnel && self.host.is_some() {
+            let tunnel = |(index, token)| self.tunnel(index, token);
+            return (0..).zip(tokens).map(tunnel).collect();
+        }
+        let addresses = self.addresses()?;
+        let connect = |(index, token)| self.connect_one(&addresses, index, token);
+        let streams = (0..).zip(tokens).map(connect).collect::<Result<_, _>>()?;
+        Ok((streams, Vec::new()))
+    }
+
+    fn connect_one(
+        &self,
+        addresses: &[SocketAddr],
+        index: u16,
+        token: &[u8; 32],
+    ) -> Result<OwnedFd, Fatal> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in addresses {
+            match self.connect_patiently(*address, index, token) {
+                Ok(stream) => return Ok(stream),
+                Err(error) if self.patience.is_stopped() => return Err(self.failed(&error, "")),
+                Err(error) => last = error,
+            }
+        }
+        let tried: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        Err(self.failed(&last, &tried.join(", ")))
+    }
+
+    /// Tries again for a while if the other end closes the connection unopened: it may have had
+    /// no room for us among strangers.
+    fn connect_patiently(
+        &self,
+        address: SocketAddr,
+        index: u16,
+        token: &[u8; 32],
+    ) -> io::Result<OwnedFd> {
+        let patience = self.patience.part(CONNECT_DEADLINE);
+        let (mut pause, pause_max) = RETRY_PAUSES;
+        loop {
+            let error = match connect(address, index, token, &patience) {
+                Err(error) if was_closed(&error) => error,
+                result => return result,
+            };
+            // That it was closed tells more than that there was no time left.
+            patience.pause(pause).map_err(|_| error)?;
+            pause = (pause * 2).min(pause_max);
+        }
+    }
+
+    fn failed(&self, error: &io::Error, tried: &str) -> Fatal {
+        if Cut::of(error) == Some(Cut::Stopped) || self.patience.is_stopped() {
+            return Cut::Stopped.fatal("");
+        }
+        let why = match Cut::of(error) {
+            Some(_) => "no answer in time".to_owned(),
+            None => error.to_string(),
+        };
+        let hint = match self.told.parse::<IpAddr>() {
+            Ok(told) if self.host.is_some() && self.job.remote.data_address.is_none() => {
+                format!(" (the other end says that it was reached at {told})")
+            }
+            _ => String::new(),
+        };
+        let text = format!(
+            "cannot connect a data stream to {tried}: {why}; open that port (--ports FIRST-LAST), \
+             name another address (--data-address){hint}, or send data through ssh (--tunnel)"
+        );
+        Fatal::new(ExitCode::Network, text)
+    }
+
+    /// Where data streams go, the most likely first: what the person says, with a port of its own
+    /// if there is one in it (a forwarded port), or the host that the person named.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, Fatal> {
+        if let Some(address) = &self.job.remote.data_address {
+            let (name, port) = match address.rsplit_once(':') {
+                Some((host, port)) if !host.contains(':') => {
+                    (host, port.parse().unwrap_or(self.port))
+                }
+                _ => (address.as_str(), self.port),
+            };
+            return self.resolve(name, port)?.map_err(|error| self.failed(&error, address));
+        }
+        let Some(host) = self.host else {
+            return Ok(vec![SocketAddr::from(([127, 0, 0, 1], self.port))]);
+        };
+        let name = match self.name_in_ssh(host)? {
+            Some(name) => name,
+            None => host.rsplit('@').next().unwrap_or(host).to_owned(),
+        };
+        let mut addresses =
+            self.resolve(&name, self.port)?.map_err(|error| self.unresolved(&name, &error))?;
+        if let Ok(told) = self.told.parse::<IpAddr>() {
+            // Stable: the others keep the order in which the resolver prefers them.
+            addresses.sort_by_key(|it| it.ip().to_canonical() != told.to_canonical());
+        }
+        Ok(addresses)
+    }
+
+    /// The name under which ssh connects to a host: its configuration may know one of its own.
+    /// `None` if the remote shell is another, or does not tell.
+    fn name_in_ssh(&self, host: &str) -> Result<Option<String>, Fatal> {
+        let mut command = shell_command(&self.job.remote);
+        if Path::new(command.get_program()).file_name().is_none_or(|name| name != "ssh") {
+            return Ok(None);
+        }
+        command.arg("-G").arg(host);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else { return Ok(None) };
+        let stdout = child.stdout.take().expect("piped above");
+        // Ended with this function: its configuration may run commands, which may hang.
+        let _process = Process::new(child);
+        let read = move || {
+            let mut text = String::new();
+            let _ = stdout.take(SSH_CONFIG_BYTES_MAX).read_to_string(&mut text);
+            text
+        };
+        let text = self.patience.result_of("lads-ssh-config", read);
+        let text = text.map_err(|cut| cut.fatal("ssh -G"))?;
+        Ok(text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned))
+    }
+
+    /// All addresses of a name; the inner error is the resolver's.
+    fn resolve(&self, name: &str, port: u16) -> Result<io::Result<Vec<SocketAddr>>, Fatal> {
+        let name = (name.to_owned(), port);
+        let resolve = move || name.to_socket_addrs().map(Iterator::collect);
+        let resolved = self.patience.result_of("lads-resolve", resolve);
+        resolved.map_err(|cut| cut.fatal("the resolver of host names"))
+    }
+
+    fn unresolved(&self, name: &str, error: &io::Error) -> Fatal {
+        let text = match self.told.parse::<IpAddr>() {
+            Ok(told) => format!(
+                "data would go to {told}, which the other end names and nobody here vouches for \
+                 ({name} does not resolve here: {error}); name it with --data-address {told}, or \
+                 use --tunnel"
+            ),
+            Err(_) => format!(
+                "{name} does not resolve here ({error}), so it is not known where data is to go; \
+                 name it with --data-address ADDRESS, or use --tunnel"
+            ),
+        };
+        Fatal::new(ExitCode::Network, text)
+    }
+
+    /// A stream through the remote shell: LADS there passes it on to the port.
+    fn tunnel(&self, index: u16, token: &[u8; 32]) -> Result<(OwnedFd, Process), Fatal> {
+        let failed = |error: io::Error| match Cut::of(&error) {
+            Some(cut) => cut.fatal("the data stream through ssh"),
+            None => {
+                let text = format!("cannot open a data stream through ssh: {error}");
+                Fatal::new(ExitCode::Network, text)
+            }
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let input = OwnedFd::from(theirs.try_clone().map_err(failed)?);
+        let host = self.host.unwrap_or("localhost");
+        let words = ["relay".to_owned(), "127.0.0.1".to_owned(), self.port.to_string()];
+        let mut command = remote_command(&self.job.remote, host, &words);
+        command.stdin(Stdio::from(input)).stdout(Stdio::from(OwnedFd::from(theirs)));
+        let process = Process::new(command.spawn().map_err(failed)?);
+        drop(command);
+        let stream = OwnedFd::from(ours);
+        show_token(&stream, index, token, self.patience).map_err(failed)?;
+        Ok((stream, process))
+    }
+}
+
+/// Whether the other end closed a connection before it was open.
+fn was_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use super::*;
+use crate::job::{Location, Options, RemoteShell};
+use crate::session::StopFlag;
+use std::io::Write;
+use std::net::TcpListener;
+
+fn job(remote: RemoteShell) -> Job {
+    let here = Location { host: None, path: b"x".to_vec() };
+    Job { sources: vec![here.clone()], target: here, options: Options::default(), remote }
+}
+
+fn shell(command: &[&str]) -> RemoteShell {
+    let command = command.iter().map(|&word| word.to_owned()).collect();
+    RemoteShell { command, ..RemoteShell::default() }
+}
+
+/// Where data goes to a host, if the other end says that it was reached at `told`.
+fn addresses(remote: RemoteShell, host: &str, told: &str) -> Result<Vec<String>, String> {
+    let (stop, job) = (StopFlag::new(), job(remote));
+    let patience = &Patience::new(&stop, Duration::from_secs(30));
+    let route = Route { job: &job, host: Some(host), told: told.to_owned(), port: 7, patience };
+    let addresses = route.addresses().map_err(|fatal| fatal.text)?;
+    Ok(addresses.iter().map(SocketAddr::to_string).collect())
+}
+
+#[test]
+fn data_goes_where_the_name_leads_whatever_the_other_end_says() {
+    let other = || shell(&["rsh"]);
+    let here = Ok(vec!["127.0.0.1:7".to_owned()]);
+    assert_eq!(addresses(other(), "127.0.0.1", "192.0.2.1"), here);
+    assert_eq!(addresses(other(), "me@127.0.0.1", ""), here);
+    let error = addresses(other(), "nowhere.invalid", "192.0.2.1").unwrap_err();
+    assert!(error.contains("data would go to 192.0.2.1"), "{error}");
+    // What is no address is not repeated.
+    let error = addresses(other(), "nowhere.invalid", "\x1b[31mRED").unwrap_err();
+    assert!(!error.contains("RED"), "{error}");
+}
+
+#[test]
+fn what_a_person_says_goes_first() {
+    let remote =
+        |address: &str| RemoteShell { data_address: Some(address.to_owned()), ..shell(&["rsh"]) };
+    let found = |address: &str| addresses(remote(address), "nowhere.invalid", "192.0.2.1").unwrap();
+    assert_eq!(found("192.0.2.9"), ["192.0.2.9:7"]);
+    assert_eq!(found("192.0.2.9:8"), ["192.0.2.9:8"]);
+    assert_eq!(found("::1"), ["[::1]:7"]);
+}
+
+#[test]
+fn ssh_is_asked_for_the_name_behind_an_alias() {
+    let directory = tempfile::tempdir().unwrap();
+    let ssh = directory.path().join("ssh");
+    let script = "#!/bin/sh\n[ \"$1 $2 $3\" = '-p 22 -G' ] || exit 1\n\
+                  echo port 22; echo \"hostname 127.0.0.2\"; echo hostnamex wrong\n";
+    std::fs::write(&ssh, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&ssh, mode).unwrap();
+    let remote = shell(&[ssh.to_str().unwrap(), "-p", "22"]);
+    assert_eq!(addresses(remote, "alias.invalid", ""), Ok(vec!["127.0.0.2:7".to_owned()]));
+}
+
+#[test]
+fn whoever_was_sent_away_unopened_tries_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let door = std::thread::spawn(move || {
+        for _ in 0..3 {
+            drop(listener.accept().unwrap());
+        }
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 42]).unwrap();
+        stream.write_all(&[1]).unwrap();
+    });
+    let (stop, job) = (StopFlag::new(), job(shell(&["rsh"])));
+    let patience = &Patience::new(&stop, Duration::from_secs(30));
+    let route =
+        Route { job: &job, host: None, told: String::new(), port: address.port(), patience };
+    route.connect_patiently(address, 0, &[7; 32]).unwrap();
+    door.join().unwrap();
+}
