@@ -25,7 +25,7 @@ use crate::congestion::Threshold;
 use crate::entry::{Entry, Kind};
 use crate::frame::Row;
 use crate::issue::{Failure, Operation, Reason, Side};
-use crate::layout::Layout;
+use crate::layout::{Layout, STRIPE_COUNT_MAX};
 use crate::message::{Answer, BlockRange, Counters, Ending, Message, Verb};
 use crate::pace::Pace;
 use crate::plan::Plan;
@@ -171,6 +171,11 @@ const NEW_FILE_BYTES: usize = 64 << 10;
 
 /// The sink is told when the stage holds so many bytes more or less: what it places in any case.
 const STAGED_STEP_BYTES: u64 = 8 << 20;
+
+/// OSTs of a sink are numbered below this: tables grow to the highest number that the sink names.
+/// Eight times what one file may be striped over is more than the largest file systems have; half
+/// would still be, and twice would cost a hostile sink's victim some 500 KiB more.
+const SINK_OSTS_MAX: usize = STRIPE_COUNT_MAX * 8;
 
 /// Entries in one FILE_DONE.
 const FILE_DONE_COUNT: usize = 1000;
@@ -474,7 +479,7 @@ impl Source {
             }
             Message::Grant(grants) => {
                 for (ost, count) in grants {
-                    if ost.index() >= crate::layout::STRIPE_COUNT_MAX * 8 {
+                    if ost.index() >= SINK_OSTS_MAX {
                         return Err(ProtocolError::OutOfPlace("GRANT for an OST out of range"));
                     }
                     self.schedule.on_grant(ost, count);
@@ -562,6 +567,9 @@ impl Source {
         done: RangeSet,
         sink: Layout,
     ) -> Result<(), ProtocolError> {
+        if sink.osts().any(|ost| ost.index() >= SINK_OSTS_MAX) {
+            return Err(ProtocolError::OutOfPlace("FILE_ID with an OST out of range"));
+        }
         let open = self.open.get_mut(&entry).expect("looked up by the caller");
         let Some(Place { layout: source, mirrors, data, disk_offset }) = open.place.take() else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
