@@ -1,7 +1,7 @@
 //! Whether a sink keeps its promises, whatever its storage does and its source says.
 //!
-//! An owner ([`owner`]) gives frames to the session and does its tasks, well or badly, and always
-//! tells the truth of it. A peer ([`peer`]) announces files and sends what is granted, as a source
+//! An owner (`owner.rs`) gives frames to the session and does its tasks, well or badly, and always
+//! tells the truth of it. A peer (`peer.rs`) announces files and sends what is granted, as a source
 //! would, until it talks nonsense. In which order all of this happens is what the input chooses.
 //!
 //! What must hold:

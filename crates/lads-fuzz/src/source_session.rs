@@ -1,7 +1,7 @@
 //! Whether a source keeps its promises, whatever its storage does and its sink says.
 //!
-//! An owner ([`owner`]) walks a tree and does the tasks of the session, well or badly, and always
-//! tells the truth of it. A peer ([`peer`]) answers, grants and acknowledges, as a sink would,
+//! An owner (`owner.rs`) walks a tree and does the tasks of the session, well or badly, and always
+//! tells the truth of it. A peer (`peer.rs`) answers, grants and acknowledges, as a sink would,
 //! until it talks nonsense. In which order all of this happens is what the input chooses.
 //!
 //! What must hold:
