@@ -42,7 +42,7 @@ pub struct Target {
     pub name: &'static str,
     /// What is done with an input. Panics if something is wrong.
     pub body: fn(&[u8]),
-    /// What it may allocate besides [`MEMORY_PER_BYTE`], in bytes.
+    /// What it may allocate besides what it may for each byte of its input, in bytes.
     pub memory_bytes: usize,
 }
 
