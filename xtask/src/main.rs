@@ -8,6 +8,7 @@ mod bench;
 mod ceph;
 mod ci;
 mod demo;
+mod fuzz;
 mod licences;
 mod scratch;
 mod setup;
@@ -21,9 +22,13 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask ci             format, lints, docs, licences, tests, simulation: what CI runs
-cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3, Ceph)
+cargo xtask ci             format, lints, docs, licences, tests, simulation, fuzzing: what CI runs
+cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3, g++, Ceph)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
+cargo xtask fuzz [TARGET] [--seconds N]
+                           look for inputs that end badly, of one target or of all
+cargo xtask fuzz TARGET INPUT...
+                           play inputs again
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
                            harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
@@ -44,6 +49,8 @@ fn main() -> Result<ExitCode> {
         ["sim"] => sim::fresh()?,
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,
+        ["fuzz", "help" | "-h" | "--help"] => print!("{USAGE}"),
+        ["fuzz", words @ ..] => fuzz::run(words)?,
         [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
         ["bench", words @ ..] => bench::run(words)?,
         ["ceph", "up"] => ceph::up(None)?,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// A program that tests or benchmarks start, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 8] = [
+const NEEDED: [(&str, &str); 9] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -15,6 +15,8 @@ const NEEDED: [(&str, &str); 8] = [
     ("fusermount3", "fuse3"),
     ("ip", "iproute2"),
     ("iptables-legacy", "iptables"),
+    // libFuzzer is C++.
+    ("c++", "g++"),
 ];
 
 /// Installs what is missing; does nothing if nothing is.

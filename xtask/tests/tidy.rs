@@ -19,6 +19,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("lads-cli", &["lads-core", "lads-engine"]),
     ("lads-mpiio", &["lads-core", "lads-engine"]),
     ("lads-hostile", &["lads-core"]),
+    ("lads-fuzz", &["lads-core"]),
     ("lads-sim", &["lads-core"]),
     ("lads-testbed", &["lads-core", "lads-sys"]),
     ("xtask", &[]),

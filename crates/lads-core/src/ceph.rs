@@ -137,7 +137,7 @@ impl ObjectStriping {
     #[must_use]
     pub fn run_end(&self, offset: u64) -> u64 {
         let run = u64::from(if self.count == 1 { self.object_size } else { self.unit });
-        (offset / run + 1).saturating_mul(run)
+        (offset / run).saturating_add(1).saturating_mul(run)
     }
 
     /// How many objects the first `size` bytes of a file have.

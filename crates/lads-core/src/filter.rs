@@ -38,19 +38,18 @@ impl Rule {
         let with_slash = (is_directory && pattern.ends_with(b"***")).then(|| [path, b"/"].concat());
         let path = with_slash.as_deref().unwrap_or(path);
         if let Some(anchored) = pattern.strip_prefix(b"/") {
-            return is_match(anchored, path);
+            return is_match(anchored, path, |at| at == 0);
         }
         if pattern.starts_with(b"**") {
             // As in rsync, the slash of `**/a` may stand before the whole path.
-            return is_match(pattern, &[b"/", path].concat());
+            return is_match(pattern, &[b"/", path].concat(), |at| at == 0);
         }
         let is_path_pattern = pattern.contains(&b'/') || pattern.windows(2).any(|two| two == b"**");
-        let starts = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(i, _)| i + 1);
         if is_path_pattern {
-            return std::iter::once(0).chain(starts).any(|start| is_match(pattern, &path[start..]));
+            return is_match(pattern, path, |at| at == 0 || path[at - 1] == b'/');
         }
         let last = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-        is_match(pattern, &path[last..])
+        is_match(pattern, &path[last..], |at| at == 0)
     }
 }
 
@@ -61,85 +60,112 @@ pub fn is_included(rules: &[Rule], path: &[u8], is_directory: bool) -> bool {
     rule.is_none_or(|rule| rule.verdict == Verdict::Include)
 }
 
-/// Whether a pattern without anchors matches all of `text`.
+/// Whether a pattern without anchors matches all of `text` from one of the starts on.
 ///
-/// Takes time in proportion to both lengths: only the last star is ever gone back to, once for
-/// `*` and once for `**`.
-fn is_match(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    let mut double_star: Option<(usize, usize)> = None;
-    loop {
-        if pattern[p..].starts_with(b"**") {
-            p += 2;
-            double_star = Some((p, t));
-            star = None;
-            continue;
-        }
-        if pattern.get(p) == Some(&b'*') {
-            p += 1;
-            star = Some((p, t));
-            continue;
-        }
-        if p == pattern.len() && t == text.len() {
-            return true;
-        }
-        if let Some(&byte) = text.get(t)
-            && let Some(width) = match_one(&pattern[p..], byte)
-        {
-            p += width;
-            t += 1;
-            continue;
-        }
-        // Let the last star take one byte more.
-        if let Some((after, from)) = star
-            && text.get(from).is_some_and(|&byte| byte != b'/')
-        {
-            star = Some((after, from + 1));
-            (p, t) = (after, from + 1);
-        } else if let Some((after, from)) = double_star
-            && from < text.len()
-        {
-            star = None;
-            double_star = Some((after, from + 1));
-            (p, t) = (after, from + 1);
-        } else {
+/// Takes time in proportion to the product of both lengths, whatever they say: for each piece of
+/// the pattern, all places are found at which a match of the pieces so far may end. Going back to
+/// stars instead takes the square of the length of the text for some patterns.
+fn is_match(mut pattern: &[u8], text: &[u8], is_start: impl Fn(usize) -> bool) -> bool {
+    let mut ends: Vec<bool> = (0..=text.len()).map(is_start).collect();
+    // Looked for once, not for each of many brackets that are never closed.
+    let behind_sets = pattern.iter().rev().take_while(|&&byte| byte != b']').count();
+    while let Some((piece, width)) = Piece::first_of(pattern, pattern.len() > behind_sets) {
+        let is_possible = piece.go_on(&mut ends, text);
+        if !is_possible {
             return false;
         }
+        pattern = &pattern[width..];
     }
+    ends[text.len()]
 }
 
-/// How many bytes of the pattern match this one byte, if they do.
-fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern.first()? {
-        b'?' => (byte != b'/').then_some(1),
-        b'\\' if pattern.len() > 1 => (pattern[1] == byte).then_some(2),
-        b'[' => match_set(pattern, byte),
-        &literal => (literal == byte).then_some(1),
-    }
+/// A piece of a pattern.
+#[derive(Clone, Copy)]
+enum Piece<'a> {
+    /// `**`: any bytes.
+    Any,
+    /// `*`: any bytes but slashes.
+    AnyInComponent,
+    /// `?`: one byte but a slash.
+    One,
+    /// This byte.
+    Literal(u8),
+    /// `[abc]` or `[a-z]`: one of these, no slash; or one of all others.
+    Set { set: &'a [u8], is_negated: bool },
 }
 
-/// `[abc]`, `[a-z]`, `[!x]` or `[^x]`; a `[` that is never closed stands for itself.
-fn match_set(pattern: &[u8], byte: u8) -> Option<usize> {
-    let is_negated = matches!(pattern.get(1), Some(b'!' | b'^'));
-    let first = if is_negated { 2 } else { 1 };
-    let Some(length) = pattern.iter().skip(first + 1).position(|&b| b == b']') else {
-        return (byte == b'[').then_some(1);
-    };
-    let end = first + 1 + length;
-    let set = &pattern[first..end];
-    let mut at = 0;
-    let mut is_in = false;
-    while at < set.len() {
-        if at + 2 < set.len() && set[at + 1] == b'-' {
-            is_in |= (set[at]..=set[at + 2]).contains(&byte);
-            at += 3;
-        } else {
-            is_in |= set[at] == byte;
-            at += 1;
+impl<'a> Piece<'a> {
+    /// The first piece of a pattern and how many bytes of it that is; `None` if nothing is left.
+    /// Without a `]` somewhere (`has_set_end`), it is no set.
+    fn first_of(pattern: &'a [u8], has_set_end: bool) -> Option<(Self, usize)> {
+        Some(match pattern {
+            [b'*', b'*', ..] => (Self::Any, 2),
+            [b'*', ..] => (Self::AnyInComponent, 1),
+            [b'?', ..] => (Self::One, 1),
+            [b'\\', literal, ..] => (Self::Literal(*literal), 2),
+            [b'[', ..] if has_set_end => Self::set(pattern).unwrap_or((Self::Literal(b'['), 1)),
+            [literal, ..] => (Self::Literal(*literal), 1),
+            [] => return None,
+        })
+    }
+
+    /// `[abc]`, `[a-z]`, `[!x]` or `[^x]`; a `[` that is never closed stands for itself.
+    fn set(pattern: &'a [u8]) -> Option<(Self, usize)> {
+        let is_negated = matches!(pattern.get(1), Some(b'!' | b'^'));
+        let first = if is_negated { 2 } else { 1 };
+        let length = pattern.iter().skip(first + 1).position(|&byte| byte == b']')?;
+        let end = first + 1 + length;
+        Some((Self::Set { set: &pattern[first..end], is_negated }, end + 1))
+    }
+
+    /// Goes from where matches of the pieces before may end to where they may end with this one.
+    /// Says whether there is such a place.
+    fn go_on(self, ends: &mut [bool], text: &[u8]) -> bool {
+        match self {
+            Self::Any => {
+                let first = ends.iter().position(|&is_end| is_end).unwrap_or(ends.len());
+                ends[first..].fill(true);
+                first < ends.len()
+            }
+            Self::AnyInComponent => {
+                for (at, &byte) in text.iter().enumerate() {
+                    ends[at + 1] |= ends[at] && byte != b'/';
+                }
+                true
+            }
+            _ => {
+                let mut is_possible = false;
+                for (at, &byte) in text.iter().enumerate().rev() {
+                    ends[at + 1] = ends[at] && self.is_match(byte);
+                    is_possible |= ends[at + 1];
+                }
+                ends[0] = false;
+                is_possible
+            }
         }
     }
-    (is_in != is_negated && byte != b'/').then_some(end + 1)
+
+    fn is_match(self, byte: u8) -> bool {
+        match self {
+            Self::Any => true,
+            Self::AnyInComponent | Self::One => byte != b'/',
+            Self::Literal(literal) => literal == byte,
+            Self::Set { set, is_negated } => is_in_set(set, byte) != is_negated && byte != b'/',
+        }
+    }
+}
+
+fn is_in_set(set: &[u8], byte: u8) -> bool {
+    let mut at = 0;
+    while at < set.len() {
+        let is_range = at + 2 < set.len() && set[at + 1] == b'-';
+        let last = if is_range { at + 2 } else { at };
+        if (set[at]..=set[last]).contains(&byte) {
+            return true;
+        }
+        at = last + 1;
+    }
+    false
 }
 
 #[cfg(test)]
@@ -203,6 +229,18 @@ mod tests {
     fn a_pattern_with_a_slash_at_its_end_is_for_directories() {
         assert!(is_included(&exclude("tmp/"), b"tmp", false));
         assert!(!is_included(&exclude("tmp/"), b"tmp", true));
+    }
+
+    /// Going back to the last star of each kind took the square of the length of the path, times
+    /// the length of the pattern: many minutes for these.
+    #[test]
+    fn the_time_grows_with_the_product_of_the_lengths_only() {
+        let path = vec![b'a'; 1 << 14];
+        for (start, unit) in [("**a*", "a"), ("**[a]*", "[a-b]"), ("**a*", "[")] {
+            let pattern = [start.as_bytes(), &unit.as_bytes().repeat(1000), b"c"].concat();
+            let rules = [Rule { verdict: Verdict::Exclude, pattern }];
+            assert!(is_included(&rules, &path, false), "{start}{unit}… on a path without c");
+        }
     }
 
     proptest! {

@@ -18,8 +18,8 @@ pub(crate) use at_source::is_aligned;
 
 use crate::entry::PATH_BYTES_MAX;
 use crate::issue::Issue;
-use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, STREAMS_MAX, TEXT_BYTES_MAX};
-use crate::message::{BlockRange, Counters, Line, Message};
+use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, STREAMS_MAX, SUM_MAX, TEXT_BYTES_MAX};
+use crate::message::{BlockRange, Counters, Line, Message, OstBytes};
 use crate::units::EntryId;
 use thiserror::Error;
 
@@ -91,9 +91,7 @@ pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError
             Err(ProtocolError::OutOfPlace("a message that is for a person"))
         }
         Message::Progress(counters) => check_counters(counters),
-        Message::OstBytes(osts) if osts.bytes.len() > OSTS_MAX as usize => {
-            Err(ProtocolError::TooMuch("OSTs"))
-        }
+        Message::OstBytes(osts) => check_ost_bytes(osts),
         Message::Issues(issues) => issues.iter().try_for_each(check_issue),
         Message::Lines(lines) => lines.iter().try_for_each(check_line),
         Message::Notice(text) => check_text(text),
@@ -133,8 +131,24 @@ fn check_text(text: &str) -> Result<(), ProtocolError> {
     if text.len() <= TEXT_BYTES_MAX { Ok(()) } else { Err(ProtocolError::TooMuch("text")) }
 }
 
+fn check_ost_bytes(osts: &OstBytes) -> Result<(), ProtocolError> {
+    if osts.bytes.len() > OSTS_MAX as usize {
+        return Err(ProtocolError::TooMuch("OSTs"));
+    }
+    let is_possible = is_sum(osts.elapsed_micros) && osts.bytes.iter().copied().all(is_sum);
+    if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such counts")) }
+}
+
+/// Sums that can be added to others of their kind, and a name that can be shown.
 fn check_counters(counters: &Counters) -> Result<(), ProtocolError> {
+    if !counters.numbers().into_iter().all(is_sum) {
+        return Err(ProtocolError::Impossible("such counts"));
+    }
     counters.busiest_ost.as_ref().map_or(Ok(()), |ost| check_text(&ost.name))
+}
+
+fn is_sum(number: u64) -> bool {
+    number <= SUM_MAX
 }
 
 /// Counts of frames, one for each data stream.

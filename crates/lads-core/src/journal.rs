@@ -315,8 +315,19 @@ fn next_record(bytes: &[u8]) -> Next {
     if crc_of(&head[..4], body) != crc {
         return Next::Damaged;
     }
-    Record::take(&mut Reader::of_own(body))
-        .map_or(Next::Damaged, |record| Next::Record(record, HEAD_BYTES + length))
+    match Record::take(&mut Reader::of_own(body)) {
+        Ok(record) if record.is_possible() => Next::Record(record, HEAD_BYTES + length),
+        _ => Next::Damaged,
+    }
+}
+
+impl Record {
+    /// Whether it says what can be: no file has a block that ends beyond the last offset that a
+    /// number can say. A checksum matches whatever was summed up.
+    fn is_possible(&self) -> bool {
+        let Self::Blocks { blocks, .. } = self else { return true };
+        blocks.iter().all(|block| block.offset.checked_add(block.length.into()).is_some())
+    }
 }
 
 #[cfg(test)]
@@ -383,6 +394,18 @@ mod tests {
             damaged[at] ^= 0x10;
             assert!(replay(&damaged).sound_bytes <= at as u64, "byte {at}");
         }
+    }
+
+    /// Found by looking at what the fuzzer looks for: the end of such a block overflowed.
+    #[test]
+    fn a_block_beyond_all_offsets_is_not_sound() {
+        let mut records = sample();
+        let sound_bytes = bytes_of(&records).len() as u64;
+        let block = BlockRecord { offset: u64::MAX, length: 1, checksum: 0 };
+        records.push(Record::Blocks { number: 1, part: Identity::default(), blocks: vec![block] });
+        let replay = replay(&bytes_of(&records));
+        assert_eq!(replay.sound_bytes, sound_bytes);
+        assert_eq!(replay.files[&b"a/b"[..]].done().byte_count(), 3 << 20);
     }
 
     #[test]

@@ -214,6 +214,16 @@ mod tests {
         numbers.iter().map(|&number| OstId(number)).collect()
     }
 
+    /// Found by fuzzing: the end of the last stripe that a number can say overflowed.
+    #[test]
+    fn the_last_stripe_ends_where_numbers_end() {
+        let osts = || vec![OstId(0), OstId(1)];
+        let striping = ObjectStriping::new(1, 2, 1).unwrap();
+        for layout in [Layout::striped(1, osts()), Layout::in_objects(striping, &osts())] {
+            assert_eq!(layout.unwrap().stripe_end(u64::MAX), u64::MAX);
+        }
+    }
+
     #[test]
     fn stripes_go_round_the_osts() {
         let layout = Layout::striped(10, osts(&[7, 3, 5])).unwrap();

@@ -90,6 +90,10 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 /// The longest target of a link, in bytes (Linux's `PATH_MAX`).
 pub const LINK_BYTES_MAX: usize = 4096;
 
+/// The largest sum of anything that an end tells of a transfer (bytes, entries, microseconds): 2^60
+/// bytes are an exbibyte. Some of them can be added without overflow.
+pub const SUM_MAX: u64 = 1 << 60;
+
 /// The longest text in a message that is for a person, in bytes. An end cuts its own to this.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
 

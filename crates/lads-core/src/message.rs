@@ -161,6 +161,33 @@ pub struct Counters {
     pub bytes_staged: u64,
 }
 
+impl Counters {
+    /// All that are sums.
+    pub(crate) fn numbers(&self) -> [u64; 18] {
+        let busiest = self.busiest_ost.as_ref();
+        [
+            self.files_found,
+            self.directories_found,
+            self.bytes_found,
+            self.files_moved,
+            self.files_skipped,
+            self.files_failed,
+            self.bytes_done,
+            self.bytes_skipped,
+            self.bytes_sent,
+            self.blocks_sent,
+            self.blocks_resent,
+            self.cpu_micros,
+            self.memory_bytes_peak,
+            self.storage_micros,
+            self.network_micros,
+            self.bytes_staged,
+            busiest.map_or(0, |ost| ost.busy_micros),
+            busiest.map_or(0, |ost| ost.bytes),
+        ]
+    }
+}
+
 /// How long one OST served us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BusyOst {

@@ -310,6 +310,8 @@ pub struct Sink {
     /// What the source has announced and may speak of.
     announced: AtSink,
     files: HashMap<EntryId, File>,
+    /// Blocks of files that have ended that are still being written.
+    late: HashMap<EntryId, u32>,
     /// Separate ranges of bytes that are written, of all files together.
     range_count: usize,
     ahead: Ahead,
@@ -379,6 +381,7 @@ impl Sink {
             config,
             announced: AtSink::default(),
             files: HashMap::new(),
+            late: HashMap::new(),
             range_count: 0,
             looked_at: Instant::START,
             to_release: Vec::new(),
@@ -908,6 +911,12 @@ impl Sink {
     fn release_block(&mut self, entry: EntryId) {
         if let Some(file) = self.files.get_mut(&entry) {
             file.in_flight -= 1;
+        } else if let Some(count) = self.late.get_mut(&entry) {
+            *count -= 1;
+            if *count == 0 {
+                self.late.remove(&entry);
+                self.announced.on_written(entry);
+            }
         }
     }
 
@@ -945,7 +954,13 @@ impl Sink {
 
     fn forget(&mut self, entry: EntryId) -> Option<File> {
         let mut file = self.files.remove(&entry)?;
-        self.announced.on_ended(entry);
+        match file.in_flight {
+            0 => self.announced.on_ended(entry),
+            count => {
+                self.announced.on_ended_early(entry);
+                self.late.insert(entry, count);
+            }
+        }
         self.range_count -= file.written.range_count();
         if let Some(placed) = &mut file.ahead {
             self.ahead.on_given_up(placed, u64::MAX);

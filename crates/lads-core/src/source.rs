@@ -60,6 +60,8 @@ pub struct SourceConfig {
     pub window_entries: u64,
     /// Data streams to the sink.
     pub stream_count: u16,
+    /// Whether nothing is moved, and only told what would be.
+    pub is_dry_run: bool,
     /// Directories announced and not ended, that of the target included. The walk goes depth
     /// first, so all of them end without it but those on the way to where it is: at most
     /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
@@ -607,11 +609,14 @@ impl Source {
                 self.counters.bytes_done += open.data_bytes;
                 Outcome::Done(Verb::Skip, open.data_bytes)
             }
-            Answer::Made => {
+            Answer::Made if open.verb != Verb::Send => {
                 self.counters.files_moved += 1;
                 Outcome::Done(open.verb, 0)
             }
-            Answer::Would => Outcome::Done(open.verb, open.data_bytes),
+            Answer::Would if self.config.is_dry_run => Outcome::Done(open.verb, open.data_bytes),
+            Answer::Made | Answer::Would => {
+                return Err(ProtocolError::OutOfPlace("FILE_ID for what is to be moved"));
+            }
             Answer::Failed(failure) => Outcome::Failed(failure),
         };
         self.end_open(entry, outcome);
@@ -987,7 +992,8 @@ impl Source {
     }
 
     fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
-        if entry <= self.announced_last { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
+        let was_announced = entry != EntryId::ROOT && entry <= self.announced_last;
+        if was_announced { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
     }
 }
 

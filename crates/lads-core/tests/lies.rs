@@ -40,6 +40,7 @@ fn source() -> Source {
         window_entries: 100,
         window_directories: 100,
         stream_count: 1,
+        is_dry_run: false,
         open_files_max: 100,
         retries_max: 3,
         bytes_per_second: None,

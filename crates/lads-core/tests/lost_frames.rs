@@ -21,6 +21,7 @@ fn source() -> Source {
         block_size: BLOCK,
         window_entries: 100,
         stream_count: 4,
+        is_dry_run: false,
         window_directories: 100,
         open_files_max: 100,
         retries_max: 0,

@@ -8,9 +8,12 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Message, Verb};
 use lads_core::placement::Striping;
+use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{BufferId, Committed, Examined, Sink, SinkConfig};
-use lads_core::source::{Found, LinkName, Outcome, ReadOutcome, Source, SourceConfig};
+use lads_core::source::{
+    Found, LinkName, Outcome, ProtocolError, ReadOutcome, Source, SourceConfig,
+};
 use lads_core::units::{Block, EntryId, Instant, OstId, StreamId};
 use lads_core::{sink, source};
 use std::collections::HashMap;
@@ -60,6 +63,7 @@ impl Pair {
                 block_size: BLOCK,
                 window_entries: 100,
                 stream_count: 1,
+                is_dry_run: false,
                 window_directories: WINDOW_DIRECTORIES,
                 open_files_max: 100,
                 retries_max: 3,
@@ -425,6 +429,18 @@ fn a_file_that_keeps_changing_is_reported() {
     let outcome = pair.outcomes[&EntryId(1002)];
     assert!(matches!(outcome, Outcome::Failed(f) if f.reason == Reason::Changed), "{outcome:?}");
     assert!(!pair.world.events.iter().any(|event| event.starts_with("commit")));
+}
+
+/// Found by fuzzing: what was staged for such an OST went into a table that grew to its number.
+#[test]
+fn a_sink_that_places_a_file_on_an_ost_that_cannot_be_is_refused() {
+    let mut pair = Pair::new();
+    pair.find_file(1, 10);
+    let layout = Layout::on(OstId(u32::MAX));
+    let answer = Answer::Want { done: RangeSet::new(), layout };
+    let message = Message::FileId(vec![(EntryId(1), answer)]);
+    let refused = pair.source.handle(pair.now, source::Event::Message(message));
+    assert!(matches!(refused, Err(ProtocolError::OutOfPlace(_))), "{refused:?}");
 }
 
 #[test]

@@ -90,6 +90,7 @@ impl SourceEnd {
             window_entries: ENTRIES_OPEN_MAX as u64,
             window_directories: DIRECTORIES_OPEN_MAX as u64,
             stream_count: streams.count(),
+            is_dry_run: options.dry_run,
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),

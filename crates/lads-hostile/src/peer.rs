@@ -16,8 +16,9 @@ pub use channel::Heard;
 pub use honest::{BLOCK_BYTES, root, want};
 use lads_core::entry::Entry;
 use lads_core::issue::Side;
+use lads_core::message::wire::Wire;
 use lads_core::message::{Answer, Ending, Hello};
-use lads_core::message::{MAGIC, Message, VERSION, VERSION_MIN, encode};
+use lads_core::message::{MAGIC, Message, VERSION, VERSION_MIN};
 use lads_core::units::EntryId;
 pub use port::{OPENING, accept_within, opening};
 use std::collections::HashMap;
@@ -381,9 +382,11 @@ impl Peer {
     }
 
     pub(crate) fn speak(&mut self, message: &Message) -> Told {
-        let mut bytes = Vec::new();
-        encode(message, &mut bytes);
-        self.write(&bytes)
+        // The encoder of honest ends refuses what is too long.
+        let mut body = Vec::new();
+        message.put(&mut body);
+        let length = u32::try_from(body.len()).expect("less than 4 GiB");
+        self.write(&[&length.to_le_bytes()[..], &body].concat())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Told {

@@ -277,6 +277,7 @@ impl Scenario {
                 block_size,
                 window_entries: 16_384,
                 stream_count: 4,
+                is_dry_run: false,
                 window_directories: 16_384,
                 open_files_max: 1000,
                 retries_max: 3,

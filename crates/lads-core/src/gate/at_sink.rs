@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::message::{Ending, Message, Root};
 use crate::units::EntryId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 /// All bits that `chmod` can set.
@@ -24,6 +24,8 @@ const NO_ID: u32 = u32::MAX;
 pub struct AtSink {
     has_roots: bool,
     live: HashMap<EntryId, Live>,
+    /// Numbers of entries that have ended while something of them was still being written.
+    late: HashSet<EntryId>,
     announced_last: EntryId,
     directory_count: usize,
     metadata_bytes: u64,
@@ -45,6 +47,7 @@ impl Default for AtSink {
         Self {
             has_roots: false,
             live: HashMap::new(),
+            late: HashSet::new(),
             announced_last: EntryId::ROOT,
             directory_count: 0,
             metadata_bytes: 0,
@@ -107,6 +110,18 @@ impl AtSink {
         }
     }
 
+    /// The same for an entry of which something is still being written: its number is in use until
+    /// [`Self::on_written`].
+    pub fn on_ended_early(&mut self, entry: EntryId) {
+        self.on_ended(entry);
+        self.late.insert(entry);
+    }
+
+    /// The last of what was being written of an entry that had ended early is written.
+    pub fn on_written(&mut self, entry: EntryId) {
+        self.late.remove(&entry);
+    }
+
     /// Whether this is a directory that has not ended, of which the source has now said that
     /// everything in it has.
     pub fn on_closing(&mut self, entry: EntryId) -> bool {
@@ -140,7 +155,9 @@ impl AtSink {
         let (mut directory_count, mut bytes) = (self.directory_count, self.metadata_bytes);
         for entry in entries {
             check_entry(entry)?;
-            let is_used = entry.id == EntryId::ROOT || self.live.contains_key(&entry.id);
+            let is_used = entry.id == EntryId::ROOT
+                || self.live.contains_key(&entry.id)
+                || self.late.contains(&entry.id);
             if is_used || new.contains_key(&entry.id) {
                 return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
             }

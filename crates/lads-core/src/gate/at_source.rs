@@ -1,6 +1,6 @@
 //! What a sink may say to a source.
 
-use super::{ProtocolError, check_ranges, check_text};
+use super::{ProtocolError, check_counters, check_ranges, check_text};
 use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX};
 use crate::message::{Answer, Message};
 use crate::units::OstId;
@@ -47,10 +47,8 @@ impl AtSource {
             Message::BlockDone(ranges) | Message::BlockBad(ranges) => check_ranges(ranges),
             Message::StreamEnd { stream, .. } => self.check_stream(*stream),
             Message::Stop(text) => check_text(text),
-            Message::FileDone(_)
-            | Message::PlaceAgain(_)
-            | Message::Finished(_)
-            | Message::Heartbeat => Ok(()),
+            Message::Finished(counters) => check_counters(counters),
+            Message::FileDone(_) | Message::PlaceAgain(_) | Message::Heartbeat => Ok(()),
             _ => Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
         }
     }

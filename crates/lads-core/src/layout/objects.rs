@@ -143,6 +143,19 @@ impl Objects {
             bytes.retain(|_, bytes| *bytes > 0);
             return bytes;
         }
+        // Sets are alike again after this many: of a file of any length no more need be looked at.
+        let cycle_bytes = self.striping.set_bytes().saturating_mul(self.places.len() as u64);
+        let cycle_count = (range.end - range.start.min(range.end)) / cycle_bytes;
+        let rest = range.start + cycle_count * cycle_bytes..range.end;
+        self.add_bytes(&mut bytes, rest, 1);
+        if cycle_count > 0 {
+            self.add_bytes(&mut bytes, 0..cycle_bytes, cycle_count);
+        }
+        bytes
+    }
+
+    /// Adds how many bytes of a range each OST holds, so many times.
+    fn add_bytes(&self, bytes: &mut BTreeMap<OstId, u64>, range: Range<u64>, times: u64) {
         let (set_bytes, count) = (self.striping.set_bytes(), u64::from(self.striping.count()));
         let mut start = range.start;
         while start < range.end {
@@ -152,12 +165,12 @@ impl Objects {
             for column in 0..count {
                 let here = self.bytes_before(column, to) - self.bytes_before(column, from);
                 if here > 0 {
-                    *bytes.entry(self.ost_of(set * count + column)).or_default() += here;
+                    let ost = self.ost_of(set * count + column);
+                    *bytes.entry(ost).or_default() += here * times;
                 }
             }
             start = end;
         }
-        bytes
     }
 
     /// How many of the first `offset` bytes of an object set are in a column.

@@ -182,7 +182,7 @@ impl Stripes {
     }
 
     fn end(&self, offset: u64) -> u64 {
-        (offset / self.size + 1).saturating_mul(self.size)
+        (offset / self.size).saturating_add(1).saturating_mul(self.size)
     }
 
     fn next_at(&self, column: usize, offset: u64) -> u64 {

@@ -1,0 +1,190 @@
+//! Where the fuzzer begins: inputs that are what honest peers and file systems say.
+//!
+//! Those of the readers are made here, from the golden bytes of `docs/protocol.md` and by the
+//! core's own encoders; `UPDATE_EXPECT=1` writes them to `fuzz/seeds`. Those of the sessions are
+//! random choices that led far, and must still do so.
+
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use lads_core::ceph::{FileLayout, ObjectStriping};
+use lads_core::entry::{Identity, Timestamp};
+use lads_core::frame::{Bound, Row, put_head};
+use lads_core::journal::{BlockRecord, FORMAT, Record, encode};
+use lads_core::lov::{Lov, Stripes};
+use lads_core::units::{Block, EntryId, OstId};
+use lads_fuzz::{TARGETS, sink_session, source_session};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All seeds of a target together, in bytes: a fuzzer begins with small ones, and they are kept
+/// with the source.
+const SEED_BYTES_MAX: u64 = 8 << 10;
+
+fn directory(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
+}
+
+/// The seeds of a target, in the order of their names.
+fn committed(target: &str) -> Vec<(String, Vec<u8>)> {
+    let directory = directory(target);
+    let entries = fs::read_dir(&directory).unwrap_or_else(|error| {
+        panic!("{} ({error}); UPDATE_EXPECT=1 makes it", directory.display())
+    });
+    let mut seeds: Vec<(String, Vec<u8>)> = entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .collect();
+    seeds.sort();
+    seeds
+}
+
+/// Compares the seeds of a target with what they should be, or writes them.
+fn check(target: &str, seeds: Vec<(&str, Vec<u8>)>) {
+    let mut seeds: Vec<(String, Vec<u8>)> =
+        seeds.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    seeds.sort();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::create_dir_all(directory(target)).unwrap();
+        for (name, bytes) in &seeds {
+            fs::write(directory(target).join(name), bytes).unwrap();
+        }
+    }
+    assert_eq!(committed(target), seeds, "seeds of {target}; UPDATE_EXPECT=1 writes them anew");
+}
+
+#[test]
+fn messages_begin_with_the_golden_transcript() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md"));
+    let page = page.unwrap();
+    let transcript = page.split("## 7. Golden transcript").nth(1).unwrap();
+    let transcript = transcript.split("## 8.").next().unwrap();
+    let seeds: Vec<(String, Vec<u8>)> = (transcript.split("```").skip(1).step_by(2).enumerate())
+        .map(|(number, block)| (format!("golden-{number:02}"), body_of(block)))
+        .collect();
+    assert!(seeds.len() >= 10, "{} messages on the page", seeds.len());
+    check("message", seeds.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect());
+}
+
+/// What stands behind the length of a message, from `text` and its bytes in hexadecimal.
+fn body_of(block: &str) -> Vec<u8> {
+    let bytes = block.split_whitespace().filter(|word| *word != "text");
+    let bytes = bytes.map(|word| u8::from_str_radix(word, 16).unwrap());
+    bytes.skip(lads_core::message::LENGTH_BYTES).collect()
+}
+
+#[test]
+fn frames_begin_with_one_block_and_with_several_files() {
+    let row = |entry, offset, length, is_whole| Row {
+        block: Block { entry: EntryId(entry), offset, length },
+        is_whole,
+        checksum: 0x1234_5678_9abc_def0,
+    };
+    let head = |rows: &[Row]| {
+        let mut head = Vec::new();
+        put_head(rows, 7, Bound { sink_ost: OstId(3), is_last_grant: true }, &mut head);
+        // The first byte says that the checksums are as they are.
+        [vec![0], head].concat()
+    };
+    let files: Vec<Row> = (1..=5).map(|entry| row(entry, 0, 4096, true)).collect();
+    check(
+        "frame",
+        vec![("block", head(&[row(2, 1 << 20, 1 << 20, false)])), ("files", head(&files))],
+    );
+}
+
+#[test]
+fn journals_begin_with_files_that_are_begun_and_forgotten() {
+    let file = |number: u64| Record::File {
+        number,
+        path: format!("run/{number}").into_bytes(),
+        identity: Identity {
+            size: 3 << 20,
+            mtime: Timestamp { seconds: 1_700_000_000, nanos: 5 },
+            ..Identity::default()
+        },
+    };
+    let block = |at: u64| BlockRecord { offset: at << 20, length: 1 << 20, checksum: at };
+    let records = [
+        Record::Begin { format: FORMAT, salt: [7; 16] },
+        file(1),
+        file(2),
+        Record::Blocks { number: 1, part: Identity::default(), blocks: vec![block(0), block(2)] },
+        Record::Blocks { number: 2, part: Identity::default(), blocks: vec![block(1)] },
+        Record::Forget { number: 1 },
+    ];
+    let mut bytes = vec![0];
+    records.iter().for_each(|record| encode(record, &mut bytes));
+    // Once as it is, and once so that its checksums are made to match whatever is changed.
+    let mut sealed = bytes.clone();
+    sealed[0] = 1;
+    check("journal", vec![("sound", bytes), ("sealed", sealed)]);
+}
+
+#[test]
+fn filters_begin_with_patterns_of_every_kind() {
+    let file = b"\x00src/main/a.o\n*.o\nmain/*\n**/a.?\nsrc/**/[a-z].o\n[!x]*\n\\*".to_vec();
+    let directory = b"\x01src/tmp\ntmp/\n/src/***\n*".to_vec();
+    check("filter", vec![("file", file), ("directory", directory)]);
+}
+
+#[test]
+fn layouts_begin_with_what_each_file_system_says() {
+    let kind = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
+    let osts = [OstId(3), OstId(0), OstId(3)];
+    let wish = Lov::wish_on(1 << 20, &osts);
+    let progressive =
+        Lov::wish_composite([(1 << 20, Lov::wish(65536, 1)), (u64::MAX, wish.clone())]);
+    let ceph = FileLayout {
+        striping: ObjectStriping::new(1 << 20, 2, 4 << 20).unwrap(),
+        pool: "data".to_owned(),
+        namespace: "run".to_owned(),
+    };
+    let targets = "[Target ID: 101] @ storage1 [ID: 1]: Online / Good\n";
+    let config = "<Filesystem>\nName a\n<DataHandleRanges>\nRange io1 1-9\n</DataHandleRanges>\n\
+                  </Filesystem>\nAlias io1 tcp://io1:3334\n";
+    let seeds = vec![
+        ("lustre-plain", kind(0, &with_objects(&wish).encode())),
+        ("lustre-progressive", kind(0, &progressive.encode())),
+        ("ceph", kind(1, ceph.to_string().as_bytes())),
+        ("beegfs-striping", kind(2, b"\x01\0\0\0\0\0\x08\0\x04\0\0\0")),
+        ("beegfs-targets", kind(2, targets.as_bytes())),
+        ("orangefs-rule", kind(3, b"\x0d\0\0\0simple_stripe\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0")),
+        ("orangefs-config", kind(3, config.as_bytes())),
+        ("objects", kind(4, &[2, 16, 2, 2, 0, 1, 2, 3])),
+        ("parts", kind(5, &[1, 0, 1, 3, 0, 20, 3, 0, 16])),
+    ];
+    check("layouts", seeds);
+}
+
+/// As Lustre answers it for a file: a wish that was granted.
+fn with_objects(wish: &Lov) -> Lov {
+    let lads_core::lov::Body::Stripes(stripes) = &wish.components[0].body else {
+        panic!("a wish is for stripes")
+    };
+    Lov::plain(Stripes { form: lads_core::lov::Form::V1, ..stripes.clone() })
+}
+
+/// A target that is refused at once tries nothing, whatever its name says.
+#[test]
+fn seeds_of_the_sessions_lead_to_their_ends() {
+    let sink: Vec<_> =
+        committed("sink_session").iter().map(|(_, it)| sink_session::play(it)).collect();
+    assert!(sink.iter().any(|it| it.is_finished && it.files_moved >= 20), "{sink:?}");
+    assert!(sink.iter().any(|it| it.is_refused && it.files_moved >= 1), "{sink:?}");
+    let source: Vec<_> =
+        committed("source_session").iter().map(|(_, it)| source_session::play(it)).collect();
+    assert!(source.iter().any(|it| it.is_finished && it.files_moved >= 10), "{source:?}");
+    assert!(source.iter().any(|it| it.is_refused && it.files_moved >= 1), "{source:?}");
+}
+
+#[test]
+fn seeds_are_small() {
+    for target in TARGETS {
+        let bytes: u64 = committed(target.name).iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        assert!((1..=SEED_BYTES_MAX).contains(&bytes), "{bytes} bytes for {}", target.name);
+    }
+}
