@@ -6,6 +6,7 @@
 
 mod bench;
 mod ceph;
+mod chaos;
 mod ci;
 mod demo;
 mod licences;
@@ -24,6 +25,8 @@ const USAGE: &str = "\
 cargo xtask ci             format, lints, docs, licences, tests, simulation: what CI runs
 cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3, Ceph)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
+cargo xtask chaos          rounds of random trees, options and accidents
+    [--rounds N] [--seed S] [--jobs J]
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
                            harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
@@ -45,6 +48,7 @@ fn main() -> Result<ExitCode> {
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,
         [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
+        ["chaos", words @ ..] => chaos::run(words)?,
         ["bench", words @ ..] => bench::run(words)?,
         ["ceph", "up"] => ceph::up(None)?,
         ["ceph", "up", directory] => ceph::up(Some(directory))?,

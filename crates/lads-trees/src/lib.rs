@@ -28,6 +28,7 @@ const MOMENTS: [i64; 8] =
     [0, -1, -1_000_000_000, 1, 946_684_800, 1_700_000_000, 2_147_483_648, 4_000_000_000];
 
 /// How large a random tree is.
+#[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// How many directories it has at most, the root not counted.
     pub directories: usize,

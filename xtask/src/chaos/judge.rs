@@ -1,0 +1,140 @@
+//! What must hold after a step: how it may end, and what is there then.
+
+use super::accident::Accident;
+use super::history::History;
+use super::plan::Step;
+use super::process::Ended;
+use super::room::{Room, Storage};
+use super::selection::Selection;
+use anyhow::{Context, Result, ensure};
+use lads_trees::{hash_of, visit};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How a step went.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// All commands, in the order in which they ended.
+    pub(super) ended: Vec<Ended>,
+    pub(super) happened: Vec<Accident>,
+    pub(super) memory_bytes_peak: u64,
+}
+
+impl Outcome {
+    fn has(&self, is_one: impl Fn(&Accident) -> bool) -> bool {
+        self.happened.iter().any(is_one)
+    }
+
+    /// Whether only one source was moved.
+    fn has_rival(&self) -> bool {
+        self.has(|accident| matches!(accident, Accident::Rival))
+    }
+}
+
+/// Judges a step after its storage works again.
+pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &History) -> Result<()> {
+    for ended in &outcome.ended {
+        ends_as_documented(ended, outcome, step, room)?;
+        tells_what_is_missing(ended, outcome, step, room, history)?;
+    }
+    let is_at_rest = !history.has_changed() && !outcome.has_rival() && !step.is_dry_run;
+    let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0));
+    let is_comparable = history.stealthy.is_empty() || step.choice.has("--ignore-times");
+    if is_complete && is_at_rest && is_comparable {
+        is_identical(step, room)?;
+    }
+    Ok(())
+}
+
+/// It ended in one of the ways that what happened to it explains, and says why.
+fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room) -> Result<()> {
+    let Some(code) = ended.code else {
+        let is_killed = outcome.has(|it| matches!(it, Accident::Kill(_) | Accident::Stop(..)));
+        ensure!(is_killed, "a signal ended it, and nobody sent one: {}", ended.told());
+        return Ok(());
+    };
+    let explained = outcome.happened.iter().flat_map(|accident| accident.exit_codes());
+    let mut codes: HashSet<i32> = explained.copied().chain([0]).collect();
+    if !step.network.is_empty() {
+        codes.extend([5, 7]);
+    }
+    if matches!(room.storage, Storage::SmallSink(_)) {
+        codes.insert(6);
+    }
+    ensure!(codes.contains(&code), "nothing explains exit code {code}: {}", ended.told());
+    let summary = ended.summary().with_context(|| format!("no summary: {}", ended.told()))?;
+    ensure!(summary["exit_code"] == code, "the summary says otherwise: {}", ended.told());
+    let says_why = matches!(code, 0 | 3 | 6 | 7 | 8) || ended.message().is_some();
+    ensure!(says_why, "it does not say why it ended: {}", ended.told());
+    Ok(())
+}
+
+/// A command that went on to its end lists every file that is not at the target.
+fn tells_what_is_missing(
+    ended: &Ended,
+    outcome: &Outcome,
+    step: &Step,
+    room: &Room,
+    history: &History,
+) -> Result<()> {
+    let went_to_its_end = matches!(ended.code, Some(3 | 6 | 7 | 8)) && ended.message().is_none();
+    let is_simple = step.selection == Selection::All && !outcome.has_rival();
+    if !went_to_its_end || !is_simple || history.has_changed() {
+        return Ok(());
+    }
+    let issues = ended.events().into_iter().filter(|event| event["event"] == "issue");
+    let told: HashSet<PathBuf> = issues.filter_map(|issue| path_of(&issue, room)).collect();
+    let (source, target) = (room.source_beneath(), room.target_beneath());
+    let mut untold = Vec::new();
+    visit(&source, &mut |path, metadata| {
+        let below = path.strip_prefix(&source).expect("it was met there");
+        let is_there = hash_of(&target.join(below)) == hash_of(path);
+        let is_told = below.ancestors().any(|above| told.contains(above));
+        if metadata.is_file() && !is_there && !is_told && !history.stealthy.contains(below) {
+            untold.push(below.to_owned());
+        }
+    });
+    ensure!(untold.is_empty(), "missing and not told: {untold:?}\n{}", ended.told());
+    Ok(())
+}
+
+/// The path that an issue is about, below the source or the target.
+fn path_of(issue: &Value, room: &Room) -> Option<PathBuf> {
+    let path = match issue["path_hex"].as_str() {
+        Some(hex) => PathBuf::from(OsStr::from_bytes(&bytes_of(hex)?)),
+        None => PathBuf::from(issue["path"].as_str()?),
+    };
+    let roots = [room.source(), room.target()];
+    roots.iter().find_map(|root| path.strip_prefix(root).ok()).map(Path::to_owned)
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// rsync, told to look at the same, finds nothing to do.
+fn is_identical(step: &Step, room: &Room) -> Result<()> {
+    let mut command = Command::new("rsync");
+    match step.selection {
+        // rsync has other rules for the attributes of directories that a list only implies.
+        Selection::Listed => command.args(["-rlnci", "--no-D"]),
+        _ => command.args(step.choice.comparison()),
+    };
+    command.args(step.selection.words(&room.path("home")));
+    command.arg(format!("{}/", room.source_beneath().display()));
+    command.arg(format!("{}/", room.target_beneath().display()));
+    let output = command.output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "rsync: {complaint}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let to_do: Vec<&str> =
+        told.lines().filter(|line| !line.starts_with("skipping non-regular file")).collect();
+    let to_do = to_do.join("\n");
+    ensure!(to_do.is_empty(), "exit 0, and rsync would still do this ({command:?}):\n{to_do}");
+    Ok(())
+}
