@@ -28,7 +28,7 @@ use report::Report;
 use round::Round;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -93,13 +93,13 @@ fn seed_of_the_day() -> u64 {
     since.unwrap_or_default().as_secs() / SECONDS_A_DAY * SEEDS_A_DAY
 }
 
-/// Plays the rounds that the words ask for; fails if one of them failed.
-pub(crate) fn run(words: &[&str]) -> Result<()> {
+/// Plays the rounds that the words ask for; no success if one of them failed.
+pub(crate) fn run(words: &[&str]) -> Result<ExitCode> {
     let request = Request::parse(words)?;
     if may_mount_apart() && std::env::var_os(INSIDE).is_none() {
         return run_inside(words);
     }
-    let Some(abilities) = Abilities::here()? else { return Ok(()) };
+    let Some(abilities) = Abilities::here()? else { return Ok(ExitCode::SUCCESS) };
     let tools = Tools::build()?;
     let report = Mutex::new(Report::default());
     let next = AtomicU64::new(0);
@@ -119,20 +119,17 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     });
     let report = report.into_inner().expect("no round panics");
     println!("{report}");
-    ensure!(report.failed == 0, "{} rounds of chaos failed", report.failed);
-    Ok(())
+    Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Fixed seeds, and the day's.
 pub(crate) fn ci() -> Result<()> {
-    let rounds = |count: u64, seed: u64| {
-        let words =
-            ["--rounds", &count.to_string(), "--seed", &seed.to_string()].map(str::to_owned);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        run(&words)
-    };
-    let fixed = rounds(CI_FIXED_ROUNDS, FIXED_SEED);
-    rounds(CI_FRESH_ROUNDS, seed_of_the_day()).and(fixed)
+    for (count, seed) in [(CI_FIXED_ROUNDS, FIXED_SEED), (CI_FRESH_ROUNDS, seed_of_the_day())] {
+        let (count, seed) = (count.to_string(), seed.to_string());
+        let code = run(&["--rounds", &count, "--seed", &seed])?;
+        ensure!(code == ExitCode::SUCCESS, "rounds of chaos failed; they are named above");
+    }
+    Ok(())
 }
 
 /// Whether this process may have mounts of its own.
@@ -143,11 +140,10 @@ fn may_mount_apart() -> bool {
 }
 
 /// The same where all mounts are gone with the last process, whatever becomes of it.
-fn run_inside(words: &[&str]) -> Result<()> {
+fn run_inside(words: &[&str]) -> Result<ExitCode> {
     let mut command = shell::command("unshare");
     command.arg("-m").arg(std::env::current_exe()?).arg("chaos").args(words).env(INSIDE, "1");
-    ensure!(command.status()?.success(), "chaos failed");
-    Ok(())
+    Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Tools {

@@ -48,7 +48,7 @@ fn main() -> Result<ExitCode> {
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,
         [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
-        ["chaos", words @ ..] => chaos::run(words)?,
+        ["chaos", words @ ..] => return chaos::run(words),
         ["bench", words @ ..] => bench::run(words)?,
         ["ceph", "up"] => ceph::up(None)?,
         ["ceph", "up", directory] => ceph::up(Some(directory))?,

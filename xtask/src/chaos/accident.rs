@@ -72,7 +72,8 @@ impl Accident {
             Self::Stop(..) => &[5, 9],
             Self::Change(..) => &[3, 8],
             Self::Twin => &[2],
-            Self::Rival => &[6, 7, 8],
+            // Two rivals at once are the same command twice.
+            Self::Rival => &[2],
             Self::Order(..) => &[3, 5, 6, 7, 8],
             Self::MoreRoom => &[6],
         }

@@ -12,8 +12,8 @@ pub(super) enum Use {
     Drawn(usize, &'static [&'static str]),
     /// Given by another part of chaos, if the round asks for it.
     ByRound,
-    /// Never given, for this reason.
-    Never(&'static str),
+    /// Never given.
+    Never,
 }
 
 use Use::{ByRound, Drawn, Never};
@@ -37,8 +37,9 @@ const IO_MODES: &[&str] = &["auto", "direct", "buffered"];
 
 /// All options, in the order of `lads cp --help`.
 pub(super) const OPTIONS: &[(&str, Use)] = &[
-    ("-h", Never("help moves nothing")),
-    ("--help", Never("help moves nothing")),
+    // Help moves nothing.
+    ("-h", Never),
+    ("--help", Never),
     ("--dry-run", ByRound),
     ("--exclude", ByRound),
     ("--include", ByRound),
@@ -158,8 +159,8 @@ impl Choice {
         self.0.remove(name);
     }
 
-    /// With this value, if the option is given.
-    pub(super) fn replace(&mut self, name: &'static str, value: &'static str) {
+    /// With this value of an option, whether it was given or not.
+    pub(super) fn give(&mut self, name: &'static str, value: &'static str) {
         self.0.insert(name, value);
     }
 
@@ -215,14 +216,6 @@ impl Choice {
         }
         options
     }
-}
-
-/// The options that are never given, and why, for whoever reads the report.
-pub(super) fn never() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OPTIONS.iter().filter_map(|&(name, how)| match how {
-        Never(why) => Some((name, why)),
-        _ => None,
-    })
 }
 
 #[cfg(test)]

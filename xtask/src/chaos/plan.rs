@@ -49,11 +49,6 @@ impl Step {
         calm.choice.leave_out("--bwlimit");
         calm
     }
-
-    /// Whether an accident of this step is one of these.
-    pub(super) fn has(&self, is_one: impl Fn(&Accident) -> bool) -> bool {
-        self.accidents.iter().any(|(_, accident)| is_one(accident))
-    }
 }
 
 /// What is planned for a round, so that later draws can keep to it.
@@ -74,7 +69,8 @@ impl Plan {
         };
         let small_files = if rng.is_one_in(4) { 50 + rng.below(400) } else { 0 };
         let bounds = Bounds::draw(rng);
-        let has_old_target = rng.is_one_in(2);
+        // What is there already must not need the room.
+        let has_old_target = rng.is_one_in(2) && !bounds.is_small();
         let mut steps: Vec<Step> = Vec::new();
         for _ in 0..=rng.below(3) {
             // Half of them go on with the very same command.
@@ -105,11 +101,15 @@ impl Plan {
 /// A network that swallows what it carries is noticed after the timeout: it is short then.
 fn keep_to_a_network_in_time(steps: &mut [Step]) {
     for step in steps.iter_mut().filter(|step| !step.network.is_empty()) {
-        step.choice.replace("--timeout", "2");
+        step.choice.give("--timeout", "2");
     }
 }
 
 impl Bounds {
+    fn is_small(&self) -> bool {
+        matches!(self.storage, Storage::SmallSink(_))
+    }
+
     fn draw(rng: &mut Rng) -> Self {
         let way = [Way::Here, Way::Here, Way::Push, Way::Pull][rng.below(4)];
         let is_tunnelled = way != Way::Here && rng.is_one_in(3);
@@ -145,7 +145,7 @@ impl Step {
 fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
     let whom = [Whom::Started, Whom::Other, Whom::All][rng.below(3)];
     loop {
-        return match rng.below(12) {
+        return match rng.below(14) {
             0..=2 => Accident::Kill(whom),
             3 => {
                 let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1];
@@ -158,7 +158,7 @@ fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
             // The same port at a time is for one command.
             7 if !has_proxy => Accident::Twin,
             8 => Accident::Rival,
-            9..=11 => match bounds.storage {
+            9..=13 => match bounds.storage {
                 Storage::FaultySource => storage_fault(rng, &SOURCE_CALLS),
                 Storage::FaultySink => storage_fault(rng, &SINK_CALLS),
                 Storage::SmallSink(_) => Accident::MoreRoom,

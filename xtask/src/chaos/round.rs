@@ -43,16 +43,9 @@ pub(super) struct Round<'a> {
     pub(super) report: Report,
     /// Whether a rival ran, and with which options.
     rival: Option<Choice>,
-    /// Names of LADS's own that may be left, because nobody could know of them.
-    may_leave: Leave,
-}
-
-/// Whether temporary files may be left at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leave {
-    Nothing,
-    /// Runs without a journal do not know what those before them began.
-    WhatNoJournalKnows,
+    /// Whether all runs are about the same files and keep a journal, so that the last one knows
+    /// what those before it began.
+    is_all_known: bool,
 }
 
 /// What is under way in a step.
@@ -83,8 +76,11 @@ impl<'a> Round<'a> {
         abilities: &Abilities,
     ) -> Result<Self> {
         let storage = plan.storage.or_memory(abilities);
-        let journals = plan.steps.iter().filter(|step| !step.choice.has("--no-journal")).count();
-        let is_uniform = journals == plan.steps.len();
+        let first = plan.steps.first().context("a plan has a step")?;
+        let is_all_known = plan
+            .steps
+            .iter()
+            .all(|step| !step.choice.has("--no-journal") && step.selection == first.selection);
         Ok(Self {
             tools,
             room: Room::new(directory, storage, tools)?,
@@ -95,7 +91,7 @@ impl<'a> Round<'a> {
             story: vec![format!("{:?}, {storage:?}", plan.way)],
             report: Report::default(),
             rival: None,
-            may_leave: if is_uniform { Leave::Nothing } else { Leave::WhatNoJournalKnows },
+            is_all_known,
         })
     }
 
@@ -129,6 +125,7 @@ impl<'a> Round<'a> {
         let outcome = self.run(step)?;
         self.room.mend()?;
         self.report.add(&outcome, is_resumed);
+        self.report.add_network(&step.network);
         let faults = self.history.faults(&target);
         ensure!(faults.is_empty(), "{}", faults.join("\n"));
         if !outcome.happened.iter().any(|it| matches!(it, Accident::Change(..))) {
@@ -156,10 +153,11 @@ impl<'a> Round<'a> {
         self.play_step(last, true)?;
         if !self.history.stealthy.is_empty() {
             let mut thorough = last.clone();
-            thorough.choice.replace("--ignore-times", "");
+            thorough.choice.give("--ignore-times", "");
             self.play_step(&thorough, true)?;
         }
-        if self.may_leave == Leave::Nothing {
+        // What had been begun of a file that is gone is on record only if a block of it was.
+        if self.is_all_known && !self.history.has_lost_names {
             let left = own_names(&self.room.target_beneath());
             ensure!(left.is_empty(), "left over: {left:?}");
         }
