@@ -5,8 +5,8 @@ use crate::paths::{NOT_THROUGH_LINKS, proc_path};
 use lads_core::entry::{Identity, Metadata, Timestamp, Xattr};
 use rustix::fs::{
     Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
-    fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lsetxattr,
-    utimensat,
+    fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lremovexattr,
+    lsetxattr, utimensat,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -167,7 +167,7 @@ pub(crate) fn apply(
         set_xattrs(file, wanted, has_others)?;
     }
     if options.times {
-        futimens(file, &times(wanted.mtime))?;
+        set_mtime(file, wanted.mtime)?;
     }
     Ok(())
 }
@@ -216,6 +216,11 @@ fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
         Err(Errno::PERM) if takes_privilege(name) => Ok(()),
         result => result,
     }
+}
+
+/// Sets the time of change of an open file or directory.
+pub(crate) fn set_mtime(file: &OwnedFd, mtime: Timestamp) -> Result<(), Errno> {
+    futimens(file, &times(mtime))
 }
 
 fn times(mtime: Timestamp) -> Timestamps {
@@ -279,6 +284,14 @@ pub(crate) fn apply_at(
     }
     if options.xattrs {
         let path = proc_path(directory, name);
+        let has_acl = wanted.xattrs.iter().any(|xattr| xattr.name == ACCESS_ACL);
+        if !is_link && !has_acl {
+            // It may have got one from its directory.
+            match lremovexattr(path.as_slice(), ACCESS_ACL) {
+                Err(Errno::NODATA) => {}
+                result => tolerate(result, ACCESS_ACL)?,
+            }
+        }
         for xattr in &wanted.xattrs {
             let attribute = xattr.name.as_slice();
             let result = lsetxattr(path.as_slice(), attribute, &xattr.value, XattrFlags::empty());

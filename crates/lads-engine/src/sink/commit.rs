@@ -2,7 +2,7 @@
 
 use super::table::{Item, Temporary};
 use super::{SinkEnd, failed};
-use crate::metadata::{apply, has_default_acl};
+use crate::metadata::{apply, has_default_acl, mtime_of, set_mtime};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
@@ -209,14 +209,18 @@ impl SinkEnd {
         fsync(&*handle).map_err(failed_to)
     }
 
-    /// What an earlier attempt began and this one did not come to: its source is gone.
+    /// What an earlier attempt began and this one did not come to: its source is gone. Its
+    /// directory has its metadata by now, and keeps its time of change.
     fn remove_left_over(&self, path: &[u8]) {
         let place = self.place();
         let name = place.journal.temporary_name(path);
         if let Ok((directory, _)) = crate::paths::parent_of(&place.root, path)
             && statat(&directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            && let Ok(stat) = fstat(&directory)
+            && unlinkat(&directory, name.as_str(), AtFlags::empty()).is_ok()
+            && self.options.times
         {
-            let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
+            let _ = set_mtime(&directory, mtime_of(&stat));
         }
     }
 }
