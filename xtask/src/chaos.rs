@@ -27,6 +27,7 @@ use plan::Plan;
 use report::Report;
 use round::Round;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
@@ -126,8 +127,8 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode> {
 pub(crate) fn ci() -> Result<()> {
     for (count, seed) in [(CI_FIXED_ROUNDS, FIXED_SEED), (CI_FRESH_ROUNDS, seed_of_the_day())] {
         let (count, seed) = (count.to_string(), seed.to_string());
-        let code = run(&["--rounds", &count, "--seed", &seed])?;
-        ensure!(code == ExitCode::SUCCESS, "rounds of chaos failed; they are named above");
+        let mut chaos = shell::command(std::env::current_exe()?);
+        shell::run(chaos.args(["chaos", "--rounds", &count, "--seed", &seed]))?;
     }
     Ok(())
 }
@@ -139,11 +140,11 @@ fn may_mount_apart() -> bool {
     rustix::process::geteuid().is_root() && probe.is_ok()
 }
 
-/// The same where all mounts are gone with the last process, whatever becomes of it.
+/// Becomes the same process where all mounts are gone with the last process that sees them.
 fn run_inside(words: &[&str]) -> Result<ExitCode> {
-    let mut command = shell::command("unshare");
+    let mut command = Command::new("unshare");
     command.arg("-m").arg(std::env::current_exe()?).arg("chaos").args(words).env(INSIDE, "1");
-    Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Err(command.exec()).context("cannot become `unshare`")
 }
 
 impl Tools {

@@ -35,6 +35,26 @@ impl History {
         });
     }
 
+    /// Files of a rival, moved while those of `root` are. Where the source has several names of a
+    /// file, each may become a link to what the rival has just put under another of them.
+    pub(super) fn learn_rival(&mut self, rival: &Path, root: &Path) {
+        self.learn(rival);
+        let mut names: HashMap<u64, Vec<PathBuf>> = HashMap::new();
+        visit(root, &mut |path, metadata| {
+            if metadata.is_file() && metadata.nlink() > 1 {
+                let below = path.strip_prefix(root).expect("it was met there").to_owned();
+                names.entry(metadata.ino()).or_default().push(below);
+            }
+        });
+        for names in names.into_values() {
+            let versions = names.iter().filter_map(|name| self.versions.get(name));
+            let all: HashSet<u64> = versions.flatten().copied().collect();
+            for name in names {
+                self.versions.insert(name, all.clone());
+            }
+        }
+    }
+
     /// What is at `path` below `root` has changed: it, and whatever other name it has.
     pub(super) fn on_changed(&mut self, root: &Path, path: &Path) {
         let inode = path.symlink_metadata().map(|metadata| metadata.ino()).unwrap_or_default();

@@ -138,3 +138,82 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
     ensure!(to_do.is_empty(), "exit 0, and rsync would still do this ({command:?}):\n{to_do}");
     Ok(())
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+mod tests {
+    use super::super::accident::Whom;
+    use super::super::plan::Plan;
+    use super::super::room::Room;
+    use super::*;
+    use crate::scratch::Scratch;
+    use lads_trees::Rng;
+    use std::fs;
+
+    /// A room in memory, and a calm step that is about everything.
+    struct Bench {
+        room: Room,
+        step: Step,
+        history: History,
+        // Removed after the room has been left.
+        _scratch: Scratch,
+    }
+
+    impl Bench {
+        fn new(name: &str) -> Self {
+            let scratch = Scratch::new(&std::env::temp_dir(), name).unwrap();
+            let room = Room::in_memory(scratch.join("room")).unwrap();
+            for directory in [room.source(), room.target()] {
+                fs::create_dir_all(&directory).unwrap();
+                fs::write(directory.join("file"), "the same").unwrap();
+                lads_trees::set_mtime(&directory.join("file"), 1, 0);
+                lads_trees::set_mtime(&directory, 1, 0);
+            }
+            let mut step = Plan::draw(&mut Rng::new(1)).steps[0].calm();
+            step.selection = Selection::All;
+            Self { room, step, history: History::default(), _scratch: scratch }
+        }
+
+        /// What is said of a command that ended with this code and told this.
+        fn judge(&self, code: i32, told: &[Value], happened: Vec<Accident>) -> Result<()> {
+            let summary = serde_json::json!({"event": "summary", "exit_code": code});
+            let lines = told.iter().chain([&summary]).map(|event| format!("{event}\n"));
+            let ended = vec![Ended::with(code, lines.collect())];
+            let outcome = Outcome { ended, happened, memory_bytes_peak: 0 };
+            judge(&outcome, &self.step, &self.room, &self.history)
+        }
+    }
+
+    #[test]
+    fn exit_0_is_believed_only_if_all_is_there() {
+        let bench = Bench::new("lads-judge-0");
+        if crate::shell::find("rsync").is_none() {
+            println!("NOT TRIED: rsync is not installed");
+            return;
+        }
+        bench.judge(0, &[], Vec::new()).unwrap();
+        fs::write(bench.room.target().join("file"), "another!").unwrap();
+        assert!(bench.judge(0, &[], Vec::new()).is_err());
+    }
+
+    #[test]
+    fn an_exit_code_needs_an_accident_that_explains_it() {
+        let bench = Bench::new("lads-judge-codes");
+        let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
+        assert!(bench.judge(3, &[], Vec::new()).is_err());
+        bench.judge(3, &[], fault()).unwrap();
+        // One that was lost must say why, too.
+        assert!(bench.judge(5, &[], vec![Accident::Kill(Whom::Other)]).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_must_be_told() {
+        let bench = Bench::new("lads-judge-told");
+        let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
+        fs::remove_file(bench.room.target().join("file")).unwrap();
+        assert!(bench.judge(3, &[], fault()).is_err());
+        let path = bench.room.source().join("file").display().to_string();
+        let issue = serde_json::json!({"event": "issue", "path": path});
+        bench.judge(3, &[issue], fault()).unwrap();
+    }
+}

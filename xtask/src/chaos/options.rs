@@ -199,7 +199,8 @@ impl Choice {
 
     /// The options with which rsync looks at the same as `lads cp` does with these.
     pub(super) fn comparison(&self) -> Vec<&'static str> {
-        let mut options = vec!["-anci", "--no-D"];
+        // Times are compared to the nanosecond.
+        let mut options = vec!["-anci", "--modify-window=-1", "--no-D"];
         let has_all = self.has("-D");
         options.extend((has_all || self.has("--devices")).then_some("--devices"));
         options.extend((has_all || self.has("--specials")).then_some("--specials"));

@@ -145,6 +145,18 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    /// One that was never started, for tests.
+    #[cfg(test)]
+    pub(super) fn with(code: i32, stdout: String) -> Self {
+        Self {
+            line: String::new(),
+            code: Some(code),
+            stdout: stdout.into_bytes(),
+            stderr: String::new(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
     /// What it told as JSON. A command that was killed may have told half a line last.
     pub(super) fn events(&self) -> Vec<Value> {
         let lines = self.stdout.split(|&byte| byte == b'\n');

@@ -69,6 +69,13 @@ impl Room {
         Ok(room)
     }
 
+    /// One in which nothing is mounted, for tests.
+    #[cfg(test)]
+    pub(super) fn in_memory(directory: PathBuf) -> Result<Self> {
+        let tools = Tools { lads: PathBuf::new(), testbed: PathBuf::new() };
+        Self::new(directory, Storage::Memory, &tools)
+    }
+
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

@@ -332,7 +332,8 @@ impl<'a> Round<'a> {
             Accident::Rival => {
                 let command = self.rival_words(&scene.step.choice);
                 scene.running.push(self.start(command)?);
-                self.history.learn(&self.room.path("home/rival"));
+                let source = self.room.source_beneath();
+                self.history.learn_rival(&self.room.path("home/rival"), &source);
                 self.rival = Some(scene.step.choice.clone());
             }
             Accident::Order(order, millis) => {
