@@ -314,7 +314,11 @@ impl SinkEnd {
                     && readlinkat(handle, item.name.as_slice(), Vec::new())?.as_bytes() == *target
             }
             Kind::HardLink { target } => {
-                let (directory, name) = parent_of(&self.place().root, target)?;
+                let (directory, name) = match parent_of(&self.place().root, target) {
+                    // A dry run has not made it.
+                    Err(Errno::NOENT) => return Ok(false),
+                    found => found?,
+                };
                 statat(&directory, name, NOT_THROUGH_LINKS)
                     .is_ok_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
             }
