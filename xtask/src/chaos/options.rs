@@ -230,6 +230,7 @@ mod tests {
         let help = crate::shell::root().join("crates/lads-cli/src/args/golden/cp-help.txt");
         let help = std::fs::read_to_string(help).unwrap();
         let options = help.split_once("Arguments:").unwrap().1;
+        let options = options.split_once("\nSecurity:").unwrap().0;
         let is_option = |line: &&str| {
             let text = line.trim_start();
             // What is further in is told about the option above.

@@ -38,6 +38,15 @@ pub(super) fn members(directory: &Path) -> Vec<Member> {
         .collect()
 }
 
+/// Whether a process has ended, and with it all its threads: one of them may still be in a call, and
+/// hold what the process had open, when nothing else can be seen of it any more.
+pub(super) fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    state.is_none_or(|state| state == 'Z' && threads <= 1)
+}
+
 fn is_other_end(pid: u32) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = words.split(|&byte| byte == 0);

@@ -238,7 +238,9 @@ impl<'a> Round<'a> {
             }
         }
         if scene.members_seen.elapsed() > MEMBERS_INTERVAL || scene.running.is_empty() {
-            scene.members = process::members(&self.room.directory);
+            let mut seen = process::members(&self.room.directory);
+            scene.members.retain(|old| !seen.contains(old) && !process::has_ended(old.pid));
+            scene.members.append(&mut seen);
             scene.members_seen = Instant::now();
         }
         if scene.began.elapsed() > HANG {
