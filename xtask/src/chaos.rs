@@ -21,7 +21,7 @@ mod selection;
 mod tree;
 
 use crate::shell;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use lads_trees::Rng;
 use plan::Plan;
 use report::Report;
@@ -228,7 +228,6 @@ fn play_in(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 mod tests {
     use super::*;
 

@@ -120,7 +120,6 @@ pub(super) fn own_names(root: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 mod tests {
     use super::*;
     use crate::scratch::Scratch;

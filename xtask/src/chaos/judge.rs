@@ -57,7 +57,7 @@ fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room
         ensure!(is_killed, "a signal ended it, and nobody sent one: {}", ended.told());
         return Ok(());
     };
-    let explained = outcome.happened.iter().flat_map(|accident| accident.exit_codes());
+    let explained = outcome.happened.iter().flat_map(Accident::exit_codes);
     let mut codes: HashSet<i32> = explained.copied().chain([0]).collect();
     if !step.network.is_empty() {
         codes.extend([5, 7]);
@@ -140,7 +140,6 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 mod tests {
     use super::super::accident::Whom;
     use super::super::plan::Plan;

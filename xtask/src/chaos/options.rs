@@ -99,8 +99,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--no-preallocate", Drawn(5, FLAG)),
 ];
 
-/// Blocks that have room in the buffers: two for each OST of the layouts above.
-const BLOCKS_IN_BUFFERS: u64 = 16;
+/// Blocks that have room in the buffers: a stage needs three for each OST of the layouts above.
+const BLOCKS_IN_BUFFERS: u64 = 24;
 /// Memory for data at an end of which nothing is said, in bytes.
 const BUFFERS_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -140,7 +140,7 @@ impl Choice {
             self.leave_out("--block-size");
         }
         if self.buffers_bytes_min() < BLOCKS_IN_BUFFERS * BLOCK_BYTES && !self.has("--block-size") {
-            self.0.insert("--block-size", "128K");
+            self.0.insert("--block-size", "64K");
         }
     }
 
@@ -220,7 +220,6 @@ impl Choice {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

@@ -38,8 +38,8 @@ pub(super) fn members(directory: &Path) -> Vec<Member> {
         .collect()
 }
 
-/// Whether a process has ended, and with it all its threads: one of them may still be in a call, and
-/// hold what the process had open, when nothing else can be seen of it any more.
+/// Whether a process has ended, and with it all its threads: one of them may still be in a call,
+/// and hold what the process had open, when nothing else can be seen of it any more.
 pub(super) fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -194,7 +194,7 @@ impl Ended {
         };
         let events = self.events().into_iter().filter(is_of_weight);
         let lines: Vec<String> = events.map(|event| event.to_string()).collect();
-        let code = self.code.map_or("a signal".to_owned(), |code| code.to_string());
+        let code = self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
         let lines = lines.join("\n    ");
         format!("exit {code} after {:?}\n    {lines}\n    {}", self.elapsed, self.stderr.trim())
     }
@@ -203,12 +203,10 @@ impl Ended {
 /// What a process is doing, for whoever finds out why it does not end.
 pub(super) fn state(pid: u32) -> String {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .map_or(Vec::new(), |tasks| tasks.flatten().map(|task| task.path()).collect::<Vec<_>>());
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let threads: Vec<String> = tasks
-        .iter()
         .map(|task| {
-            let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
+            let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
             format!("{} in {}", read("comm").trim(), read("wchan").trim())
         })
         .collect();

@@ -68,7 +68,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "\n{:>8}  exit code", "times")?;
         for (code, count) in &self.exit_codes {
-            let code = code.map_or("none: killed".to_owned(), |code| code.to_string());
+            let code = code.map_or_else(|| "none: killed".to_owned(), |code| code.to_string());
             writeln!(f, "{count:>8}  {code}")?;
         }
         let mib = |bytes: u64| bytes >> 20;

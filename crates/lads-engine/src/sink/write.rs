@@ -286,9 +286,9 @@ fn write_to(item: &Item, temporary: &Temporary, bytes: &[u8], offset: u64) -> Re
     write_all(&open_for_cache(item, temporary)?, rest, offset + pages_end as u64)
 }
 
-/// How many of the bytes, from the first on, can go past the page cache: whole pages, if they lie on
-/// pages in memory and in the file. Small files follow each other in a frame without a gap, so all
-/// but the first may lie anywhere in memory.
+/// How many of the bytes, from the first on, can go past the page cache: whole pages, if they
+/// begin on a page in memory and in the file. Small files follow each other in a frame without a
+/// gap, so all but the first may begin anywhere in memory.
 fn direct_bytes(bytes: &[u8], offset: u64) -> usize {
     let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64)
         && bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES);
