@@ -67,9 +67,10 @@ impl Accident {
     /// With which exit codes a command may end that this happens to, besides 0.
     pub(super) fn exit_codes(&self) -> &'static [i32] {
         match self {
-            Self::Kill(_) | Self::Freeze(..) => &[5],
-            // The other end may be gone before it can say why.
-            Self::Stop(..) => &[5, 9],
+            // One that ends before it has greeted could not be started.
+            Self::Kill(_) => &[1, 5],
+            Self::Stop(..) => &[1, 5, 9],
+            Self::Freeze(..) => &[5],
             Self::Change(..) => &[3, 8],
             Self::Twin => &[2],
             // Two rivals at once are the same command twice.
