@@ -57,10 +57,14 @@ fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<St
     if files.is_empty() {
         return Ok(None);
     }
-    let path = &files[rng.below(files.len())];
+    // Half of the changes are to one file that takes long to move, and most of these leave it as
+    // long as it is: only then can it be read in part before and in part after several of them.
+    let is_of_largest = rng.is_one_in(2);
+    let path = if is_of_largest { largest(&files) } else { &files[rng.below(files.len())] };
     let size = path.metadata()?.size();
     let open = || OpenOptions::new().write(true).open(path);
-    let what = match rng.below(8) {
+    let kind = rng.below(if is_of_largest { 16 } else { 8 });
+    let what = match kind {
         0 => {
             let added_bytes = 1 + rng.below(100_000);
             open()?.write_all_at(&rng.bytes(added_bytes), size)?;
@@ -70,7 +74,7 @@ fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<St
             open()?.set_len(rng.next() % size)?;
             "cut"
         }
-        2 | 3 if size >= PAGE_BYTES => {
+        2 | 3 | 8.. if size >= PAGE_BYTES => {
             overwrite_unseen(rng, path)?;
             history.on_changed(root, path);
             note_stealth(root, path, history);
@@ -134,6 +138,11 @@ fn note_stealth(root: &Path, path: &Path, history: &mut History) {
             history.stealthy.insert(below.to_owned());
         }
     });
+}
+
+fn largest(files: &[PathBuf]) -> &PathBuf {
+    let size = |path: &&PathBuf| path.metadata().map_or(0, |metadata| metadata.size());
+    files.iter().max_by_key(size).expect("there is a file")
 }
 
 /// All files below `root` that can be read, in an order that does not depend on the file system.

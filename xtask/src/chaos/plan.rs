@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) scale: Scale,
     /// So many further files of a few bytes in one directory.
     pub(super) small_files: usize,
+    /// Whether one file is large enough to change several times while it is moved.
+    pub(super) has_large_file: bool,
     pub(super) way: Way,
     pub(super) is_tunnelled: bool,
     pub(super) storage: Storage,
@@ -70,6 +72,7 @@ impl Plan {
             has_specials: rng.is_one_in(3),
         };
         let small_files = if rng.is_one_in(4) { 50 + rng.below(400) } else { 0 };
+        let has_large_file = rng.is_one_in(2);
         let bounds = Bounds::draw(rng);
         // What is there already must not need the room.
         let has_old_target = rng.is_one_in(2) && !bounds.is_small();
@@ -96,7 +99,16 @@ impl Plan {
             last.is_dry_run = false;
         }
         let Bounds { way, is_tunnelled, storage } = bounds;
-        Self { scale, small_files, way, is_tunnelled, storage, has_old_target, steps }
+        Self {
+            scale,
+            small_files,
+            has_large_file,
+            way,
+            is_tunnelled,
+            storage,
+            has_old_target,
+            steps,
+        }
     }
 }
 
@@ -155,7 +167,7 @@ fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
             }
             4 => Accident::Freeze(whom, 50 + rng.next() % 700),
             5 | 6 if bounds.storage != Storage::FaultySource => {
-                Accident::Change(rng.next(), 1 + rng.below(12))
+                Accident::Change(rng.next(), 1 + rng.below(40))
             }
             // The same port at a time is for one command.
             7 if !has_proxy => Accident::Twin,

@@ -8,6 +8,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+/// A large file is this long at least, in bytes: it takes half a second at 6 MiB/s, in which a dozen
+/// changes can be made. Twice as much would make rounds slow.
+const LARGE_BYTES_MIN: usize = 3 << 20;
+
 /// Moments of an older and of a newer file, in seconds since 1970.
 const OLDER: i64 = 1_000_000_000;
 const NEWER: i64 = 3_000_000_000;
@@ -17,6 +21,10 @@ pub(super) fn grow(rng: &mut Rng, source: &Path, plan: &Plan, canary: &Path) -> 
     fs::write(canary.join("file"), "this was here")?;
     lads_trees::grow(rng, source, &plan.scale);
     let _ = symlink(canary, source.join("canary"));
+    if plan.has_large_file {
+        let bytes = LARGE_BYTES_MIN + rng.below(LARGE_BYTES_MIN);
+        fs::write(source.join("large"), rng.bytes(bytes))?;
+    }
     if plan.small_files > 0 {
         let small = source.join("small");
         fs::create_dir(&small)?;
