@@ -289,10 +289,12 @@ pub fn visit(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
     }
 }
 
-/// A number that stands for a file's bytes; `None` if it cannot be read.
+/// A number that stands for a file's bytes; `None` if it is no file, or cannot be read.
 #[must_use]
 pub fn hash_of(path: &Path) -> Option<u64> {
-    Some(hash(&fs::read(path).ok()?))
+    // To open a FIFO would wait for somebody who writes into it.
+    let is_file = fs::metadata(path).ok()?.is_file();
+    is_file.then(|| fs::read(path).ok())?.map(|bytes| hash(&bytes))
 }
 
 /// A number that stands for these bytes.

@@ -210,6 +210,9 @@ mod tests {
         let bench = Bench::new("lads-judge-told");
         let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
         fs::remove_file(bench.room.target().join("file")).unwrap();
+        // Nobody writes into it, so that whoever opens it waits for ever.
+        let fifo = bench.room.source().join("fifo");
+        assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
         assert!(bench.judge(3, &[], fault()).is_err());
         let path = bench.room.source().join("file").display().to_string();
         let issue = serde_json::json!({"event": "issue", "path": path});
