@@ -1,11 +1,11 @@
 //! What must hold before a change goes in: format, lints, docs, licences, tests, simulation,
-//! fuzzing.
+//! fuzzing, accidents.
 //!
 //! Every step runs, also after one has failed, so that one run says everything. The last line is
 //! the sum of all test results, as the test runner printed them.
 
 use crate::ceph::{self, ForTests};
-use crate::{fuzz, licences, shell, sim};
+use crate::{chaos, fuzz, licences, shell, sim};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
@@ -29,6 +29,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run("ceph down", || cluster.map_or(Ok(()), ForTests::down));
     steps.run("simulation", sim::ci);
     steps.run("fuzzing", || fuzz::run(&[]));
+    steps.run("chaos", chaos::ci);
 
     println!("\n{:>8}  step", "seconds");
     for step in &steps.done {

@@ -6,6 +6,7 @@
 
 mod bench;
 mod ceph;
+mod chaos;
 mod ci;
 mod demo;
 mod fuzz;
@@ -29,6 +30,8 @@ cargo xtask fuzz [TARGET] [--seconds N]
                            look for inputs that end badly, of one target or of all
 cargo xtask fuzz TARGET INPUT...
                            play inputs again
+cargo xtask chaos          rounds of random trees, options and accidents
+    [--rounds N] [--seed S] [--jobs J]
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
                            harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
@@ -52,6 +55,7 @@ fn main() -> Result<ExitCode> {
         ["fuzz", "help" | "-h" | "--help"] => print!("{USAGE}"),
         ["fuzz", words @ ..] => fuzz::run(words)?,
         [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
+        ["chaos", words @ ..] => return chaos::run(words),
         ["bench", words @ ..] => bench::run(words)?,
         ["ceph", "up"] => ceph::up(None)?,
         ["ceph", "up", directory] => ceph::up(Some(directory))?,

@@ -47,7 +47,7 @@ mod ssh;
 mod staging;
 #[path = "promises/storage.rs"]
 mod storage;
-#[path = "promises/tree.rs"]
-mod tree;
 #[path = "promises/world.rs"]
 mod world;
+
+use lads_trees as tree;

@@ -231,6 +231,11 @@ fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Sets the time of change of an open file or directory.
+pub(crate) fn set_mtime(file: &OwnedFd, mtime: Timestamp) -> Result<(), Errno> {
+    rustix::fs::futimens(file, &times(mtime))
+}
+
 fn times(mtime: Timestamp) -> Timestamps {
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let mtime = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };

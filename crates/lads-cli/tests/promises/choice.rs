@@ -26,6 +26,19 @@ fn the_dry_run_says_exactly_what_is_done() {
     });
 }
 
+/// The other name's directory is not there in a dry run, and that counted as an error of the sink.
+#[test]
+fn the_dry_run_needs_no_directory_of_another_name_of_a_file() {
+    for there in ["dst/a/one", "dst/b/two"] {
+        let world = World::new();
+        world.write("src/a/one", b"one file");
+        fs::create_dir(world.path("src/b")).unwrap();
+        fs::hard_link(world.path("src/a/one"), world.path("src/b/two")).unwrap();
+        world.write(there, b"something else");
+        run(world.cp(&["--dry-run"])).expect(0);
+    }
+}
+
 /// What is told of paths, in an order of its own.
 fn lines(world: &World, option: &str) -> Vec<String> {
     let ended = run(world.cp(&[option])).expect(0);

@@ -204,3 +204,35 @@ fn first_written_block(part: &Path, bytes: &[u8]) -> u64 {
     let first = blocks.into_iter().position(|(there, wanted)| there == wanted);
     (first.expect("a whole block is written") * BLOCK) as u64
 }
+
+/// A directory that is there already, with a default ACL, gives it to what is made in it.
+#[test]
+fn a_fifo_gets_no_acl_that_it_has_not_at_the_source() {
+    if !has("rsync") || !has("mkfifo") {
+        return;
+    }
+    let world = World::new();
+    world.write("src/file", b"x");
+    let fifo = std::process::Command::new("mkfifo").arg(world.path("src/fifo")).status().unwrap();
+    assert!(fifo.success());
+    set_acl(&world.source(), b"system.posix_acl_default", &mut Rng::new(1));
+    run(world.cp(&[])).expect(0);
+    run(world.cp(&["--specials"])).expect(0);
+    assert_identical(&world.source(), &world.target());
+}
+
+/// Small files share a frame, and all but the first do not begin on a page in memory.
+#[test]
+fn small_files_arrive_where_direct_writes_are_asked_for() {
+    if !has("rsync") {
+        return;
+    }
+    let world = World::on_disk();
+    let mut rng = Rng::new(1);
+    for number in 0..20 {
+        let bytes = 4096 + rng.below(20_000);
+        world.write(format!("src/{number}"), &rng.bytes(bytes));
+    }
+    run(world.cp(&["--sink-io", "direct"])).expect(0);
+    assert_identical(&world.source(), &world.target());
+}

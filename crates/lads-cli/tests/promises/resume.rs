@@ -215,6 +215,29 @@ fn notices_silence(running: Running, stopped: u32) {
     wait_until_gone(stopped);
 }
 
+/// Its directory had its time of change already, and lost it.
+#[test]
+fn what_was_begun_of_a_file_that_is_gone_is_removed_without_a_trace() {
+    if !has("rsync") {
+        return;
+    }
+    let world = World::new();
+    world.write("src/below/large", &Rng::new(1).bytes(LARGE_BYTES));
+    let mut stopped = start(world.cp(PACE));
+    let sink = stopped.other_end();
+    assert!(stopped.runs_until_written(sink, 2 << 20), "over before stopped");
+    stopped.signal("TERM");
+    stopped.end().expect(9);
+    let mut begun = 0;
+    visit(&world.target().join("below"), &mut |path, _| begun += usize::from(is_own_name(path)));
+    assert_eq!(begun, 1);
+    fs::remove_file(world.source().join("below/large")).unwrap();
+    tree::set_mtime(&world.source().join("below"), 1_000_000_000, 0);
+    run(world.cp(&[])).expect(0);
+    assert_identical(&world.source(), &world.target());
+    tree::assert_nothing_left_over(&world.target());
+}
+
 #[test]
 fn a_second_identical_command_is_refused_while_the_first_runs() {
     let world = World::new();

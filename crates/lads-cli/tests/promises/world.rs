@@ -10,51 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+pub(crate) use lads_trees::Rng;
+
 /// The command under test.
 pub(crate) const LADS: &str = env!("CARGO_BIN_EXE_lads");
 /// Nothing here takes so long: what does, hangs.
 const HANG: Duration = Duration::from_secs(60);
 /// How often a condition is looked at that another process brings about.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-
-/// Chance that comes out the same each time: SplitMix64.
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-
-    pub(crate) fn is_one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(crate) fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
-        from[self.below(from.len())]
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(count + 8);
-        while bytes.len() < count {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
-        }
-        bytes.truncate(count);
-        bytes
-    }
-}
 
 /// Runs a test once for each seed: `quick` of them, or `full` with `LADS_TRUST=1`.
 pub(crate) fn for_seeds(quick: u64, full: u64, test: impl Fn(u64)) {

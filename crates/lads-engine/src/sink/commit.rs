@@ -2,7 +2,7 @@
 
 use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
-use crate::metadata::{apply, has_default_acl};
+use crate::metadata::{apply, has_default_acl, mtime_of, set_mtime};
 use crate::paths::{NOT_THROUGH_LINKS, is_named, parent_of, remove_left_over};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
@@ -217,12 +217,18 @@ impl SinkEnd {
         place.journal.forget_root_made().map_err(|error| journal_failed(&error))
     }
 
-    /// What an earlier attempt began and this one did not come to: its source is gone.
+    /// What an earlier attempt began and this one did not come to: its source is gone. Its
+    /// directory has its metadata by now, and keeps its time of change.
     fn remove_left_over(&self, path: &[u8]) {
         let place = self.place();
         let name = place.journal.temporary_name(path);
-        if let Ok((directory, _)) = parent_of(&place.root, path) {
-            let _ = remove_left_over(&directory, &name, place.journal.own().uid);
+        if let Ok((directory, _)) = parent_of(&place.root, path)
+            && statat(&directory, name.as_str(), NOT_THROUGH_LINKS).is_ok()
+            && let Ok(stat) = fstat(&directory)
+            && remove_left_over(&directory, &name, place.journal.own().uid).is_ok()
+            && self.options.times
+        {
+            let _ = set_mtime(&directory, mtime_of(&stat));
         }
     }
 }

@@ -415,7 +415,11 @@ impl SinkEnd {
 
     /// Whether a path below the root is a name of this file.
     fn is_named(&self, path: &[u8], file: &Stat) -> Result<bool, Errno> {
-        let (directory, name) = parent_of(&self.place().root, path)?;
+        let (directory, name) = match parent_of(&self.place().root, path) {
+            // A dry run has not made it.
+            Err(Errno::NOENT) => return Ok(false),
+            found => found?,
+        };
         Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
     }
 

@@ -291,15 +291,14 @@ fn create_temporary(directory: &OwnedFd, name: &str, own: &Own) -> Result<OwnedF
     }
 }
 
-/// Writes a block. What does not begin or end with a page cannot go past the page cache: the file
-/// is opened once more for it.
+/// Writes a block. What cannot go past the page cache goes through it: the file is opened once more
+/// for that.
 fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let Temporary { file, directory, name, is_direct } = temporary;
     if !is_direct {
         return write_all(file, bytes, offset);
     }
-    let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64);
-    let pages_end = if is_aligned { bytes.len() / PAGE_BYTES * PAGE_BYTES } else { 0 };
+    let pages_end = direct_bytes(bytes, offset);
     let (pages, rest) = bytes.split_at(pages_end);
     write_all(file, pages, offset)?;
     if rest.is_empty() {
@@ -307,6 +306,15 @@ fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errn
     }
     let through_cache = reopen(file, directory, name, OFlags::WRONLY)?;
     write_all(&through_cache, rest, offset + pages_end as u64)
+}
+
+/// How many of the bytes, from the first on, can go past the page cache: whole pages, if they
+/// begin on a page in memory and in the file. Small files follow each other in a frame without a
+/// gap, so all but the first may begin anywhere in memory.
+fn direct_bytes(bytes: &[u8], offset: u64) -> usize {
+    let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64)
+        && bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES);
+    if is_aligned { bytes.len() / PAGE_BYTES * PAGE_BYTES } else { 0 }
 }
 
 fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
@@ -326,6 +334,19 @@ fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use std::fs;
+
+    /// Small files failed with EINVAL where direct I/O was asked for, all but the first of a frame:
+    /// ext4 and XFS refuse bytes that do not begin on a page in memory.
+    #[test]
+    fn only_whole_pages_of_memory_and_file_go_past_the_page_cache() {
+        let memory = vec![0; 4 * PAGE_BYTES];
+        let page = memory.as_ptr().align_offset(PAGE_BYTES);
+        let (page, next) = (&memory[page..], &memory[page + 1..]);
+        assert_eq!(direct_bytes(&page[..2 * PAGE_BYTES + 1], 0), 2 * PAGE_BYTES);
+        assert_eq!(direct_bytes(&page[..PAGE_BYTES - 1], 0), 0);
+        assert_eq!(direct_bytes(&page[..PAGE_BYTES], 1), 0);
+        assert_eq!(direct_bytes(&next[..PAGE_BYTES], 0), 0);
+    }
 
     /// A write may be under way while its file is dropped to be placed again, and another entry
     /// have a file of the same name by then.

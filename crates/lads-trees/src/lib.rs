@@ -1,8 +1,17 @@
-//! Random trees: everything that a file system can hold and that is easily lost on the way.
+//! Random trees for tests: everything that a file system can hold and that is easily lost on the
+//! way, and what can be seen of a tree, to compare before with after.
+//!
+//! Used by the promise tests of `lads cp` and by `cargo xtask chaos`. Whatever the file system
+//! refuses ends the test: the functions panic.
+#![allow(clippy::unwrap_used, reason = "what cannot be made ends the test")]
 
-use crate::world::Rng;
+mod rng;
+
+pub use rng::Rng;
+
 use rustix::fs::{
-    AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, lsetxattr, utimensat,
+    AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, lsetxattr,
+    makedev, mknodat, utimensat,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,19 +28,29 @@ const MOMENTS: [i64; 8] =
     [0, -1, -1_000_000_000, 1, 946_684_800, 1_700_000_000, 2_147_483_648, 4_000_000_000];
 
 /// How large a random tree is.
-pub(crate) struct Scale {
-    pub(crate) directories: usize,
-    pub(crate) entries: usize,
-    pub(crate) file_bytes_max: usize,
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// How many directories it has at most, the root not counted.
+    pub directories: usize,
+    /// How many files, links and specials it has at most.
+    pub entries: usize,
+    /// The longest file that is not sparse, in bytes.
+    pub file_bytes_max: usize,
+    /// Whether there are FIFOs, and as root devices.
+    pub has_specials: bool,
 }
 
 impl Scale {
-    pub(crate) const SMALL: Self = Self { directories: 5, entries: 25, file_bytes_max: 100_000 };
-    pub(crate) const LARGE: Self = Self { directories: 12, entries: 120, file_bytes_max: 3 << 20 };
+    /// A few dozen files, less than 1 MiB.
+    pub const SMALL: Self =
+        Self { directories: 5, entries: 25, file_bytes_max: 100_000, has_specials: false };
+    /// A hundred files, some of them of several blocks.
+    pub const LARGE: Self =
+        Self { directories: 12, entries: 120, file_bytes_max: 3 << 20, has_specials: false };
 }
 
-/// Makes a random tree at `root`.
-pub(crate) fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
+/// Makes a random tree at `root`. As root, some of it belongs to others and cannot be read by all.
+pub fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
     fs::create_dir_all(root).unwrap();
     let mut directories = vec![root.to_owned()];
     for number in 0..scale.directories {
@@ -54,6 +73,7 @@ pub(crate) fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
                 continue;
             }
             2 => sparse_file(rng, &path),
+            3 if scale.has_specials => special(rng, &path),
             _ => {
                 let size = file_size(rng, scale.file_bytes_max);
                 fs::write(&path, rng.bytes(size)).unwrap();
@@ -61,7 +81,8 @@ pub(crate) fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
         }
         if path.symlink_metadata().unwrap().is_file() {
             let mode = FILE_MODES[rng.below(FILE_MODES.len())];
-            dress(rng, &path, mode);
+            // Only root can read what nobody may read.
+            dress(rng, &path, if is_root() { mode } else { mode | 0o400 });
             files.push(path);
         } else {
             own_and_date(rng, &path);
@@ -73,8 +94,12 @@ pub(crate) fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
         }
         let mode = DIRECTORY_MODES[rng.below(DIRECTORY_MODES.len())];
         // Making things in a directory changes its time: all are dressed when all is made.
-        dress(rng, directory, if rustix::process::geteuid().is_root() { mode } else { 0o755 });
+        dress(rng, directory, if is_root() { mode } else { 0o755 });
     }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// A file name as people, programs and accidents make them.
@@ -134,6 +159,18 @@ fn sparse_file(rng: &mut Rng, path: &Path) {
     }
 }
 
+/// A FIFO, or a device of no number in use; making the latter needs root.
+fn special(rng: &mut Rng, path: &Path) {
+    let kind = match rng.below(4) {
+        0 if is_root() => FileType::CharacterDevice,
+        1 if is_root() => FileType::BlockDevice,
+        _ => FileType::Fifo,
+    };
+    let is_device = kind != FileType::Fifo;
+    let device = if is_device { makedev(250, u32::try_from(rng.below(1000)).unwrap()) } else { 0 };
+    mknodat(CWD, path, kind, Mode::RUSR, device).unwrap();
+}
+
 /// Gives a file or directory attributes, owner, mode and time of change.
 fn dress(rng: &mut Rng, path: &Path, mode: u32) {
     for number in 0..rng.below(3) {
@@ -145,7 +182,7 @@ fn dress(rng: &mut Rng, path: &Path, mode: u32) {
         set_acl(path, b"system.posix_acl_access", rng);
     }
     let owner = rng.below(3) * 1234;
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         own(path, u32::try_from(owner).unwrap());
     }
     let is_plain = lgetxattr_len(path, b"system.posix_acl_access") == 0;
@@ -156,7 +193,7 @@ fn dress(rng: &mut Rng, path: &Path, mode: u32) {
 }
 
 fn own_and_date(rng: &mut Rng, path: &Path) {
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         own(path, 77);
     }
     date(rng, path);
@@ -173,13 +210,15 @@ fn date(rng: &mut Rng, path: &Path) {
     set_mtime(path, seconds, nanos);
 }
 
-pub(crate) fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
+/// Sets the time of change of what lies at `path`, link or not: seconds since 1970 and nanoseconds.
+pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
     let moment = Timespec { tv_sec: seconds, tv_nsec: nanos };
     let times = Timestamps { last_access: moment, last_modification: moment };
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-pub(crate) fn set_xattr(path: &Path, name: &[u8], value: &[u8]) {
+/// Sets an extended attribute of what lies at `path`, link or not.
+pub fn set_xattr(path: &Path, name: &[u8], value: &[u8]) {
     lsetxattr(path, name, value, XattrFlags::empty()).unwrap();
 }
 
@@ -189,7 +228,7 @@ fn lgetxattr_len(path: &Path, name: &[u8]) -> usize {
 }
 
 /// Sets a POSIX ACL with a user of its own, in the form that the kernel takes.
-pub(crate) fn set_acl(path: &Path, attribute: &[u8], rng: &mut Rng) {
+pub fn set_acl(path: &Path, attribute: &[u8], rng: &mut Rng) {
     const NOBODY: u32 = u32::MAX;
     let user = 1000 + u32::try_from(rng.below(5)).unwrap();
     let mut value = 2u32.to_le_bytes().to_vec();
@@ -209,15 +248,16 @@ pub(crate) fn set_acl(path: &Path, attribute: &[u8], rng: &mut Rng) {
 
 /// What can be seen of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// Kind and mode, owner, size, time of change, content.
-    pub(crate) what: String,
+    pub what: String,
     /// When anything of it was last touched, even if to the same.
-    pub(crate) touched: (i64, i64),
+    pub touched: (i64, i64),
 }
 
 /// Every path below `root` with all that can be seen of it, to compare before with after.
-pub(crate) fn describe(root: &Path) -> BTreeMap<PathBuf, Seen> {
+#[must_use]
+pub fn describe(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut all = BTreeMap::new();
     visit(root, &mut |path, metadata| {
         let below = path.strip_prefix(root).unwrap().to_owned();
@@ -237,7 +277,7 @@ pub(crate) fn describe(root: &Path) -> BTreeMap<PathBuf, Seen> {
 }
 
 /// Calls `meet` for everything below `root`, and `root` itself; what vanishes is left out.
-pub(crate) fn visit(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
+pub fn visit(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
     let Ok(metadata) = root.symlink_metadata() else { return };
     meet(root, &metadata);
     if metadata.is_dir()
@@ -249,30 +289,37 @@ pub(crate) fn visit(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
     }
 }
 
-/// A number that stands for a file's bytes.
-pub(crate) fn hash_of(path: &Path) -> Option<u64> {
-    Some(hash(&fs::read(path).ok()?))
+/// A number that stands for a file's bytes; `None` if it is no file, or cannot be read.
+#[must_use]
+pub fn hash_of(path: &Path) -> Option<u64> {
+    // To open a FIFO would wait for somebody who writes into it.
+    let is_file = fs::metadata(path).ok()?.is_file();
+    is_file.then(|| fs::read(path).ok())?.map(|bytes| hash(&bytes))
 }
 
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
+/// A number that stands for these bytes.
+#[must_use]
+pub fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     hasher.finish()
 }
 
 /// Whether a name is one under which LADS keeps what is not finished.
-pub(crate) fn is_own_name(path: &Path) -> bool {
+#[must_use]
+pub fn is_own_name(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".lads-"))
 }
 
 /// Nothing of LADS's own is left below `root`.
 #[track_caller]
-pub(crate) fn assert_nothing_left_over(root: &Path) {
+pub fn assert_nothing_left_over(root: &Path) {
     visit(root, &mut |path, _| assert!(!is_own_name(path), "left over: {}", path.display()));
 }
 
 /// How many bytes of a file hold data: what was reserved and never written counts as a hole.
-pub(crate) fn data_bytes(path: &Path) -> u64 {
+#[must_use]
+pub fn data_bytes(path: &Path) -> u64 {
     use rustix::fs::{SeekFrom, seek};
     let file = fs::File::open(path).unwrap();
     let (mut bytes, mut offset) = (0, 0);

@@ -1,0 +1,248 @@
+//! Whether LADS keeps its promises whatever happens: random trees, random options, and several
+//! accidents at a time, round by round; each follows from a seed, and can be played again.
+//!
+//! A round grows a tree ([`tree`]), runs `lads cp` with random options ([`options`]), and lets
+//! accidents happen meanwhile ([`accident`]). After each run it is judged ([`judge`]): every file
+//! at the target is one version of itself, the exit code is explained and true, what is missing
+//! is told, and nothing else was touched. At last the same command runs once more with nothing in
+//! its way, and then all must be there, and nothing left over. docs/testing.md says more.
+
+mod accident;
+mod changes;
+mod history;
+mod judge;
+mod options;
+mod plan;
+mod process;
+mod report;
+mod room;
+mod round;
+mod selection;
+mod tree;
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use lads_trees::Rng;
+use plan::Plan;
+use report::Report;
+use round::Round;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rounds if nothing is said.
+const ROUNDS: u64 = 100;
+/// Rounds in CI with the same seeds each time, so that a change shows, and with the day's seeds.
+const CI_FIXED_ROUNDS: u64 = 50;
+const CI_FRESH_ROUNDS: u64 = 50;
+/// The first of the fixed seeds.
+const FIXED_SEED: u64 = 1;
+/// Rounds at a time: a round waits more than it computes.
+const JOBS: usize = 2;
+const SECONDS_A_DAY: u64 = 86_400;
+/// More seeds than a day's rounds.
+const SEEDS_A_DAY: u64 = 1_000_000;
+/// Set where mounts are seen by this process and its children only.
+const INSIDE: &str = "LADS_CHAOS_INSIDE";
+
+/// The programs that a round starts.
+#[derive(Debug)]
+struct Tools {
+    lads: PathBuf,
+    testbed: PathBuf,
+}
+
+/// What can be done on this machine.
+#[derive(Debug)]
+struct Abilities {
+    can_mount: bool,
+    can_mount_images: bool,
+    can_use_fuse: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Request {
+    rounds: u64,
+    seed: u64,
+    jobs: usize,
+}
+
+impl Request {
+    fn parse(words: &[&str]) -> Result<Self> {
+        let mut request = Self { rounds: ROUNDS, seed: seed_of_the_day(), jobs: JOBS };
+        for pair in words.chunks(2) {
+            let &[name, value] = pair else { bail!("{} needs a value", pair[0]) };
+            let number = || value.parse().with_context(|| format!("{name} needs a number"));
+            match name {
+                "--rounds" => request.rounds = number()?,
+                "--seed" => request.seed = number()?,
+                "--jobs" => request.jobs = usize::try_from(number()?)?.max(1),
+                _ => bail!("chaos knows no {name}"),
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// A seed that is the same for a day.
+fn seed_of_the_day() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs() / SECONDS_A_DAY * SEEDS_A_DAY
+}
+
+/// Plays the rounds that the words ask for; no success if one of them failed.
+pub(crate) fn run(words: &[&str]) -> Result<ExitCode> {
+    let request = Request::parse(words)?;
+    if may_mount_apart() && std::env::var_os(INSIDE).is_none() {
+        return run_inside(words);
+    }
+    let Some(abilities) = Abilities::here()? else { return Ok(ExitCode::SUCCESS) };
+    let tools = Tools::build()?;
+    let report = Mutex::new(Report::default());
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..request.jobs {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= request.rounds {
+                        return;
+                    }
+                    let done = play(request.seed.wrapping_add(number), &tools, &abilities);
+                    report.lock().expect("no round panics").merge(done);
+                }
+            });
+        }
+    });
+    let report = report.into_inner().expect("no round panics");
+    println!("{report}");
+    Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Fixed seeds, and the day's.
+pub(crate) fn ci() -> Result<()> {
+    for (count, seed) in [(CI_FIXED_ROUNDS, FIXED_SEED), (CI_FRESH_ROUNDS, seed_of_the_day())] {
+        let (count, seed) = (count.to_string(), seed.to_string());
+        let mut chaos = shell::command(std::env::current_exe()?);
+        shell::run(chaos.args(["chaos", "--rounds", &count, "--seed", &seed]))?;
+    }
+    Ok(())
+}
+
+/// Whether this process may have mounts of its own.
+fn may_mount_apart() -> bool {
+    let probe =
+        room::quietly(Command::new("unshare").args(["-m", "mount", "--make-rprivate", "/"]));
+    rustix::process::geteuid().is_root() && probe.is_ok()
+}
+
+/// Becomes the same process where all mounts are gone with the last process that sees them.
+fn run_inside(words: &[&str]) -> Result<ExitCode> {
+    let mut command = Command::new("unshare");
+    command.arg("-m").arg(std::env::current_exe()?).arg("chaos").args(words).env(INSIDE, "1");
+    Err(command.exec()).context("cannot become `unshare`")
+}
+
+impl Tools {
+    fn build() -> Result<Self> {
+        let packages = ["--package", "lads-cli", "--package", "lads-testbed", "--bins"];
+        shell::run(shell::cargo().args(["build", "--quiet"]).args(packages))?;
+        let built = shell::target_dir()?.join("debug");
+        Ok(Self { lads: built.join("lads"), testbed: built.join("lads-testbed") })
+    }
+}
+
+impl Abilities {
+    /// Says what cannot be tried here; `None` if nothing can.
+    fn here() -> Result<Option<Self>> {
+        if shell::find("rsync").is_none() {
+            println!("NOT TRIED: chaos needs rsync, which judges what arrived");
+            return Ok(None);
+        }
+        let can_mount = std::env::var_os(INSIDE).is_some();
+        let has_images =
+            shell::find("mkfs.ext4").is_some() && Path::new("/dev/loop-control").exists();
+        let fuse = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        let can_use_fuse = fuse.is_ok() && (can_mount || shell::find("fusermount3").is_some());
+        let abilities = Self { can_mount, can_mount_images: can_mount && has_images, can_use_fuse };
+        for (is_possible, what) in [
+            (abilities.can_mount, "a full file system, which needs root"),
+            (abilities.can_mount_images, "ext4, which needs root, mkfs.ext4 and a loop device"),
+            (abilities.can_use_fuse, "storage that fails, which needs FUSE"),
+        ] {
+            if !is_possible {
+                println!("NOT TRIED: {what}");
+            }
+        }
+        Ok(Some(abilities))
+    }
+}
+
+/// Plays the round of one seed; says so if it fails, and keeps its directory.
+fn play(seed: u64, tools: &Tools, abilities: &Abilities) -> Report {
+    let parent = Path::new("/dev/shm");
+    let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
+    let directory = parent.join(format!("lads-chaos-{}-{seed}", std::process::id()));
+    let caught = std::panic::catch_unwind(|| play_in(&directory, seed, tools, abilities));
+    let (mut report, failure) = caught.unwrap_or_else(|_| {
+        (Report::default(), Some(anyhow::anyhow!("chaos itself failed; see above")))
+    });
+    report.rounds = 1;
+    match failure {
+        None => {
+            let _ = fs::remove_dir_all(&directory);
+        }
+        Some(error) => {
+            report.failed = 1;
+            println!("\nFAILED: round {seed}: {error:#}");
+            println!("  again: cargo xtask chaos --seed {seed} --rounds 1");
+            println!("  kept:  {}", directory.display());
+        }
+    }
+    report
+}
+
+fn play_in(
+    directory: &Path,
+    seed: u64,
+    tools: &Tools,
+    abilities: &Abilities,
+) -> (Report, Option<anyhow::Error>) {
+    let mut rng = Rng::new(seed);
+    let plan = Plan::draw(&mut rng);
+    let mut round = match Round::new(&plan, directory.to_owned(), tools, abilities) {
+        Ok(round) => round,
+        Err(error) => return (Report::default(), Some(error)),
+    };
+    let failure = round.play(&plan, &mut rng).err();
+    if failure.is_some()
+        && let Err(error) = round.keep()
+    {
+        println!("cannot keep what happened: {error:#}");
+    }
+    (std::mem::take(&mut round.report), failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let request = Request::parse(&["--seed", "7", "--rounds", "3", "--jobs", "4"]).unwrap();
+        assert_eq!(request, Request { rounds: 3, seed: 7, jobs: 4 });
+        assert!(Request::parse(&["--seed"]).is_err());
+        assert!(Request::parse(&["--what", "1"]).is_err());
+    }
+
+    #[test]
+    fn the_same_seed_plans_the_same_round() {
+        let plan = |seed| format!("{:?}", Plan::draw(&mut Rng::new(seed)));
+        assert_eq!(plan(3), plan(3));
+        assert_ne!(plan(3), plan(4));
+    }
+}

@@ -1,0 +1,98 @@
+//! What happens to a command while it runs.
+
+use rustix::process::Signal;
+use std::fmt;
+
+/// When an accident happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moment {
+    /// When the processes of the round have written so many bytes.
+    Written(u64),
+    /// So many milliseconds after the start.
+    Millis(u64),
+}
+
+/// To which processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// The one that a person started.
+    Started,
+    /// The other end.
+    Other,
+    /// All, remote shells included.
+    All,
+}
+
+/// An accident.
+#[derive(Clone, Debug)]
+pub(super) enum Accident {
+    /// Killed at once.
+    Kill(Whom),
+    /// Asked to end.
+    Stop(Whom, Signal),
+    /// Not run for so many milliseconds.
+    Freeze(Whom, u64),
+    /// So many changes of the source, drawn with this seed.
+    Change(u64, usize),
+    /// The same command a second time.
+    Twin,
+    /// Another command into the same target.
+    Rival,
+    /// An order to the storage that fails; what hangs is released after so many milliseconds.
+    Order(String, Option<u64>),
+    /// A small file system becomes large.
+    MoreRoom,
+}
+
+impl Accident {
+    /// What accidents like this are counted as.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Kill(_) => "killed",
+            Self::Stop(..) => "stopped by a signal",
+            Self::Freeze(..) => "frozen for a while",
+            Self::Change(..) => "source changed",
+            Self::Twin => "same command at once",
+            Self::Rival => "other command at once",
+            Self::Order(order, _) => match order.split(' ').next() {
+                Some("fail") => "storage error",
+                Some("short") => "short reads and writes",
+                Some("delay") => "storage delayed",
+                _ => "storage hung for a while",
+            },
+            Self::MoreRoom => "more room",
+        }
+    }
+
+    /// With which exit codes a command may end that this happens to, besides 0.
+    pub(super) fn exit_codes(&self) -> &'static [i32] {
+        match self {
+            // One that ends before it has greeted could not be started.
+            Self::Kill(_) => &[1, 5],
+            Self::Stop(..) => &[1, 5, 9],
+            Self::Freeze(..) => &[5],
+            Self::Change(..) => &[3, 8],
+            Self::Twin => &[2],
+            // Two rivals at once are the same command twice.
+            Self::Rival => &[2],
+            Self::Order(..) => &[3, 5, 6, 7, 8],
+            Self::MoreRoom => &[6],
+        }
+    }
+}
+
+impl fmt::Display for Accident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill(whom) => write!(f, "kill -9 of {whom:?}"),
+            Self::Stop(whom, signal) => write!(f, "{signal:?} to {whom:?}"),
+            Self::Freeze(whom, millis) => write!(f, "SIGSTOP of {whom:?} for {millis} ms"),
+            Self::Change(seed, count) => write!(f, "{count} changes of the source, seed {seed}"),
+            Self::Twin => write!(f, "the same command again"),
+            Self::Rival => write!(f, "another command into the same target"),
+            Self::Order(order, None) => write!(f, "faultfs: {order}"),
+            Self::Order(order, Some(millis)) => write!(f, "faultfs: {order}, for {millis} ms"),
+            Self::MoreRoom => write!(f, "the small file system becomes large"),
+        }
+    }
+}

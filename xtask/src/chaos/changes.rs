@@ -1,0 +1,158 @@
+//! Changes of the source while it is moved, each of them one call to the system, so that there is
+//! no state in between that nobody knows of.
+
+use super::history::History;
+use anyhow::Result;
+use lads_trees::{Rng, visit};
+use rustix::fs::{CWD, Timespec, Timestamps, utimensat};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Between two changes: longer than the clock of the file system's times takes to move on, or the
+/// second one could not be seen.
+const INTERVAL: Duration = Duration::from_millis(25);
+/// What changes of a file at a time, in bytes: less than a page, which is read whole or not at all.
+const CHANGED_BYTES: usize = 512;
+const PAGE_BYTES: u64 = 4096;
+
+/// Changes that are still to be made.
+#[derive(Debug)]
+pub(super) struct Changes {
+    rng: Rng,
+    left: usize,
+    due: Instant,
+}
+
+impl Changes {
+    /// So many, from now on.
+    pub(super) fn new(seed: u64, count: usize) -> Self {
+        Self { rng: Rng::new(seed), left: count, due: Instant::now() }
+    }
+
+    pub(super) fn are_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Makes the next change below `root` if it is due; what it was.
+    pub(super) fn make_next(
+        &mut self,
+        root: &Path,
+        history: &mut History,
+    ) -> Result<Option<String>> {
+        if self.left == 0 || Instant::now() < self.due {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let said = change(&mut self.rng, root, history)?;
+        self.due = Instant::now() + INTERVAL;
+        Ok(said)
+    }
+}
+
+/// One change of one file; `None` if there is none to change.
+fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<String>> {
+    let files = files(root);
+    if files.is_empty() {
+        return Ok(None);
+    }
+    // Half of the changes are to one file that takes long to move, and most of these leave it as
+    // long as it is: only then can it be read in part before and in part after several of them.
+    let is_of_largest = rng.is_one_in(2);
+    let path = if is_of_largest { largest(&files) } else { &files[rng.below(files.len())] };
+    let size = path.metadata()?.size();
+    let open = || OpenOptions::new().write(true).open(path);
+    let kind = rng.below(if is_of_largest { 16 } else { 8 });
+    let what = match kind {
+        0 => {
+            let added_bytes = 1 + rng.below(100_000);
+            open()?.write_all_at(&rng.bytes(added_bytes), size)?;
+            "grown"
+        }
+        1 if size > 0 => {
+            open()?.set_len(rng.next() % size)?;
+            "cut"
+        }
+        2 | 3 | 8.. if size >= PAGE_BYTES => {
+            overwrite_unseen(rng, path)?;
+            history.on_changed(root, path);
+            note_stealth(root, path, history);
+            return Ok(Some(format!("overwritten, time restored: {path:?}")));
+        }
+        4 => {
+            // Made outside, so that the source holds no half of it.
+            let new = root.with_extension("new");
+            fs::write(&new, rng.bytes(usize::try_from(size)?))?;
+            fs::rename(&new, path)?;
+            "replaced"
+        }
+        5 => {
+            fs::remove_file(path)?;
+            history.has_lost_names = true;
+            history.on_changed(root, path);
+            return Ok(Some(format!("removed: {path:?}")));
+        }
+        6 => {
+            let renamed = path.with_file_name(format!("renamed{}", rng.below(1_000_000)));
+            fs::rename(path, &renamed)?;
+            history.has_lost_names = true;
+            history.on_changed(root, path);
+            history.on_changed(root, &renamed);
+            return Ok(Some(format!("renamed: {path:?} to {renamed:?}")));
+        }
+        7 => {
+            let mode = if rustix::process::geteuid().is_root() { 0 } else { 0o400 };
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+            "mode 0"
+        }
+        _ => {
+            let new = path.with_file_name(format!("new{}", rng.below(1_000_000)));
+            fs::hard_link(path, &new)?;
+            history.on_changed(root, &new);
+            return Ok(Some(format!("linked: {path:?} as {new:?}")));
+        }
+    };
+    history.on_changed(root, path);
+    Ok(Some(format!("{what}: {path:?}")))
+}
+
+/// Other bytes of the same file, which looks the same but for the time when its inode changed.
+fn overwrite_unseen(rng: &mut Rng, path: &Path) -> Result<()> {
+    let before = path.metadata()?;
+    let pages = before.size() / PAGE_BYTES;
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&rng.bytes(CHANGED_BYTES), rng.next() % pages * PAGE_BYTES)?;
+    let time = Timespec { tv_sec: before.mtime(), tv_nsec: before.mtime_nsec() };
+    let times = Timestamps { last_access: time, last_modification: time };
+    Ok(utimensat(CWD, path, &times, rustix::fs::AtFlags::empty())?)
+}
+
+/// All names of a file that has changed unseen.
+fn note_stealth(root: &Path, path: &Path, history: &mut History) {
+    let Ok(own) = path.metadata() else { return };
+    visit(root, &mut |other, metadata| {
+        if metadata.ino() == own.ino()
+            && let Ok(below) = other.strip_prefix(root)
+        {
+            history.stealthy.insert(below.to_owned());
+        }
+    });
+}
+
+fn largest(files: &[PathBuf]) -> &PathBuf {
+    let size = |path: &&PathBuf| path.metadata().map_or(0, |metadata| metadata.size());
+    files.iter().max_by_key(size).expect("there is a file")
+}
+
+/// All files below `root` that can be read, in an order that does not depend on the file system.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    visit(root, &mut |path, metadata| {
+        if metadata.is_file() && fs::File::open(path).is_ok() {
+            files.push(path.to_owned());
+        }
+    });
+    files.sort();
+    files
+}

@@ -1,0 +1,221 @@
+//! What must hold after a step: how it may end, and what is there then.
+
+use super::accident::Accident;
+use super::history::History;
+use super::plan::Step;
+use super::process::Ended;
+use super::room::{Room, Storage};
+use super::selection::Selection;
+use anyhow::{Context, Result, ensure};
+use lads_trees::{hash_of, visit};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How a step went.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// All commands, in the order in which they ended.
+    pub(super) ended: Vec<Ended>,
+    pub(super) happened: Vec<Accident>,
+    pub(super) memory_bytes_peak: u64,
+}
+
+impl Outcome {
+    fn has(&self, is_one: impl Fn(&Accident) -> bool) -> bool {
+        self.happened.iter().any(is_one)
+    }
+
+    /// Whether only one source was moved.
+    fn has_rival(&self) -> bool {
+        self.has(|accident| matches!(accident, Accident::Rival))
+    }
+}
+
+/// Judges a step after its storage works again.
+pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &History) -> Result<()> {
+    for ended in &outcome.ended {
+        ends_as_documented(ended, outcome, step, room)?;
+        tells_what_is_missing(ended, outcome, step, room, history)?;
+    }
+    let is_at_rest = !history.has_changed() && !outcome.has_rival() && !step.is_dry_run;
+    let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0));
+    let is_comparable = history.stealthy.is_empty() || step.choice.has("--ignore-times");
+    if is_complete && is_at_rest && is_comparable {
+        is_identical(step, room)?;
+    }
+    Ok(())
+}
+
+/// It ended in one of the ways that what happened to it explains, and says why.
+fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room) -> Result<()> {
+    let Some(code) = ended.code else {
+        let is_killed = outcome.has(|it| matches!(it, Accident::Kill(_) | Accident::Stop(..)));
+        ensure!(is_killed, "a signal ended it, and nobody sent one: {}", ended.told());
+        return Ok(());
+    };
+    let explained = outcome.happened.iter().flat_map(Accident::exit_codes);
+    let mut codes: HashSet<i32> = explained.copied().chain([0]).collect();
+    if !step.network.is_empty() {
+        codes.extend([5, 7]);
+    }
+    if matches!(room.storage, Storage::SmallSink(_)) {
+        codes.insert(6);
+    }
+    ensure!(codes.contains(&code), "nothing explains exit code {code}: {}", ended.told());
+    let summary = ended.summary().with_context(|| format!("no summary: {}", ended.told()))?;
+    ensure!(summary["exit_code"] == code, "the summary says otherwise: {}", ended.told());
+    let says_why = matches!(code, 0 | 3 | 6 | 7 | 8) || ended.message().is_some();
+    ensure!(says_why, "it does not say why it ended: {}", ended.told());
+    Ok(())
+}
+
+/// A command that went on to its end lists every file that is not at the target.
+fn tells_what_is_missing(
+    ended: &Ended,
+    outcome: &Outcome,
+    step: &Step,
+    room: &Room,
+    history: &History,
+) -> Result<()> {
+    let went_to_its_end = matches!(ended.code, Some(3 | 6 | 7 | 8)) && ended.message().is_none();
+    let is_simple = step.selection == Selection::All && !outcome.has_rival();
+    if !went_to_its_end || !is_simple || history.has_changed() {
+        return Ok(());
+    }
+    let issues = ended.events().into_iter().filter(|event| event["event"] == "issue");
+    let told: HashSet<PathBuf> = issues.filter_map(|issue| path_of(&issue, room)).collect();
+    let (source, target) = (room.source_beneath(), room.target_beneath());
+    let mut untold = Vec::new();
+    visit(&source, &mut |path, metadata| {
+        let below = path.strip_prefix(&source).expect("it was met there");
+        let is_there = hash_of(&target.join(below)) == hash_of(path);
+        let is_told = below.ancestors().any(|above| told.contains(above));
+        if metadata.is_file() && !is_there && !is_told && !history.stealthy.contains(below) {
+            untold.push(below.to_owned());
+        }
+    });
+    ensure!(untold.is_empty(), "missing and not told: {untold:?}\n{}", ended.told());
+    Ok(())
+}
+
+/// The path that an issue is about, below the source or the target.
+fn path_of(issue: &Value, room: &Room) -> Option<PathBuf> {
+    let path = match issue["path_hex"].as_str() {
+        Some(hex) => PathBuf::from(OsStr::from_bytes(&bytes_of(hex)?)),
+        None => PathBuf::from(issue["path"].as_str()?),
+    };
+    let roots = [room.source(), room.target()];
+    roots.iter().find_map(|root| path.strip_prefix(root).ok()).map(Path::to_owned)
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// rsync, told to look at the same, finds nothing to do.
+fn is_identical(step: &Step, room: &Room) -> Result<()> {
+    let mut command = Command::new("rsync");
+    match step.selection {
+        // rsync has other rules for the attributes of directories that a list only implies.
+        Selection::Listed => command.args(["-rlnci", "--no-D"]),
+        _ => command.args(step.choice.comparison()),
+    };
+    command.args(step.selection.words(&room.path("home")));
+    command.arg(format!("{}/", room.source_beneath().display()));
+    command.arg(format!("{}/", room.target_beneath().display()));
+    let output = command.output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "rsync: {complaint}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let to_do: Vec<&str> =
+        told.lines().filter(|line| !line.starts_with("skipping non-regular file")).collect();
+    let to_do = to_do.join("\n");
+    ensure!(to_do.is_empty(), "exit 0, and rsync would still do this ({command:?}):\n{to_do}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::accident::Whom;
+    use super::super::plan::Plan;
+    use super::super::room::Room;
+    use super::*;
+    use crate::scratch::Scratch;
+    use lads_trees::Rng;
+    use std::fs;
+
+    /// A room in memory, and a calm step that is about everything.
+    struct Bench {
+        room: Room,
+        step: Step,
+        history: History,
+        // Removed after the room has been left.
+        _scratch: Scratch,
+    }
+
+    impl Bench {
+        fn new(name: &str) -> Self {
+            let scratch = Scratch::new(&std::env::temp_dir(), name).unwrap();
+            let room = Room::in_memory(scratch.join("room")).unwrap();
+            for directory in [room.source(), room.target()] {
+                fs::create_dir_all(&directory).unwrap();
+                fs::write(directory.join("file"), "the same").unwrap();
+                lads_trees::set_mtime(&directory.join("file"), 1, 0);
+                lads_trees::set_mtime(&directory, 1, 0);
+            }
+            let mut step = Plan::draw(&mut Rng::new(1)).steps[0].calm();
+            step.selection = Selection::All;
+            Self { room, step, history: History::default(), _scratch: scratch }
+        }
+
+        /// What is said of a command that ended with this code and told this.
+        fn judge(&self, code: i32, told: &[Value], happened: Vec<Accident>) -> Result<()> {
+            let summary = serde_json::json!({"event": "summary", "exit_code": code});
+            let lines = told.iter().chain([&summary]).map(|event| format!("{event}\n"));
+            let ended = vec![Ended::with(code, lines.collect())];
+            let outcome = Outcome { ended, happened, memory_bytes_peak: 0 };
+            judge(&outcome, &self.step, &self.room, &self.history)
+        }
+    }
+
+    #[test]
+    fn exit_0_is_believed_only_if_all_is_there() {
+        let bench = Bench::new("lads-judge-0");
+        if crate::shell::find("rsync").is_none() {
+            println!("NOT TRIED: rsync is not installed");
+            return;
+        }
+        bench.judge(0, &[], Vec::new()).unwrap();
+        fs::write(bench.room.target().join("file"), "another!").unwrap();
+        assert!(bench.judge(0, &[], Vec::new()).is_err());
+    }
+
+    #[test]
+    fn an_exit_code_needs_an_accident_that_explains_it() {
+        let bench = Bench::new("lads-judge-codes");
+        let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
+        assert!(bench.judge(3, &[], Vec::new()).is_err());
+        bench.judge(3, &[], fault()).unwrap();
+        // One that was lost must say why, too.
+        assert!(bench.judge(5, &[], vec![Accident::Kill(Whom::Other)]).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_must_be_told() {
+        let bench = Bench::new("lads-judge-told");
+        let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
+        fs::remove_file(bench.room.target().join("file")).unwrap();
+        // Nobody writes into it, so that whoever opens it waits for ever.
+        let fifo = bench.room.source().join("fifo");
+        assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+        assert!(bench.judge(3, &[], fault()).is_err());
+        let path = bench.room.source().join("file").display().to_string();
+        let issue = serde_json::json!({"event": "issue", "path": path});
+        bench.judge(3, &[issue], fault()).unwrap();
+    }
+}

@@ -1,0 +1,270 @@
+//! With which options the command runs: every option of `lads cp`, and how chaos uses it.
+//!
+//! A test compares the table with `lads cp --help`, so that a new option is not forgotten.
+
+use lads_trees::Rng;
+use std::collections::BTreeMap;
+
+/// How chaos uses an option.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    /// Given once in so many times, with one of these values; an empty value is none.
+    Drawn(usize, &'static [&'static str]),
+    /// Given by another part of chaos, if the round asks for it.
+    ByRound,
+    /// Never given.
+    Never,
+}
+
+use Use::{ByRound, Drawn, Never};
+
+/// A value that stands for a directory or a file of the round.
+pub(super) const STAGE: &str = "{stage}";
+pub(super) const LOG: &str = "{log}";
+
+const FLAG: &[&str] = &[""];
+const SIZES: &[&str] = &["2M", "4M", "16M", "64M"];
+const LAYOUTS: &[&str] = &[
+    "auto",
+    "local",
+    "synthetic:osts=4,stripe_size=256K",
+    "synthetic:osts=8,stripe_size=64K,stripe_count=3",
+    "synthetic:osts=3,stripe_size=1M,latency_ms=2",
+    "synthetic:osts=6,stripe_size=128K,stripe_count=2,copies=2",
+];
+const THREADS: &[&str] = &["1", "2", "5"];
+const IO_MODES: &[&str] = &["auto", "direct", "buffered"];
+
+/// All options, in the order of `lads cp --help`.
+pub(super) const OPTIONS: &[(&str, Use)] = &[
+    // Help moves nothing.
+    ("-h", Never),
+    ("--help", Never),
+    ("--dry-run", ByRound),
+    ("--exclude", ByRound),
+    ("--include", ByRound),
+    ("--exclude-from", ByRound),
+    ("--include-from", ByRound),
+    ("--files-from", ByRound),
+    ("--from0", ByRound),
+    ("--ignore-times", Drawn(8, FLAG)),
+    ("-D", Drawn(6, FLAG)),
+    ("--devices", Drawn(12, FLAG)),
+    ("--specials", Drawn(12, FLAG)),
+    ("--archive", Drawn(6, FLAG)),
+    ("--no-perms", Drawn(16, FLAG)),
+    ("--no-times", Drawn(16, FLAG)),
+    ("--no-owner", Drawn(16, FLAG)),
+    ("--no-xattrs", Drawn(16, FLAG)),
+    ("--no-hard-links", Drawn(16, FLAG)),
+    ("--restore", Drawn(12, FLAG)),
+    ("--verbose", Drawn(4, FLAG)),
+    ("--quiet", Drawn(12, FLAG)),
+    ("-P", Drawn(12, FLAG)),
+    ("--progress", Drawn(6, &["", "1"])),
+    ("--no-progress", Drawn(6, FLAG)),
+    ("--stats", Drawn(6, FLAG)),
+    ("--json", ByRound),
+    ("--log", Drawn(6, &[LOG])),
+    ("--color", Drawn(12, &["auto", "always", "never"])),
+    ("--verify", Drawn(3, &["wire", "media"])),
+    ("--no-journal", Drawn(8, FLAG)),
+    ("--timeout", Drawn(1, &["5", "8", "12"])),
+    ("--rsh", ByRound),
+    ("--remote-lads", ByRound),
+    ("--tunnel", ByRound),
+    ("--data-address", ByRound),
+    ("--ports", ByRound),
+    ("--bwlimit", Drawn(1, &["3M", "6M", "12M", "24M", "48M"])),
+    ("--streams", Drawn(2, &["0", "1", "2", "3", "7"])),
+    ("--buffers", Drawn(2, SIZES)),
+    ("--source-buffers", Drawn(5, SIZES)),
+    ("--sink-buffers", Drawn(5, SIZES)),
+    ("--stage", Drawn(6, &[STAGE])),
+    ("--stage-size", Drawn(3, &["4M", "64M"])),
+    ("--stage-at", Drawn(2, &["source", "sink"])),
+    ("--block-size", Drawn(2, &["64K", "68K", "128K", "256K", "1M", "4M"])),
+    ("--threads", Drawn(3, THREADS)),
+    ("--source-threads", Drawn(6, THREADS)),
+    ("--sink-threads", Drawn(6, THREADS)),
+    ("--schedule", Drawn(2, &["file", "layout", "threshold", "adaptive"])),
+    ("--polite", Drawn(8, FLAG)),
+    ("--threshold", Drawn(8, &["window=4,limit_ms=1,skips=3"])),
+    ("--layout", Drawn(3, LAYOUTS)),
+    ("--source-layout", Drawn(3, LAYOUTS)),
+    ("--sink-layout", Drawn(3, LAYOUTS)),
+    ("--place", Drawn(3, &["inherit", "same", "spread", "aware"])),
+    ("--source-io", Drawn(3, IO_MODES)),
+    ("--sink-io", Drawn(3, IO_MODES)),
+    ("--no-preallocate", Drawn(5, FLAG)),
+];
+
+/// Blocks that have room in the buffers: a stage needs three for each OST of the layouts above.
+const BLOCKS_IN_BUFFERS: u64 = 24;
+/// Memory for data at an end of which nothing is said, in bytes.
+const BUFFERS_BYTES: u64 = 256 << 20;
+const BLOCK_BYTES: u64 = 1 << 20;
+
+/// The options of one run, and their values; an empty value is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice(BTreeMap<&'static str, &'static str>);
+
+impl Choice {
+    /// Options that fit together.
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let mut chosen = BTreeMap::new();
+        for &(name, how) in OPTIONS {
+            if let Drawn(one_in, values) = how {
+                // Both are always drawn: what follows does not depend on how this comes out.
+                let (is_given, value) = (rng.is_one_in(one_in), values[rng.below(values.len())]);
+                if is_given {
+                    chosen.insert(name, value);
+                }
+            }
+        }
+        let mut choice = Self(chosen);
+        choice.make_fit();
+        choice
+    }
+
+    /// Leaves out what `lads cp` refuses beside the rest.
+    fn make_fit(&mut self) {
+        let is_by_file = self.value("--schedule") == Some("file");
+        if is_by_file && self.value("--stage-at") != Some("sink") {
+            self.leave_out("--stage");
+        }
+        if self.value("--schedule").is_some_and(|rule| rule != "adaptive") {
+            self.leave_out("--polite");
+        }
+        if self.buffers_bytes_min() < BLOCKS_IN_BUFFERS * self.bytes("--block-size", BLOCK_BYTES) {
+            self.leave_out("--block-size");
+        }
+        if self.buffers_bytes_min() < BLOCKS_IN_BUFFERS * BLOCK_BYTES && !self.has("--block-size") {
+            self.0.insert("--block-size", "64K");
+        }
+    }
+
+    /// Whether this option is given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The value of an option that is given.
+    pub(super) fn value(&self, name: &str) -> Option<&'static str> {
+        self.0.get(name).copied()
+    }
+
+    /// Without this option.
+    pub(super) fn leave_out(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    /// With this value of an option, whether it was given or not.
+    pub(super) fn give(&mut self, name: &'static str, value: &'static str) {
+        self.0.insert(name, value);
+    }
+
+    /// As words of a command line.
+    pub(super) fn words(&self, stage: &str, log: &str) -> Vec<String> {
+        let word = |(name, value): (&&str, &&str)| match *value {
+            "" => (*name).to_owned(),
+            STAGE => format!("{name}={stage}"),
+            LOG => format!("{name}={log}"),
+            value => format!("{name}={value}"),
+        };
+        self.0.iter().map(word).collect()
+    }
+
+    /// Memory for data at the end that has more, in bytes.
+    pub(super) fn buffers_bytes_max(&self) -> u64 {
+        self.buffers_bytes().into_iter().max().unwrap_or(BUFFERS_BYTES)
+    }
+
+    fn buffers_bytes_min(&self) -> u64 {
+        self.buffers_bytes().into_iter().min().unwrap_or(BUFFERS_BYTES)
+    }
+
+    fn buffers_bytes(&self) -> [u64; 2] {
+        let both = self.bytes("--buffers", BUFFERS_BYTES);
+        ["--source-buffers", "--sink-buffers"].map(|name| self.bytes(name, both))
+    }
+
+    /// What a size such as `64K` stands for, or `otherwise` if the option is not given.
+    fn bytes(&self, name: &str, otherwise: u64) -> u64 {
+        let Some(value) = self.value(name) else { return otherwise };
+        let (number, unit) = value.split_at(value.len() - 1);
+        let unit = if unit == "K" { 1 << 10 } else { 1 << 20 };
+        number.parse::<u64>().expect("sizes of the table end with K or M") * unit
+    }
+
+    /// The options with which rsync looks at the same as `lads cp` does with these.
+    pub(super) fn comparison(&self) -> Vec<&'static str> {
+        // Times are compared to the nanosecond.
+        let mut options = vec!["-anci", "--modify-window=-1", "--no-D"];
+        let has_all = self.has("-D");
+        options.extend((has_all || self.has("--devices")).then_some("--devices"));
+        options.extend((has_all || self.has("--specials")).then_some("--specials"));
+        options.extend((!self.has("--no-hard-links")).then_some("-H"));
+        if !self.has("--no-xattrs") {
+            options.push("-X");
+            // To rsync, ACLs are permissions.
+            options.extend((!self.has("--no-perms")).then_some("-A"));
+        }
+        options.extend(self.has("--no-perms").then_some("--no-perms"));
+        options.extend(self.has("--no-times").then_some("--no-times"));
+        if self.has("--no-owner") {
+            options.extend(["--no-owner", "--no-group"]);
+        }
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The long name of every option in `lads cp --help`, or the short one if there is no other.
+    fn in_help() -> BTreeSet<String> {
+        let help = crate::shell::root().join("crates/lads-cli/src/args/golden/cp-help.txt");
+        let help = std::fs::read_to_string(help).unwrap();
+        let options = help.split_once("Arguments:").unwrap().1;
+        let options = options.split_once("\nSecurity:").unwrap().0;
+        let is_option = |line: &&str| {
+            let text = line.trim_start();
+            // What is further in is told about the option above.
+            text.starts_with('-') && line.len() - text.len() <= 6
+        };
+        let name = |line: &str| {
+            let names: Vec<&str> = line.split_whitespace().collect();
+            let long = names.iter().find(|name| name.starts_with("--")).unwrap_or(&names[0]);
+            let end = long.find(['[', '.', '=']).unwrap_or(long.len());
+            long[..end].trim_end_matches(',').to_owned()
+        };
+        options.lines().filter(is_option).map(name).collect()
+    }
+
+    #[test]
+    fn chaos_knows_every_option_of_lads_cp() {
+        let known: BTreeSet<String> = OPTIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(known, in_help(), "an option of `lads cp` has no row in OPTIONS, or is gone");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_options() {
+        let draw = |seed| Choice::draw(&mut Rng::new(seed));
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn every_drawn_option_is_given_sooner_or_later() {
+        let mut rng = Rng::new(1);
+        let given: BTreeSet<&str> =
+            (0..500).flat_map(|_| Choice::draw(&mut rng).0.into_keys()).collect();
+        let drawn = OPTIONS.iter().filter(|(_, how)| matches!(how, Drawn(..)));
+        for (name, _) in drawn {
+            assert!(given.contains(name), "{name} is never given");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What a round is made of: a tree, a place, and steps with accidents. All of it follows from the
+//! seed; only what the command does meanwhile does not.
+
+use super::accident::{Accident, Moment, Whom};
+use super::options::Choice;
+use super::room::Storage;
+use super::selection::Selection;
+use lads_trees::{Rng, Scale};
+use rustix::process::Signal;
+
+/// From where to where, as seen by who starts the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Here,
+    Push,
+    Pull,
+}
+
+/// A round before it is played.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) scale: Scale,
+    /// So many further files of a few bytes in one directory.
+    pub(super) small_files: usize,
+    /// Whether one file is large enough to change several times while it is moved.
+    pub(super) has_large_file: bool,
+    pub(super) way: Way,
+    pub(super) is_tunnelled: bool,
+    pub(super) storage: Storage,
+    /// Whether something is at the target before the first step.
+    pub(super) has_old_target: bool,
+    /// Played one after the other; all but the last have accidents, or are dry runs.
+    pub(super) steps: Vec<Step>,
+}
+
+/// One run of the command, and what happens to it.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) choice: Choice,
+    pub(super) selection: Selection,
+    pub(super) is_dry_run: bool,
+    pub(super) accidents: Vec<(Moment, Accident)>,
+    /// Rules of the proxy, if data goes through one.
+    pub(super) network: Vec<String>,
+}
+
+impl Step {
+    /// The same command with nothing in its way.
+    pub(super) fn calm(&self) -> Self {
+        let mut calm = Self { accidents: Vec::new(), network: Vec::new(), ..self.clone() };
+        calm.choice.leave_out("--bwlimit");
+        // A busy machine is no dead peer.
+        calm.choice.leave_out("--timeout");
+        calm
+    }
+}
+
+/// What is planned for a round, so that later draws can keep to it.
+struct Bounds {
+    way: Way,
+    is_tunnelled: bool,
+    storage: Storage,
+}
+
+impl Plan {
+    /// What the seed says.
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let scale = Scale {
+            directories: rng.below(10),
+            entries: 5 + rng.below(40),
+            file_bytes_max: 1 + rng.below(3 << 20),
+            has_specials: rng.is_one_in(3),
+        };
+        let small_files = if rng.is_one_in(4) { 50 + rng.below(400) } else { 0 };
+        let has_large_file = rng.is_one_in(2);
+        let bounds = Bounds::draw(rng);
+        // What is there already must not need the room.
+        let has_old_target = rng.is_one_in(2) && !bounds.is_small();
+        let mut steps: Vec<Step> = Vec::new();
+        for _ in 0..=rng.below(3) {
+            // Half of them go on with the very same command.
+            let is_same = rng.is_one_in(2);
+            let drawn = Step::draw(rng, &bounds);
+            steps.push(match steps.last() {
+                Some(last) if is_same => {
+                    let (choice, selection) = (last.choice.clone(), last.selection);
+                    Step { choice, selection, ..drawn }
+                }
+                _ => drawn,
+            });
+            if rng.is_one_in(8) {
+                let last = steps[steps.len() - 1].calm();
+                steps.push(Step { is_dry_run: true, ..last });
+            }
+        }
+        keep_to_a_network_in_time(&mut steps);
+        steps.push(steps[steps.len() - 1].calm());
+        if let Some(last) = steps.last_mut() {
+            last.is_dry_run = false;
+        }
+        let Bounds { way, is_tunnelled, storage } = bounds;
+        Self {
+            scale,
+            small_files,
+            has_large_file,
+            way,
+            is_tunnelled,
+            storage,
+            has_old_target,
+            steps,
+        }
+    }
+}
+
+/// A network that swallows what it carries is noticed after the timeout: it is short then.
+fn keep_to_a_network_in_time(steps: &mut [Step]) {
+    for step in steps.iter_mut().filter(|step| !step.network.is_empty()) {
+        step.choice.give("--timeout", "2");
+    }
+}
+
+impl Bounds {
+    fn is_small(&self) -> bool {
+        matches!(self.storage, Storage::SmallSink(_))
+    }
+
+    fn draw(rng: &mut Rng) -> Self {
+        let way = [Way::Here, Way::Here, Way::Push, Way::Pull][rng.below(4)];
+        let is_tunnelled = way != Way::Here && rng.is_one_in(3);
+        let storage = match rng.below(8) {
+            0 => Storage::Ext4,
+            1 => Storage::FaultySource,
+            2 | 3 => Storage::FaultySink,
+            4 => Storage::SmallSink((1 + rng.below(6) as u64) << 20),
+            _ => Storage::Memory,
+        };
+        Self { way, is_tunnelled, storage }
+    }
+}
+
+impl Step {
+    fn draw(rng: &mut Rng, bounds: &Bounds) -> Self {
+        let (choice, selection) = (Choice::draw(rng), Selection::draw(rng));
+        let can_have_proxy = bounds.way != Way::Here && !bounds.is_tunnelled;
+        let has_proxy = rng.is_one_in(2) && can_have_proxy;
+        let network = if has_proxy { network(rng, bounds.way) } else { Vec::new() };
+        let mut accidents = Vec::new();
+        for _ in 0..=rng.below(3) {
+            let moment = match rng.is_one_in(2) {
+                true => Moment::Written(rng.next() % (6 << 20)),
+                false => Moment::Millis(rng.next() % 400),
+            };
+            accidents.push((moment, accident(rng, bounds, has_proxy)));
+        }
+        Self { choice, selection, is_dry_run: false, accidents, network }
+    }
+}
+
+fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
+    let whom = [Whom::Started, Whom::Other, Whom::All][rng.below(3)];
+    loop {
+        return match rng.below(14) {
+            0..=2 => Accident::Kill(whom),
+            3 => {
+                let signals = [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1];
+                Accident::Stop(whom, signals[rng.below(signals.len())])
+            }
+            4 => Accident::Freeze(whom, 50 + rng.next() % 700),
+            5 | 6 if bounds.storage != Storage::FaultySource => {
+                Accident::Change(rng.next(), 1 + rng.below(40))
+            }
+            // The same port at a time is for one command.
+            7 if !has_proxy => Accident::Twin,
+            8 => Accident::Rival,
+            9..=13 => match bounds.storage {
+                Storage::FaultySource => storage_fault(rng, &SOURCE_CALLS),
+                Storage::FaultySink => storage_fault(rng, &SINK_CALLS),
+                Storage::SmallSink(_) => Accident::MoreRoom,
+                Storage::Memory | Storage::Ext4 => continue,
+            },
+            _ => continue,
+        };
+    }
+}
+
+const SOURCE_CALLS: [&str; 9] = [
+    "opendir",
+    "readdir",
+    "open",
+    "read",
+    "getattr",
+    "lookup",
+    "readlink",
+    "listxattr",
+    "getxattr",
+];
+const SINK_CALLS: [&str; 19] = [
+    "mkdir",
+    "create",
+    "write",
+    "fsync",
+    "fdatasync",
+    "fsyncdir",
+    "rename",
+    "setxattr",
+    "removexattr",
+    "setattr",
+    "truncate",
+    "fallocate",
+    "unlink",
+    "symlink",
+    "link",
+    "open",
+    "opendir",
+    "lookup",
+    "getattr",
+];
+/// What any call of storage may answer. Not EPERM and EACCES: what takes privilege is left out
+/// then, and not told.
+const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EDQUOT", "EROFS", "ESTALE", "ENOMEM"];
+
+/// Harm to calls of one kind.
+fn storage_fault(rng: &mut Rng, calls: &[&'static str]) -> Accident {
+    let call = calls[rng.below(calls.len())];
+    let when = match rng.below(3) {
+        0 => format!("nth={}", 1 + rng.below(30)),
+        1 => format!("from={}", 1 + rng.below(30)),
+        _ => format!("percent={} seed={}", 1 + rng.below(20), rng.below(1000)),
+    };
+    match rng.below(6) {
+        0 => Accident::Order(format!("short read,write {when}"), None),
+        1 => Accident::Order(format!("delay {call} {} {when}", 1 + rng.below(50)), None),
+        2 => Accident::Order(format!("hang {call} {when}"), Some(100 + rng.next() % 700)),
+        _ => {
+            let error = ERRORS[rng.below(ERRORS.len())];
+            Accident::Order(format!("fail {call} {error} {when}"), None)
+        }
+    }
+}
+
+/// One or two rules of the proxy.
+fn network(rng: &mut Rng, way: Way) -> Vec<String> {
+    let data = if way == Way::Push { "way=out" } else { "way=back" };
+    let mut rules = Vec::new();
+    for _ in 0..=rng.below(2) {
+        let after = rng.next() % (3 << 20);
+        let connection = 1 + rng.below(4);
+        rules.push(match rng.below(9) {
+            0 => format!("delay={}", 1 + rng.below(30)),
+            1 => "recut=1..1500".to_owned(),
+            2 | 3 => format!("flip {data} of=all after={}", 126 + after),
+            4 => format!("reset connection={connection} after={after}"),
+            5 => format!("reset-all of=all after={after}"),
+            6 => format!("close {data} connection={connection} after={after}"),
+            7 => format!("stop connection={connection} after={after}"),
+            _ => format!("black-hole after={after}"),
+        });
+    }
+    rules
+}

@@ -1,0 +1,214 @@
+//! The commands of a round, and every process that they start.
+//!
+//! A process belongs to a round if its environment says so: it is found whoever its parent is
+//! now, and whatever shell started it.
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The variable that marks the processes of a round; its value is the round's directory.
+const MARK: &str = "LADS_CHAOS_ROUND";
+
+/// A process of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) pid: u32,
+    /// Whether it is the end that a command started.
+    pub(super) is_other_end: bool,
+}
+
+/// All processes of the round in this directory that have not ended.
+pub(super) fn members(directory: &Path) -> Vec<Member> {
+    let mark = format!("{MARK}={}", directory.display());
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let is_marked = |pid: &u32| {
+        // Nothing can be read of the environment of one that has ended.
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|&byte| byte == 0).any(|word| word == mark.as_bytes()))
+    };
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(is_marked)
+        .map(|pid| Member { pid, is_other_end: is_other_end(pid) })
+        .collect()
+}
+
+/// Whether a process has ended, and with it all its threads: one of them may still be in a call,
+/// and hold what the process had open, when nothing else can be seen of it any more.
+pub(super) fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    state.is_none_or(|state| state == 'Z' && threads <= 1)
+}
+
+fn is_other_end(pid: u32) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = words.split(|&byte| byte == 0);
+    let is_lads = words.next().is_some_and(|program| program.ends_with(b"lads"));
+    is_lads && words.next() == Some(b"serve")
+}
+
+/// Bytes that a process has written so far, to files, pipes and sockets.
+pub(super) fn bytes_written(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    written.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+/// The most memory that a process has had so far, in bytes.
+pub(super) fn memory_bytes_peak(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}
+
+/// Sends a signal to a process, which may have ended.
+pub(super) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// A command that runs.
+pub(super) struct Running {
+    child: Child,
+    line: String,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    started: Instant,
+}
+
+impl Running {
+    /// Starts a command as part of the round in `directory`; `number` is no other command's.
+    pub(super) fn start(mut command: Command, directory: &Path, number: usize) -> Result<Self> {
+        let line = line_of(&command);
+        let path = |name: &str| directory.join(format!("run{number}.{name}"));
+        let (stdout, stderr) = (path("stdout"), path("stderr"));
+        command.env(MARK, directory).current_dir(directory).stdin(Stdio::null());
+        command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
+        let child = command.spawn().with_context(|| format!("cannot start {line}"))?;
+        Ok(Self { child, line, stdout, stderr, started: Instant::now() })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The command, as a shell takes it.
+    pub(super) fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Result<Option<Ended>> {
+        let Some(status) = self.child.try_wait()? else { return Ok(None) };
+        Ok(Some(self.collect(status)?))
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(mut self) -> Result<Ended> {
+        let _ = self.child.kill();
+        let status = self.child.wait()?;
+        self.collect(status)
+    }
+
+    fn collect(&self, status: ExitStatus) -> Result<Ended> {
+        Ok(Ended {
+            line: self.line.clone(),
+            code: status.code(),
+            stdout: fs::read(&self.stdout)?,
+            stderr: String::from_utf8_lossy(&fs::read(&self.stderr)?).into_owned(),
+            elapsed: self.started.elapsed(),
+        })
+    }
+}
+
+/// The command as a shell takes it.
+fn line_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let quoted = words.map(|word| {
+        let word = word.to_string_lossy();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+".contains(c);
+        if word.chars().all(is_plain) { word.into_owned() } else { format!("'{word}'") }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The command.
+    pub(super) line: String,
+    /// `None` if a signal ended it.
+    pub(super) code: Option<i32>,
+    stdout: Vec<u8>,
+    pub(super) stderr: String,
+    pub(super) elapsed: Duration,
+}
+
+impl Ended {
+    /// One that was never started, for tests.
+    #[cfg(test)]
+    pub(super) fn with(code: i32, stdout: String) -> Self {
+        Self {
+            line: String::new(),
+            code: Some(code),
+            stdout: stdout.into_bytes(),
+            stderr: String::new(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// What it told as JSON. A command that was killed may have told half a line last.
+    pub(super) fn events(&self) -> Vec<Value> {
+        let lines = self.stdout.split(|&byte| byte == b'\n');
+        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    /// The last event, if it is the one that is always the last.
+    pub(super) fn summary(&self) -> Option<Value> {
+        self.events().pop().filter(|event| event["event"] == "summary")
+    }
+
+    /// A number of the summary; zero if there is none.
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.summary().and_then(|summary| summary[name].as_u64()).unwrap_or(0)
+    }
+
+    /// Why it did not go on to the end, if it says so.
+    pub(super) fn message(&self) -> Option<String> {
+        Some(self.summary()?["message"].as_str()?.to_owned())
+    }
+
+    /// What it told of most weight, for a report.
+    pub(super) fn told(&self) -> String {
+        let is_of_weight = |event: &Value| {
+            ["issue", "notice", "summary"].iter().any(|kind| event["event"] == *kind)
+        };
+        let events = self.events().into_iter().filter(is_of_weight);
+        let lines: Vec<String> = events.map(|event| event.to_string()).collect();
+        let code = self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+        let lines = lines.join("\n    ");
+        format!("exit {code} after {:?}\n    {lines}\n    {}", self.elapsed, self.stderr.trim())
+    }
+}
+
+/// What a process is doing, for whoever finds out why it does not end.
+pub(super) fn state(pid: u32) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads: Vec<String> = tasks
+        .map(|task| {
+            let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            format!("{} in {}", read("comm").trim(), read("wchan").trim())
+        })
+        .collect();
+    format!("{pid} {}: {}", read("cmdline").replace('\0', " "), threads.join(", "))
+}

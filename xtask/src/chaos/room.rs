@@ -1,0 +1,257 @@
+//! Where a round takes place: directories in memory, on ext4, on storage that fails on command, or
+//! on one that is too small; and a network that does harm.
+
+use super::process;
+use super::{Abilities, Tools};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// An ext4 image has room for any tree and its copy, in bytes.
+const IMAGE_BYTES: u64 = 256 << 20;
+/// A small file system that got more room, in bytes.
+const MORE_ROOM_BYTES: u64 = 512 << 20;
+
+/// On what the source and the target lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// Both in memory.
+    Memory,
+    /// Both on ext4, in an image on a loop device.
+    Ext4,
+    /// The source on storage that fails on command.
+    FaultySource,
+    /// The target on storage that fails on command.
+    FaultySink,
+    /// The target on a file system of so many bytes.
+    SmallSink(u64),
+}
+
+impl Storage {
+    /// This, or memory where this is not possible.
+    pub(super) fn or_memory(self, abilities: &Abilities) -> Self {
+        let is_possible = match self {
+            Self::Memory => true,
+            Self::Ext4 => abilities.can_mount_images,
+            Self::FaultySource | Self::FaultySink => abilities.can_use_fuse,
+            Self::SmallSink(_) => abilities.can_mount,
+        };
+        if is_possible { self } else { Self::Memory }
+    }
+}
+
+/// The directories of a round, and what is mounted on them.
+pub(super) struct Room {
+    pub(super) directory: PathBuf,
+    pub(super) storage: Storage,
+    mounted: Option<PathBuf>,
+    faulty: Option<Child>,
+}
+
+impl Room {
+    /// Makes the directory of a round, and mounts what it needs.
+    pub(super) fn new(directory: PathBuf, storage: Storage, tools: &Tools) -> Result<Self> {
+        for name in ["home", "stage", "canary"] {
+            fs::create_dir_all(directory.join(name))?;
+        }
+        let mut room = Self { directory, storage, mounted: None, faulty: None };
+        match storage {
+            Storage::Memory => {}
+            Storage::Ext4 => room.mount_image()?,
+            Storage::FaultySource | Storage::FaultySink => room.mount_faulty(&tools.testbed)?,
+            Storage::SmallSink(bytes) => room.mount_small(bytes)?,
+        }
+        room.make_script()?;
+        Ok(room)
+    }
+
+    /// One in which nothing is mounted, for tests.
+    #[cfg(test)]
+    pub(super) fn in_memory(directory: PathBuf) -> Result<Self> {
+        let tools = Tools { lads: PathBuf::new(), testbed: PathBuf::new() };
+        Self::new(directory, Storage::Memory, &tools)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Where the command finds the source.
+    pub(super) fn source(&self) -> PathBuf {
+        self.path(match self.storage {
+            Storage::Ext4 | Storage::FaultySource => "mount/src",
+            _ => "home/src",
+        })
+    }
+
+    /// Where the command puts the target.
+    pub(super) fn target(&self) -> PathBuf {
+        self.path(match self.storage {
+            Storage::Ext4 | Storage::FaultySink | Storage::SmallSink(_) => "mount/dst",
+            _ => "home/dst",
+        })
+    }
+
+    /// The source, past the storage that fails.
+    pub(super) fn source_beneath(&self) -> PathBuf {
+        match self.storage {
+            Storage::FaultySource => self.path("beneath/src"),
+            _ => self.source(),
+        }
+    }
+
+    /// The target, past the storage that fails.
+    pub(super) fn target_beneath(&self) -> PathBuf {
+        match self.storage {
+            Storage::FaultySink => self.path("beneath/dst"),
+            _ => self.target(),
+        }
+    }
+
+    /// A script that stands for ssh: forgets the host and runs the rest here.
+    pub(super) fn remote_shell(&self) -> PathBuf {
+        self.path("home/shell")
+    }
+
+    fn make_script(&self) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.remote_shell();
+        fs::write(&path, "#!/bin/sh\nshift; exec \"$@\"\n")?;
+        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
+    }
+
+    fn mount_image(&mut self) -> Result<()> {
+        let image = self.path("image");
+        File::create(&image)?.set_len(IMAGE_BYTES)?;
+        // Nothing is written that is not needed: a journal and tables take time to write.
+        let options = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1"];
+        quietly(Command::new("mkfs.ext4").args(options).arg(&image))?;
+        self.mount(&["-o", "loop"], &image)
+    }
+
+    fn mount_small(&mut self, bytes: u64) -> Result<()> {
+        self.mount(&["-t", "tmpfs", "-o", &format!("size={bytes}")], Path::new("none"))
+    }
+
+    fn mount(&mut self, options: &[&str], what: &Path) -> Result<()> {
+        let at = self.path("mount");
+        fs::create_dir_all(&at)?;
+        quietly(Command::new("mount").args(options).arg(what).arg(&at))?;
+        self.mounted = Some(at);
+        Ok(())
+    }
+
+    fn mount_faulty(&mut self, testbed: &Path) -> Result<()> {
+        let (beneath, at) = (self.path("beneath"), self.path("mount"));
+        fs::create_dir_all(&beneath)?;
+        fs::create_dir_all(&at)?;
+        let mut daemon = Command::new(testbed)
+            .arg("faultfs")
+            .args([&beneath, &at])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut said = [0; 6];
+        let stdout = daemon.stdout.as_mut().context("it is piped")?;
+        if stdout.read_exact(&mut said).is_err() {
+            let _ = daemon.wait();
+            bail!("faultfs cannot be mounted");
+        }
+        self.faulty = Some(daemon);
+        Ok(())
+    }
+
+    /// Gives the storage that fails an order, such as `fail write EIO nth=3`.
+    pub(super) fn order(&self, line: &str) -> Result<()> {
+        let control = self.path("mount/.fault/control");
+        fs::write(control, line).with_context(|| format!("faultfs refuses `{line}`"))
+    }
+
+    /// Lets all go well again that went wrong by what the storage is: rules, and want of room.
+    pub(super) fn mend(&self) -> Result<()> {
+        match self.storage {
+            Storage::FaultySource | Storage::FaultySink => self.order("clear"),
+            Storage::SmallSink(_) => self.give_room(),
+            Storage::Memory | Storage::Ext4 => Ok(()),
+        }
+    }
+
+    /// Makes a small file system large.
+    pub(super) fn give_room(&self) -> Result<()> {
+        let options = format!("remount,size={MORE_ROOM_BYTES}");
+        quietly(Command::new("mount").args(["-o", &options]).arg(self.path("mount")))
+    }
+
+    /// Copies what would be gone with the mount beside it, for whoever looks into a failure.
+    pub(super) fn keep(&self) {
+        if self.mounted.is_some() {
+            let mut copy = Command::new("cp");
+            let _ = copy.arg("-a").arg(self.path("mount")).arg(self.path("kept")).status();
+        }
+    }
+
+    /// Unmounts what is mounted.
+    fn unmount(&mut self) {
+        if let Some(mut daemon) = self.faulty.take() {
+            let _ = self.order("clear");
+            process::signal(daemon.id(), Signal::TERM);
+            let _ = daemon.wait();
+        }
+        if let Some(at) = self.mounted.take() {
+            let _ = quietly(Command::new("umount").arg("-l").arg(at));
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+/// Runs a command that says nothing if all is well.
+pub(super) fn quietly(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", complaint.trim());
+    Ok(())
+}
+
+/// A network that does harm: a proxy that the data streams of one command go through.
+pub(super) struct Network {
+    proxy: Child,
+    /// Where the data streams connect to.
+    pub(super) port: u16,
+    /// Where the other end listens.
+    pub(super) behind: u16,
+}
+
+impl Network {
+    /// Starts a proxy with these rules.
+    pub(super) fn start(testbed: &Path, log: &Path, seed: u64, rules: &[String]) -> Result<Self> {
+        let behind = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(testbed);
+        command.args(["proxy", "--to", &format!("127.0.0.1:{behind}")]);
+        command.args(["--seed", &seed.to_string()]);
+        command.args(rules.iter().flat_map(|rule| ["--fault", rule]));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(log)?);
+        let mut proxy = command.spawn()?;
+        let mut line = String::new();
+        BufReader::new(proxy.stdout.take().context("it is piped")?).read_line(&mut line)?;
+        let said: serde_json::Value = serde_json::from_str(&line)?;
+        let port = said["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+        let port = port.with_context(|| format!("the proxy says {line}"))?;
+        Ok(Self { proxy, port, behind })
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = self.proxy.kill();
+        let _ = self.proxy.wait();
+    }
+}

@@ -1,0 +1,408 @@
+//! How one round goes: a tree is grown, the command is run, accidents happen, and after each run
+//! it is judged what is there; at last the same command runs once more with nothing in its way.
+
+use super::accident::{Accident, Moment, Whom};
+use super::changes::Changes;
+use super::history::{History, own_names};
+use super::judge::{self, Outcome};
+use super::options::Choice;
+use super::plan::{Plan, Step, Way};
+use super::process::{self, Ended, Member, Running};
+use super::report::Report;
+use super::room::{Network, Room};
+use super::selection::Selection;
+use super::tree;
+use super::{Abilities, Tools};
+use anyhow::{Context, Result, bail, ensure};
+use lads_trees::{Rng, describe};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// No step takes so long, even on a busy machine: its timeouts are 12 s at most.
+const HANG: Duration = Duration::from_secs(60);
+/// How often it is looked whether an accident is due, or a command has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// How often it is looked which processes there are: that costs a millisecond.
+const MEMBERS_INTERVAL: Duration = Duration::from_millis(10);
+/// A process may have this much memory beside its buffers, in bytes: the program, its threads,
+/// what is known of the tree.
+const MEMORY_BESIDE_BUFFERS_BYTES: u64 = 64 << 20;
+
+/// A round that is played.
+pub(super) struct Round<'a> {
+    tools: &'a Tools,
+    room: Room,
+    way: Way,
+    is_tunnelled: bool,
+    history: History,
+    run_count: usize,
+    /// What happened so far, for whoever looks into a failure.
+    pub(super) story: Vec<String>,
+    pub(super) report: Report,
+    /// Whether a rival ran, and with which options.
+    rival: Option<Choice>,
+    /// Whether all runs are about the same files and keep a journal, so that the last one knows
+    /// what those before it began.
+    is_all_known: bool,
+}
+
+/// What is under way in a step.
+struct Scene<'a> {
+    step: &'a Step,
+    began: Instant,
+    running: Vec<Running>,
+    ended: Vec<Ended>,
+    members: Vec<Member>,
+    members_seen: Instant,
+    accidents: Vec<(Moment, Accident)>,
+    changes: Vec<Changes>,
+    /// Processes that do not run, and until when.
+    frozen: Vec<(Vec<u32>, Instant)>,
+    /// When storage that holds up calls is to release them.
+    release: Option<Instant>,
+    /// Accidents that have happened.
+    happened: Vec<Accident>,
+    memory_bytes_peak: u64,
+}
+
+impl<'a> Round<'a> {
+    /// Makes the place of a round in `directory`.
+    pub(super) fn new(
+        plan: &Plan,
+        directory: PathBuf,
+        tools: &'a Tools,
+        abilities: &Abilities,
+    ) -> Result<Self> {
+        let storage = plan.storage.or_memory(abilities);
+        let first = plan.steps.first().context("a plan has a step")?;
+        let is_all_known = plan
+            .steps
+            .iter()
+            .all(|step| !step.choice.has("--no-journal") && step.selection == first.selection);
+        Ok(Self {
+            tools,
+            room: Room::new(directory, storage, tools)?,
+            way: plan.way,
+            is_tunnelled: plan.is_tunnelled,
+            history: History::default(),
+            run_count: 0,
+            story: vec![format!("{:?}, {storage:?}", plan.way)],
+            report: Report::default(),
+            rival: None,
+            is_all_known,
+        })
+    }
+
+    /// Plays all of it; an error is a broken promise, or something that chaos could not do.
+    pub(super) fn play(&mut self, plan: &Plan, rng: &mut Rng) -> Result<()> {
+        let source = self.room.source_beneath();
+        tree::grow(rng, &source, plan, &self.room.path("canary"))?;
+        self.history.learn(&source);
+        tree::grow_rival(rng, &source, &self.room.path("home/rival"))?;
+        if plan.has_old_target {
+            tree::plant(rng, &source, &self.room.target_beneath(), &self.room.path("canary"))?;
+            self.history.learn(&self.room.target_beneath());
+        }
+        let canary = describe(&self.room.path("canary"));
+        let (last, steps) = plan.steps.split_last().context("a plan has a step")?;
+        for (index, step) in steps.iter().enumerate() {
+            self.play_step(step, index > 0)?;
+            ensure!(describe(&self.room.path("canary")) == canary, "the canary was touched");
+        }
+        self.end_well(last)?;
+        ensure!(describe(&self.room.path("canary")) == canary, "the canary was touched");
+        Ok(())
+    }
+
+    /// A step with its accidents, and what is to be said of it.
+    fn play_step(&mut self, step: &Step, is_resumed: bool) -> Result<()> {
+        let (source, target) = (self.room.source_beneath(), self.room.target_beneath());
+        self.history.begin_step();
+        let source_before = describe(&source);
+        let target_before = step.is_dry_run.then(|| describe(&target));
+        let outcome = self.run(step)?;
+        self.room.mend()?;
+        self.report.add(&outcome, is_resumed);
+        self.report.add_network(&step.network);
+        let faults = self.history.faults(&target);
+        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+        if !outcome.happened.iter().any(|it| matches!(it, Accident::Change(..))) {
+            ensure!(describe(&source) == source_before, "the source was changed");
+        }
+        if let Some(before) = target_before {
+            ensure!(describe(&target) == before, "the dry run changed the target");
+        }
+        judge::judge(&outcome, step, &self.room, &self.history)?;
+        ensure!(self.stage_is_empty()?, "something is left in the stage");
+        Ok(())
+    }
+
+    fn stage_is_empty(&self) -> Result<bool> {
+        Ok(self.room.path("stage").read_dir()?.next().is_none())
+    }
+
+    /// The same command once more, and whoever else was interrupted: now all must be right.
+    fn end_well(&mut self, last: &Step) -> Result<()> {
+        if let Some(choice) = self.rival.take() {
+            let words = self.rival_words(&choice);
+            let ended = self.run_to_its_end(words)?;
+            ensure!(ended.code == Some(0), "the rival, alone: {}", ended.told());
+        }
+        self.play_step(last, true)?;
+        if !self.history.stealthy.is_empty() {
+            let mut thorough = last.clone();
+            thorough.choice.give("--ignore-times", "");
+            self.play_step(&thorough, true)?;
+        }
+        // What had been begun of a file that is gone is on record only if a block of it was.
+        if self.is_all_known && !self.history.has_lost_names {
+            let left = own_names(&self.room.target_beneath());
+            ensure!(left.is_empty(), "left over: {left:?}");
+        }
+        Ok(())
+    }
+
+    fn run_to_its_end(&mut self, command: Command) -> Result<Ended> {
+        let mut running = self.start(command)?;
+        let began = Instant::now();
+        loop {
+            if let Some(ended) = running.ended()? {
+                return Ok(ended);
+            }
+            if began.elapsed() > HANG {
+                bail!("it hangs: {}", running.kill()?.told());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn start(&mut self, command: Command) -> Result<Running> {
+        self.run_count += 1;
+        let running = Running::start(command, &self.room.directory, self.run_count)?;
+        self.story.push(format!("$ {}", running.line()));
+        Ok(running)
+    }
+
+    /// Runs a step until all its processes have ended.
+    fn run(&mut self, step: &Step) -> Result<Outcome> {
+        step.selection.prepare(&self.room.path("home"), &self.room.source_beneath())?;
+        let network = match step.network.as_slice() {
+            [] => None,
+            rules => {
+                self.story.push(format!("proxy: {}", rules.join("; ")));
+                let log = self.room.path("proxy.log");
+                Some(Network::start(&self.tools.testbed, &log, 1, rules)?)
+            }
+        };
+        let command = self.command(step, network.as_ref());
+        let running = vec![self.start(command)?];
+        let now = Instant::now();
+        let mut scene = Scene {
+            step,
+            began: now,
+            running,
+            ended: Vec::new(),
+            members: Vec::new(),
+            members_seen: now,
+            accidents: step.accidents.clone(),
+            changes: Vec::new(),
+            frozen: Vec::new(),
+            release: None,
+            happened: Vec::new(),
+            memory_bytes_peak: 0,
+        };
+        while !self.is_over(&mut scene)? {
+            self.go_on(&mut scene)?;
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        let bound = step.choice.buffers_bytes_max() + MEMORY_BESIDE_BUFFERS_BYTES;
+        let peak = scene.memory_bytes_peak;
+        ensure!(peak <= bound, "a process had {peak} bytes of memory; {bound} are allowed");
+        let happened = scene.happened;
+        Ok(Outcome { ended: scene.ended, happened, memory_bytes_peak: peak })
+    }
+
+    /// Whether every process of the step has ended. What hangs is an error.
+    fn is_over(&mut self, scene: &mut Scene<'_>) -> Result<bool> {
+        let mut index = 0;
+        while index < scene.running.len() {
+            match scene.running[index].ended()? {
+                Some(ended) => {
+                    scene.running.remove(index);
+                    self.story.push(format!("{}\n  {}", ended.line, ended.told()));
+                    scene.ended.push(ended);
+                }
+                None => index += 1,
+            }
+        }
+        if scene.members_seen.elapsed() > MEMBERS_INTERVAL || scene.running.is_empty() {
+            let mut seen = process::members(&self.room.directory);
+            scene.members.retain(|old| !seen.contains(old) && !process::has_ended(old.pid));
+            scene.members.append(&mut seen);
+            scene.members_seen = Instant::now();
+        }
+        if scene.began.elapsed() > HANG {
+            self.end_what_hangs(scene)?;
+        }
+        Ok(scene.running.is_empty() && scene.members.is_empty())
+    }
+
+    fn end_what_hangs(&mut self, scene: &mut Scene<'_>) -> Result<()> {
+        let mut stuck = Vec::new();
+        for member in &scene.members {
+            stuck.push(process::state(member.pid));
+            process::signal(member.pid, Signal::KILL);
+        }
+        let what = if scene.running.is_empty() { "a process is left" } else { "it hangs" };
+        for running in scene.running.drain(..) {
+            self.story.push(running.kill()?.told());
+        }
+        bail!("{what}: {}", stuck.join("\n"));
+    }
+
+    /// Lets happen what is due.
+    fn go_on(&mut self, scene: &mut Scene<'_>) -> Result<()> {
+        for &Member { pid, .. } in &scene.members {
+            scene.memory_bytes_peak = scene.memory_bytes_peak.max(process::memory_bytes_peak(pid));
+        }
+        let now = Instant::now();
+        scene.frozen.retain(|(pids, until)| {
+            let is_over = *until <= now;
+            if is_over {
+                pids.iter().for_each(|&pid| process::signal(pid, Signal::CONT));
+            }
+            !is_over
+        });
+        if scene.release.is_some_and(|until| until <= now) {
+            scene.release = None;
+            self.room.order("release")?;
+        }
+        let source = self.room.source_beneath();
+        for changes in &mut scene.changes {
+            if let Some(said) = changes.make_next(&source, &mut self.history)? {
+                self.story.push(format!("  at {:?}: {said}", scene.began.elapsed()));
+            }
+        }
+        scene.changes.retain(|changes| !changes.are_over() && !scene.running.is_empty());
+        if scene.running.is_empty() {
+            return Ok(());
+        }
+        let written = scene.members.iter().map(|member| process::bytes_written(member.pid)).sum();
+        let is_due = |moment: Moment| match moment {
+            Moment::Written(bytes) => bytes <= written,
+            Moment::Millis(millis) => scene.began.elapsed() >= Duration::from_millis(millis),
+        };
+        let (due, later) = std::mem::take(&mut scene.accidents)
+            .into_iter()
+            .partition(|(moment, _)| is_due(*moment));
+        scene.accidents = later;
+        let due: Vec<(Moment, Accident)> = due;
+        due.into_iter().try_for_each(|(_, accident)| self.happen(accident, scene))
+    }
+
+    /// Lets an accident happen.
+    fn happen(&mut self, accident: Accident, scene: &mut Scene<'_>) -> Result<()> {
+        let pids = |whom: Whom| -> Vec<u32> {
+            let all = process::members(&self.room.directory);
+            let is_meant = |member: &Member| match whom {
+                Whom::All => true,
+                Whom::Other => member.is_other_end,
+                Whom::Started => scene.running.iter().any(|running| running.pid() == member.pid),
+            };
+            all.into_iter().filter(is_meant).map(|member| member.pid).collect()
+        };
+        self.story.push(format!("  at {:?}: {accident}", scene.began.elapsed()));
+        match &accident {
+            Accident::Kill(whom) => {
+                pids(*whom).into_iter().for_each(|pid| process::signal(pid, Signal::KILL));
+            }
+            Accident::Stop(whom, signal) => {
+                pids(*whom).into_iter().for_each(|pid| process::signal(pid, *signal));
+            }
+            Accident::Freeze(whom, millis) => {
+                let pids = pids(*whom);
+                pids.iter().for_each(|&pid| process::signal(pid, Signal::STOP));
+                scene.frozen.push((pids, Instant::now() + Duration::from_millis(*millis)));
+            }
+            Accident::Change(seed, count) => scene.changes.push(Changes::new(*seed, *count)),
+            Accident::Twin => {
+                let command = self.command(scene.step, None);
+                scene.running.push(self.start(command)?);
+            }
+            Accident::Rival => {
+                let command = self.rival_words(&scene.step.choice);
+                scene.running.push(self.start(command)?);
+                let source = self.room.source_beneath();
+                self.history.learn_rival(&self.room.path("home/rival"), &source);
+                self.rival = Some(scene.step.choice.clone());
+            }
+            Accident::Order(order, millis) => {
+                self.room.order(order)?;
+                if let Some(millis) = millis {
+                    scene.release = Some(Instant::now() + Duration::from_millis(*millis));
+                }
+            }
+            Accident::MoreRoom => self.room.give_room()?,
+        }
+        scene.happened.push(accident);
+        Ok(())
+    }
+
+    /// The command of a step.
+    fn command(&self, step: &Step, network: Option<&Network>) -> Command {
+        let mut command = self.lads(&step.choice, step.selection);
+        if step.is_dry_run {
+            command.arg("--dry-run");
+        }
+        if let Some(network) = network {
+            let (port, behind) = (network.port, network.behind);
+            command.arg(format!("--data-address=127.0.0.1:{port}"));
+            command.arg(format!("--ports={behind}-{behind}"));
+        } else if self.way != Way::Here && !self.is_tunnelled {
+            command.arg("--data-address=127.0.0.1");
+        }
+        let (source, target) = (self.room.source(), self.room.target());
+        let (source, target) = (format!("{}/", source.display()), target.display().to_string());
+        match self.way {
+            Way::Here => command.args([source, target]),
+            Way::Push => command.args([source, format!("there:{target}")]),
+            Way::Pull => command.args([format!("there:{source}"), target]),
+        };
+        command
+    }
+
+    /// Another command into the same target, from elsewhere.
+    fn rival_words(&self, choice: &Choice) -> Command {
+        let mut command = Command::new(&self.tools.lads);
+        command.args(["cp", "--json"]).args(choice.words(
+            &self.room.path("stage").display().to_string(),
+            &self.room.path("rival.log").display().to_string(),
+        ));
+        command.arg(format!("{}/", self.room.path("home/rival").display()));
+        command.arg(self.room.target());
+        command
+    }
+
+    fn lads(&self, choice: &Choice, selection: Selection) -> Command {
+        let path = |name: &str| self.room.path(name).display().to_string();
+        let mut command = Command::new(&self.tools.lads);
+        command.args(["cp", "--json"]).args(choice.words(&path("stage"), &path("issues.log")));
+        command.args(selection.words(&self.room.path("home")));
+        if self.way != Way::Here {
+            command.arg(format!("--rsh={}", self.room.remote_shell().display()));
+            command.arg(format!("--remote-lads={}", self.tools.lads.display()));
+        }
+        if self.is_tunnelled {
+            command.arg("--tunnel");
+        }
+        command
+    }
+
+    /// Keeps what is needed to look into a failure.
+    pub(super) fn keep(&self) -> Result<()> {
+        self.room.keep();
+        Ok(std::fs::write(self.room.path("story"), self.story.join("\n"))?)
+    }
+}
