@@ -51,6 +51,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
     ("--specials", Drawn(12, FLAG)),
+    // rsync, which judges what has arrived, keeps all of this.
+    ("--privileges", Drawn(1, FLAG)),
     ("--archive", Drawn(6, FLAG)),
     ("--no-perms", Drawn(16, FLAG)),
     ("--no-times", Drawn(16, FLAG)),
@@ -70,6 +72,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--verify", Drawn(3, &["wire", "media"])),
     ("--no-journal", Drawn(8, FLAG)),
     ("--timeout", Drawn(1, &["5", "8", "12"])),
+    ("--stall-timeout", Drawn(4, &["0", "40", "600"])),
+    ("--connect-timeout", Drawn(8, &["20", "60"])),
     ("--rsh", ByRound),
     ("--remote-lads", ByRound),
     ("--tunnel", ByRound),

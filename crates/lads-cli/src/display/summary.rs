@@ -107,9 +107,9 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
         report.progress.bottleneck.map(|bottleneck| ("slowest", slowest(bottleneck).to_owned())),
     );
     if report.is_clear && places.has_remote() {
-        let text = "connections authenticated; data neither encrypted nor protected on its way \
-                    (use --tunnel)";
-        rows.push(("security", text.to_owned()));
+        let data = "data neither encrypted nor protected on its way (use --tunnel)";
+        rows.push(("security", "connections authenticated;".to_owned()));
+        rows.push(("", data.to_owned()));
     }
     rows
 }
