@@ -1,8 +1,8 @@
 //! How much the other end may make us hold, and what it may ask for at most.
 //!
 //! The other end is not trusted. Each number here bounds one thing that it chooses; the gate
-//! ([`crate::gate`]) compares every message with them before anything else sees it. Honest ends stay
-//! far below: where an end must hold itself back to do so, the constant says it.
+//! ([`crate::gate`]) compares every message with them before anything else sees it. Honest ends
+//! stay far below: where an end must hold itself back to do so, the constant says it.
 //!
 //! Together they bound the memory of an end beside its buffers:
 //!

@@ -68,37 +68,37 @@ fn a_good_end_says_all_that_was_done() {
         &report(),
         &settings(),
         &expect![[r#"
-            lads: done: everything is at the sink, durable and verified
-                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-                  skipped    3 files, 3.0 GiB that the sink had already
-                  re-sent    2 blocks
-                  verified   every block's checksum at the sink, then made durable
-                  CPU        source 1 min 01 s, sink 1 min 10 s
-                  memory     source 310.0 MiB, sink 305.0 MiB at most
-                  busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
-                  slowest    reading at the source held the rest up
-                  security   connections authenticated;
-                             data neither encrypted nor protected on its way (use --tunnel)"#]],
+        lads: done: everything is at the sink, durable and verified
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB that the sink had already
+              re-sent    2 blocks
+              verified   every block's checksum at the sink, then made durable
+              CPU        source 1 min 01 s, sink 1 min 10 s
+              memory     source 310.0 MiB, sink 305.0 MiB at most
+              busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
+              slowest    reading at the source held the rest up
+              security   connections authenticated;
+                         data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
     let settings = Settings { is_verbose: true, verify: Verify::Media, ..settings() };
     check(
         &report(),
         &settings,
         &expect![[r#"
-            lads: done: everything is at the sink, durable and verified
-                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-                  skipped    3 files, 3.0 GiB that the sink had already
-                  re-sent    2 blocks
-                  verified   every block's checksum at the sink, made durable, read back from storage
-                  CPU        source 1 min 01 s, sink 1 min 10 s
-                  memory     source 310.0 MiB, sink 305.0 MiB at most
-                  busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
-                  in storage source 8 min 20 s, sink 8 min 20 s
-                  in network source 1 min 30 s, sink 1 min 30 s
-                  sent       1,226,752 blocks, 1.2 TiB
-                  slowest    reading at the source held the rest up
-                  security   connections authenticated;
-                             data neither encrypted nor protected on its way (use --tunnel)"#]],
+        lads: done: everything is at the sink, durable and verified
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB that the sink had already
+              re-sent    2 blocks
+              verified   every block's checksum at the sink, made durable, read back from storage
+              CPU        source 1 min 01 s, sink 1 min 10 s
+              memory     source 310.0 MiB, sink 305.0 MiB at most
+              busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
+              in storage source 8 min 20 s, sink 8 min 20 s
+              in network source 1 min 30 s, sink 1 min 30 s
+              sent       1,226,752 blocks, 1.2 TiB
+              slowest    reading at the source held the rest up
+              security   connections authenticated;
+                         data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
 }
 
