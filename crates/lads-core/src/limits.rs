@@ -22,8 +22,8 @@ pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// Rows in one list of a message. Batches have 1,000, a list of OSTs 16,384.
 pub const LIST_COUNT_MAX: usize = 65_536;
 
-/// OSTs of one end. The largest Lustre installations have some thousands; the tables of an end
-/// have a row for each.
+/// OSTs of one end. The largest Lustre installations have some thousands; the tables of an end have
+/// a row for each.
 pub const OSTS_MAX: u32 = 16_384;
 
 /// Data streams of one transfer.
@@ -44,21 +44,21 @@ pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// deeper one is one failed entry.
 ///
 /// A tree that people made is a few dozen levels deep; one that a program made by mistake is
-/// thousands. Each level takes a handle or two and an entry of the window as long as anything in
-/// it is under way, so there must be an end to it. Half of it would do for all trees met so far;
-/// with double of it the directories that wait for what is below them would no longer fit into
+/// thousands. Each level takes a handle or two and an entry of the window as long as anything in it
+/// is under way, so there must be an end to it. Half of it would do for all trees met so far; with
+/// double of it the directories that wait for what is below them would no longer fit into
 /// [`DIRECTORIES_OPEN_MAX`], and the walk would stand still.
 pub const DEPTH_MAX: u32 = 10_000;
 
-/// Entries, directories left out, that a source announces before they have ended: enough for
-/// 30,000 small files a second at half a second's distance. Memory grows with it at both ends;
-/// half would slow small files down over long distances.
+/// Entries, directories left out, that a source announces before they have ended: enough for 30,000
+/// small files a second at half a second's distance. Memory grows with it at both ends; half would
+/// slow small files down over long distances.
 pub const ENTRIES_OPEN_MAX: usize = 16_384;
 
-/// Directories that a source announces before they have ended: as many again. Of these, [`DEPTH_MAX`],
-/// the root and those of the last batch may need the walk to go on before they can end; all others
-/// end without it. With half of it there would be no room for these, and the walk could wait for
-/// itself; with double of it both ends take a few MiB more.
+/// Directories that a source announces before they have ended: as many again. Of these,
+/// [`DEPTH_MAX`], the root and those of the last batch may need the walk to go on before they can
+/// end; all others end without it. With half of it there would be no room for these, and the walk
+/// could wait for itself; with double of it both ends take a few MiB more.
 pub const DIRECTORIES_OPEN_MAX: usize = 16_384;
 
 /// A source holds back further entries when those that have not ended have names and attributes of
@@ -97,9 +97,9 @@ pub const SUM_MAX: u64 = 1 << 60;
 /// The longest text in a message that is for a person, in bytes. An end cuts its own to this.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// Separate ranges of bytes of all files that have not ended, as an end keeps them of what is
-/// done. A file whose slowest OST is behind by the whole file has one for each of its rounds: 10 TB
-/// in stripes of 1 MiB over eight OSTs take 1.2 million. Each takes about 40 bytes, twice.
+/// Separate ranges of bytes of all files that have not ended, as an end keeps them of what is done.
+/// A file whose slowest OST is behind by the whole file has one for each of its rounds: 10 TB in
+/// stripes of 1 MiB over eight OSTs take 1.2 million. Each takes about 40 bytes, twice.
 pub const RANGES_MAX: usize = 2 << 20;
 
 /// Ranges of bytes in one message.
@@ -116,6 +116,6 @@ pub const AGAIN_MAX: usize = 65_536;
 /// shortest blocks.
 pub const FRAMES_UNSETTLED_MAX: usize = 1 << 20;
 
-/// One file's queue is split into at most so many parts, by OSTs of both ends. Beyond, blocks for one
-/// OST of the sink may wait for those before them.
+/// One file's queue is split into at most so many parts, by OSTs of both ends. Beyond, blocks for
+/// one OST of the sink may wait for those before them.
 pub const SPLIT_LANES_MAX: usize = 1024;

@@ -211,8 +211,8 @@ fn since(began: &AtomicU64, now: Instant) -> Duration {
     }
 }
 
-/// Paths are told as far as a call would take them. What the other end tells is so already: the gate
-/// takes nothing longer.
+/// Paths are told as far as a call would take them. What the other end tells is so already: the
+/// gate takes nothing longer.
 fn in_short(mut happening: Happening) -> Happening {
     if let Happening::Issue(Issue { path, .. }) | Happening::Line(Line { path, .. }) =
         &mut happening

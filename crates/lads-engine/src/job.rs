@@ -1,11 +1,13 @@
 //! What a transfer is asked to do.
 
 use crate::board::Board;
+use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::stage::StageLog;
 use lads_core::congestion::Threshold;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
+use lads_core::limits::STREAMS_MAX;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_core::{wire_enum, wire_struct};
@@ -154,7 +156,28 @@ pub struct Options {
     pub files_from: Option<Vec<Vec<u8>>>,
 }
 
+/// I/O threads at an end that a person, or the other end, may ask for: far more than help anyone.
+/// Each takes 512 KiB of address space for its stack; ten times as many may be more than a host
+/// lets one user have.
+const THREADS_MAX: u16 = 1024;
+
 impl Options {
+    /// Sees that an end can do what is asked for, whoever asks.
+    ///
+    /// # Errors
+    /// What it cannot do.
+    pub(crate) fn check(&self) -> Result<(), Fatal> {
+        let has_too_many = self.source_threads.max(self.sink_threads) > THREADS_MAX;
+        let text = match () {
+            () if has_too_many => {
+                format!("at most {THREADS_MAX} I/O threads at an end (--threads)")
+            }
+            () if self.streams > STREAMS_MAX => format!("at most {STREAMS_MAX} --streams"),
+            () => return Ok(()),
+        };
+        Err(Fatal::new(ExitCode::Usage, text))
+    }
+
     /// Memory for blocks at a sink with so many OSTs.
     pub(crate) fn sink_buffers_bytes(&self, ost_count: usize) -> u64 {
         match self.sink_buffers_bytes {

@@ -105,6 +105,7 @@ impl Connected {
 /// Starts the other end and connects to it.
 pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     let (own_side, host) = sides(job)?;
+    job.options.check()?;
     let options = with_defaults(&job.options);
     let assignment = assignment(job, own_side, &options, host.is_some());
     let told = job_message(&assignment)?;
@@ -299,6 +300,7 @@ fn answer_within(
     let assignment = Assignment::take(&mut Reader::of_own(&bytes))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
     drop(bytes);
+    assignment.options.check()?;
     let ports =
         (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
     let count = assignment.options.streams.clamp(1, STREAMS_MAX);

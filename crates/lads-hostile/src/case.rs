@@ -90,6 +90,9 @@ pub struct Case {
     pub setup: fn(&World),
     /// What somebody else has put into the target directory before; told the journal's path.
     pub plants: Option<fn(&World, &Path)>,
+    /// Bytes of the job that a client asks for, and what it puts in their place: what an honest
+    /// client would not ask for.
+    pub forged_job: Option<(&'static [u8], &'static [u8])>,
     /// Files that must be at the target if the exit code is 0: name and bytes.
     pub arrives: &'static [(&'static str, usize)],
     /// Whether it is told to `lads serve` as well.
@@ -120,6 +123,7 @@ impl Case {
             has_data_address: true,
             setup: |_| {},
             plants: None,
+            forged_job: None,
             arrives: &[],
             is_served_too: false,
             needs_root: false,
@@ -214,6 +218,13 @@ impl Case {
     #[must_use]
     pub const fn arrives(mut self, files: &'static [(&'static str, usize)]) -> Self {
         self.arrives = files;
+        self
+    }
+
+    /// A client asks for what an honest one would not: these bytes of its job are others.
+    #[must_use]
+    pub const fn forging_job(mut self, honest: &'static [u8], forged: &'static [u8]) -> Self {
+        self.forged_job = Some((honest, forged));
         self
     }
 

@@ -121,7 +121,9 @@ impl Other {
                 Err(error) => {
                     return Err(match Cut::of(&error) {
                         // A word, and then nothing: a prompt, or a program that waits.
-                        Some(Cut::Silent(_)) if filled > 0 => self.explain_noise(&first[..filled]),
+                        Some(Cut::Silent(_)) if !may_be_hello(&first[..filled]) => {
+                            self.explain_noise(&first[..filled])
+                        }
                         Some(cut) => cut.fatal(&self.name),
                         None => self.explain_end(&first[..filled], patience),
                     });
@@ -228,6 +230,12 @@ impl Other {
             ),
         )
     }
+}
+
+/// Whether these first bytes can be the beginning of HELLO.
+fn may_be_hello(said: &[u8]) -> bool {
+    said.iter().skip(LENGTH_BYTES + 1).zip(MAGIC).all(|(said, byte)| *said == byte)
+        && said.len() > LENGTH_BYTES + 1
 }
 
 fn is_refusal(complaints: &str) -> bool {

@@ -111,10 +111,15 @@ pub(super) const CASES: &[Case] = &[
         .options(&["--buffers", "1000000T"])
         .at(Opening::Employed)
         .exits(&[1, 2, 5]),
-    Case::client_source("job_of_65535_threads", goes_on)
-        .options(&["--sink-threads", "65535"])
-        .at(Opening::Employed)
-        .exits(&[0, 1, 2, 5]),
+    // Of both ends 1,001 threads, as numbers of two bytes: then 16,383.
+    Case::client_source("job_of_16383_threads", |peer| {
+        peer.note_lie();
+        peer.hear_listen()
+    })
+    .options(&["--threads", "1001"])
+    .forging_job(b"\xe9\x07\xe9\x07", b"\xff\x7f\xff\x7f")
+    .at(Opening::Employed)
+    .exits(&[2]),
 ];
 
 /// What is shown first lets nobody in, and the transfer goes on.
