@@ -1,4 +1,5 @@
-//! Which paths a person has listed (`--files-from`), as the walk asks for them: directory by directory.
+//! Which paths a person has listed (`--files-from`), as the walk asks for them: directory by
+//! directory.
 
 use std::collections::BTreeMap;
 
