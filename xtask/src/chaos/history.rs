@@ -2,6 +2,7 @@
 
 use lads_trees::{hash_of, is_own_name, visit};
 use std::collections::{HashMap, HashSet};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct History {
     /// Hashes of whole files.
     versions: HashMap<PathBuf, HashSet<u64>>,
+    /// All names that a file has ever had, by device and inode.
+    names: HashMap<(u64, u64), HashSet<PathBuf>>,
     /// Every path of anything.
     known: HashSet<PathBuf>,
     /// Files whose content has changed, but neither size nor time of change.
@@ -24,54 +27,39 @@ pub(super) struct History {
 impl History {
     /// Everything that is below `root` now may be at the target.
     pub(super) fn learn(&mut self, root: &Path) {
-        visit(root, &mut |path, metadata| {
-            let below = path.strip_prefix(root).expect("it was met there").to_owned();
-            if metadata.is_file()
-                && let Some(hash) = hash_of(path)
-            {
-                self.versions.entry(below.clone()).or_default().insert(hash);
-            }
-            self.known.insert(below);
-        });
+        visit(root, &mut |path, metadata| self.learn_one(root, path, metadata));
     }
 
-    /// Files of a rival, moved while those of `root` are. Where the source has several names of a
-    /// file, each may become a link to what the rival has just put under another of them.
-    pub(super) fn learn_rival(&mut self, rival: &Path, root: &Path) {
-        self.learn(rival);
-        let mut names: HashMap<u64, Vec<PathBuf>> = HashMap::new();
-        visit(root, &mut |path, metadata| {
-            if metadata.is_file() && metadata.nlink() > 1 {
-                let below = path.strip_prefix(root).expect("it was met there").to_owned();
-                names.entry(metadata.ino()).or_default().push(below);
-            }
-        });
-        for names in names.into_values() {
-            let versions = names.iter().filter_map(|name| self.versions.get(name));
-            let all: HashSet<u64> = versions.flatten().copied().collect();
-            for name in names {
-                self.versions.insert(name, all.clone());
-            }
+    fn learn_one(&mut self, root: &Path, path: &Path, metadata: &Metadata) {
+        let below = path.strip_prefix(root).expect("it lies there").to_owned();
+        if metadata.is_file()
+            && let Some(hash) = hash_of(path)
+        {
+            self.versions.entry(below.clone()).or_default().insert(hash);
+            let inode = (metadata.dev(), metadata.ino());
+            self.names.entry(inode).or_default().insert(below.clone());
         }
+        self.known.insert(below);
     }
 
     /// What is at `path` below `root` has changed: it, and whatever other name it has.
     pub(super) fn on_changed(&mut self, root: &Path, path: &Path) {
-        let inode = path.symlink_metadata().map(|metadata| metadata.ino()).unwrap_or_default();
-        let mut names = vec![path.to_owned()];
+        let own = path.symlink_metadata().map(|metadata| metadata.ino()).ok();
+        self.changed.extend(path.strip_prefix(root).map(Path::to_owned));
         visit(root, &mut |other, metadata| {
-            if metadata.is_file() && metadata.ino() == inode {
-                names.push(other.to_owned());
+            if metadata.is_file() && Some(metadata.ino()) == own {
+                self.learn_one(root, other, metadata);
+                self.changed.extend(other.strip_prefix(root).map(Path::to_owned));
             }
         });
-        for name in names {
-            let below = name.strip_prefix(root).expect("it lies there").to_owned();
-            if let Some(hash) = hash_of(&name) {
-                self.versions.entry(below.clone()).or_default().insert(hash);
-            }
-            self.known.insert(below.clone());
-            self.changed.insert(below);
-        }
+    }
+
+    /// Whether a file has had this content, or another name of it has: which names are one file
+    /// is found out before the file is moved, and may be so no more when it is.
+    fn is_version(&self, below: &Path, hash: u64) -> bool {
+        let has_had = |name: &Path| self.versions.get(name).is_some_and(|all| all.contains(&hash));
+        let mut files = self.names.values().filter(|names| names.contains(below));
+        has_had(below) || files.any(|names| names.iter().any(|name| has_had(name)))
     }
 
     /// The changes so far are those of earlier steps.
@@ -96,10 +84,7 @@ impl History {
             if !self.known.contains(below) {
                 faults.push(format!("{below:?} at the target was never at the source"));
             } else if metadata.is_file() {
-                let versions = self.versions.get(below);
-                let is_whole = hash_of(path)
-                    .is_some_and(|hash| versions.is_some_and(|all| all.contains(&hash)));
-                if !is_whole {
+                if !hash_of(path).is_some_and(|hash| self.is_version(below, hash)) {
                     faults.push(format!("{below:?} at the target is not whole"));
                 }
             }
@@ -124,6 +109,28 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use std::fs;
+
+    #[test]
+    fn a_name_may_have_what_another_name_of_the_file_has_had() {
+        let scratch = Scratch::new(&std::env::temp_dir(), "lads-names").unwrap();
+        let (source, target) = (scratch.join("src"), scratch.join("dst"));
+        for directory in [&source, &target] {
+            fs::create_dir(directory).unwrap();
+        }
+        let [one, two, other] = ["one", "two", "other"].map(|name| source.join(name));
+        fs::write(&one, "first").unwrap();
+        fs::hard_link(&one, &two).unwrap();
+        fs::write(&other, "another file").unwrap();
+        let mut history = History::default();
+        history.learn(&source);
+        fs::remove_file(&two).unwrap();
+        fs::write(&one, "later").unwrap();
+        history.on_changed(&source, &one);
+        for (content, is_known) in [("first", true), ("later", true), ("another file", false)] {
+            fs::write(target.join("two"), content).unwrap();
+            assert_eq!(history.faults(&target).is_empty(), is_known, "{content}");
+        }
+    }
 
     #[test]
     fn a_mixed_file_and_one_from_nowhere_are_faults_and_old_versions_are_not() {

@@ -334,8 +334,7 @@ impl<'a> Round<'a> {
             Accident::Rival => {
                 let command = self.rival_words(&scene.step.choice);
                 scene.running.push(self.start(command)?);
-                let source = self.room.source_beneath();
-                self.history.learn_rival(&self.room.path("home/rival"), &source);
+                self.history.learn(&self.room.path("home/rival"));
                 self.rival = Some(scene.step.choice.clone());
             }
             Accident::Order(order, millis) => {

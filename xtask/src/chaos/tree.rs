@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// A large file is this long at least, in bytes: it takes half a second at 6 MiB/s, in which a
-/// dozen changes can be made. Twice as much would make rounds slow.
+/// dozen changes can be made. With half of it too few could be, twice as much makes rounds slow.
 const LARGE_BYTES_MIN: usize = 3 << 20;
 
 /// Moments of an older and of a newer file, in seconds since 1970.
