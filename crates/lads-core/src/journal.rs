@@ -254,6 +254,7 @@ impl Reading {
     fn take(&mut self, record: Record) -> bool {
         let replay = &mut self.replay;
         match record {
+            Record::Begin { .. } if replay.salt.is_some() => return false,
             Record::Begin { format, salt } => {
                 replay.salt = Some(salt);
                 replay.other_format = (format != FORMAT).then_some(format);
@@ -426,6 +427,18 @@ mod tests {
                 assert!(reading.feed(bytes));
             }
             assert_eq!(reading.end(), replay(&bytes), "in pieces of {piece}");
+        }
+    }
+
+    /// A second beginning, of another format, took the place of the first, and what lay between them
+    /// counted all the same.
+    #[test]
+    fn a_journal_begins_once() {
+        let sound = replay(&bytes_of(&sample()));
+        for format in [FORMAT, FORMAT + 1] {
+            let mut records = sample();
+            records.push(Record::Begin { format, salt: [6; 16] });
+            assert_eq!(replay(&bytes_of(&records)), sound);
         }
     }
 

@@ -11,7 +11,7 @@ use lads_core::message::{Answer, BlockRange, Ending, Message};
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy};
-use lads_core::sink::{self, Examined, Sink, SinkConfig};
+use lads_core::sink::{self, BufferId, Examined, Sink, SinkConfig, Write};
 use lads_core::source::{self, Found, Outcome, ProtocolError, Source, SourceConfig};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
@@ -282,6 +282,63 @@ fn what_no_attempt_can_have_left_does_not_count() {
     let expected: RangeSet = std::iter::once(0..PAGE).collect();
     let answer = answers.expect("it was looked at").remove(0).1;
     assert!(matches!(&answer, Answer::Want { done, .. } if *done == expected), "{answer:?}");
+}
+
+/// Found by fuzzing: the end of a write that was late counted for the file that had its number by
+/// then, and the sink panicked.
+#[test]
+fn a_number_is_not_free_while_something_of_it_is_written() {
+    let mut sink = sink();
+    tell(&mut sink, Message::NewFile(vec![file(2 * PAGE)])).expect("a sound file");
+    let write = drop_while_writing(&mut sink);
+    let refused = tell(&mut sink, Message::NewFile(vec![file(PAGE)]));
+    assert!(matches!(refused, Err(ProtocolError::OutOfPlace(_))), "{refused:?}");
+    written(&mut sink, write);
+    tell(&mut sink, Message::NewFile(vec![file(PAGE)])).expect("the number is free");
+    examined(&mut sink, Vec::new());
+    admit(&mut sink, 0, 4096).expect("it is wanted");
+}
+
+#[test]
+fn a_late_write_does_not_hold_up_the_end() {
+    let mut sink = sink();
+    tell(&mut sink, Message::NewFile(vec![file(2 * PAGE)])).expect("a sound file");
+    let write = drop_while_writing(&mut sink);
+    tell(&mut sink, Message::Finish).expect("everything has ended");
+    assert_eq!(sink.next_task(Instant::START), Some(sink::Task::Finish));
+    sink.handle(Instant::START, sink::Event::Finished).expect("our own word");
+    assert!(sink.is_finished());
+    written(&mut sink, write);
+}
+
+/// Has the source drop the file that it has announced while a block of it is being written, and
+/// the sink end it. Returns what is being written.
+fn drop_while_writing(sink: &mut Sink) -> Write {
+    while sink.next_message().is_some() {}
+    examined(sink, Vec::new());
+    admit(sink, 0, 4096).expect("it is wanted");
+    let block = Block { entry: FILE, offset: 0, length: 4096 };
+    let row = Row { block, is_whole: false, checksum: 0 };
+    assert_eq!(sink.on_frame(Instant::START, BufferId(0), OstId(0), &[(row, true)]), None);
+    let Some(sink::Task::Write(write)) = sink.next_task(Instant::START) else {
+        panic!("there is a block to write")
+    };
+    tell(sink, Message::FileDone(vec![(FILE, Ending::Dropped)])).expect("it is being moved");
+    let Some(sink::Task::Discard(discards)) = sink.next_task(Instant::START) else {
+        panic!("it does not wait for what is being written")
+    };
+    let entries = discards.iter().map(|discard| discard.entry).collect();
+    sink.handle(Instant::START, sink::Event::Discarded(entries)).expect("our own word");
+    let mut endings = std::iter::from_fn(|| sink.next_message());
+    let expected = Message::FileDone(vec![(FILE, Ending::Dropped)]);
+    assert!(endings.any(|message| message == expected));
+    write
+}
+
+fn written(sink: &mut Sink, write: Write) {
+    let (service, failures) = (Duration::ZERO, vec![None; write.rows.len()]);
+    let event = sink::Event::Written { write, service, failures };
+    sink.handle(Instant::START, event).expect("our own word");
 }
 
 /// A file may fail here while the source vouches for it: nobody answers that any more.

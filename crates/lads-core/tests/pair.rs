@@ -440,7 +440,7 @@ fn a_sink_that_places_a_file_on_an_ost_that_cannot_be_is_refused() {
     let answer = Answer::Want { done: RangeSet::new(), layout };
     let message = Message::FileId(vec![(EntryId(1), answer)]);
     let refused = pair.source.handle(pair.now, source::Event::Message(message));
-    assert!(matches!(refused, Err(ProtocolError::OutOfPlace(_))), "{refused:?}");
+    assert!(matches!(refused, Err(ProtocolError::Impossible(_))), "{refused:?}");
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //! What must hold:
 //!
 //! - Every task can be done, and the session takes in how it went.
+//! - A number stands for one entry at a time: as long as something of a file is being written, no
+//!   other has its number.
 //! - A buffer holds one frame, and for each frame that was granted there is a buffer.
 //! - BLOCK_DONE is said of what is durable and on record, and of nothing else; FILE_DONE of files
 //!   that have their name.
@@ -132,8 +134,7 @@ impl End<'_> {
             12 => self.say(Some(Message::Staged(self.peer.bytes_left()))),
             13 => {
                 self.is_honest = false;
-                let topic = self.peer.topic(&self.owner.config);
-                let message = nonsense::message(&mut self.choices, &topic);
+                let message = self.nonsense();
                 self.say(message);
             }
             14 => self.send_nonsense(),
@@ -147,6 +148,14 @@ impl End<'_> {
         let refused = self.owner.tell_message(message);
         assert!(refused.is_none() || !self.is_honest, "an honest source: {refused:?}");
         self.is_refused = refused.is_some();
+    }
+
+    /// What no honest source says: also a number that it has used before.
+    fn nonsense(&mut self) -> Option<Message> {
+        if self.choices.is_one_in(4) {
+            return self.peer.use_again(&mut self.choices);
+        }
+        nonsense::message(&mut self.choices, &self.peer.topic(&self.owner.config))
     }
 
     fn listen(&mut self) {

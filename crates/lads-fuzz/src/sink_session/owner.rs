@@ -92,7 +92,20 @@ impl Owner {
     /// Passes on what the source says; an error if it is refused.
     pub(super) fn tell_message(&mut self, message: Message) -> Option<ProtocolError> {
         self.growth.on_told(rows_of(&message));
-        self.sink.handle(self.now, Event::Message(message)).err()
+        let is_in_use = self.names_what_is_written(&message);
+        let refused = self.sink.handle(self.now, Event::Message(message)).err();
+        assert!(refused.is_some() || !is_in_use, "a number stands for two files");
+        refused
+    }
+
+    /// Whether new entries have numbers of files of which something is being written.
+    fn names_what_is_written(&self, message: &Message) -> bool {
+        let Message::NewFile(entries) = message else { return false };
+        // Of what is only to be released, nothing is written.
+        let is_written = |task: &&Task| matches!(task, Task::Write(_) | Task::Stage(..));
+        let writes = self.tasks.iter().filter(is_written).flat_map(writes_of);
+        let mut rows = writes.flat_map(|write| &write.rows);
+        rows.any(|(row, _)| entries.iter().any(|entry| entry.id == row.block.entry))
     }
 
     pub(super) fn next_message(&mut self) -> Option<Message> {

@@ -7,6 +7,7 @@ use crate::nonsense::Topic;
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::Row;
 use lads_core::layout::Layout;
+use lads_core::limits::ALIGNMENT_BYTES;
 use lads_core::message::{Answer, BlockRange, Ending, Message};
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
@@ -17,9 +18,8 @@ use std::collections::BTreeMap;
 /// Entries that are announced and have not ended, at most.
 const ENTRIES_MAX: usize = 40;
 
-/// Pieces of 2 KiB in the largest file.
-const PIECES_MAX: u32 = 24;
-const PIECE_BYTES: u64 = 2048;
+/// Whole pages in the largest file.
+const PAGES_MAX: u32 = 24;
 
 /// What became of a frame.
 #[derive(Debug)]
@@ -66,6 +66,8 @@ pub(super) struct Peer {
     /// Files that the sink wants to be dropped, and sizes of those that are to be announced anew.
     to_drop: Vec<EntryId>,
     anew: Vec<u64>,
+    /// Numbers of files that were dropped, those first that ended first.
+    dropped: Vec<EntryId>,
     is_finish_said: bool,
     is_stopped: bool,
 }
@@ -139,6 +141,16 @@ impl Peer {
             self.keep(&entry, false);
         }
         entry
+    }
+
+    /// A file under the number of one that was dropped, of which something may still be being
+    /// written. No honest source does this.
+    pub(super) fn use_again(&mut self, choices: &mut Choices<'_>) -> Option<Message> {
+        let id = self.dropped.pop()?;
+        let (parent, name) = (EntryId::ROOT, format!("n{}", id.0).into_bytes());
+        let entry = Entry { id, parent, name, kind: file(choices), metadata: Metadata::default() };
+        self.keep(&entry, false);
+        Some(Message::NewFile(vec![entry]))
     }
 
     fn keep(&mut self, entry: &Entry, is_placed_again: bool) {
@@ -317,8 +329,9 @@ impl Peer {
     fn on_ended(&mut self, entry: EntryId, ending: &Ending) {
         self.directories.remove(&entry);
         let Some(file) = self.files.remove(&entry) else { return };
-        if *ending == Ending::Dropped && file.is_replaced {
-            self.anew.push(file.size);
+        if *ending == Ending::Dropped {
+            self.dropped.push(entry);
+            self.anew.extend(file.is_replaced.then_some(file.size));
         }
     }
 
@@ -340,7 +353,9 @@ impl Peer {
         }
         let Some(file) = self.files.get_mut(&entry) else { return };
         match answer {
+            Answer::Begun { .. } => panic!("no file is in so many pieces"),
             Answer::Want { done, layout } => {
+                assert!(layout.is_aligned(ALIGNMENT_BYTES), "{layout:?}");
                 file.state = State::Moving(Moving { layout, sent: done.clone(), done });
             }
             _ => {
@@ -361,7 +376,8 @@ impl Peer {
 }
 
 impl Moving {
-    /// The next block that is to be sent, no longer than this, and where it goes.
+    /// The next block that is to be sent, no longer than this, and where it goes. It is whole pages,
+    /// or ends with its file.
     fn next(&self, size: u64, bytes_max: u64) -> Option<(OstId, std::ops::Range<u64>)> {
         let mut start = 0;
         let mut end = size;
@@ -372,14 +388,17 @@ impl Moving {
             }
             start = sent.end;
         }
-        let end = end.min(size).min(self.layout.stripe_end(start)).min(start + bytes_max);
+        let mut end = end.min(size).min(self.layout.stripe_end(start)).min(start + bytes_max);
+        if end < size {
+            end -= end % ALIGNMENT_BYTES;
+        }
         (start < end).then(|| (self.layout.ost_at(start), start..end))
     }
 }
 
 fn file(choices: &mut Choices<'_>) -> Kind {
     let rest = u64::from(choices.below(2));
-    let size = u64::from(choices.below(PIECES_MAX)) * PIECE_BYTES + rest;
+    let size = u64::from(choices.below(PAGES_MAX)) * ALIGNMENT_BYTES + rest;
     file_of(size, OstId(choices.below(3)), 1 + choices.below(2))
 }
 

@@ -154,6 +154,7 @@ impl Owner {
                 (0, _) => &found.layout,
                 (mirror, _) => &found.mirrors[usize::from(mirror) - 1],
             };
+            let copy = copy.clone().in_pages();
             assert_eq!(copy.ost_at(block.offset), work.source_ost, "{work:?}");
             // What is sent again may have been cut for another copy than the one it is read from.
             let is_one_stripe = block.end() <= copy.stripe_end(block.offset);
@@ -258,16 +259,17 @@ impl Owner {
         Some((work.sink_ost, work.blocks.iter().map(|&block| self.row(block)).collect()))
     }
 
-    /// The stream ends, with all frames that have not arrived; the next frame takes another.
+    /// The stream ends, with all frames that have not arrived; the next frame takes another. The last
+    /// stream does not end.
     pub(super) fn end_stream(&mut self) -> Option<Message> {
+        let next = self.stream.0.checked_add(1).filter(|&next| next < STREAMS_MAX)?;
         let frames = self.frames_sent - self.under_way.len() as u64;
         for work in std::mem::take(&mut self.under_way) {
             self.give_room_back(work.sink_ost);
         }
-        let stream = self.stream.0;
-        self.stream = StreamId(stream.checked_add(1).filter(|&next| next < STREAMS_MAX)?);
+        let ended = std::mem::replace(&mut self.stream, StreamId(next));
         self.frames_sent = 0;
-        Some(Message::StreamEnd { stream, frames })
+        Some(Message::StreamEnd { stream: ended.0, frames })
     }
 }
 

@@ -7,6 +7,7 @@ use lads_core::entry::{Entry, Kind};
 use lads_core::frame::Row;
 use lads_core::issue::Side;
 use lads_core::layout::Layout;
+use lads_core::limits::{ALIGNMENT_BYTES, RESENDS_MAX};
 use lads_core::message::{Answer, BlockRange, Counters, Ending, Message};
 use lads_core::range::RangeSet;
 use lads_core::schedule::Work;
@@ -27,6 +28,8 @@ pub(super) struct Peer {
     unanswered: VecDeque<Entry>,
     /// Files that are wanted, and where each will lie.
     wanted: BTreeMap<EntryId, Layout>,
+    /// How often blocks of each file were asked for again.
+    resends: BTreeMap<EntryId, u32>,
     /// Entries of which the end is to be told, and how they end.
     to_end: Vec<(EntryId, Ending)>,
     is_finish_said: bool,
@@ -93,8 +96,10 @@ impl Peer {
         choices: &mut Choices<'_>,
     ) -> Option<Message> {
         match choices.below(4) {
-            0 => Some(Message::BlockBad(rows.iter().map(range_of).collect())),
-            1 => {
+            0 if self.count_resends(&rows) => {
+                Some(Message::BlockBad(rows.iter().map(range_of).collect()))
+            }
+            0 | 1 => {
                 let failure = nonsense::failure(choices, Side::Sink);
                 let entry = rows.first()?.block.entry;
                 self.wanted.remove(&entry)?;
@@ -102,6 +107,14 @@ impl Peer {
             }
             _ => self.take_in_well((ost, rows)),
         }
+    }
+
+    /// Counts these blocks as asked for again. Whether that may still be done, for all their files.
+    fn count_resends(&mut self, rows: &[Row]) -> bool {
+        for row in rows {
+            *self.resends.entry(row.block.entry).or_default() += 1;
+        }
+        rows.iter().all(|row| self.resends[&row.block.entry] <= RESENDS_MAX)
     }
 
     /// The same, and all is well.
@@ -195,8 +208,8 @@ fn range_of(row: &Row) -> BlockRange {
 fn done(size: u64, choices: &mut Choices<'_>) -> RangeSet {
     let mut done = RangeSet::new();
     if choices.is_one_in(4) {
-        let start = u64::from(choices.below(8)) * 2048;
-        done.insert(start.min(size)..(start + 4096).min(size));
+        let start = u64::from(choices.below(8)) * ALIGNMENT_BYTES;
+        done.insert(start.min(size)..(start + ALIGNMENT_BYTES).min(size));
     }
     done
 }
@@ -204,5 +217,5 @@ fn done(size: u64, choices: &mut Choices<'_>) -> RangeSet {
 fn layout(choices: &mut Choices<'_>) -> Layout {
     let (first, count) = (choices.below(OST_COUNT), 1 + choices.below(OST_COUNT));
     let osts = (0..count).map(|stripe| OstId((first + stripe) % OST_COUNT)).collect();
-    Layout::striped(2048 << choices.below(3), osts).expect("it has a size and OSTs")
+    Layout::striped(ALIGNMENT_BYTES << choices.below(3), osts).expect("it has a size and OSTs")
 }
