@@ -430,8 +430,8 @@ mod tests {
         }
     }
 
-    /// A second beginning, of another format, took the place of the first, and what lay between them
-    /// counted all the same.
+    /// A second beginning, of another format, took the place of the first, and what lay between
+    /// them counted all the same.
     #[test]
     fn a_journal_begins_once() {
         let sound = replay(&bytes_of(&sample()));

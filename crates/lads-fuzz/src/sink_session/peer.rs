@@ -376,8 +376,8 @@ impl Peer {
 }
 
 impl Moving {
-    /// The next block that is to be sent, no longer than this, and where it goes. It is whole pages,
-    /// or ends with its file.
+    /// The next block that is to be sent, no longer than this, and where it goes. It is whole
+    /// pages, or ends with its file.
     fn next(&self, size: u64, bytes_max: u64) -> Option<(OstId, std::ops::Range<u64>)> {
         let mut start = 0;
         let mut end = size;
