@@ -259,8 +259,8 @@ impl Owner {
         Some((work.sink_ost, work.blocks.iter().map(|&block| self.row(block)).collect()))
     }
 
-    /// The stream ends, with all frames that have not arrived; the next frame takes another. The last
-    /// stream does not end.
+    /// The stream ends, with all frames that have not arrived; the next frame takes another.
+    /// The last stream does not end.
     pub(super) fn end_stream(&mut self) -> Option<Message> {
         let next = self.stream.0.checked_add(1).filter(|&next| next < STREAMS_MAX)?;
         let frames = self.frames_sent - self.under_way.len() as u64;
