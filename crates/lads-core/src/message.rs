@@ -273,7 +273,11 @@ pub enum Message {
     /// Something for the person to see, in words.
     Notice(String),
     /// From the source: everything has ended.
-    Finish,
+    Finish {
+        /// Whether nothing failed at the source: what an earlier attempt left of anything else is
+        /// then of no use.
+        is_complete: bool,
+    },
     /// From the sink: everything is durable. From both: final counters.
     Finished(Counters),
     /// Stop now, in a state that can be resumed; the text says why.
@@ -413,7 +417,7 @@ wire_enum!(Message {
     15 => Issues(issues),
     16 => Lines(lines),
     17 => Notice(text),
-    18 => Finish,
+    18 => Finish { is_complete },
     19 => Finished(counters),
     20 => Stop(reason),
     21 => Fatal { code, text },

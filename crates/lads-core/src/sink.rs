@@ -175,7 +175,9 @@ pub struct Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
     No,
-    Asked,
+    Asked {
+        is_complete: bool,
+    },
     Running,
     Done,
 }
@@ -245,7 +247,7 @@ impl Sink {
     pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
         self.announced.check(message)?;
         match message {
-            Message::Finish if self.finish != Finish::No => {
+            Message::Finish { .. } if self.finish != Finish::No => {
                 Err(ProtocolError::OutOfPlace("FINISH again"))
             }
             _ => Ok(()),
@@ -405,9 +407,9 @@ impl Sink {
         if !self.to_close.is_empty() && self.stop == Stop::No {
             return Some(Task::Close(std::mem::take(&mut self.to_close)));
         }
-        if self.finish == Finish::Asked {
+        if let Finish::Asked { is_complete } = self.finish {
             self.finish = Finish::Running;
-            return Some(Task::Finish);
+            return Some(Task::Finish { is_complete });
         }
         None
     }
@@ -438,7 +440,7 @@ impl Sink {
             || self.may_stage()
             || !self.to_discard.is_empty()
             || !self.to_close.is_empty()
-            || self.finish == Finish::Asked
+            || matches!(self.finish, Finish::Asked { .. })
     }
 
     /// Whether [`Self::next_message`] has something.
@@ -561,7 +563,7 @@ impl Sink {
                     self.on_source_ending(entry, &ending);
                 }
             }
-            Message::Finish => self.finish = Finish::Asked,
+            Message::Finish { is_complete } => self.finish = Finish::Asked { is_complete },
             Message::Stop(_) => self.on_stop(),
             Message::Staged(bytes) => self.ahead.on_staged(bytes),
             _ => {}

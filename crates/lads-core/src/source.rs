@@ -854,7 +854,8 @@ impl Source {
             return;
         }
         if directory == EntryId::ROOT {
-            self.messages.push_back(Message::Finish);
+            let is_complete = self.counters.files_failed == 0;
+            self.messages.push_back(Message::Finish { is_complete });
         } else {
             self.outstanding += 1;
             self.endings.push_back((directory, Ending::Complete));

@@ -304,8 +304,8 @@ fn a_late_write_does_not_hold_up_the_end() {
     let mut sink = sink();
     tell(&mut sink, Message::NewFile(vec![file(2 * PAGE)])).expect("a sound file");
     let write = drop_while_writing(&mut sink);
-    tell(&mut sink, Message::Finish).expect("everything has ended");
-    assert_eq!(sink.next_task(Instant::START), Some(sink::Task::Finish));
+    tell(&mut sink, Message::Finish { is_complete: true }).expect("everything has ended");
+    assert_eq!(sink.next_task(Instant::START), Some(sink::Task::Finish { is_complete: true }));
     sink.handle(Instant::START, sink::Event::Finished).expect("our own word");
     assert!(sink.is_finished());
     written(&mut sink, write);

@@ -323,7 +323,7 @@ impl Pair {
                 let entries = entries.into_iter().map(|discard| discard.entry).collect();
                 self.tell_sink(sink::Event::Discarded(entries));
             }
-            sink::Task::Finish => self.tell_sink(sink::Event::Finished),
+            sink::Task::Finish { .. } => self.tell_sink(sink::Event::Finished),
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Journal {
     site: Site,
     salt: [u8; 16],
     own: Own,
+    /// Whether an earlier attempt began it.
+    is_inherited: bool,
     /// The temporary names that entries have now.
     claimed: Arc<Mutex<HashSet<u128>>>,
     state: Mutex<State>,
@@ -87,7 +89,9 @@ impl Journal {
     ) -> Result<Self, Fatal> {
         let site = Site::new(root, target, job_key);
         let site::Opened { log, salt, replay, own } = site.open(board)?;
-        Ok(Self::with(site, salt, own, Some(log), replay.files, replay.next_number))
+        let is_inherited = replay.salt.is_some();
+        let journal = Self::with(site, salt, own, Some(log), replay.files, replay.next_number);
+        Ok(Self { is_inherited, ..journal })
     }
 
     /// For a dry run: nothing is written, and nobody is kept away.
@@ -108,7 +112,13 @@ impl Journal {
         let (pending, is_forget_due) = (Vec::new(), false);
         let next_number = next_number.max(1);
         let state = State { log, begun, numbers, next_number, pending, is_forget_due };
-        Self { site, salt, own, claimed: Arc::default(), state: Mutex::new(state) }
+        let (claimed, is_inherited) = (Arc::default(), false);
+        Self { site, salt, own, is_inherited, claimed, state: Mutex::new(state) }
+    }
+
+    /// Whether an earlier attempt began it, and did not come to its end.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.is_inherited
     }
 
     /// What files are like that we have made, to tell those that others have.
@@ -231,8 +241,16 @@ impl Journal {
     }
 
     /// Ends the journal: removes it, and what an earlier attempt left of files that are not moved
-    /// any more; or keeps it if something is left to go on with.
-    pub(crate) fn finish(&self, remove: impl Fn(&[u8])) -> Result<(), Errno> {
+    /// any more; or keeps it if something is left to go on with. If not all could be looked at
+    /// (`is_complete`), what an earlier attempt left may be of one of these, and all of it is kept.
+    pub(crate) fn finish(
+        &self,
+        is_complete: bool,
+        remove: impl Fn(&[u8]),
+    ) -> Result<(), Errno> {
+        if self.is_inherited && !is_complete {
+            return Ok(());
+        }
         let mut state = lock(&self.state);
         for path in std::mem::take(&mut state.begun).into_keys() {
             remove(&path);

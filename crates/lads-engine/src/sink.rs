@@ -247,7 +247,7 @@ impl SinkEnd {
                 Task::Commit(commits) => self.commit_all(&commits),
                 Task::Close(entries) => self.close_all(&entries),
                 Task::Discard(entries) => self.discard_all(&entries),
-                Task::Finish => self.finish(),
+                Task::Finish { is_complete } => self.finish(is_complete),
             });
         }
     }

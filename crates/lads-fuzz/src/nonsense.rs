@@ -48,7 +48,7 @@ pub fn message(choices: &mut Choices<'_>, topic: &Topic) -> Option<Message> {
         7 => Message::PlaceAgain(list(choices, |it| entry_id(it, topic))),
         8 => Message::StreamEnd { stream: stream(choices), frames: choices.number() },
         9 => Message::Staged(choices.number()),
-        10 => Message::Finish,
+        10 => Message::Finish { is_complete: true },
         11 => Message::Finished(Counters::default()),
         12 => Message::Stop("nonsense".to_owned()),
         13 => Message::Frames(list(choices, |it| bytes(it, topic))),

@@ -318,7 +318,7 @@ impl SinkEnd {
                 self.check_discard(&entries)?;
                 Job::Discard(entries)
             }
-            Task::Finish => {
+            Task::Finish { .. } => {
                 self.check_finish()?;
                 Job::Finish
             }

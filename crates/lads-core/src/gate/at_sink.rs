@@ -75,10 +75,10 @@ impl AtSink {
             Message::FileDone(endings) => {
                 endings.iter().try_for_each(|(entry, ending)| self.check_ending(*entry, ending))
             }
-            Message::Finish if !self.live.is_empty() => {
+            Message::Finish { .. } if !self.live.is_empty() => {
                 Err(ProtocolError::OutOfPlace("FINISH before the end"))
             }
-            Message::Finish | Message::Heartbeat | Message::Staged(_) => Ok(()),
+            Message::Finish { .. } | Message::Heartbeat | Message::Staged(_) => Ok(()),
             Message::Stop(text) => check_text(text),
             Message::Frames(counts) => check_frame_counts(counts),
             _ => Err(ProtocolError::OutOfPlace("a message that a source does not send")),

@@ -55,7 +55,7 @@ fn refused(result: Result<(), ProtocolError>) {
 fn nothing_comes_before_roots_and_roots_come_once() {
     let gate = AtSink::default();
     let early =
-        [Message::Finish, Message::NewFile(vec![file(1, 0)]), Message::FileDone(Vec::new())];
+        [Message::Finish { is_complete: true }, Message::NewFile(vec![file(1, 0)]), Message::FileDone(Vec::new())];
     early.iter().for_each(|message| refused(gate.check(message)));
     assert_eq!(gate.check(&Message::Roots(Vec::new())), Ok(()));
     assert_eq!(gate.check(&Message::Stop("enough".into())), Ok(()));
@@ -233,11 +233,11 @@ fn only_what_was_announced_is_ended_and_directories_once() {
     assert!(gate.on_closing(EntryId(1)));
     refused(ends(&gate, 1, Ending::Complete));
     assert!(!gate.on_closing(EntryId(2)), "a file is not closed");
-    refused(gate.check(&Message::Finish));
+    refused(gate.check(&Message::Finish { is_complete: true }));
     gate.on_ended(EntryId(2));
-    refused(gate.check(&Message::Finish));
+    refused(gate.check(&Message::Finish { is_complete: true }));
     gate.on_ended(EntryId(1));
-    assert_eq!(gate.check(&Message::Finish), Ok(()));
+    assert_eq!(gate.check(&Message::Finish { is_complete: true }), Ok(()));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn each_end_says_only_what_is_its_own() {
     let of_a_source = [
         Message::Roots(Vec::new()),
         Message::NewFile(Vec::new()),
-        Message::Finish,
+        Message::Finish { is_complete: true },
         Message::Frames(Vec::new()),
         Message::Staged(1),
         Message::Job(Vec::new()),

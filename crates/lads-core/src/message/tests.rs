@@ -91,7 +91,7 @@ fn bytes_on_the_wire_stay_as_documented() {
         ]),
         &expect!["13 00 00 00 0b 02 02 00 04 02 01 05 00 38 01 80 80 40 80 80 40 01 03"],
     );
-    check(&Message::Finish, &expect!["01 00 00 00 12"]);
+    check(&Message::Finish { is_complete: true }, &expect!["02 00 00 00 12 01"]);
     check(&Message::Frames(vec![5, 300]), &expect!["05 00 00 00 16 02 05 ac 02"]);
     let osts = OstBytes { elapsed_micros: 7, bytes: vec![5, 300] };
     check(&Message::OstBytes(osts), &expect!["06 00 00 00 18 07 02 05 ac 02"]);

@@ -97,7 +97,11 @@ pub enum Task {
     /// Drop what there is of these files.
     Discard(Vec<Discard>),
     /// Everything has ended: make the root durable, remove the journal.
-    Finish,
+    Finish {
+        /// Whether nothing failed at the source: then what is left of an earlier attempt is of no
+        /// use any more. Otherwise another attempt may want it.
+        is_complete: bool,
+    },
 }
 
 /// What was found under an entry's name, and done about it.

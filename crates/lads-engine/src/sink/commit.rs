@@ -149,9 +149,9 @@ impl SinkEnd {
     }
 
     /// Removes the journal and makes the root durable: the last step of all.
-    pub(super) fn finish(&self) {
+    pub(super) fn finish(&self, is_complete: bool) {
         if !self.options.dry_run
-            && let Err(failure) = self.finish_root()
+            && let Err(failure) = self.finish_root(is_complete)
         {
             self.board.issue(self.target.clone(), failure);
         }
@@ -179,13 +179,13 @@ impl SinkEnd {
         }
     }
 
-    fn finish_root(&self) -> Result<(), Failure> {
+    fn finish_root(&self, is_complete: bool) -> Result<(), Failure> {
         let place = self.place();
         self.open_up_root()?;
         let failed_to = |errno| {
             Failure::new(Side::Sink, Operation::Journal, Reason::Os(Errno::raw_os_error(errno)))
         };
-        place.journal.finish(|path| self.remove_left_over(path)).map_err(failed_to)?;
+        place.journal.finish(is_complete, |path| self.remove_left_over(path)).map_err(failed_to)?;
         let handle = place.root.open().map_err(failed_to)?;
         let metadata = place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(metadata) = metadata {

@@ -237,6 +237,7 @@ impl SinkEnd {
         if let Some(stat) = same
             && (self.options.dry_run || self.mend_metadata(item, handle, stat)?)
         {
+            self.clear_left_over(item, handle);
             return Ok(Examined::Answer(Answer::Have));
         }
         if self.options.dry_run {
@@ -246,6 +247,18 @@ impl SinkEnd {
         let done = self.left_from_before(item, handle)?;
         let layout = self.place_file(item, handle, &done)?;
         Ok(Examined::Want { done, layout })
+    }
+
+    /// An earlier attempt may have begun to send a file that need not be sent now.
+    fn clear_left_over(&self, item: &Item, handle: &OwnedFd) {
+        let journal = &self.place().journal;
+        if journal.is_inherited() {
+            let path = item.path();
+            // On record or not; what cannot be removed lies there under a name of ours.
+            let _ = journal.take_begun(&path);
+            let _ = remove_left_over(handle, &journal.temporary_name(&path), journal.own().uid);
+            journal.forget(&path);
+        }
     }
 
     /// Where the file will lie: where it lies already, or where there is most to be said for.

@@ -248,7 +248,7 @@ impl Owner {
                 }
                 Event::Discarded(entries.iter().map(|discard| discard.entry).collect())
             }
-            Task::Finish => Event::Finished,
+            Task::Finish { .. } => Event::Finished,
         }
     }
 
@@ -403,7 +403,7 @@ fn items_of(task: &Task) -> usize {
         Task::Commit(commits) => commits.len(),
         Task::Close(entries) => entries.len(),
         Task::Discard(entries) => entries.len(),
-        Task::Finish => 1,
+        Task::Finish { .. } => 1,
     }
 }
 

@@ -279,7 +279,7 @@ impl Peer {
         let is_first = is_all && !self.is_stopped && !self.is_finish_said;
         is_first.then(|| {
             self.is_finish_said = true;
-            Message::Finish
+            Message::Finish { is_complete: true }
         })
     }
 

@@ -171,7 +171,7 @@ impl Peer {
                     self.on_ending(entry, ending);
                 }
             }
-            Message::Finish => self.is_finish_said = true,
+            Message::Finish { .. } => self.is_finish_said = true,
             Message::Stop(_) => self.is_stop_said = true,
             Message::Staged(_) => {}
             other => panic!("no source says {other:?}"),

@@ -90,7 +90,7 @@ pub(super) const CASES: &[Case] = &[
         .at(Opening::Greeted)
         .exits(&[5]),
     Case::client_source("client_sends_no_job", |peer| {
-        peer.say(&lads_core::message::Message::Finish)
+        peer.say(&lads_core::message::Message::Finish { is_complete: true })
     })
     .at(Opening::Greeted),
     Case::client_source("job_of_garbage", |peer| {

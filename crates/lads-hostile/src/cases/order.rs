@@ -9,7 +9,7 @@ use lads_core::message::{BlockRange, Counters, Ending, Message};
 use lads_core::units::{EntryId, OstId};
 
 pub(super) const CASES: &[Case] = &[
-    Case::source("finish_before_roots", |peer| peer.say(&Message::Finish)).at(Opening::Connected),
+    Case::source("finish_before_roots", |peer| peer.say(&Message::Finish { is_complete: true })).at(Opening::Connected),
     Case::source("new_file_before_roots", |peer| {
         peer.say(&Message::NewFile(vec![file(1, "a", 9)]))
     })
@@ -17,22 +17,22 @@ pub(super) const CASES: &[Case] = &[
     .served_too(),
     Case::source("finish_with_a_file_open", |peer| {
         peer.offer(&file(1, "a", 9))?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })
     })
     .served_too(),
     Case::source("finish_with_a_directory_open", |peer| {
         peer.announce(&[directory(1, "d")])?;
         peer.expect_answer(1)?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })
     })
     .exits(&[0, 5]),
     Case::source("finish_twice", |peer| {
-        peer.say(&Message::Finish)?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })?;
+        peer.say(&Message::Finish { is_complete: true })
     })
     .exits(&[0, 5]),
     Case::source("new_file_after_finish", |peer| {
-        peer.say(&Message::Finish)?;
+        peer.say(&Message::Finish { is_complete: true })?;
         peer.say(&Message::NewFile(vec![file(1, "../canary/new", 9), file(2, "b", 9)]))
     })
     .exits(&[0, 5]),
@@ -80,13 +80,13 @@ pub(super) const CASES: &[Case] = &[
         peer.offer(&inner)?;
         peer.say(&Message::FileDone(vec![(EntryId(1), Ending::Complete)]))?;
         peer.expect_ending(1)?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })
     })
     .exits(&[5]),
     Case::source("file_is_complete_without_data", |peer| {
         peer.offer(&file(1, "a", 300 << 10))?;
         peer.say(&Message::FileDone(vec![(EntryId(1), Ending::Complete)]))?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })
     })
     .served_too(),
     Case::source("file_is_complete_with_half_its_data", |peer| {
@@ -94,7 +94,7 @@ pub(super) const CASES: &[Case] = &[
         peer.offer(&half)?;
         peer.send(0, &Frame::of(1, 0, &crate::entries::content_of(b"a", 64 << 10)))?;
         peer.say(&Message::FileDone(vec![(EntryId(1), Ending::Complete)]))?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })
     })
     .served_too(),
     Case::source("stop_at_once", |peer| peer.say(&Message::Stop("\x1b[2J".repeat(1000))))
@@ -102,7 +102,7 @@ pub(super) const CASES: &[Case] = &[
     Case::source("stop_and_go_on", |peer| {
         peer.say(&Message::Stop(String::new()))?;
         peer.say(&Message::NewFile(vec![file(1, "a", 9)]))?;
-        peer.say(&Message::Finish)
+        peer.say(&Message::Finish { is_complete: true })
     })
     .exits(&[5, 9]),
     Case::sink("sink_says_roots", |peer| peer.say(&Message::Roots(vec![root()]))),
@@ -110,7 +110,7 @@ pub(super) const CASES: &[Case] = &[
         peer.say(&Message::NewFile(vec![file(1, "../canary/new", 9)]))
     })
     .served_too(),
-    Case::sink("sink_says_finish", |peer| peer.say(&Message::Finish)),
+    Case::sink("sink_says_finish", |peer| peer.say(&Message::Finish { is_complete: true })),
     Case::sink("sink_says_job", |peer| peer.say(&Message::Job(vec![0; 100]))),
     Case::sink("sink_says_staged", |peer| peer.say(&Message::Staged(1))),
     Case::sink("sink_says_hello_twice", |peer| peer.say(&Message::Hello(hello()))),

@@ -198,7 +198,7 @@ impl Peer {
     /// # Errors
     /// If it is not.
     pub fn finish(&mut self) -> Told {
-        self.speak(&Message::Finish)?;
+        self.speak(&Message::Finish { is_complete: true })?;
         self.expect(|heard| matches!(heard, Heard::Said(Message::Finished(_))).then_some(()))?;
         // The honest end has been told everything: now it has to go.
         self.output = None;
@@ -224,7 +224,7 @@ impl Peer {
                 Heard::Said(Message::FileDone(endings)) => {
                     self.speak(&Message::FileDone(endings))?;
                 }
-                Heard::Said(Message::Finish) => break,
+                Heard::Said(Message::Finish { .. }) => break,
                 Heard::Frame(rows) => sink.take_in(self, &rows)?,
                 _ => {}
             }

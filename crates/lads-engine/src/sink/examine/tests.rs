@@ -133,7 +133,7 @@ fn a_file_gets_no_rights_that_nobody_asked_for() {
     assert_eq!(&names[..count], b"user.x\0");
     // Told once, when all is done.
     bench.end.examine_all(vec![file]);
-    bench.end.finish();
+    bench.end.finish(true);
     let notices = bench.board.take_happenings();
     let notices = notices.iter().filter(|it| matches!(it, Happening::Notice(_)));
     assert_eq!(notices.count(), 1);
