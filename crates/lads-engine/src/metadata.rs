@@ -159,12 +159,13 @@ pub(crate) fn apply(
         // The rights of an owner who is not the right one must not be lent to everybody.
         mode &= !SET_ID_BITS;
     }
+    if options.xattrs {
+        // Before the mode: without root, a file that may only be read takes no attributes.
+        set_xattrs(file, wanted, has_others)?;
+    }
     let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
     if options.permissions && (stat.st_mode & PERMISSION_BITS != mode || is_chowned) {
         fchmod(file, Mode::from_raw_mode(mode))?;
-    }
-    if options.xattrs {
-        set_xattrs(file, wanted, has_others)?;
     }
     if options.times {
         set_mtime(file, wanted.mtime)?;
