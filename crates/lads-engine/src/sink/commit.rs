@@ -68,10 +68,14 @@ impl SinkEnd {
         let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
         let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
-        let inherits_acl = self.options.xattrs
-            && item.directory.as_ref().is_some_and(|directory| {
+        let directory_gives_acl = || {
+            item.directory.as_ref().is_some_and(|directory| {
                 *directory.has_default_acl.get_or_init(|| has_default_acl(&temporary.directory))
-            });
+            })
+        };
+        // One that an earlier attempt made has what its directory gave then.
+        let inherits_acl =
+            self.options.xattrs && (item.goes_on.get().is_some() || directory_gives_acl());
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)
