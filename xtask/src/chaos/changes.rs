@@ -145,7 +145,8 @@ fn largest(files: &[PathBuf]) -> &PathBuf {
     files.iter().max_by_key(size).expect("there is a file")
 }
 
-/// All files below `root` that can be read and written, in an order that does not depend on the file system.
+/// All files below `root` that can be read and written, in an order that does not depend on the
+/// file system.
 fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     visit(root, &mut |path, metadata| {
