@@ -213,8 +213,9 @@ fn play_in(
     abilities: &Abilities,
 ) -> (Report, Option<anyhow::Error>) {
     let mut rng = Rng::new(seed);
-    let plan = Plan::draw(&mut rng);
-    let mut round = match Round::new(&plan, directory.to_owned(), tools, abilities) {
+    let mut plan = Plan::draw(&mut rng);
+    plan.limit_to(abilities);
+    let mut round = match Round::new(&plan, directory.to_owned(), tools) {
         Ok(round) => round,
         Err(error) => return (Report::default(), Some(error)),
     };

@@ -175,9 +175,7 @@ pub struct Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
     No,
-    Asked {
-        is_complete: bool,
-    },
+    Asked { is_complete: bool },
     Running,
     Done,
 }

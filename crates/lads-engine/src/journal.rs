@@ -243,11 +243,7 @@ impl Journal {
     /// Ends the journal: removes it, and what an earlier attempt left of files that are not moved
     /// any more; or keeps it if something is left to go on with. If not all could be looked at
     /// (`is_complete`), what an earlier attempt left may be of one of these, and all of it is kept.
-    pub(crate) fn finish(
-        &self,
-        is_complete: bool,
-        remove: impl Fn(&[u8]),
-    ) -> Result<(), Errno> {
+    pub(crate) fn finish(&self, is_complete: bool, remove: impl Fn(&[u8])) -> Result<(), Errno> {
         if self.is_inherited && !is_complete {
             return Ok(());
         }

@@ -172,13 +172,14 @@ pub(crate) fn apply(
         // The rights of an owner who is not the right one must not be lent to everybody.
         mode &= !SET_ID_BITS;
     }
+    if options.xattrs {
+        // Before the mode: without root, a file that may only be read takes no attributes.
+        set_xattrs(file, wanted, has_others)?;
+    }
     let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
     let is_mode_due = stat.st_mode & PERMISSION_BITS != mode || is_chowned;
     if options.permissions && file.has_mode() && is_mode_due {
         file.set_mode(Mode::from_raw_mode(mode))?;
-    }
-    if options.xattrs {
-        set_xattrs(file, wanted, has_others)?;
     }
     if options.times {
         file.set_times(&times(wanted.mtime))?;

@@ -64,6 +64,11 @@ impl Accident {
         }
     }
 
+    /// Whether it takes storage that fails, or that is too small.
+    pub(super) fn is_of_storage(&self) -> bool {
+        matches!(self, Self::Order(..) | Self::MoreRoom)
+    }
+
     /// With which exit codes a command may end that this happens to, besides 0.
     pub(super) fn exit_codes(&self) -> &'static [i32] {
         match self {

@@ -145,11 +145,13 @@ fn largest(files: &[PathBuf]) -> &PathBuf {
     files.iter().max_by_key(size).expect("there is a file")
 }
 
-/// All files below `root` that can be read, in an order that does not depend on the file system.
+/// All files below `root` that can be read and written, in an order that does not depend on the
+/// file system.
 fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     visit(root, &mut |path, metadata| {
-        if metadata.is_file() && fs::File::open(path).is_ok() {
+        let can_open = || OpenOptions::new().read(true).write(true).open(path).is_ok();
+        if metadata.is_file() && can_open() {
             files.push(path.to_owned());
         }
     });

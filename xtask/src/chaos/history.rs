@@ -81,11 +81,10 @@ impl History {
             if is_own_name(path) {
                 return;
             }
+            let is_whole = || hash_of(path).is_some_and(|hash| self.is_version(below, hash));
             if !self.known.contains(below) {
                 faults.push(format!("{below:?} at the target was never at the source"));
-            } else if metadata.is_file()
-                && !hash_of(path).is_some_and(|hash| self.is_version(below, hash))
-            {
+            } else if metadata.is_file() && !is_whole() {
                 faults.push(format!("{below:?} at the target is not whole"));
             }
         });

@@ -42,7 +42,10 @@ pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &Histo
         tells_what_is_missing(ended, outcome, step, room, history)?;
     }
     let is_at_rest = !history.has_changed() && !outcome.has_rival() && !step.is_dry_run;
-    let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0));
+    // One that ended otherwise may have changed what the other had completed.
+    let is_harmless = |ended: &Ended| matches!(ended.code, Some(0 | 2));
+    let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0))
+        && outcome.ended.iter().all(is_harmless);
     let is_comparable = history.stealthy.is_empty() || step.choice.has("--ignore-times");
     if is_complete && is_at_rest && is_comparable {
         is_identical(step, room)?;

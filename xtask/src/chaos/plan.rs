@@ -1,6 +1,7 @@
 //! What a round is made of: a tree, a place, and steps with accidents. All of it follows from the
 //! seed; only what the command does meanwhile does not.
 
+use super::Abilities;
 use super::accident::{Accident, Moment, Whom};
 use super::options::Choice;
 use super::room::Storage;
@@ -108,6 +109,19 @@ impl Plan {
             storage,
             has_old_target,
             steps,
+        }
+    }
+}
+
+impl Plan {
+    /// Without what is not possible here.
+    pub(super) fn limit_to(&mut self, abilities: &Abilities) {
+        let possible = self.storage.or_memory(abilities);
+        if possible != self.storage {
+            self.storage = possible;
+            for step in &mut self.steps {
+                step.accidents.retain(|(_, accident)| !accident.is_of_storage());
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How one round goes: a tree is grown, the command is run, accidents happen, and after each run
 //! it is judged what is there; at last the same command runs once more with nothing in its way.
 
+use super::Tools;
 use super::accident::{Accident, Moment, Whom};
 use super::changes::Changes;
 use super::history::{History, own_names};
@@ -12,7 +13,6 @@ use super::report::Report;
 use super::room::{Network, Room};
 use super::selection::Selection;
 use super::tree;
-use super::{Abilities, Tools};
 use anyhow::{Context, Result, bail, ensure};
 use lads_trees::{Rng, describe};
 use rustix::process::Signal;
@@ -69,13 +69,7 @@ struct Scene<'a> {
 
 impl<'a> Round<'a> {
     /// Makes the place of a round in `directory`.
-    pub(super) fn new(
-        plan: &Plan,
-        directory: PathBuf,
-        tools: &'a Tools,
-        abilities: &Abilities,
-    ) -> Result<Self> {
-        let storage = plan.storage.or_memory(abilities);
+    pub(super) fn new(plan: &Plan, directory: PathBuf, tools: &'a Tools) -> Result<Self> {
         let first = plan.steps.first().context("a plan has a step")?;
         let is_all_known = plan
             .steps
@@ -83,12 +77,12 @@ impl<'a> Round<'a> {
             .all(|step| !step.choice.has("--no-journal") && step.selection == first.selection);
         Ok(Self {
             tools,
-            room: Room::new(directory, storage, tools)?,
+            room: Room::new(directory, plan.storage, tools)?,
             way: plan.way,
             is_tunnelled: plan.is_tunnelled,
             history: History::default(),
             run_count: 0,
-            story: vec![format!("{:?}, {storage:?}", plan.way)],
+            story: vec![format!("{:?}, {:?}", plan.way, plan.storage)],
             report: Report::default(),
             rival: None,
             is_all_known,

@@ -1,7 +1,7 @@
 //! What cannot be done is told clearly and soon, costs nothing, and does not stop the rest.
 
 use crate::proxy::free_port;
-use crate::tree::describe;
+use crate::tree::{describe, set_xattr};
 use crate::world::{
     Ended, LADS, Mounted, RUN_HERE, Rng, World, as_nobody, has, is_root, lads, run,
 };
@@ -44,6 +44,24 @@ fn an_unreadable_file_does_not_stop_the_rest() {
     assert_eq!(issue["path"].as_str(), world.source().join("b").to_str(), "{issue}");
     assert!(!world.target().join("b").exists());
     assert_eq!(fs::read(world.target().join("c/d")).unwrap(), b"c/d");
+}
+
+/// The mode was set before the attributes, and then the file took none.
+#[test]
+fn a_read_only_file_keeps_its_attributes_without_root() {
+    if !is_root() || !has("setpriv") {
+        return;
+    }
+    let world = some_files();
+    let note = world.source().join("b");
+    set_xattr(&note, b"user.note", b"kept");
+    fs::set_permissions(&note, fs::Permissions::from_mode(0o444)).unwrap();
+    run(as_nobody(&owned_by_nobody(&world).cp(&[]))).expect(0);
+    let arrived = world.target().join("b");
+    let mut value = [0; 8];
+    let value_bytes = rustix::fs::getxattr(&arrived, "user.note", &mut value[..]).unwrap();
+    assert_eq!(&value[..value_bytes], b"kept");
+    assert_eq!(fs::metadata(&arrived).unwrap().permissions().mode() & 0o777, 0o444);
 }
 
 #[test]

@@ -237,6 +237,29 @@ fn notices_silence(running: Running, stopped: u32) {
     wait_until_gone(stopped);
 }
 
+/// It was looked whether its directory gives an ACL now, not whether it gave one then.
+#[test]
+fn a_file_that_goes_on_keeps_no_acl_that_its_directory_gave_it() {
+    const DEFAULT_ACL: &str = "system.posix_acl_default";
+    if !has("rsync") {
+        return;
+    }
+    let world = World::new();
+    world.write("src/below/large", &Rng::new(1).bytes(LARGE_BYTES));
+    let directory = world.target().join("below");
+    fs::create_dir_all(&directory).unwrap();
+    tree::set_acl(&directory, DEFAULT_ACL.as_bytes(), &mut Rng::new(1));
+    let mut stopped = start(world.cp(PACE));
+    let sink = stopped.other_end();
+    assert!(stopped.runs_until_written(sink, 2 << 20), "over before stopped");
+    stopped.signal("TERM");
+    stopped.end().expect(9);
+    rustix::fs::removexattr(&directory, DEFAULT_ACL).unwrap();
+    let ended = run(world.cp(&[])).expect(0);
+    assert!(ended.count("bytes_skipped") > 0, "it began anew: {ended:?}");
+    assert_identical(&world.source(), &world.target());
+}
+
 /// Its directory had its time of change already, and lost it.
 #[test]
 fn what_was_begun_of_a_file_that_is_gone_is_removed_without_a_trace() {

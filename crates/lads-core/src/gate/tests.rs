@@ -54,8 +54,11 @@ fn refused(result: Result<(), ProtocolError>) {
 #[test]
 fn nothing_comes_before_roots_and_roots_come_once() {
     let gate = AtSink::default();
-    let early =
-        [Message::Finish { is_complete: true }, Message::NewFile(vec![file(1, 0)]), Message::FileDone(Vec::new())];
+    let early = [
+        Message::Finish { is_complete: true },
+        Message::NewFile(vec![file(1, 0)]),
+        Message::FileDone(Vec::new()),
+    ];
     early.iter().for_each(|message| refused(gate.check(message)));
     assert_eq!(gate.check(&Message::Roots(Vec::new())), Ok(()));
     assert_eq!(gate.check(&Message::Stop("enough".into())), Ok(()));

@@ -69,7 +69,9 @@ impl SinkEnd {
         let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
         let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
-        let inherits_acl = self.inherits_acl(item, &temporary.directory);
+        // One that an earlier attempt made has what its directory gave then.
+        let inherits_acl = self.options.xattrs
+            && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)

@@ -80,12 +80,16 @@ pub(super) const CASES: &[Case] = &[
     Case::source("hello_a_byte_a_second_from_a_source", a_byte_a_second)
         .at(Opening::Nothing)
         .exits(&[5]),
-    Case::sink("something_else_than_hello", |peer| peer.say(&Message::Finish { is_complete: true }))
-        .at(Opening::Nothing)
-        .exits(&[2, 5]),
-    Case::sink("something_else_than_listen", |peer| peer.say(&Message::Finish { is_complete: true }))
-        .at(Opening::Employed)
-        .exits(&[5]),
+    Case::sink("something_else_than_hello", |peer| {
+        peer.say(&Message::Finish { is_complete: true })
+    })
+    .at(Opening::Nothing)
+    .exits(&[2, 5]),
+    Case::sink("something_else_than_listen", |peer| {
+        peer.say(&Message::Finish { is_complete: true })
+    })
+    .at(Opening::Employed)
+    .exits(&[5]),
     Case::sink("listen_of_no_tokens", |peer| listen(peer, 0)).at(Opening::Employed).exits(&[5]),
     Case::sink("listen_of_fewer_tokens", |peer| listen(peer, 1)).at(Opening::Employed).exits(&[5]),
     Case::sink("listen_of_5000_tokens", |peer| listen(peer, 5000))

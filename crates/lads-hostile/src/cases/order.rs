@@ -9,7 +9,8 @@ use lads_core::message::{BlockRange, Counters, Ending, Message};
 use lads_core::units::{EntryId, OstId};
 
 pub(super) const CASES: &[Case] = &[
-    Case::source("finish_before_roots", |peer| peer.say(&Message::Finish { is_complete: true })).at(Opening::Connected),
+    Case::source("finish_before_roots", |peer| peer.say(&Message::Finish { is_complete: true }))
+        .at(Opening::Connected),
     Case::source("new_file_before_roots", |peer| {
         peer.say(&Message::NewFile(vec![file(1, "a", 9)]))
     })
