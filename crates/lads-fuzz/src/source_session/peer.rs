@@ -101,9 +101,13 @@ impl Peer {
             }
             0 | 1 => {
                 let failure = nonsense::failure(choices, Side::Sink);
-                let entry = rows.first()?.block.entry;
-                self.wanted.remove(&entry)?;
-                Some(Message::FileDone(vec![(entry, Ending::Failed(failure))]))
+                // Nothing more is said of this frame: every file in it has to end.
+                let failed: Vec<_> = (rows.iter())
+                    .map(|row| row.block.entry)
+                    .filter(|entry| self.wanted.remove(entry).is_some())
+                    .map(|entry| (entry, Ending::Failed(failure)))
+                    .collect();
+                (!failed.is_empty()).then_some(Message::FileDone(failed))
             }
             _ => self.take_in_well((ost, rows)),
         }
