@@ -125,8 +125,8 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode> {
 
 /// Fixed seeds, and the day's.
 ///
-/// Through cargo, as the steps before this one may have built our program anew: then the file that this
-/// process was started from is no longer there.
+/// Through cargo, as the steps before this one may have built our program anew: then the file that
+/// this process was started from is no longer there.
 pub(crate) fn ci() -> Result<()> {
     for (count, seed) in [(CI_FIXED_ROUNDS, FIXED_SEED), (CI_FRESH_ROUNDS, seed_of_the_day())] {
         let (count, seed) = (count.to_string(), seed.to_string());
