@@ -355,7 +355,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
     pub(crate) timeout: u32,
 
-    /// Nothing moves for so long: the transfer ends; 0: wait for ever [default: 600]
+    /// End the transfer when nothing has moved for this long; 0: wait for ever [default: 600]
     ///
     /// A peer that only gives signs of life is alive and of no use. With --restore there is no such
     /// limit unless it is given: a tape takes hours.

@@ -127,7 +127,7 @@ pub fn encode_blocks(number: u64, part: Identity, blocks: &[BlockRecord], to: &m
 /// Appends a record. Blocks go through [`encode_blocks`].
 ///
 /// # Panics
-/// If the record is so long that it could not be read again.
+/// If the body is longer than `BODY_BYTES_MAX`: it could not be read again.
 pub fn encode(record: &Record, to: &mut Writer) {
     let start = to.len();
     to.extend_from_slice(&[0; HEAD_BYTES]);

@@ -183,7 +183,7 @@ impl Layout {
         }
     }
 
-    /// Whether all stripes begin at multiples of so many bytes.
+    /// Whether all stripes begin at multiples of this number of bytes.
     #[must_use]
     pub fn is_aligned(&self, bytes: u64) -> bool {
         match &self.0 {

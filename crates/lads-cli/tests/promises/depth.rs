@@ -35,8 +35,8 @@ fn open_root(path: &Path) -> OwnedFd {
 }
 
 impl Deep {
-    /// A source of so many directories one in the other, all of the same name. The last, and those
-    /// of every [`FILE_LEVELS`] levels, hold a file `f` with the number of their level.
+    /// A source of `levels` directories, each inside the one before, all of the same name. The last
+    /// one, and every [`FILE_LEVELS`]th, hold a file `f` with the number of their level.
     fn new(levels: u32, name: &str) -> Self {
         let world = World::new();
         fs::create_dir(world.source()).unwrap();

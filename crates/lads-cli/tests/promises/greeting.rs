@@ -330,8 +330,8 @@ fn a_killed_client_leaves_its_port_to_the_next() {
     assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
 }
 
-/// So many connections are held open without a word, and so many are sent garbage, before the
-/// first honest one comes; and then more and more, as long as the port is open.
+/// The number of connections held open in silence, and the number that are sent garbage, before the
+/// first honest one comes; more follow until the port is closed.
 const STRANGERS: usize = 2000;
 
 /// A way to a port that is open as soon as somebody wants to go it, and the port is crowded.

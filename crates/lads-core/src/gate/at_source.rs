@@ -20,7 +20,7 @@ pub struct AtSource {
 const GRANT_MAX: u32 = 1 << 24;
 
 impl AtSource {
-    /// A sink that has said nothing, at the other end of so many data streams.
+    /// A sink that has said nothing yet; `stream_count` data streams lead to it.
     #[must_use]
     pub fn new(stream_count: u16) -> Self {
         let ended = vec![false; stream_count.into()];
@@ -53,7 +53,7 @@ impl AtSource {
         }
     }
 
-    /// The sink is ready, and has so many OSTs.
+    /// The sink is ready, and has this number of OSTs.
     pub fn on_ready(&mut self, ost_count: u32) {
         (self.is_ready, self.ost_count) = (true, ost_count);
     }
