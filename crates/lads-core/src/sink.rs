@@ -56,7 +56,8 @@ pub struct SinkConfig {
     /// So many bytes of new files may be placed before they come, in any case; `None` if
     /// it does not matter when they are placed.
     pub placed_bytes_min: Option<u64>,
-    /// Buffers in its arena, each for one frame; at least one for each OST.
+    /// Buffers in its arena, each for one frame; at least one for each OST besides those of
+    /// [`Self::kept_count`].
     pub buffer_count: u32,
     /// Bytes in each buffer.
     pub buffer_bytes: u32,
@@ -68,7 +69,8 @@ pub struct SinkConfig {
     pub batch_interval: Duration,
     /// Whether files are read back from storage before they count as done.
     pub verifies_media: bool,
-    /// Commits that may run side by side; the rest gathers, to be made durable together.
+    /// Commits that may run side by side; the rest gathers, to be made durable together. Each has
+    /// a buffer if files are read back.
     pub commits_max: u32,
     /// A write that usually takes less than this is done by whoever received it.
     pub at_once_max: Duration,
@@ -76,6 +78,18 @@ pub struct SinkConfig {
     pub resends_max: u32,
     /// Its stage, if it has one.
     pub stage: Option<StageConfig>,
+}
+
+impl SinkConfig {
+    /// Buffers that are never granted to the source: for frames that are brought back from the
+    /// stage, and for files that are read back. A thread that waited for one of those that are
+    /// granted could be the thread that has to free it.
+    #[must_use]
+    pub fn kept_count(&self) -> u32 {
+        let drains = self.stage.map_or(0, |stage| stage.drains_max);
+        let reads = if self.verifies_media { self.commits_max } else { 0 };
+        drains + reads
+    }
 }
 
 #[derive(Debug)]
@@ -201,13 +215,12 @@ impl Sink {
     /// A session that writes to these OSTs.
     ///
     /// # Panics
-    /// If there are fewer buffers than OSTs.
+    /// If fewer buffers can be granted than there are OSTs.
     #[must_use]
     pub fn new(config: SinkConfig) -> Self {
         let in_flight_max = config.osts.iter().map(|ost| ost.in_flight_max);
-        let kept_count = config.stage.map_or(0, |stage| stage.drains_max);
         Self {
-            grants: Grants::new(config.buffer_count - kept_count, in_flight_max),
+            grants: Grants::new(config.buffer_count - config.kept_count(), in_flight_max),
             aside: Aside::new(config.stage, config.buffer_bytes),
             queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
             ahead: Ahead::new(config.placed_bytes_min),

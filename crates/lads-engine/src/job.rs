@@ -178,12 +178,22 @@ impl Options {
         Err(Fatal::new(ExitCode::Usage, text))
     }
 
-    /// Memory for blocks at a sink with so many OSTs.
+    /// Memory for blocks at a sink with so many OSTs, in bytes; nothing said, twice what it needs if
+    /// that is more than usual.
     pub(crate) fn sink_buffers_bytes(&self, ost_count: usize) -> u64 {
+        let needed = u64::from(self.sink_buffers_needed(ost_count));
         match self.sink_buffers_bytes {
-            0 => (2 * ost_count as u64 * u64::from(self.block_size)).max(BUFFERS_BYTES),
+            0 => (2 * needed * u64::from(self.block_size)).max(BUFFERS_BYTES),
             bytes => bytes,
         }
+    }
+
+    /// Buffers that a sink with so many OSTs needs: one for each; three with a stage, of which one
+    /// is for what comes back from it; one more where files are read back.
+    pub(crate) fn sink_buffers_needed(&self, ost_count: usize) -> u32 {
+        let each = if self.has_stage(Side::Sink) { 3 } else { 1 };
+        let for_osts = u32::try_from(ost_count).unwrap_or(u32::MAX).saturating_mul(each);
+        for_osts.saturating_add(u32::from(self.verify == Verify::Media))
     }
 
     /// Whether special files of this sort are moved.
@@ -194,13 +204,17 @@ impl Options {
         }
     }
 
+    fn has_stage(&self, side: Side) -> bool {
+        self.stage.is_some() && self.stage_at == side && !self.dry_run
+    }
+
     /// The stage, if this end has one.
     pub(crate) fn open_stage(
         &self,
         side: Side,
         board: &Arc<Board>,
     ) -> Result<Option<StageLog>, Fatal> {
-        let directory = self.stage.as_ref().filter(|_| self.stage_at == side && !self.dry_run);
+        let directory = self.stage.as_ref().filter(|_| self.has_stage(side));
         directory.map(|it| StageLog::open(it, self.block_size, side, Arc::clone(board))).transpose()
     }
 }

@@ -49,7 +49,7 @@ const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// over would cost about as much. Measured: ARCHITECTURE.md, decisions.
 const AT_ONCE_MAX: Duration = Duration::from_millis(3);
 /// Threads besides, if there is a stage: it is of use when all others wait for OSTs.
-const STAGE_THREADS: usize = 2;
+const STAGE_THREADS: u32 = 2;
 /// More I/O threads than this help no one on one host.
 const THREADS_MAX: u32 = 128;
 
@@ -108,11 +108,16 @@ impl SinkEnd {
         let arena = arena_for(&options, osts.len())?;
         let buffer_count = arena.buffer_count();
         let stage = options.open_stage(Side::Sink, &board)?;
+        let reads_max = reads_max(&options, osts.len(), buffer_count);
+        let commits_max = thread_count(&options, &osts).div_ceil(2);
+        let commits_max = reads_max.map_or(commits_max, |reads_max| commits_max.min(reads_max));
         let drains_max = match &stage {
-            Some(_) => share_buffers(&mut osts, buffer_count)?,
+            Some(_) => {
+                let read_count = reads_max.map_or(0, |_| commits_max);
+                share_buffers(&mut osts, buffer_count - read_count)
+            }
             None => 0,
         };
-        let threads = thread_count(&options, &osts);
         let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
         let config = SinkConfig {
             policy: options.schedule,
@@ -125,14 +130,14 @@ impl SinkEnd {
             batch_bytes: BATCH_BYTES,
             batch_interval: BATCH_INTERVAL,
             verifies_media: options.verify == Verify::Media,
-            commits_max: u32::try_from(threads).unwrap_or(1).div_ceil(2),
+            commits_max,
             at_once_max: AT_ONCE_MAX,
             resends_max: RESENDS_MAX,
             stage: stage.as_ref().map(|_| StageConfig {
                 bytes: options.stage_bytes,
-                threads_max: u32::try_from(STAGE_THREADS).unwrap_or(1),
+                threads_max: STAGE_THREADS,
                 drains_max,
-                writes_max: u32::try_from(threads).unwrap_or(u32::MAX),
+                writes_max: thread_count(&options, &osts),
             }),
         };
         if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
@@ -282,27 +287,28 @@ fn check_ost_count(count: usize) -> Result<(), Fatal> {
     Err(Fatal::new(ExitCode::Usage, text))
 }
 
-/// The memory for blocks that go to so many OSTs: for each, one at least.
+/// The memory for blocks that go to so many OSTs.
 fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
     let arena = crate::session::arena(options, options.sink_buffers_bytes(ost_count))?;
-    if arena.buffer_count() as usize >= ost_count {
+    let needed = options.sink_buffers_needed(ost_count);
+    if arena.buffer_count() >= needed {
         return Ok(arena);
     }
     let text = format!(
-        "--buffers is too small: the sink has {ost_count} OSTs and needs a block of memory for each; \
-         nothing said, it takes that"
+        "--buffers is too small: the sink has {ost_count} OSTs and needs {needed} blocks of memory, \
+         more with --stage-at sink or --verify media than without; nothing said, it takes twice that"
     );
     Err(Fatal::new(ExitCode::Usage, text))
 }
 
 /// One I/O thread for each OST at least, and half as many as requests that the OSTs should have:
 /// what is quick is written by the threads that receive.
-fn thread_count(options: &Options, osts: &[OstSpec]) -> usize {
+fn thread_count(options: &Options, osts: &[OstSpec]) -> u32 {
     let in_flight_max: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
     let ost_count = u32::try_from(osts.len()).unwrap_or(u32::MAX);
     match options.sink_threads {
-        0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX) as usize,
-        count => usize::from(count),
+        0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX),
+        count => u32::from(count),
     }
 }
 
@@ -314,24 +320,24 @@ fn not_spread(kind: &str) -> String {
     )
 }
 
+/// Files that may be read back at a time, if they are at all: each has a buffer of its own, and half
+/// of those that are not needed otherwise are for this.
+fn reads_max(options: &Options, ost_count: usize, buffer_count: u32) -> Option<u32> {
+    let besides = buffer_count - options.sink_buffers_needed(ost_count);
+    (options.verify == Verify::Media).then_some(1 + besides / 2)
+}
+
 /// How many buffers are for what comes back from the stage: half of them, if two are left for each
 /// OST. One of those is not for what is written at a time, or all would be, and none could be put
-/// aside.
-fn share_buffers(osts: &mut [OstSpec], buffer_count: u32) -> Result<u32, Fatal> {
+/// aside. There are three for each OST at least.
+fn share_buffers(osts: &mut [OstSpec], buffer_count: u32) -> u32 {
     let ost_count = u32::try_from(osts.len()).unwrap_or(u32::MAX);
-    let left = buffer_count.saturating_sub(ost_count.saturating_mul(2)).min(buffer_count / 2);
-    if left < ost_count {
-        let text = format!(
-            "--buffers is too small: with --stage-at sink, the sink needs three blocks of memory \
-             for each of its {ost_count} OSTs"
-        );
-        return Err(Fatal::new(ExitCode::Usage, text));
-    }
+    let left = (buffer_count - ost_count * 2).min(buffer_count / 2);
     let share = (buffer_count - left) / ost_count;
     for ost in osts {
         ost.in_flight_max = ost.in_flight_max.min(share - 1);
     }
-    Ok(left)
+    left
 }
 
 /// A failure to put something on record.

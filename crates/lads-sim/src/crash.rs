@@ -41,7 +41,7 @@ impl SinkEnd {
                 let lost = world.rng.index(tail + 1);
                 journal.bytes.truncate(journal.bytes.len() - lost);
             }
-            Job::Commit(commits) => {
+            Job::Commit(commits, _) => {
                 for commit in commits {
                     // One that would be read back first has not come so far.
                     if commit.verify.is_none() && world.rng.hits(500) {

@@ -223,7 +223,8 @@ impl Options {
         }
         let slots = rng.of_any_size(1, 400);
         let bytes = slots * u64::from(self.source.block_size) + rng.below(4096);
-        let spare = self.sink.buffer_count - u32::try_from(self.sink_osts.len()).expect("a few");
+        let ost_count = u32::try_from(self.sink_osts.len()).expect("a few");
+        let spare = self.sink.buffer_count - self.sink.kept_count() - ost_count;
         if spare > 0 && rng.hits(600) {
             self.sink.stage = Some(StageConfig {
                 bytes,
@@ -300,7 +301,7 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
     let ost_count = u32::try_from(osts.len()).expect("a few");
     // With a single buffer for each OST, one grant that is lost stops everything.
     let buffers_each = if rng.hits(200) { 1 } else { rng.count(1, 8) };
-    SinkConfig {
+    let mut config = SinkConfig {
         policy: draw_policy(rng),
         threshold: draw_threshold(rng),
         osts: osts.iter().map(|ost| ost.spec.clone()).collect(),
@@ -315,7 +316,9 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         at_once_max: Duration::from_micros(rng.of_any_size(1, 5000)),
         resends_max: rng.count(0, 20),
         stage: None,
-    }
+    };
+    config.buffer_count += config.kept_count();
+    config
 }
 
 fn draw_network(rng: &mut Rng) -> Network {

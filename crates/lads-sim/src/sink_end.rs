@@ -77,7 +77,8 @@ pub(crate) enum Job {
     SyncData(Vec<SyncFile>),
     /// Then the journal.
     SyncJournal(Vec<(SyncFile, Option<Failure>)>),
-    Commit(Vec<Commit>),
+    /// With the buffer through which files are read back.
+    Commit(Vec<Commit>, Option<usize>),
     Close(Vec<EntryId>),
     Discard(Vec<Discard>),
     Finish,
@@ -312,7 +313,10 @@ impl SinkEnd {
                 self.check_sync(world, &files)?;
                 Job::SyncData(files)
             }
-            Task::Commit(commits) => Job::Commit(commits),
+            Task::Commit(commits) => {
+                let buffer = self.begin_commit(&commits)?;
+                Job::Commit(commits, buffer)
+            }
             Task::Close(entries) => Job::Close(entries),
             Task::Discard(entries) => {
                 self.check_discard(&entries)?;
@@ -362,7 +366,12 @@ impl SinkEnd {
                 Ok(())
             }
             Job::SyncJournal(results) => self.finish_sync(world, results),
-            Job::Commit(commits) => self.commit(world, &commits),
+            Job::Commit(commits, buffer) => {
+                if let Some(buffer) = buffer {
+                    self.buffers[buffer] = None;
+                }
+                self.commit(world, &commits)
+            }
             Job::Close(entries) => self.close(world, &entries),
             Job::Discard(entries) => self.discard(world, &entries),
             Job::Finish => {
@@ -395,6 +404,18 @@ impl SinkEnd {
         self.buffers[buffer] = Some(held);
         self.brought_back.insert(slot, buffer);
         Ok(())
+    }
+
+    /// There must be a buffer for files that are read back: a thread that waited for one could be
+    /// the one that would free it.
+    fn begin_commit(&mut self, commits: &[Commit]) -> Checked<Option<usize>> {
+        if commits.iter().all(|commit| commit.verify.is_none()) {
+            return Ok(None);
+        }
+        let buffer = self.buffers.iter().position(Option::is_none);
+        let buffer = buffer.ok_or("files are read back, and there is no buffer")?;
+        self.buffers[buffer] = Some(Vec::new());
+        Ok(Some(buffer))
     }
 
     /// What is in a buffer goes to the stage, or does not, or something else does.

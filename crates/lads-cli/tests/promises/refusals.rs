@@ -32,6 +32,32 @@ fn a_directory_in_the_way_at_the_sink_does_not_stop_the_rest() {
 }
 
 #[test]
+fn memory_that_is_too_small_for_the_sink_is_refused_and_what_is_said_to_do_is_enough() {
+    let world = some_files();
+    fs::create_dir(world.path("stage")).unwrap();
+    let stage = format!("--stage={}", world.path("stage").display());
+    let at_sink = [stage.as_str(), "--stage-at=sink"];
+    let media = ["--verify=media"];
+    let cases = [
+        (8, Vec::new()),
+        (8 + 1, media.to_vec()),
+        (3 * 8, at_sink.to_vec()),
+        (3 * 8 + 1, [&at_sink[..], &media].concat()),
+    ];
+    for (blocks, options) in cases {
+        let cp = |blocks: u32| {
+            let buffers = format!("--sink-buffers={}K", 64 * blocks);
+            let general = ["--block-size=64K", "--sink-layout=synthetic:osts=8", &buffers];
+            run(world.cp(&[&general, &options[..]].concat()))
+        };
+        let needed = format!("needs {blocks} blocks");
+        cp(blocks - 1).expect(2).says(&["--buffers is too small", "8 OSTs", &needed]);
+        cp(blocks).expect(0);
+        fs::remove_dir_all(world.target()).unwrap();
+    }
+}
+
+#[test]
 fn an_unreadable_file_does_not_stop_the_rest() {
     if !is_root() || !has("setpriv") {
         return;

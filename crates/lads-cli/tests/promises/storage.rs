@@ -4,7 +4,7 @@
 use crate::faultfs::FaultFs;
 use crate::tree::{Scale, assert_nothing_left_over, grow, hash_of, is_own_name, set_xattr, visit};
 use crate::world::{
-    AS_RSYNC, Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start,
+    AS_RSYNC, Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start, wait_for,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -280,6 +280,26 @@ fn short_reads_and_writes_change_nothing() {
             bench.finishes();
         });
     }
+}
+
+#[test]
+fn a_file_is_read_back_though_all_that_was_granted_waits_to_be_written() {
+    let Some(bench) = Bench::new(At::Sink) else { return };
+    for number in 0..20 {
+        bench.write(&format!("file{number}"), &Rng::new(number).bytes(1 << 16));
+    }
+    // The only I/O thread is about to read the first file back: what arrives has to wait for it.
+    bench.storage.command("delay write 20\nhang fsync nth=1 path=*.part");
+    let memory = ["--sink-buffers", "256K", "--sink-threads", "1"];
+    let rest = ["--verify", "media", "--no-journal", "--progress=1"];
+    let running = start(bench.cp(&[memory.as_slice(), &rest].concat()));
+    bench.storage.wait_for_fault("hang");
+    wait_for("three more files, for four buffers", || {
+        (running.bytes_sent() >= 4 << 16).then_some(())
+    });
+    bench.storage.command("release");
+    running.end().expect(0);
+    bench.finishes();
 }
 
 #[test]

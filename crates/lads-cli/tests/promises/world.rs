@@ -255,6 +255,13 @@ impl Running {
         fs::read_to_string(self.output.path().join("stderr")).is_ok_and(|all| all.contains(words))
     }
 
+    /// Bytes that its source has sent, as far as it has told (`--json --progress`).
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
+        let events = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.filter_map(|event| event["bytes_sent"].as_u64()).max().unwrap_or(0)
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

@@ -57,7 +57,6 @@ impl Owner {
     /// A sink with a few OSTs and buffers, as the input says.
     pub(super) fn new(choices: &mut Choices<'_>) -> Self {
         let config = config(choices);
-        let kept_count = config.stage.map_or(0, |stage| stage.drains_max);
         let mut sink = Sink::new(config.clone());
         let roots = Event::Message(Message::Roots(Vec::new()));
         sink.handle(Instant::START, roots).expect("the first word of a source");
@@ -65,7 +64,7 @@ impl Owner {
             sink,
             books: Books::default(),
             now: Instant::START,
-            free: (0..config.buffer_count - kept_count).map(BufferId).collect(),
+            free: (0..config.buffer_count - config.kept_count()).map(BufferId).collect(),
             waiting: HashSet::new(),
             arriving: Vec::new(),
             tasks: Vec::new(),
@@ -360,12 +359,12 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
     });
     let policies =
         [Policy::Adaptive, Policy::Layout, Policy::Threshold, Policy::Polite, Policy::File];
-    SinkConfig {
+    let mut config = SinkConfig {
         policy: choices.one_of(&policies),
         threshold: Threshold::default(),
         osts,
         placed_bytes_min: choices.is_one_in(2).then(|| u64::from(ost_count) * 4096),
-        buffer_count: ost_count * (1 + choices.below(4)) + stage.map_or(0, |it| it.drains_max),
+        buffer_count: ost_count * (1 + choices.below(4)),
         buffer_bytes,
         has_journal: !choices.is_one_in(4),
         batch_bytes: u64::from(buffer_bytes) * 3,
@@ -375,7 +374,9 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
         at_once_max: Duration::from_millis(choices.below(3).into()),
         resends_max: 3,
         stage,
-    }
+    };
+    config.buffer_count += config.kept_count();
+    config
 }
 
 fn writes_of(task: &Task) -> &[Write] {
