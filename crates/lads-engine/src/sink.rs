@@ -321,7 +321,9 @@ fn not_spread(kind: &str) -> String {
 }
 
 /// Files that may be read back at a time, if they are at all: each has a buffer of its own, and half
-/// of those that are not needed otherwise are for this.
+/// of those that are not needed otherwise are for this. It matters only where memory is scarce:
+/// with 8 buffers of 64 KiB and 16 threads, 2,000 files of 128 KiB took 2.7 s, with a quarter
+/// 2.3 s (the same, on that disk), with nine tenths 3.6 s.
 fn reads_max(options: &Options, ost_count: usize, buffer_count: u32) -> Option<u32> {
     let besides = buffer_count - options.sink_buffers_needed(ost_count);
     (options.verify == Verify::Media).then_some(1 + besides / 2)
