@@ -1,8 +1,8 @@
 //! What the `lads` command does that needs no transfer.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn lads(arguments: &[&str]) -> Output {
@@ -58,17 +58,23 @@ fn writes_manual_pages_and_completions() {
     }
 }
 
-#[test]
-fn relay_passes_both_directions_and_the_end_of_each() {
+/// A relay, and what it is connected to.
+fn relay_to_a_port() -> (Child, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_lads"))
+    let relay = Command::new(env!("CARGO_BIN_EXE_lads"))
         .args(["relay", "127.0.0.1", &port])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("it can be started");
-    let (mut peer, _) = listener.accept().expect("it connects");
+    let (peer, _) = listener.accept().expect("it connects");
+    (relay, peer)
+}
+
+#[test]
+fn relay_passes_both_directions_and_the_end_of_each() {
+    let (mut relay, mut peer) = relay_to_a_port();
 
     let sent: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_le_bytes).collect();
     let mut stdin = relay.stdin.take().expect("it is piped");
@@ -91,15 +97,7 @@ fn relay_passes_both_directions_and_the_end_of_each() {
 
 #[test]
 fn relay_ends_when_nobody_reads_it_although_the_port_says_nothing() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port().to_string();
-    let mut relay = Command::new(env!("CARGO_BIN_EXE_lads"))
-        .args(["relay", "127.0.0.1", &port])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it can be started");
-    let (mut peer, _) = listener.accept().expect("it connects");
+    let (mut relay, mut peer) = relay_to_a_port();
     // What started it is gone; the port's owner does not know.
     drop((relay.stdin.take(), relay.stdout.take()));
     let until = Instant::now() + Duration::from_secs(30);

@@ -1,6 +1,8 @@
 //! What a session refuses that the gate alone cannot: lies about files that it knows of.
 
-use lads_core::congestion::Threshold;
+mod ends;
+
+use ends::{osts, sink_config, source_config};
 use lads_core::entry::{Entry, Identity, Kind, Metadata, Xattr};
 use lads_core::frame::{Header, Row};
 use lads_core::issue::Reason;
@@ -10,19 +12,13 @@ use lads_core::limits::{ENTRY_BYTES_MAX, RANGES_MAX, RANGES_PER_MESSAGE, RESENDS
 use lads_core::message::{Answer, BlockRange, Ending, Message};
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
-use lads_core::schedule::{OstSpec, Policy};
-use lads_core::sink::{self, BufferId, Examined, Sink, SinkConfig, Write};
-use lads_core::source::{self, Found, Outcome, ProtocolError, Source, SourceConfig};
+use lads_core::sink::{self, BufferId, Examined, Sink, Write};
+use lads_core::source::{self, Found, Outcome, ProtocolError, Source};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
-const BLOCK: u32 = 1 << 20;
 const PAGE: u64 = 4096;
 const FILE: EntryId = EntryId(1);
-
-fn osts() -> Vec<OstSpec> {
-    vec![OstSpec { name: "one".into(), in_flight_max: 4 }]
-}
 
 fn file(size: u64) -> Entry {
     let identity = Identity { size, inode: 1, ..Identity::default() };
@@ -33,21 +29,7 @@ fn file(size: u64) -> Entry {
 }
 
 fn source() -> Source {
-    let config = SourceConfig {
-        policy: Policy::Adaptive,
-        threshold: Threshold::default(),
-        block_size: BLOCK,
-        window_entries: 100,
-        window_directories: 100,
-        stream_count: 1,
-        is_dry_run: false,
-        open_files_max: 100,
-        retries_max: 3,
-        bytes_per_second: None,
-        stage_bytes: 0,
-        stage_threads_max: 0,
-    };
-    let mut source = Source::new(config, &osts());
+    let mut source = Source::new(source_config(), &osts());
     hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 }).expect("a sound word");
     source
 }
@@ -175,22 +157,7 @@ fn an_entry_with_more_attributes_than_can_be_told_fails_alone() {
 }
 
 fn sink() -> Sink {
-    let mut sink = Sink::new(SinkConfig {
-        policy: Policy::Adaptive,
-        threshold: Threshold::default(),
-        osts: osts(),
-        placed_bytes_min: None,
-        buffer_count: 32,
-        buffer_bytes: BLOCK,
-        has_journal: true,
-        batch_bytes: 8 << 20,
-        batch_interval: Duration::from_secs(1),
-        verifies_media: false,
-        commits_max: 2,
-        at_once_max: Duration::ZERO,
-        resends_max: 3,
-        stage: None,
-    });
+    let mut sink = Sink::new(sink_config());
     tell(&mut sink, Message::Roots(Vec::new())).expect("the first word");
     sink
 }

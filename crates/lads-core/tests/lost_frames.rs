@@ -1,6 +1,8 @@
 //! What the source knows of frames that were under way when a stream was lost.
 
-use lads_core::congestion::Threshold;
+mod ends;
+
+use ends::{BLOCK, osts, source_config};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
@@ -12,24 +14,10 @@ use lads_core::source::{Event, Found, ReadOutcome, Source, SourceConfig, Task};
 use lads_core::units::{EntryId, Instant, OstId, StreamId};
 use std::time::Duration;
 
-const BLOCK: u32 = 1 << 20;
-
 fn source() -> Source {
-    let config = SourceConfig {
-        policy: Policy::Layout,
-        threshold: Threshold::default(),
-        block_size: BLOCK,
-        window_entries: 100,
-        stream_count: 4,
-        is_dry_run: false,
-        window_directories: 100,
-        open_files_max: 100,
-        retries_max: 0,
-        bytes_per_second: None,
-        stage_bytes: 0,
-        stage_threads_max: 0,
-    };
-    let mut source = Source::new(config, &[OstSpec { name: "one".into(), in_flight_max: 9 }]);
+    let config =
+        SourceConfig { policy: Policy::Layout, stream_count: 4, retries_max: 0, ..source_config() };
+    let mut source = Source::new(config, &[OstSpec { in_flight_max: 9, ..osts().remove(0) }]);
     hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 });
     source
 }

@@ -1,7 +1,9 @@
 //! A source and a sink that talk without delay, in a world where every task succeeds unless a
 //! test says otherwise.
 
-use lads_core::congestion::Threshold;
+mod ends;
+
+use ends::{BLOCK, osts, sink_config, source_config};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{HEADER_BYTES, Header, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -9,8 +11,7 @@ use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Message, Verb};
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
-use lads_core::schedule::{OstSpec, Policy};
-use lads_core::sink::{BufferId, Committed, Examined, Sink, SinkConfig};
+use lads_core::sink::{BufferId, Committed, Examined, Sink};
 use lads_core::source::{
     Found, LinkName, Outcome, ProtocolError, ReadOutcome, Source, SourceConfig,
 };
@@ -19,7 +20,6 @@ use lads_core::{sink, source};
 use std::collections::HashMap;
 use std::time::Duration;
 
-const BLOCK: u32 = 1 << 20;
 /// Fewer than entries, so that it is these that hold up the walk.
 const WINDOW_DIRECTORIES: u64 = 50;
 
@@ -50,45 +50,11 @@ struct Pair {
     frame_number: u64,
 }
 
-fn osts() -> Vec<OstSpec> {
-    vec![OstSpec { name: "one".into(), in_flight_max: 4 }]
-}
-
 impl Pair {
     fn new() -> Self {
-        let source = Source::new(
-            SourceConfig {
-                policy: Policy::Adaptive,
-                threshold: Threshold::default(),
-                block_size: BLOCK,
-                window_entries: 100,
-                stream_count: 1,
-                is_dry_run: false,
-                window_directories: WINDOW_DIRECTORIES,
-                open_files_max: 100,
-                retries_max: 3,
-                bytes_per_second: None,
-                stage_bytes: 0,
-                stage_threads_max: 0,
-            },
-            &osts(),
-        );
-        let sink = Sink::new(SinkConfig {
-            policy: Policy::Adaptive,
-            threshold: Threshold::default(),
-            osts: osts(),
-            placed_bytes_min: None,
-            buffer_count: 32,
-            buffer_bytes: BLOCK,
-            has_journal: true,
-            batch_bytes: 8 << 20,
-            batch_interval: Duration::from_secs(1),
-            verifies_media: false,
-            commits_max: 2,
-            at_once_max: Duration::ZERO,
-            resends_max: 3,
-            stage: None,
-        });
+        let config = SourceConfig { window_directories: WINDOW_DIRECTORIES, ..source_config() };
+        let source = Source::new(config, &osts());
+        let sink = Sink::new(sink_config());
         let mut pair = Self {
             source,
             sink,

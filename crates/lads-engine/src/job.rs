@@ -178,8 +178,8 @@ impl Options {
         Err(Fatal::new(ExitCode::Usage, text))
     }
 
-    /// Memory for blocks at a sink with so many OSTs, in bytes; nothing said, twice what it needs if
-    /// that is more than usual.
+    /// Memory for blocks at a sink with this number of OSTs, in bytes. If nothing is said, it is
+    /// twice what the sink needs, or as much as at a source if that is more.
     pub(crate) fn sink_buffers_bytes(&self, ost_count: usize) -> u64 {
         let needed = u64::from(self.sink_buffers_needed(ost_count));
         match self.sink_buffers_bytes {
@@ -188,8 +188,8 @@ impl Options {
         }
     }
 
-    /// Buffers that a sink with so many OSTs needs: one for each; three with a stage, of which one
-    /// is for what comes back from it; one more where files are read back.
+    /// Buffers that a sink with this number of OSTs needs: one for each, or three with a
+    /// stage (one of them for what comes back from it), and one more where files are read back.
     pub(crate) fn sink_buffers_needed(&self, ost_count: usize) -> u32 {
         let each = if self.has_stage(Side::Sink) { 3 } else { 1 };
         let for_osts = u32::try_from(ost_count).unwrap_or(u32::MAX).saturating_mul(each);

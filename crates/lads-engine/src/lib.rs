@@ -29,6 +29,7 @@ mod stream;
 mod talk;
 mod usage;
 mod watch;
+mod whole;
 
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
 pub use job::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Verify};

@@ -287,7 +287,7 @@ fn check_ost_count(count: usize) -> Result<(), Fatal> {
     Err(Fatal::new(ExitCode::Usage, text))
 }
 
-/// The memory for blocks that go to so many OSTs.
+/// The memory for blocks that go to this number of OSTs.
 fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
     let arena = crate::session::arena(options, options.sink_buffers_bytes(ost_count))?;
     let needed = options.sink_buffers_needed(ost_count);
@@ -296,7 +296,7 @@ fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
     }
     let text = format!(
         "--buffers is too small: the sink has {ost_count} OSTs and needs {needed} blocks of memory, \
-         more with --stage-at sink or --verify media than without; nothing said, it takes twice that"
+         more with --stage-at sink or --verify media than without; by default it takes twice that"
     );
     Err(Fatal::new(ExitCode::Usage, text))
 }
@@ -320,10 +320,10 @@ fn not_spread(kind: &str) -> String {
     )
 }
 
-/// Files that may be read back at a time, if they are at all: each has a buffer of its own, and half
-/// of those that are not needed otherwise are for this. It matters only where memory is scarce:
-/// with 8 buffers of 64 KiB and 16 threads, 2,000 files of 128 KiB took 2.7 s, with a quarter
-/// 2.3 s (the same, on that disk), with nine tenths 3.6 s.
+/// Files that may be read back at a time, if they are at all. Each has a buffer of its own, for
+/// which half of the buffers that nothing else needs are kept. It matters only where memory is
+/// scarce: with 8 buffers of 64 KiB and 16 threads, 2,000 files of 128 KiB took 2.7 s; with a
+/// quarter kept 2.3 s (the same, on that disk), with nine tenths 3.6 s.
 fn reads_max(options: &Options, ost_count: usize, buffer_count: u32) -> Option<u32> {
     let besides = buffer_count - options.sink_buffers_needed(ost_count);
     (options.verify == Verify::Media).then_some(1 + besides / 2)

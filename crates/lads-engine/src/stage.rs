@@ -8,11 +8,12 @@ use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::stream::fill_random;
+use crate::whole::{read_at_least, write_all};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::issue::Side;
 use lads_core::staging::Slot;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, open, openat, unlinkat};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -64,8 +65,11 @@ impl StageLog {
 
     /// Reads whole pages back from a slot; if that fails, a person is told, once.
     pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
-        self.patiently(|| read_all(&self.file, pages, slot.offset(self.slot_bytes)))
-            .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
+        self.patiently(|| {
+            let length = pages.len();
+            read_at_least(&self.file, pages, slot.offset(self.slot_bytes), length)
+        })
+        .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
     }
 
     /// It gave back other bytes than were written; a person is told, once.
@@ -121,34 +125,6 @@ fn open_and_unlink(directory: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     // Where this is not taken, it goes through the page cache.
     let _ = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT));
     Ok(file)
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match pwrite(file, bytes, offset) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => {
-                bytes = &bytes[count..];
-                offset += count as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
-fn read_all(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<(), Errno> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match pread(file, &mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub mod message;
 pub mod nonsense;
 pub mod sink_session;
 pub mod source_session;
+pub mod steps;
 
 use cap::Cap;
 use std::alloc::System;

@@ -22,30 +22,13 @@ mod peer;
 
 use crate::choices::Choices;
 use crate::nonsense;
+use crate::steps::{self, Play, ROUNDS_MAX, Reached};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, put_head};
 use lads_core::message::Message;
 use lads_core::sink::Event;
 use owner::Owner;
 use peer::Peer;
 use std::time::Duration;
-
-/// What an input led to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
-    /// Whether all that was announced has ended, and FINISHED been said.
-    pub is_finished: bool,
-    /// Files that got their names.
-    pub files_moved: u64,
-    /// Whether the source was refused.
-    pub is_refused: bool,
-}
-
-/// Steps of an input that are taken; beyond that it only costs time.
-const STEPS_MAX: u32 = 4000;
-
-/// Rounds after which a session that still has something to do never ends: far more than files and
-/// blocks that so many steps can make.
-const ROUNDS_MAX: u32 = 100_000;
 
 /// Plays an input.
 ///
@@ -63,19 +46,8 @@ pub fn run(bytes: &[u8]) {
 pub fn play(bytes: &[u8]) -> Reached {
     let mut choices = Choices::new(bytes);
     let owner = Owner::new(&mut choices);
-    let mut end = End { owner, peer: Peer::default(), choices, is_honest: true, is_refused: false };
-    for _ in 0..STEPS_MAX {
-        if end.choices.is_empty() || end.is_refused {
-            break;
-        }
-        end.step();
-    }
-    end.come_to_an_end();
-    Reached {
-        is_finished: end.owner.sink.is_finished(),
-        files_moved: end.owner.sink.counters().files_moved,
-        is_refused: end.is_refused,
-    }
+    let end = End { owner, peer: Peer::default(), choices, is_honest: true, is_refused: false };
+    steps::play(end)
 }
 
 struct End<'a> {
@@ -87,7 +59,19 @@ struct End<'a> {
     is_refused: bool,
 }
 
-impl End<'_> {
+impl Play for End<'_> {
+    fn choices(&self) -> &Choices<'_> {
+        &self.choices
+    }
+
+    fn reached(&self) -> Reached {
+        Reached {
+            is_finished: self.owner.sink.is_finished(),
+            files_moved: self.owner.sink.counters().files_moved,
+            is_refused: self.is_refused,
+        }
+    }
+
     fn step(&mut self) {
         match self.choices.below(16) {
             0 => {
@@ -142,6 +126,35 @@ impl End<'_> {
         }
     }
 
+    /// The source says that this was all, or is stopped; then everything that is to be done is
+    /// done.
+    fn come_to_an_end(&mut self) {
+        // Whoever is refused is not told why; what is under way is brought to its end all the same.
+        if self.is_refused {
+            while self.owner.receive(&mut self.choices, true).is_some() {}
+            while self.owner.do_task(&mut self.choices, true) {}
+            return;
+        }
+        for _ in 0..ROUNDS_MAX {
+            if self.owner.sink.is_over() || self.is_refused {
+                return;
+            }
+            if !self.go_on() {
+                self.owner.wait(self.owner.config.batch_interval);
+                match self.is_honest {
+                    true => {
+                        let finish = self.peer.finish();
+                        self.say(finish);
+                    }
+                    false => self.owner.tell(Event::Stop),
+                }
+            }
+        }
+        panic!("no end: {:?}\n{:?}", self.peer, self.owner);
+    }
+}
+
+impl End<'_> {
     /// The source says something. If it kept the protocol so far, it must be let.
     fn say(&mut self, message: Option<Message>) {
         let Some(message) = message.filter(|_| !self.is_refused) else { return };
@@ -224,32 +237,5 @@ impl End<'_> {
         }
         self.send(1);
         has_moved | self.owner.is_receiving()
-    }
-
-    /// The source says that this was all, or is stopped; then everything that is to be done is
-    /// done.
-    fn come_to_an_end(&mut self) {
-        // Whoever is refused is not told why; what is under way is brought to its end all the same.
-        if self.is_refused {
-            while self.owner.receive(&mut self.choices, true).is_some() {}
-            while self.owner.do_task(&mut self.choices, true) {}
-            return;
-        }
-        for _ in 0..ROUNDS_MAX {
-            if self.owner.sink.is_over() || self.is_refused {
-                return;
-            }
-            if !self.go_on() {
-                self.owner.wait(self.owner.config.batch_interval);
-                match self.is_honest {
-                    true => {
-                        let finish = self.peer.finish();
-                        self.say(finish);
-                    }
-                    false => self.owner.tell(Event::Stop),
-                }
-            }
-        }
-        panic!("no end: {:?}\n{:?}", self.peer, self.owner);
     }
 }

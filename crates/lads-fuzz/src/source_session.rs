@@ -22,29 +22,12 @@ mod walk;
 
 use crate::choices::Choices;
 use crate::nonsense;
+use crate::steps::{self, Play, ROUNDS_MAX, Reached};
 use lads_core::message::Message;
 use lads_core::source::Event;
 use owner::Owner;
 use peer::Peer;
 use std::time::Duration;
-
-/// What an input led to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
-    /// Whether all that was found has ended, and the sink said FINISHED.
-    pub is_finished: bool,
-    /// Files that the sink has given their names.
-    pub files_moved: u64,
-    /// Whether the sink was refused.
-    pub is_refused: bool,
-}
-
-/// Steps of an input that are taken; beyond that it only costs time.
-const STEPS_MAX: u32 = 4000;
-
-/// Rounds after which a session that still has something to do never ends: far more than files and
-/// blocks that so many steps can make.
-const ROUNDS_MAX: u32 = 100_000;
 
 /// Plays an input.
 ///
@@ -64,18 +47,7 @@ pub fn play(bytes: &[u8]) -> Reached {
     let owner = Owner::new(&mut choices);
     let mut end = End { owner, peer: Peer::default(), choices, is_honest: true, is_refused: false };
     end.say(Some(Message::Ready { ost_count: peer::OST_COUNT, open_files_max: 100 }));
-    for _ in 0..STEPS_MAX {
-        if end.choices.is_empty() || end.is_refused {
-            break;
-        }
-        end.step();
-    }
-    end.come_to_an_end();
-    Reached {
-        is_finished: end.owner.source.is_finished(),
-        files_moved: end.owner.source.counters().files_moved,
-        is_refused: end.is_refused,
-    }
+    steps::play(end)
 }
 
 struct End<'a> {
@@ -87,7 +59,19 @@ struct End<'a> {
     is_refused: bool,
 }
 
-impl End<'_> {
+impl Play for End<'_> {
+    fn choices(&self) -> &Choices<'_> {
+        &self.choices
+    }
+
+    fn reached(&self) -> Reached {
+        Reached {
+            is_finished: self.owner.source.is_finished(),
+            files_moved: self.owner.source.counters().files_moved,
+            is_refused: self.is_refused,
+        }
+    }
+
     fn step(&mut self) {
         match self.choices.below(16) {
             0 => {
@@ -141,6 +125,32 @@ impl End<'_> {
         }
     }
 
+    /// The walk comes to its end, or all is stopped; then everything that is to be done is done.
+    fn come_to_an_end(&mut self) {
+        // Whoever is refused is not told why; what is under way is brought to its end all the same.
+        if self.is_refused {
+            while self.owner.do_task(&mut self.choices, true) {}
+            return;
+        }
+        if !self.is_honest {
+            self.owner.tell(Event::Stop("enough".to_owned()));
+        }
+        for _ in 0..ROUNDS_MAX {
+            if self.owner.source.is_over() || self.is_refused {
+                return;
+            }
+            if !self.go_on() {
+                self.owner.wait(Duration::from_secs(1));
+                self.owner.come_home(&mut self.choices);
+                let finished = self.peer.finished(self.is_honest);
+                self.say(finished);
+            }
+        }
+        panic!("no end: {:?}", self.peer);
+    }
+}
+
+impl End<'_> {
     /// The sink says something. If it kept the protocol so far, it must be let.
     fn say(&mut self, message: Option<Message>) {
         let Some(message) = message.filter(|_| !self.is_refused) else { return };
@@ -184,29 +194,5 @@ impl End<'_> {
             has_moved = true;
         }
         has_moved
-    }
-
-    /// The walk comes to its end, or all is stopped; then everything that is to be done is done.
-    fn come_to_an_end(&mut self) {
-        // Whoever is refused is not told why; what is under way is brought to its end all the same.
-        if self.is_refused {
-            while self.owner.do_task(&mut self.choices, true) {}
-            return;
-        }
-        if !self.is_honest {
-            self.owner.tell(Event::Stop("enough".to_owned()));
-        }
-        for _ in 0..ROUNDS_MAX {
-            if self.owner.source.is_over() || self.is_refused {
-                return;
-            }
-            if !self.go_on() {
-                self.owner.wait(Duration::from_secs(1));
-                self.owner.come_home(&mut self.choices);
-                let finished = self.peer.finished(self.is_honest);
-                self.say(finished);
-            }
-        }
-        panic!("no end: {:?}", self.peer);
     }
 }

@@ -4,10 +4,11 @@
 use super::table::Temporary;
 use super::{SinkEnd, failed};
 use crate::paths::reopen;
+use crate::whole::read_at_least;
 use lads_core::issue::{Failure, Operation};
 use lads_core::journal::BlockRecord;
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
-use rustix::io::{Errno, pread};
+use rustix::io::Errno;
 use std::hash::Hasher;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -36,7 +37,7 @@ impl SinkEnd {
             let checksum = checksum_of(record, &mut buffer, |to, offset, length| match &direct {
                 Ok(direct) if is_aligned => {
                     let room = length.next_multiple_of(4096);
-                    read_exactly(direct, &mut to[..room], offset, length)
+                    read_at_least(direct, &mut to[..room], offset, length)
                 }
                 _ => read_evicted(temporary, &mut to[..length], offset),
             });
@@ -53,7 +54,7 @@ impl SinkEnd {
 pub(super) fn unchanged(file: &OwnedFd, blocks: Vec<BlockRecord>) -> Vec<BlockRecord> {
     let mut buffer = vec![0; PIECE_BYTES];
     let mut is_unchanged = |record: &BlockRecord| {
-        let read = |to: &mut [u8], offset, length| read_exactly(file, to, offset, length);
+        let read = |to: &mut [u8], offset, length| read_at_least(file, to, offset, length);
         checksum_of(record, &mut buffer, read) == Ok(record.checksum)
     };
     blocks.into_iter().filter(|record| is_unchanged(record)).collect()
@@ -117,20 +118,7 @@ fn read_evicted(temporary: &Temporary, to: &mut [u8], offset: u64) -> Result<(),
         return Err(Errno::OPNOTSUPP);
     }
     let length = to.len();
-    read_exactly(&file, to, offset, length)
-}
-
-fn read_exactly(file: &OwnedFd, to: &mut [u8], offset: u64, length: usize) -> Result<(), Errno> {
-    let mut filled = 0;
-    while filled < length {
-        match pread(file, &mut to[filled..], offset + filled as u64) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
+    read_at_least(&file, to, offset, length)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::job::IoMode;
 use crate::journal::{Durable, Own};
 use crate::metadata::identity_of;
 use crate::paths::{remove_left_over, reopen};
+use crate::whole::write_all;
 use lads_core::entry::Identity;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::sink::{Discard, Event, Place, SyncFile, Write};
@@ -13,7 +14,7 @@ use lads_core::units::{Block, EntryId, OstId};
 use rustix::fs::{
     AtFlags, FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate, openat, unlinkat,
 };
-use rustix::io::{Errno, pwrite};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -315,19 +316,6 @@ fn direct_bytes(bytes: &[u8], offset: u64) -> usize {
     let is_aligned = offset.is_multiple_of(PAGE_BYTES as u64)
         && bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES);
     if is_aligned { bytes.len() / PAGE_BYTES * PAGE_BYTES } else { 0 }
-}
-
-fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match pwrite(file, &bytes[written..], offset + written as u64) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => written += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,45 @@
+//! Reads and writes that go on until all bytes are read or written: a system call may do less than
+//! it was asked for, and a signal may interrupt it.
+
+use rustix::io::{Errno, pread, pwrite};
+use std::os::fd::OwnedFd;
+
+/// Reads from an offset of a file until there are `length` bytes or more in `to`. Direct I/O reads
+/// whole pages, which at the end of a file are more than it has.
+///
+/// # Errors
+/// Of the system call; EIO if the file ends before.
+pub(crate) fn read_at_least(
+    file: &OwnedFd,
+    to: &mut [u8],
+    offset: u64,
+    length: usize,
+) -> Result<(), Errno> {
+    let mut filled = 0;
+    while filled < length {
+        match pread(file, &mut to[filled..], offset + filled as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Writes bytes to an offset of a file.
+///
+/// # Errors
+/// Of the system call; EIO if it takes nothing.
+pub(crate) fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match pwrite(file, &bytes[written..], offset + written as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
