@@ -19,14 +19,17 @@
 /// short rows is sixty times as large.
 pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
 
-/// Rows in one list of a message. Batches have 1,000, a list of OSTs 16,384.
+/// Rows in one list of a message. Batches have 1,000, a list of OSTs 16,384. Half would do; with
+/// double, a list that a lying peer sends takes twice the memory.
 pub const LIST_COUNT_MAX: usize = 65_536;
 
-/// OSTs of one end. The largest Lustre installations have some thousands; the tables of an end have
-/// a row for each.
+/// OSTs of one end. The largest Lustre installations have some thousands, which half would still
+/// hold; the tables of both ends have a row for each, some hundred bytes, so double is 2 MiB more.
 pub const OSTS_MAX: u32 = 16_384;
 
-/// Data streams of one transfer.
+/// Data streams of one transfer. Each takes a handle, a thread at the sink, and a token of 32 bytes
+/// in LISTEN, which is bounded. With double they would take half of the 1,024 handles that a process
+/// has by default.
 pub const STREAMS_MAX: u16 = 256;
 
 /// Stripes and blocks begin and end at multiples of this, in bytes, but for the end of a file. All
@@ -34,7 +37,8 @@ pub const STREAMS_MAX: u16 = 256;
 /// pages. A file that its file system cuts otherwise is taken to be on one OST.
 pub const ALIGNMENT_BYTES: u64 = 4096;
 
-/// The longest block, in bytes.
+/// The longest block, in bytes. A buffer holds one, and there is one for each OST at least: with
+/// double, a sink with 32 OSTs would need 4 GiB.
 pub const BLOCK_BYTES_MAX: u32 = 64 << 20;
 
 /// The largest file, in bytes: what a file offset can express (`i64`).
@@ -102,18 +106,22 @@ pub const TEXT_BYTES_MAX: usize = 16 << 10;
 /// stripes of 1 MiB over eight OSTs take 1.2 million. Each takes about 40 bytes, twice.
 pub const RANGES_MAX: usize = 2 << 20;
 
-/// Ranges of bytes in one message.
+/// Ranges of bytes in one message: 160 KiB, well below [`MESSAGE_BYTES_MAX`]. What is longer comes
+/// in parts; with half there are twice as many.
 pub const RANGES_PER_MESSAGE: usize = 16_384;
 
 /// How often blocks of one file are sent again because they arrived damaged, or came back so from
-/// storage. Then the file fails: its way is broken.
+/// storage. Then the file fails: its way is broken. A file of 10 TB over a line that damages one
+/// block in 100,000 has that many; with double, one that never arrives is sent 200 times.
 pub const RESENDS_MAX: u32 = 100;
 
-/// Blocks that a sink may have asked for again and that have not been sent since.
+/// Blocks that a sink may have asked for again and that have not been sent since: all that memory of
+/// 4 GiB holds, in the shortest blocks. Each takes 24 bytes.
 pub const AGAIN_MAX: usize = 65_536;
 
 /// Frames that a source sends before it has heard what became of the blocks in them: 64 GiB in the
-/// shortest blocks.
+/// shortest blocks. Each takes about 100 bytes; half would hold up a sink whose journal is slow at
+/// 10 GB/s after three seconds.
 pub const FRAMES_UNSETTLED_MAX: usize = 1 << 20;
 
 /// One file's queue is split into at most so many parts, by OSTs of both ends. Beyond, blocks for

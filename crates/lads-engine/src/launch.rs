@@ -17,6 +17,7 @@ use crate::stream::{Listener, set_send_timeout};
 use crate::talk::exit_code_from;
 use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
 use lads_core::issue::Side;
+use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
 use other::Other;
@@ -39,9 +40,6 @@ const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// Streams by default: as many as I/O threads can send on at a time, two for each processor, so
 /// that none waits for another. Measured: `docs/benchmarks.md`.
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
-/// More streams than this are not opened: each takes a handle, a thread at the sink, and a token
-/// in LISTEN, which has a bound.
-const STREAMS_MAX: u16 = 256;
 
 /// The two directions of the control channel.
 pub(crate) type Control = (MessageReader<Box<dyn Read + Send>>, File);
