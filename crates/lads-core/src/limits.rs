@@ -28,8 +28,8 @@ pub const LIST_COUNT_MAX: usize = 65_536;
 pub const OSTS_MAX: u32 = 16_384;
 
 /// Data streams of one transfer. Each takes a handle, a thread at the sink, and a token of 32 bytes
-/// in LISTEN, which is bounded. With double they would take half of the 1,024 handles that a process
-/// has by default.
+/// in LISTEN, which is bounded. With double they would take half of the 1,024 handles that a
+/// process has by default.
 pub const STREAMS_MAX: u16 = 256;
 
 /// Stripes and blocks begin and end at multiples of this, in bytes, but for the end of a file. All
@@ -115,8 +115,8 @@ pub const RANGES_PER_MESSAGE: usize = 16_384;
 /// block in 100,000 has that many; with double, one that never arrives is sent 200 times.
 pub const RESENDS_MAX: u32 = 100;
 
-/// Blocks that a sink may have asked for again and that have not been sent since: all that memory of
-/// 4 GiB holds, in the shortest blocks. Each takes 24 bytes.
+/// Blocks that a sink may have asked for again and that have not been sent since: all that memory
+/// of 4 GiB holds, in the shortest blocks. Each takes 24 bytes.
 pub const AGAIN_MAX: usize = 65_536;
 
 /// Frames that a source sends before it has heard what became of the blocks in them: 64 GiB in the
