@@ -55,6 +55,9 @@ fn memory_that_is_too_small_for_the_sink_is_refused_and_what_is_said_to_do_is_en
         cp(blocks).expect(0);
         fs::remove_dir_all(world.target()).unwrap();
     }
+    // Nothing said, it is enough for any number of OSTs.
+    let many = ["--block-size=1M", "--sink-layout=synthetic:osts=200"];
+    run(world.cp(&[&many[..], &at_sink, &media].concat())).expect(0);
 }
 
 #[test]
