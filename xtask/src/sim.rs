@@ -20,7 +20,7 @@ pub(crate) fn fresh() -> Result<()> {
     many_fresh(FRESH_COUNT * 10)
 }
 
-/// Tries so many seeds that nobody has tried.
+/// Tries this many seeds that nobody has tried.
 pub(crate) fn many_fresh(count: u64) -> Result<()> {
     many(count, fresh_seed())
 }

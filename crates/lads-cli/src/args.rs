@@ -162,7 +162,7 @@ pub(crate) struct ImbalanceArgs {
     #[arg(long)]
     pub(crate) sums: bool,
 
-    /// All samples within so many seconds are one moment
+    /// All samples within this many seconds are one moment
     ///
     /// For a collector that asks each target at a moment of its own, or more often than matters.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -480,7 +480,7 @@ pub(crate) struct CopyArgs {
 
     /// What is slow, for --schedule threshold: window=40,limit_ms=50,skips=16
     ///
-    /// If the mean time of so many requests to an OST is above the limit (for 1 MiB), so many
+    /// If the mean time of this many requests to an OST is above the limit (for 1 MiB), this many
     /// threads skip it.
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     #[arg(value_parser = threshold::parse)]

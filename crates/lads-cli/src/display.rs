@@ -26,7 +26,7 @@ use progress::Meter;
 pub(crate) use style::escape_text;
 pub(crate) use style::{Style, escape};
 
-/// So many issues are shown; the rest is counted, and is in the log.
+/// This many issues are shown; the rest is counted, and is in the log.
 const ISSUES_SHOWN_MAX: u64 = 20;
 
 /// A line that changes faster than this cannot be read.

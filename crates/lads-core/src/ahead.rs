@@ -34,7 +34,7 @@ pub struct Ahead {
     is_calm: bool,
     /// Whether there are files with several stripes.
     is_striped: bool,
-    /// Of what is placed, about so many bytes are in the source's stage.
+    /// Of what is placed, about this many bytes are in the source's stage.
     staged_bytes: u64,
     interval_began: Instant,
 }
@@ -67,13 +67,13 @@ struct SourceOst {
 
 /// What came in such a time may be in hand.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// So many times as much is in hand if a source OST needs a choice. It does where OSTs of the sink
-/// are congested now and then: if one of its files waits, another need not. It does where files are
-/// striped, too: their stripes are read side by side, and the more files they are of, the more
-/// OSTs of the sink they are for. Otherwise more files only get into each other's way, and some
-/// OSTs are left with more than others at the end.
+/// This many times as much is in hand if a source OST needs a choice. It does where OSTs of the
+/// sink are congested now and then: if one of its files waits, another need not. It does where
+/// files are striped, too: their stripes are read side by side, and the more files they are of, the
+/// more OSTs of the sink they are for. Otherwise more files only get into each other's way, and
+/// some OSTs are left with more than others at the end.
 const TIMES_FOR_CHOICE: u64 = 2;
-/// Of the last files of a source OST, so many, this part as much is in hand. At the end there are
+/// Of the last files of a source OST, this many, this part as much is in hand. At the end there are
 /// no others to be written while an OST of the sink is slow that was not when they were placed; and
 /// placed late they cost their source OST a moment at most.
 const LAST_FILES: usize = 4;
@@ -174,7 +174,7 @@ impl Ahead {
         }
     }
 
-    /// So many bytes of a file came, or as many as are left of it.
+    /// This many bytes of a file came, or as many as are left of it.
     pub fn on_come(&mut self, now: Instant, placed: &mut Placed, bytes: u64) {
         if now.since(self.interval_began) >= INTERVAL {
             self.interval_began = now;
@@ -189,7 +189,7 @@ impl Ahead {
         self.on_given_up(placed, bytes);
     }
 
-    /// So many bytes of a file need not come any more, or as many as are left of it.
+    /// This many bytes of a file need not come any more, or as many as are left of it.
     pub fn on_given_up(&mut self, placed: &mut Placed, bytes: u64) {
         let bytes = bytes.min(placed.bytes);
         placed.bytes -= bytes;
@@ -199,7 +199,7 @@ impl Ahead {
         }
     }
 
-    /// So many bytes of what is placed are in the source's stage.
+    /// This many bytes of what is placed are in the source's stage.
     pub fn on_staged(&mut self, bytes: u64) {
         self.staged_bytes = bytes;
         self.update_all();

@@ -1,7 +1,7 @@
 //! What CephFS says of where a file lies, and which object that makes of a byte.
 //!
-//! A file is cut into *objects*. Stripes of one unit go round so many objects until those are
-//! full, and then round the next so many: an object set (Ceph's "File layouts" and `Striper.cc`).
+//! A file is cut into *objects*. Stripes of one unit go round this many objects until those are
+//! full, and then round the next this many: an object set (Ceph's "File layouts" and `Striper.cc`).
 //! Unit, count, object size and pool are told by an attribute as text ([`FileLayout`]). An object
 //! has a name made of the file's inode and its number ([`object_name`]); the name says to which
 //! placement group of its pool it belongs ([`Pool::group`]), and the cluster says on which OSDs
@@ -114,7 +114,7 @@ impl ObjectStriping {
         self.object_size
     }
 
-    /// Bytes of an object set: after so many, others take over.
+    /// Bytes of an object set: after this many, others take over.
     #[must_use]
     pub fn set_bytes(&self) -> u64 {
         u64::from(self.count) * u64::from(self.object_size)

@@ -69,15 +69,15 @@ const OSTS_MIN: usize = 3;
 /// How soon a rule calls an OST congested.
 #[derive(Clone, Copy, Debug)]
 struct Temper {
-    /// A request is slow if it takes so many times as long as others of its kind usually do, and so
-    /// many times as long as the best that this OST has been.
+    /// A request is slow if it takes this many times as long as others of its kind usually do, and
+    /// so many times as long as the best that this OST has been.
     slow_min: f64,
-    /// It is not if it takes at most so many times as long.
+    /// It is not if it takes at most this many times as long.
     clear_max: f64,
     /// An OST that has always been slow is not congested: it is what it is. Its floor doubles in
     /// this many seconds until it meets what is measured.
     floor_doubles_seconds: f64,
-    /// A congested OST has so many requests in flight at least, if it may have them.
+    /// A congested OST has this many requests in flight at least, if it may have them.
     window_min: f64,
     /// A good answer makes the window larger by this part of one by the window.
     window_up: f64,
@@ -134,15 +134,15 @@ const CALM_AFTER: Duration = Duration::from_secs(5);
 /// usually takes.
 const FIRST_COUNT: u32 = 2;
 
-/// So many in a row tell.
+/// This many in a row tell.
 const RUN_MIN: u32 = 2;
-/// A request that is not back after so many times the usual time tells by itself.
+/// A request that is not back after this many times the usual time tells by itself.
 const OVERDUE_MIN: f64 = 3.0;
 /// What is new weighs a quarter in the mean.
 const WEIGHT: f64 = 0.25;
 /// Requests of a kind to have seen before any is called slow.
 const SAMPLES_MIN: u32 = 4;
-/// Until so many have been seen, what is usual moves by more: a slow start is soon forgotten.
+/// Until this many have been seen, what is usual moves by more: a slow start is soon forgotten.
 const USUAL_STEP_FIRST: f64 = 1.2;
 const USUAL_FIRST_COUNT: u32 = 16;
 
@@ -207,7 +207,7 @@ impl Rule {
 }
 
 impl Judge {
-    /// A judge of OSTs that should have at most so many requests each at a time; all are clear.
+    /// A judge of OSTs that should have at most this many requests each at a time; all are clear.
     #[must_use]
     pub fn new(rule: Rule, in_flight_max: impl Iterator<Item = u32>) -> Self {
         let record = |most: u32| Record {
@@ -232,7 +232,7 @@ impl Judge {
         Self { rule, temper, osts, usual, congested_at: None }
     }
 
-    /// A request of so many bytes begins.
+    /// A request of this many bytes begins.
     pub fn on_start(&mut self, ost: OstId, now: Instant, bytes: u64) {
         if self.rule.needs_no_telling() {
             let record = &mut self.osts[ost.index()];
@@ -439,7 +439,7 @@ impl Usual {
     }
 }
 
-/// The kind of a request of so many bytes with so many in flight before it.
+/// The kind of a request of this many bytes with this many in flight before it.
 fn kind(bytes: u64, in_flight: usize) -> usize {
     let size = (u64::BITS - bytes.leading_zeros()) as usize;
     size.min(SIZES - 1) * DEPTHS + in_flight.min(DEPTHS - 1)

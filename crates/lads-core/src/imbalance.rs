@@ -15,7 +15,7 @@ mod series;
 pub use distribution::Distribution;
 pub use series::{Moment, Refusal, Sampling, Series, Values};
 
-/// A pause in a series: moments that are so many times the usual interval apart.
+/// A pause in a series: moments that are this many times the usual interval apart.
 const PAUSE_INTERVALS: f64 = 3.0;
 
 /// Into how many bands, with about as many moments each, bandwidth is cut.

@@ -174,7 +174,7 @@ impl Layout {
         }
     }
 
-    /// How a file of so many bytes is striped, in the part of it that has most stripes.
+    /// How a file of this many bytes is striped, in the part of it that has most stripes.
     #[must_use]
     pub fn striping(&self, size: u64) -> Striping {
         match &self.0 {

@@ -66,7 +66,7 @@ pub const ENTRIES_OPEN_MAX: usize = 16_384;
 pub const DIRECTORIES_OPEN_MAX: usize = 16_384;
 
 /// A source holds back further entries when those that have not ended have names and attributes of
-/// so many bytes. Ordinary entries have 100 to 200 bytes, so this is rarely met.
+/// this many bytes. Ordinary entries have 100 to 200 bytes, so this is rarely met.
 pub const METADATA_BYTES_MAX: u64 = 16 << 20;
 
 /// The same for directories that have not ended. The walk cannot wait for them, for they wait for
@@ -124,6 +124,6 @@ pub const AGAIN_MAX: usize = 65_536;
 /// 10 GB/s after three seconds.
 pub const FRAMES_UNSETTLED_MAX: usize = 1 << 20;
 
-/// One file's queue is split into at most so many parts, by OSTs of both ends. Beyond, blocks for
+/// One file's queue is split into at most this many parts, by OSTs of both ends. Beyond, blocks for
 /// one OST of the sink may wait for those before them.
 pub const SPLIT_LANES_MAX: usize = 1024;

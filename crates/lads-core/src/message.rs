@@ -237,7 +237,7 @@ pub enum Message {
     NewFile(Vec<Entry>),
     /// From the sink: what becomes of each.
     FileId(Vec<(EntryId, Answer)>),
-    /// From the sink: room for so many further blocks bound for this OST.
+    /// From the sink: room for this many further blocks bound for this OST.
     Grant(Vec<(OstId, u32)>),
     /// From the sink: these are durable, and on record.
     BlockDone(Vec<BlockRange>),
@@ -245,7 +245,7 @@ pub enum Message {
     BlockBad(Vec<BlockRange>),
     /// From both: entries that end.
     FileDone(Vec<(EntryId, Ending)>),
-    /// From the sink: a data stream ended after so many whole frames.
+    /// From the sink: a data stream ended after this many whole frames.
     StreamEnd {
         /// Which stream.
         stream: u16,
@@ -257,7 +257,8 @@ pub enum Message {
     /// From the source: frames sent so far on each data stream. One that does not arrive was lost
     /// by something in between that took it.
     Frames(Vec<u64>),
-    /// From the source: so many bytes wait in its stage, and are not to count as placed too early.
+    /// From the source: this many bytes wait in its stage, and are not to count as placed too
+    /// early.
     Staged(u64),
     /// From the sink: these files lie on OSTs that have turned slow, and others have little to do;
     /// drop them and announce them anew, so that they get another place.

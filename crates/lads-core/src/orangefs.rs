@@ -26,7 +26,7 @@ const UNIT: usize = 8;
 pub enum Distribution {
     /// All in the first.
     Basic,
-    /// In turn, so many bytes at a time.
+    /// In turn, this many bytes at a time.
     Striped(u64),
     /// By another rule, of this name.
     Other(String),

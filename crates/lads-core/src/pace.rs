@@ -27,7 +27,7 @@ impl Pace {
         Instant::after_start(self.paid_until.since_start().saturating_sub(SLACK))
     }
 
-    /// So many bytes go.
+    /// This many bytes go.
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -14,7 +14,7 @@
 
 use crate::units::OstId;
 
-/// A file gets so many stripes more for each of these bytes (NASA's Shift does the same). A file
+/// A file gets this many stripes more for each of these bytes (NASA's Shift does the same). A file
 /// that fills one OST's bandwidth for about a second gains by a second one; a smaller one costs
 /// only more requests to the metadata server.
 pub const BYTES_PER_STRIPE: u64 = 1 << 30;
@@ -133,7 +133,7 @@ pub struct NewFile {
 pub enum Wish {
     /// Nothing.
     Default,
-    /// So many stripes of this size, anywhere.
+    /// This many stripes of this size, anywhere.
     Striped {
         /// Bytes in a stripe; a multiple of 64 KiB.
         stripe_size: u64,
@@ -164,8 +164,8 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Places by this rule, in stripes of this many bytes and no more than so many of them; `seed`
-    /// makes transfers differ from each other.
+    /// Places by this rule, in stripes of this many bytes and no more than this many of them;
+    /// `seed` makes transfers differ from each other.
     #[must_use]
     pub fn new(rule: Place, stripe_size: u64, stripe_count_max: usize, seed: u64) -> Self {
         let stripe_size = whole_units(stripe_size);
@@ -250,7 +250,7 @@ impl Placer {
     }
 }
 
-/// The OSTs that take files and have space for so many bytes.
+/// The OSTs that take files and have space for this many bytes.
 fn eligible(candidates: &[Candidate], bytes: u64) -> impl Iterator<Item = (OstId, &Candidate)> {
     candidates.iter().enumerate().filter(move |(_, it)| it.takes(bytes)).map(|(index, it)| {
         let index = u32::try_from(index).expect("OST numbers are 32 bits");
@@ -269,7 +269,7 @@ impl Candidate {
         self.free_bytes.saturating_sub(self.queued_bytes)
     }
 
-    /// How long it takes until so many bytes are written here, in no particular unit; what is
+    /// How long it takes until this many bytes are written here, in no particular unit; what is
     /// almost full counts as slower, so that OSTs fill evenly.
     fn cost(&self, bytes: u64) -> u128 {
         let bytes = u128::from(self.queued_bytes) + u128::from(bytes) + 1;

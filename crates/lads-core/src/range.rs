@@ -65,7 +65,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes the first ranges out of the set, so many of them.
+    /// Takes the first ranges out of the set, this many of them.
     #[must_use]
     pub fn split_first(&mut self, count: usize) -> Self {
         let Some((&start, _)) = self.ranges.iter().nth(count) else { return std::mem::take(self) };

@@ -31,7 +31,7 @@ struct Book {
     window: u32,
     /// The window never falls below this.
     window_min: u32,
-    /// A frame that finds so many others waits in a long queue.
+    /// A frame that finds this many others waits in a long queue.
     queue_long: u32,
 }
 
@@ -43,11 +43,11 @@ impl Book {
     }
 }
 
-/// A window begins with and keeps at least so many frames besides those being written.
+/// A window begins with and keeps at least this many frames besides those being written.
 const WINDOW_SPARE: u32 = 6;
 
 impl Grants {
-    /// Shares `buffer_count` buffers among OSTs that should have so many requests each at a time.
+    /// Shares `buffer_count` buffers among OSTs that should have this many requests each at a time.
     ///
     /// # Panics
     /// If there are fewer buffers than OSTs, or no OST.

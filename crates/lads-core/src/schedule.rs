@@ -192,7 +192,7 @@ impl Schedule {
         }
     }
 
-    /// What can be read and not be sent is staged, up to so many bytes, by so many threads at a
+    /// What can be read and not be sent is staged, up to this many bytes, by this many threads at a
     /// time; not by [`Policy::File`], which reads each file in its order.
     pub fn set_stage(&mut self, bytes: u64, threads_max: u32) {
         if self.policy != Policy::File {

@@ -53,7 +53,7 @@ pub struct SinkConfig {
     pub threshold: Threshold,
     /// Its OSTs.
     pub osts: Vec<OstSpec>,
-    /// So many bytes of new files may be placed before they come, in any case; `None` if
+    /// This many bytes of new files may be placed before they come, in any case; `None` if
     /// it does not matter when they are placed.
     pub placed_bytes_min: Option<u64>,
     /// Buffers in its arena, each for one frame; at least one for each OST besides those of
@@ -63,7 +63,7 @@ pub struct SinkConfig {
     pub buffer_bytes: u32,
     /// Whether blocks are recorded in a journal, and count as done only then.
     pub has_journal: bool,
-    /// When so many bytes are written and not on record, they are put on record.
+    /// When this many bytes are written and not on record, they are put on record.
     pub batch_bytes: u64,
     /// When bytes have been written and not on record for so long, they are put on record.
     pub batch_interval: Duration,

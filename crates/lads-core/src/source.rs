@@ -168,7 +168,7 @@ enum Stop {
 /// Bytes of entries in one NEW_FILE, about.
 const NEW_FILE_BYTES: usize = 64 << 10;
 
-/// The sink is told when the stage holds so many bytes more or less: what it places in any case.
+/// The sink is told when the stage holds this many bytes more or less: what it places in any case.
 const STAGED_STEP_BYTES: u64 = 8 << 20;
 
 /// Entries in one FILE_DONE.

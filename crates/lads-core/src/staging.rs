@@ -47,8 +47,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// A log of so many bytes, in slots of so many; zero bytes are none at all. So many may be
-    /// filled at a time: fewer than there are threads and buffers, or none is left to bring
+    /// A log of this many bytes, in slots of this many; zero bytes are none at all. This many may
+    /// be filled at a time: fewer than there are threads and buffers, or none is left to bring
     /// anything back.
     ///
     /// # Panics

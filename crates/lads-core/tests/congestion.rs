@@ -30,9 +30,9 @@ struct Bed {
 #[derive(Clone, Copy)]
 enum Slow {
     None,
-    /// The first so many, always.
+    /// The first this many, always.
     Fixed(usize),
-    /// So many at a time, others after so many milliseconds.
+    /// This many at a time, others after this many milliseconds.
     Moving(usize, usize),
 }
 
@@ -47,7 +47,7 @@ impl Slow {
 }
 
 impl Bed {
-    /// The rate of an OST, so many milliseconds after the start.
+    /// The rate of an OST, this many milliseconds after the start.
     fn rate(&self, ost: usize, now: usize) -> f64 {
         let is_slow = match self.slow {
             Slow::None => false,
@@ -163,7 +163,7 @@ const MANY: Bed = Bed {
     slow: Slow::None,
 };
 
-/// How much of what was possible a policy reached, given that so many threads read one request of
+/// How much of what was possible a policy reached, given that this many threads read one request of
 /// one OST each at a time; 1 is all of it.
 fn share(bed: &Bed, policy: Policy) -> f64 {
     let all = bed.osts as f64 * bed.mib_each as f64 * MIB;

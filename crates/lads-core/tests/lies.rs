@@ -52,7 +52,7 @@ fn want(done: RangeSet) -> Message {
     Message::FileId(vec![(FILE, Answer::Want { done, layout })])
 }
 
-/// A source with a file of so many bytes that the sink wants.
+/// A source with a file of this many bytes that the sink wants.
 fn moving(size: u64) -> Source {
     let mut source = source();
     find(&mut source, file(size));

@@ -26,7 +26,7 @@ fn hear(source: &mut Source, message: Message) {
     source.handle(Instant::START, Event::Message(message)).expect("the sink keeps to the protocol");
 }
 
-/// A file of so many blocks, which the sink wants.
+/// A file of this many blocks, which the sink wants.
 fn add(source: &mut Source, id: u64, block_count: u64) {
     let size = block_count * u64::from(BLOCK);
     let identity = Identity { size, inode: id, ..Identity::default() };

@@ -28,7 +28,7 @@ const WINDOW_DIRECTORIES: u64 = 50;
 struct World {
     /// Blocks that arrive damaged, each once.
     damaged: Vec<Block>,
-    /// Files that are found changed when checked, so many times.
+    /// Files that are found changed when checked, this many times.
     changing: HashMap<EntryId, u32>,
     /// Files that the sink cannot commit.
     refused: Vec<EntryId>,

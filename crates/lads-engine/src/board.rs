@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// So many happenings that the other end told wait to be shown, and so many bytes of text in them.
-/// The watching thread shows them 20 times a second: half of it would be the most that a transfer
-/// of 100,000 small files a second can list, twice as much only takes memory.
+/// This many happenings that the other end told wait to be shown, and this many bytes of text in
+/// them. The watching thread shows them 20 times a second: half of it would be the most that a
+/// transfer of 100,000 small files a second can list, twice as much only takes memory.
 const TOLD_MAX: usize = 10_000;
 const TOLD_BYTES_MAX: usize = 1 << 20;
 

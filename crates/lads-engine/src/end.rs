@@ -29,7 +29,7 @@ pub(crate) trait End: Send + Sync + 'static {
     fn ost_bytes(&self) -> Vec<u64>;
     /// Passes on what became of entries.
     fn pass_on(&self, notes: Vec<Note>);
-    /// The other end has sent so many frames on each stream.
+    /// The other end has sent this many frames on each stream.
     fn on_frames(&self, counts: &[u64]);
     /// Sees, many times within a timeout, that no stream stands still unnoticed.
     fn tend_streams(&self, now: Instant, timeout: Duration);

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Directory handles kept open at a time.
 const OPEN_MAX: usize = 256;
-/// Of the directories that are opened on the way down to one, so many next to it keep their
-/// handles, and so many above those, at even distances. With half of it, a directory near one that
-/// was opened lately is more often opened from far above; with double of it, one deep directory
-/// would close half of what others are about to need.
+/// Of the directories that are opened on the way down to one, this many next to it keep their
+/// handles, and this many above those, at even distances. With half of it, a directory near one
+/// that was opened lately is more often opened from far above; with double of it, one deep
+/// directory would close half of what others are about to need.
 const KEPT_BELOW: usize = 32;
 
 /// A directory below a root, or the root.

@@ -39,9 +39,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Item, Table};
 
-/// New files are placed so many bytes for each OST ahead of their blocks, at least.
+/// New files are placed this many bytes for each OST ahead of their blocks, at least.
 const PLACED_BYTES_EACH: u64 = 4 << 20;
-/// When so many bytes are written and not on record, they are put on record: what a crash can cost.
+/// When this many bytes are written and not on record, they are put on record: what a crash can
+/// cost.
 const BATCH_BYTES: u64 = 64 << 20;
 /// When bytes were written and not on record for so long, they are put on record.
 const BATCH_INTERVAL: Duration = Duration::from_secs(1);

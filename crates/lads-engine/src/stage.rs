@@ -34,7 +34,7 @@ pub(crate) struct StageLog {
 }
 
 impl StageLog {
-    /// Makes a log in a directory, for slots of so many bytes.
+    /// Makes a log in a directory, for slots of this many bytes.
     ///
     /// # Errors
     /// If there can be no file: what is said on the command line is wrong.

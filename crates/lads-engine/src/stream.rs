@@ -211,7 +211,7 @@ struct MissingRow {
 }
 
 impl Missing {
-    /// The source has sent so many frames on each stream.
+    /// The source has sent this many frames on each stream.
     pub(crate) fn on_frames(&mut self, counts: &[u64], stream_count: u16) {
         self.rows.resize(stream_count.into(), MissingRow::default());
         for (row, count) in self.rows.iter_mut().zip(counts) {

@@ -29,13 +29,13 @@ impl<'a> Choices<'a> {
         self.0.int_in_range(0..=count - 1).unwrap_or(0)
     }
 
-    /// A place in a list of so many, if it has any.
+    /// A place in a list of this many, if it has any.
     pub fn place_in(&mut self, count: usize) -> Option<usize> {
         let last = count.checked_sub(1)?;
         Some(self.0.int_in_range(0..=last).unwrap_or(0))
     }
 
-    /// Yes, once in so many times; no, when nothing is left.
+    /// Yes, once in this many times; no, when nothing is left.
     ///
     /// # Panics
     /// If `count` is zero.

@@ -18,12 +18,12 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// The session was told of so many things.
+    /// The session was told of this many things.
     pub fn on_told(&mut self, count: usize) {
         self.told += 1 + count as u64;
     }
 
-    /// The session named so many things.
+    /// The session named this many things.
     ///
     /// # Panics
     /// If those are more than it has been told of gives reason to.

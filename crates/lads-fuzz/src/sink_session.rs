@@ -180,7 +180,7 @@ impl End<'_> {
         }
     }
 
-    /// The source sends a frame of at most so many blocks, if it has something and room for it.
+    /// The source sends a frame of at most this many blocks, if it has something and room for it.
     fn send(&mut self, count_max: u32) {
         let Some((ost, rows)) = self.peer.next_frame(count_max, &self.owner.config) else { return };
         let is_last_grant = self.peer.granted(ost) == 0;

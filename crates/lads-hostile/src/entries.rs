@@ -36,7 +36,7 @@ fn entry(id: u64, name: &[u8], kind: Kind, mode: u32) -> Entry {
     Entry { id: EntryId(id), parent: EntryId::ROOT, name: name.to_vec(), kind, metadata }
 }
 
-/// A regular file of so many bytes, below the target directory.
+/// A regular file of this many bytes, below the target directory.
 #[must_use]
 pub fn file(id: u64, name: impl AsRef<[u8]>, size: u64) -> Entry {
     let mtime = Timestamp { seconds: 1_600_000_000, nanos: 5 };

@@ -42,7 +42,7 @@ pub(crate) struct Lasting<T> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalFile {
     pub(crate) bytes: Vec<u8>,
-    /// So many of them would survive.
+    /// This many of them would survive.
     pub(crate) durable_count: usize,
 }
 

@@ -1,10 +1,10 @@
 //! Runs worlds by their seeds: `lads-sim [--trace] SEED...` or `lads-sim [--from S] --count N`.
 //!
 //! `lads-sim --congestion [--count N] [--threads T] [WORD...]` shows instead how near each policy
-//! comes to what is possible on beds of OSTs of which some are congested, in the weather of so many
-//! seeds, with so many threads at the source; only those scenarios that have all words in their
-//! name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it can
-//! be told; `--service-times OUT` draws how long each read took, with and without avoidance.
+//! comes to what is possible on beds of OSTs of which some are congested, in the weather of this
+//! many seeds, with this many threads at the source; only those scenarios that have all words in
+//! their name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it
+//! can be told; `--service-times OUT` draws how long each read took, with and without avoidance.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod report;
@@ -20,7 +20,7 @@ usage: lads-sim [--trace] SEED...
        lads-sim --congestion|--sweep [--from SEED] [--count N] [--threads T] [WORD...]
        lads-sim --service-times OUT.html";
 
-/// In the weather of so many seeds a table is made, unless another number is asked for.
+/// In the weather of this many seeds a table is made, unless another number is asked for.
 const TABLE_SEEDS: u64 = 5;
 
 #[derive(Default)]

@@ -62,7 +62,7 @@ impl OstModel {
         (0..weather.ost_count).map(model).collect()
     }
 
-    /// How long a request for so many bytes takes this time, if it comes now.
+    /// How long a request for this many bytes takes this time, if it comes now.
     pub(crate) fn service(&mut self, rng: &mut Rng, now: Instant, bytes: u64) -> Duration {
         match &mut self.speed {
             Speed::Drawn { latency_micros, page_nanos } => {
@@ -330,7 +330,7 @@ fn draw_network(rng: &mut Rng) -> Network {
     }
 }
 
-/// Where a file lies, among so many OSTs.
+/// Where a file lies, among this many OSTs.
 pub(crate) fn draw_layout(rng: &mut Rng, ost_count: usize) -> Layout {
     if ost_count == 1 || rng.hits(500) {
         return Layout::on(ost_at(rng.index(ost_count)));

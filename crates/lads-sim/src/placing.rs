@@ -14,13 +14,13 @@ pub(crate) struct Placing {
 }
 
 impl Placing {
-    /// By this rule, in stripes of so many bytes.
+    /// By this rule, in stripes of this many bytes.
     pub(crate) fn new(rule: Place, ost_count: usize, stripe_bytes: u64, seed: u64) -> Self {
         let placer = Placer::new(rule, stripe_bytes, ost_count, seed);
         Self { placer, queued: vec![0; ost_count] }
     }
 
-    /// Where a file of so many bytes goes.
+    /// Where a file of this many bytes goes.
     pub(crate) fn place(&mut self, size: u64, slowness: impl Iterator<Item = u32>) -> Layout {
         let candidates: Vec<Candidate> = (self.queued.iter().zip(slowness))
             .map(|(&queued_bytes, slowness)| Candidate {
@@ -52,7 +52,7 @@ impl Placing {
         }
     }
 
-    /// So many bytes of what was placed on an OST are written.
+    /// This many bytes of what was placed on an OST are written.
     pub(crate) fn on_written(&mut self, ost: OstId, bytes: u64) {
         self.queued[ost.index()] = self.queued[ost.index()].saturating_sub(bytes);
     }

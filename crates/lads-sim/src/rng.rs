@@ -47,7 +47,7 @@ impl Rng {
         &choices[self.index(choices.len())]
     }
 
-    /// True so many times in a thousand.
+    /// True this many times in a thousand.
     pub(crate) fn hits(&mut self, per_mille: u32) -> bool {
         per_mille > 0 && self.below(1000) < u64::from(per_mille)
     }
@@ -61,7 +61,7 @@ impl Rng {
         number.clamp(low, high.max(low))
     }
 
-    /// A time between so many microseconds and so many.
+    /// A time between this many microseconds and this many.
     pub(crate) fn micros(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_micros(self.between(low, high))
     }

@@ -86,7 +86,7 @@ impl Tree {
         tree
     }
 
-    /// Files of one size, each in stripes on so many OSTs, the next file from the next OST on.
+    /// Files of one size, each in stripes on this many OSTs, the next file from the next OST on.
     pub(crate) fn of_files(count: usize, size: u64, stripes: &[Layout]) -> Self {
         let mut tree = Self::default();
         for index in 0..count {

@@ -49,7 +49,7 @@ impl End {
         }
     }
 
-    /// How long an OST may be passed over: so many requests to others, by so many threads.
+    /// How long an OST may be passed over: this many requests to others, by this many threads.
     fn wait_allowed(&self) -> Duration {
         let passes = (PASSES_MAX + 1) * self.since.len();
         let rounds = u32::try_from(passes).expect("a few OSTs").div_ceil(self.thread_count) + 1;

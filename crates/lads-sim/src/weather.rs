@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How much slower an OST is that is slow: a fifth of its rate.
 const SLOW_FACTOR: f64 = 5.0;
-/// In so many steps each OST has been slow once.
+/// In this many steps each OST has been slow once.
 const STEPS_OF_ROUND: u64 = 8;
 /// How much slower all are when all are congested.
 const FULL_FACTOR: f64 = 50.0;
@@ -37,7 +37,7 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    /// When an OST that begins with so many bytes at a moment is done.
+    /// When an OST that begins with this many bytes at a moment is done.
     pub(crate) fn served_at(&self, ost: usize, from: Instant, bytes: u64) -> Instant {
         let (mut at, mut left) = (from, bytes as f64);
         loop {
@@ -56,7 +56,7 @@ impl Weather {
         bytes.iter().copied().enumerate().map(time).max().unwrap_or_default()
     }
 
-    /// The least time in which so many bytes can be done by all OSTs together.
+    /// The least time in which this many bytes can be done by all OSTs together.
     pub(crate) fn bound_anywhere(&self, bytes: u64) -> Duration {
         let (mut at, mut left) = (Instant::START, bytes as f64);
         loop {

@@ -79,7 +79,7 @@ pub fn entry(directory: impl AsFd) -> io::Result<[u8; 68]> {
     unsafe { answer(directory, GET_ENTRY, [0; 68]) }
 }
 
-/// Makes a file in stripes of so many bytes (a power of two from 64 KiB on), so many of them.
+/// Makes a file in stripes of this many bytes (a power of two from 64 KiB on), this many of them.
 ///
 /// # Errors
 /// `EEXIST` if something has its name; any other if it cannot be made so.

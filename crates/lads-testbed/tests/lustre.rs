@@ -244,8 +244,8 @@ fn a_tree_moves_between_layouts_of_all_kinds_whatever_the_rule() {
     assert!(same[0]["parts"].as_array().unwrap().len() == 1, "{}", same[0]);
 }
 
-/// Each OST of the source has served what lies on it, once, or so many times at most: to the page,
-/// for less than a page is not read past the page cache.
+/// Each OST of the source has served what lies on it, once, or this many times at most: to the
+/// page, for less than a page is not read past the page cache.
 fn assert_reads(files: &[(PathBuf, u64)], read: &[u64], times_max: u64) {
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
     let mut lies = vec![0; read.len()];

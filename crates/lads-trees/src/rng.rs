@@ -26,7 +26,7 @@ impl Rng {
         usize::try_from(self.next() % end as u64).expect("below a usize")
     }
 
-    /// True once in so many times.
+    /// True once in this many times.
     pub fn is_one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
@@ -36,7 +36,7 @@ impl Rng {
         from[self.below(from.len())]
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + 8);
         while bytes.len() < count {

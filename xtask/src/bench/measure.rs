@@ -76,7 +76,7 @@ impl Ticks {
     }
 }
 
-/// So many numbers, after so many words.
+/// This many numbers, after this many words.
 fn parse(text: &str, skip: usize, count: usize) -> Vec<f64> {
     let words = text.split_whitespace().skip(skip).take(count);
     let mut numbers: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();

@@ -6,9 +6,9 @@ use std::fmt;
 /// When an accident happens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moment {
-    /// When the processes of the round have written so many bytes.
+    /// When the processes of the round have written this many bytes.
     Written(u64),
-    /// So many milliseconds after the start.
+    /// This many milliseconds after the start.
     Millis(u64),
 }
 
@@ -30,15 +30,15 @@ pub(super) enum Accident {
     Kill(Whom),
     /// Asked to end.
     Stop(Whom, Signal),
-    /// Not run for so many milliseconds.
+    /// Not run for this many milliseconds.
     Freeze(Whom, u64),
-    /// So many changes of the source, drawn with this seed.
+    /// This many changes of the source, drawn with this seed.
     Change(u64, usize),
     /// The same command a second time.
     Twin,
     /// Another command into the same target.
     Rival,
-    /// An order to the storage that fails; what hangs is released after so many milliseconds.
+    /// An order to the storage that fails; what hangs is released after this many milliseconds.
     Order(String, Option<u64>),
     /// A small file system becomes large.
     MoreRoom,

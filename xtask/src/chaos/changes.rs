@@ -26,7 +26,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// So many, from now on.
+    /// This many, from now on.
     pub(super) fn new(seed: u64, count: usize) -> Self {
         Self { rng: Rng::new(seed), left: count, due: Instant::now() }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// How chaos uses an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
-    /// Given once in so many times, with one of these values; an empty value is none.
+    /// Given once in this many times, with one of these values; an empty value is none.
     Drawn(usize, &'static [&'static str]),
     /// Given by another part of chaos, if the round asks for it.
     ByRound,

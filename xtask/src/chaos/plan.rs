@@ -21,7 +21,7 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) scale: Scale,
-    /// So many further files of a few bytes in one directory.
+    /// This many further files of a few bytes in one directory.
     pub(super) small_files: usize,
     /// Whether one file is large enough to change several times while it is moved.
     pub(super) has_large_file: bool,

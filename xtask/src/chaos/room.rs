@@ -27,7 +27,7 @@ pub(super) enum Storage {
     FaultySource,
     /// The target on storage that fails on command.
     FaultySink,
-    /// The target on a file system of so many bytes.
+    /// The target on a file system of this many bytes.
     SmallSink(u64),
 }
 

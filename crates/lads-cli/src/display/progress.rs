@@ -10,7 +10,7 @@ const RATE_WINDOW: Duration = Duration::from_secs(8);
 /// Before this there is too little to say when it will end.
 const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
 
-/// With so many files to go, their number tells as much about the end as their bytes.
+/// With this many files to go, their number tells as much about the end as their bytes.
 const MANY_FILES: u64 = 1000;
 
 /// What is shown of a transfer at one moment.

@@ -10,7 +10,7 @@ use std::time::Duration;
 const CURVE_POINTS: usize = 400;
 /// Points of a cloud: more would hide each other.
 const CLOUD_POINTS: usize = 4000;
-/// A distribution whose greatest is so many times its median is drawn on a logarithmic axis.
+/// A distribution whose greatest is this many times its median is drawn on a logarithmic axis.
 const HEAVY_TAIL: f64 = 30.0;
 
 const STYLE: &str = "\

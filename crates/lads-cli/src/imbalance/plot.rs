@@ -43,7 +43,7 @@ const LEGEND_LINE: f64 = 18.0;
 const COLOURS: usize = 4;
 /// On a logarithmic axis, what is less than this part of the greatest lies at the edge.
 const DECADES_MAX: f64 = 6.0;
-/// About so many lines of a grid.
+/// About this many lines of a grid.
 const GRID: f64 = 5.0;
 
 impl Plot<'_> {

@@ -122,7 +122,7 @@ impl Transfer {
     }
 }
 
-/// A fault waits for so many bytes on one stream. Where another carries nearly all of them, it
+/// A fault waits for this many bytes on one stream. Where another carries nearly all of them, it
 /// does not come; then it is tried again.
 const ATTEMPTS_MAX: usize = 20;
 

@@ -11,7 +11,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// So many levels of a deep tree have one file: a rename takes the kernel longer the deeper it is.
+/// This many levels of a deep tree have one file: a rename takes the kernel longer the deeper it
+/// is.
 const FILE_LEVELS: u32 = 10;
 
 /// A world whose trees no call can name whole. `rm` removes them: the standard library would have

@@ -17,13 +17,13 @@ const ROW_BYTES: usize = 32;
 /// What is done, once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Harm {
-    /// Flips a bit of the blocks' bytes, when so many of them have passed.
+    /// Flips a bit of the blocks' bytes, when this many of them have passed.
     FlipInPayload(u64),
-    /// Flips a bit in the header of a frame, after so many bytes of blocks.
+    /// Flips a bit in the header of a frame, after this many bytes of blocks.
     FlipInHeader(u64),
-    /// Resets one connection, after so many bytes of blocks.
+    /// Resets one connection, after this many bytes of blocks.
     ResetOne(u64),
-    /// Resets all connections, after so many bytes of blocks.
+    /// Resets all connections, after this many bytes of blocks.
     ResetAll(u64),
 }
 

@@ -87,7 +87,7 @@ fn stage_file(running: &Running, stage: &Path) -> PathBuf {
     })
 }
 
-/// Waits until so many bytes are in the stage.
+/// Waits until this many bytes are in the stage.
 fn wait_until_staged(running: &Running, stage: &Path, bytes: u64) -> PathBuf {
     let file = stage_file(running, stage);
     wait_for("blocks to be staged", || {

@@ -306,7 +306,7 @@ impl Running {
         }
     }
 
-    /// Waits until so many bytes were written by the process `pid`, or the command has ended;
+    /// Waits until this many bytes were written by the process `pid`, or the command has ended;
     /// whether it still runs.
     pub(crate) fn runs_until_written(&mut self, pid: u32, bytes: u64) -> bool {
         loop {

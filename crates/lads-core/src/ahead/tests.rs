@@ -3,7 +3,7 @@ use crate::entry::{Identity, Metadata};
 use crate::placement::Striping;
 use crate::units::EntryId;
 
-/// A file of so many bytes that begins on this OST of the source.
+/// A file of this many bytes that begins on this OST of the source.
 fn file(id: u32, source_ost: u32, bytes: u64) -> Entry {
     let identity = Identity { size: bytes, ..Identity::default() };
     let kind = Kind::File {
@@ -20,7 +20,7 @@ fn entry(id: u64, kind: Kind) -> Entry {
     Entry { id: EntryId(id), parent: EntryId::ROOT, name: vec![b'a'], kind, metadata }
 }
 
-/// Of so many files of ten bytes on each of these OSTs of the source, all that may be placed.
+/// Of this many files of ten bytes on each of these OSTs of the source, all that may be placed.
 fn next_all(ahead: &mut Ahead) -> Vec<(u64, Placed)> {
     let next = std::iter::from_fn(|| ahead.take_next());
     next.map(|(entry, placed)| (entry.id.0, placed.expect("files have data"))).collect()

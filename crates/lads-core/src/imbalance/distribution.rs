@@ -21,7 +21,7 @@ impl Distribution {
         self.sorted.len()
     }
 
-    /// The least number of which so many percent of all are not greater, as it is read from a
+    /// The least number of which this many percent of all are not greater, as it is read from a
     /// cumulative plot (nearest rank); zero if there are none.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> f64 {
@@ -51,7 +51,7 @@ impl Distribution {
         self.sorted.last().copied().unwrap_or(0.0)
     }
 
-    /// About so many points of the cumulative plot: a number, and the part of all, from 0 to 1,
+    /// About this many points of the cumulative plot: a number, and the part of all, from 0 to 1,
     /// that are not greater. The first and the last are always among them.
     pub fn curve(&self, points: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
         let count = self.sorted.len();

@@ -39,7 +39,7 @@ pub enum Values {
 pub struct Sampling {
     /// What their values are.
     pub values: Values,
-    /// All samples within so many seconds are one moment; `None`: each is one.
+    /// All samples within this many seconds are one moment; `None`: each is one.
     pub every_seconds: Option<f64>,
 }
 

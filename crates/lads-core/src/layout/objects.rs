@@ -154,7 +154,7 @@ impl Objects {
         bytes
     }
 
-    /// Adds how many bytes of a range each OST holds, so many times.
+    /// Adds how many bytes of a range each OST holds, this many times.
     fn add_bytes(&self, bytes: &mut BTreeMap<OstId, u64>, range: Range<u64>, times: u64) {
         let (set_bytes, count) = (self.striping.set_bytes(), u64::from(self.striping.count()));
         let mut start = range.start;

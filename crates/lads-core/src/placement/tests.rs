@@ -13,7 +13,7 @@ fn file(size: u64) -> NewFile {
     NewFile { size, unplaced_bytes: 1 << 50, source: Striping { size: 4 * MIB, count: 3 } }
 }
 
-/// So many OSTs, two to a server, all alike.
+/// This many OSTs, two to a server, all alike.
 fn alike(count: u32) -> Vec<Candidate> {
     let of = |index| Candidate { server: index / 2, ..Candidate::default() };
     (0..count).map(of).collect()
@@ -26,7 +26,7 @@ fn osts(wish: Wish) -> Vec<u32> {
     }
 }
 
-/// Places so many files of 1 MiB, each written before the next if `is_written`, and says how many
+/// Places this many files of 1 MiB, each written before the next if `is_written`, and says how many
 /// came to each OST.
 fn placed(rule: Place, candidates: &[Candidate], files: usize, is_written: bool) -> Vec<u64> {
     let mut placer = placer(rule, 7);

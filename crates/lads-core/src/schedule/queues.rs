@@ -70,7 +70,7 @@ struct Choice {
     bytes_max: u32,
 }
 
-/// Threads stay with an OST for about this part of what waits for each, but for so many bytes at
+/// Threads stay with an OST for about this part of what waits for each, but for this many bytes at
 /// least.
 const RUNS: u64 = 8;
 const RUN_BYTES_MIN: u64 = 8 << 20;
@@ -105,7 +105,7 @@ impl<T> OstQueues<T> {
         self.queues.len()
     }
 
-    /// Puts an item of about so many bytes at the end of an OST's queue.
+    /// Puts an item of about this many bytes at the end of an OST's queue.
     ///
     /// # Panics
     /// If there is no such OST.
@@ -161,8 +161,8 @@ impl<T> OstQueues<T> {
     }
 
     /// Takes work from the next queue in turn whose OST is free and for which `take` finds some, at
-    /// most so many bytes of it; from that of a congested OST only if there is none for the others.
-    /// The OST counts it as in flight until [`Self::finish`].
+    /// most this many bytes of it; from that of a congested OST only if there is none for the
+    /// others. The OST counts it as in flight until [`Self::finish`].
     pub fn next<W>(
         &mut self,
         now: Instant,
@@ -222,7 +222,7 @@ impl<T> OstQueues<T> {
         found
     }
 
-    /// Counts a request of so many bytes as in flight that did not wait, if its OST is free,
+    /// Counts a request of this many bytes as in flight that did not wait, if its OST is free,
     /// nothing waits for it, and it usually answers faster than `service_max`: then handing it
     /// over costs more than doing it.
     pub fn start_at_once(
@@ -241,7 +241,7 @@ impl<T> OstQueues<T> {
         is_quick && is_free
     }
 
-    /// Counts a request of so many bytes as in flight.
+    /// Counts a request of this many bytes as in flight.
     pub fn start(&mut self, now: Instant, ost: OstId, bytes: u64) {
         let queue = &mut self.queues[ost.index()];
         queue.in_flight += 1;
@@ -249,7 +249,7 @@ impl<T> OstQueues<T> {
         self.judge.on_start(ost, now, bytes);
     }
 
-    /// A request is complete, after `service` of work on so many bytes.
+    /// A request is complete, after `service` of work on this many bytes.
     ///
     /// # Panics
     /// If this OST had none in flight.

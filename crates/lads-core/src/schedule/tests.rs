@@ -62,7 +62,7 @@ fn a_sink_ost_without_room_does_not_hold_up_the_others() {
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
 }
 
-/// The sink OSTs of the frames that are sent if each of three files has so many stripes of two
+/// The sink OSTs of the frames that are sent if each of three files has this many stripes of two
 /// blocks and goes to an OST of its own, with room for four frames.
 fn sink_osts_of_frames(stripe_count: u32) -> Vec<u32> {
     let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &osts(2, 9), BLOCK);
@@ -106,7 +106,7 @@ fn a_frame_of_small_files_fits_in_a_buffer() {
     assert!(bytes <= u64::from(BLOCK) && work.blocks.len() == 10, "{} files", work.blocks.len());
 }
 
-/// A file in stripes of 64 KiB over two OSTs, to another in stripes of so many bytes over two.
+/// A file in stripes of 64 KiB over two OSTs, to another in stripes of this many bytes over two.
 fn in_short_stripes(size: u64, sink_stripe_size: u64) -> Plan {
     let striped = |size| Layout::striped(size, vec![OstId(0), OstId(1)]).unwrap();
     Plan { source: striped(64 << 10), sink: striped(sink_stripe_size), ..plan(size, 0, 0) }

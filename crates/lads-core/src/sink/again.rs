@@ -20,12 +20,13 @@ use std::time::Duration;
 /// How often it is looked at what is left where.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A file of which something is written is placed again only if its OST needs so many times as long
-/// for what is left there as another would for the whole file: it is read again as well, and the
-/// OST may be quick again meanwhile. If nothing is written, it costs little more than a round trip.
+/// A file of which something is written is placed again only if its OST needs this many times as
+/// long for what is left there as another would for the whole file: it is read again as well, and
+/// the OST may be quick again meanwhile. If nothing is written, it costs little more than a round
+/// trip.
 const TIMES_IF_BEGUN: f64 = 3.0;
 
-/// An OST counts as slow if its requests take so many times as long as they should.
+/// An OST counts as slow if its requests take this many times as long as they should.
 const SLOWNESS_MIN: f64 = 2.0;
 
 /// What is left to do on an OST.
@@ -139,9 +140,9 @@ impl Sink {
 }
 
 impl Left {
-    /// How long the OST needs for so many bytes, in seconds, if it does so many a second when it is
-    /// not slow. Nobody knows for how much longer it will be: it is taken to be for as long again
-    /// as it has been. So what is slow for a moment, by chance, moves nothing.
+    /// How long the OST needs for this many bytes, in seconds, if it does this many a second when
+    /// it is not slow. Nobody knows for how much longer it will be: it is taken to be for as long
+    /// again as it has been. So what is slow for a moment, by chance, moves nothing.
     fn seconds(&self, bytes: u64, bytes_per_second: f64) -> f64 {
         let quick_seconds = bytes as f64 / bytes_per_second;
         let done_while_slow = self.slow_seconds / self.slowness;
@@ -149,8 +150,8 @@ impl Left {
     }
 }
 
-/// Which files to take from OSTs that are slow, where others do so many bytes a second; those first
-/// of which most is left, for they lose least by it. Each goes where least is left.
+/// Which files to take from OSTs that are slow, where others do this many bytes a second; those
+/// first of which most is left, for they lose least by it. Each goes where least is left.
 fn better_placed_again(all: &mut [Left], bytes_per_second: f64) -> Vec<EntryId> {
     let mut found = Vec::new();
     let is_slow = |left: &Left| left.slowness >= SLOWNESS_MIN;
@@ -181,8 +182,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// OSTs that do 10 MiB/s, with files of 8 MiB of which so many MiB are left; the first of them
-    /// has been so many times slower for so many seconds.
+    /// OSTs that do 10 MiB/s, with files of 8 MiB of which this many MiB are left; the first of
+    /// them has been this many times slower for this many seconds.
     fn placed_again(slowness: f64, slow_seconds: f64, left_mib: &[&[u64]]) -> Vec<u64> {
         let mut entry = 0;
         let mut all = Vec::new();

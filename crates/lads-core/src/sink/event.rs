@@ -173,7 +173,7 @@ pub enum Event {
     Discarded(Vec<EntryId>),
     /// [`Task::Finish`] is done.
     Finished,
-    /// A data stream ended after so many whole frames.
+    /// A data stream ended after this many whole frames.
     StreamEnded {
         /// Which.
         stream: u16,

@@ -68,7 +68,7 @@ impl Directories {
         self.open.insert(directory, row);
     }
 
-    /// All that is in it has been met but for so many directories.
+    /// All that is in it has been met but for this many directories.
     pub(super) fn on_listed(&mut self, directory: EntryId, subdirectory_count: u64) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.pending += subdirectory_count;

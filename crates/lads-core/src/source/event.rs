@@ -70,7 +70,7 @@ pub enum ReadOutcome {
 pub enum Event {
     /// The walk met something.
     Found(Box<Found>),
-    /// The walk has met all that is in a directory; so many directories in it follow.
+    /// The walk has met all that is in a directory; this many directories in it follow.
     Listed {
         /// The directory.
         directory: EntryId,

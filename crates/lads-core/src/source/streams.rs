@@ -52,7 +52,7 @@ impl Stream {
 }
 
 impl Source {
-    /// A frame went out; so many went before it on this stream.
+    /// A frame went out; this many went before it on this stream.
     pub(super) fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
         let work = self.free_slot(work);
         self.counters.blocks_sent += work.blocks.len() as u64;
@@ -67,7 +67,7 @@ impl Source {
         streams[stream.index()].sent.push_back((number, work));
     }
 
-    /// The sink had so many whole frames of a stream when it ended.
+    /// The sink had this many whole frames of a stream when it ended.
     pub(super) fn on_stream_end(&mut self, stream: u16, frames: u64) {
         let stream = StreamId(stream);
         self.grow_streams(stream);

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-/// A journal is read and written anew in pieces of so many bytes: a call for each, and memory for
+/// A journal is read and written anew in pieces of this many bytes: a call for each, and memory for
 /// one.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -24,9 +24,9 @@ const GROWN_BYTES_MIN: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
-    /// The records that are durable take so many bytes.
+    /// The records that are durable take this many bytes.
     sound_bytes: u64,
-    /// So many did when it was written anew.
+    /// This many did when it was written anew.
     anew_bytes: u64,
     /// Why nothing more can be added.
     pub(super) failure: Option<Errno>,

@@ -21,7 +21,7 @@ use thiserror::Error;
 /// would wake the process twice as often while a person types a password.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// So many bytes can be written without blocking to a pipe or socket that has room: POSIX's
+/// This many bytes can be written without blocking to a pipe or socket that has room: POSIX's
 /// `PIPE_BUF` on Linux.
 const WRITE_BYTES_MAX: usize = 4096;
 

@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// A file that was changed is compared in pieces of so many bytes: large enough that calls cost
+/// A file that was changed is compared in pieces of this many bytes: large enough that calls cost
 /// nothing, small enough for each thread to have one besides the arena, which may be in use.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -60,8 +60,8 @@ pub(super) fn unchanged(file: &OwnedFd, blocks: Vec<BlockRecord>) -> Vec<BlockRe
     blocks.into_iter().filter(|record| is_unchanged(record)).collect()
 }
 
-/// Makes a hole of what is in a file of so many bytes outside of these blocks. Nothing is sent for
-/// the holes of a file, so what somebody has written there would stay.
+/// Makes a hole of what is in a file of this many bytes outside of these blocks. Nothing is sent
+/// for the holes of a file, so what somebody has written there would stay.
 ///
 /// # Errors
 /// Of the system call, where the file system cannot.
@@ -85,7 +85,7 @@ pub(super) fn clear_outside(
     Ok(())
 }
 
-/// The checksum of what is where a block should be. `read` reads so many bytes from an offset of
+/// The checksum of what is where a block should be. `read` reads this many bytes from an offset of
 /// the file; a block of an earlier attempt may be longer than a buffer is now.
 fn checksum_of(
     record: &BlockRecord,

@@ -503,7 +503,7 @@ impl Seen {
     }
 }
 
-/// Looks at a directory that would be so many levels below the root.
+/// Looks at a directory that would be this many levels below the root.
 fn look_at_directory(
     end: &SourceEnd,
     above: &Arc<Directory>,

@@ -2,7 +2,7 @@
 //!
 //! The end that listens gives the other one random token for each stream, over the control channel;
 //! a connection must show one, and each is accepted once. Anybody can connect to the port, so
-//! whoever shows no token gets little: one thread looks at all connections in turn, at so many at
+//! whoever shows no token gets little: one thread looks at all connections in turn, at this many at
 //! a time, and if there are more, the one that has waited longest without a word makes room. Who
 //! was sent away by mistake tries again.
 
@@ -27,7 +27,7 @@ const ACCEPTED: u8 = 1;
 /// A connection that has not shown a token by then is closed. A lost packet is sent again within a
 /// second or three; a stranger holds a place for twice as long if this is doubled.
 const TOKEN_DEADLINE: Duration = Duration::from_secs(10);
-/// So many connections that have shown no token are looked at, some 100 bytes and a handle each.
+/// This many connections that have shown no token are looked at, some 100 bytes and a handle each.
 /// With half of them, strangers who connect faster than a round trip sooner push out a peer far
 /// away; twice as many take more of a process's 1,024 handles than the streams do.
 const UNDECIDED_MAX: usize = 100;

@@ -159,7 +159,7 @@ impl Peer {
         self.files.insert(entry.id, file);
     }
 
-    /// Blocks for one OST for which there is room, at most so many, not more than fit a buffer.
+    /// Blocks for one OST for which there is room, at most this many, not more than fit a buffer.
     pub(super) fn next_frame(
         &mut self,
         count_max: u32,

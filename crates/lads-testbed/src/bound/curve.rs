@@ -49,7 +49,7 @@ impl Curve {
         from.bytes + slope * (seconds - from.seconds)
     }
 
-    /// The first second at which there are so many bytes, if there ever are.
+    /// The first second at which there are this many bytes, if there ever are.
     pub fn time_of(&self, bytes: f64) -> Option<f64> {
         let reached = self.corners.iter().position(|corner| corner.bytes >= bytes);
         match reached {

@@ -41,7 +41,7 @@ pub(super) struct Passage {
 }
 
 impl Passage {
-    /// How many bytes are read or written of so many; a multiple of `unit` if more than that was
+    /// How many bytes are read or written of this many; a multiple of `unit` if more than that was
     /// asked for, and never nothing.
     pub(super) fn shorten(self, bytes: usize, unit: usize) -> usize {
         match self.short {
@@ -136,7 +136,7 @@ impl State {
         Ok(json!({"files": files.collect::<Vec<_>>(), "names": names.collect::<Vec<_>>()}))
     }
 
-    /// Waits until something is let go after so many times.
+    /// Waits until something is let go after this many times.
     fn hang(&self, before: u64) {
         let releases = lock(&self.releases);
         let wait = self.was_released.wait_while(releases, |releases| *releases == before);

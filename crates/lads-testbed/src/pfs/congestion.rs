@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) enum Pattern {
     /// The same OSTs, for ever.
     Fixed(Vec<usize>),
-    /// So many OSTs at a time, each for as long as `dwell`, then others, without a gap. Within a
+    /// This many OSTs at a time, each for as long as `dwell`, then others, without a gap. Within a
     /// round through all OSTs, none comes twice.
     Moving { count: usize, dwell: Duration },
     /// Bursts as on the Spider file system: see [`Spider`]. All times are multiplied by `scale`.
@@ -51,7 +51,7 @@ impl Congestion {
         }
     }
 
-    /// So many OSTs that come next in the round.
+    /// This many OSTs that come next in the round.
     fn pick(&mut self, count: usize) -> Vec<usize> {
         let mut slow = Vec::new();
         while slow.len() < count.min(self.ost_count) {

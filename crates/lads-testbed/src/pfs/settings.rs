@@ -27,7 +27,7 @@ pub(super) struct Settings {
     /// Microseconds before a target begins to move the bytes of a request
     #[arg(long, default_value_t = 0)]
     pub(super) latency: u64,
-    /// Up to so many microseconds more, by chance
+    /// Up to this many microseconds more, by chance
     #[arg(long, default_value_t = 0)]
     pub(super) jitter: u64,
     /// Microseconds that an operation on names takes
@@ -42,7 +42,7 @@ pub(super) struct Settings {
     /// Number of stripes, where nothing else is wished for; -1 for all targets
     #[arg(long, default_value = "1", allow_negative_numbers = true, value_parser = stripe_count)]
     pub(super) stripe_count: u16,
-    /// So many bytes at the beginning of a file lie on one target, whatever comes behind them
+    /// This many bytes at the beginning of a file lie on one target, whatever comes behind them
     #[arg(long, value_name = "BYTES", value_parser = first_part)]
     pub(super) one_stripe_until: Option<u64>,
     /// Bytes that a target can hold

@@ -30,7 +30,7 @@ pub enum Fault {
     BlackHole,
     /// `flip`: one bit of the byte is another.
     Flip,
-    /// `reorder=N`: so many accepted connections are connected on in another order.
+    /// `reorder=N`: this many accepted connections are connected on in another order.
     Reorder(usize),
 }
 
@@ -54,7 +54,7 @@ pub struct Rule {
     pub connection: Option<u64>,
     /// To what goes this way; `None`: to either.
     pub way: Option<Way>,
-    /// After so many bytes went this way.
+    /// After this many bytes went this way.
     pub after: u64,
     /// Not before the connection is so old.
     pub at: Option<Duration>,

@@ -85,7 +85,7 @@ impl LineOptions {
         self.loss > 0.0
     }
 
-    /// Wire packets that a packet of so many bytes is, and their bytes with all headers.
+    /// Wire packets that a packet of this many bytes is, and their bytes with all headers.
     pub(crate) fn on_the_wire(&self, bytes: u64) -> (u64, u64) {
         let payload_max = u64::from(self.mtu) - HEADER_BYTES;
         let packets = bytes.saturating_sub(HEADER_BYTES).div_ceil(payload_max).max(1);

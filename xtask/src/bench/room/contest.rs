@@ -57,7 +57,7 @@ pub(super) struct Congestion {
     pub(super) source: Option<String>,
     /// The same for the sink's.
     pub(super) sink: Option<String>,
-    /// Commands for the sink's that come one after the other, each after so many seconds, and
+    /// Commands for the sink's that come one after the other, each after this many seconds, and
     /// then again from the first.
     pub(super) sink_turns: Vec<(f64, String)>,
 }
@@ -166,7 +166,7 @@ pub(super) const DATA: &str = "data";
 const TARGET: &str = "target";
 
 impl Arena<'_> {
-    /// Lets all take turns, so many rounds, the order turned round every other time.
+    /// Lets all take turns, this many rounds, the order turned round every other time.
     pub(super) fn hold(&self, contestants: &[Contestant], rounds: usize) -> Result<Vec<Standing>> {
         let mut standings: Vec<Standing> = contestants.iter().map(new_standing).collect();
         for round in 0..=rounds {

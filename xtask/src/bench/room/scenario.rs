@@ -219,7 +219,7 @@ fn both_schedules(counts: &[&str]) -> Vec<Entry> {
     [threads("layout", counts), threads("file", counts)].concat()
 }
 
-/// LADS by every rule with so many threads, and left to itself.
+/// LADS by every rule with this many threads, and left to itself.
 fn all_schedules(count: &str) -> Vec<Entry> {
     let rules = ["layout", "threshold", "adaptive", "file"];
     let by_itself = entry("LADS, nothing said", None, &[]);
@@ -668,7 +668,7 @@ fn stripes() -> Scenario {
 /// Storage, how many files of 8 MiB, and which OSTs are slow.
 type Bed = (Storage, u64, &'static str);
 
-/// 32 OSTs of which four are slow, others after so many seconds.
+/// 32 OSTs of which four are slow, others after this many seconds.
 fn many_osts(files: u64, slow: &'static str) -> Bed {
     (Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() }, files, slow)
 }

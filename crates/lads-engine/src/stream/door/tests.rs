@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A listener for so many streams on loopback, and where it is.
+/// A listener for this many streams on loopback, and where it is.
 fn listener(count: u16) -> (Listener, SocketAddr) {
     let stop = StopFlag::new();
     let listener = Listener::open(count, None, true, &Patience::new(&stop, SECOND)).unwrap();
