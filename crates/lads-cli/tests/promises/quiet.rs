@@ -1,5 +1,6 @@
 //! A pull from a source that does not say what failed at the sink: the sink is here, and knows.
 
+use crate::faultfs::FaultFs;
 use crate::world::{Ended, Mounted, RUN_HERE, Rng, World, has, is_root, run, there};
 use lads_core::message::{LENGTH_BYTES, Message, decode};
 use std::fs;
@@ -69,6 +70,21 @@ fn what_fails_at_the_sink_of_a_pull_is_told_once_though_the_source_keeps_quiet()
         let expected = ["b", "c", "c/d"].map(|name| world.target().join(name));
         assert_eq!(failed_paths(&ended), expected.map(|path| path.to_str().unwrap().to_owned()));
         assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
+    }
+}
+
+/// It was forgotten as soon as it had its name, and the failure with it.
+#[test]
+fn a_pull_tells_of_a_file_whose_name_could_not_be_made_durable() {
+    for shell in [|world: &World| world.fake_shell(RUN_HERE), quiet_shell] {
+        let world = World::new();
+        world.write("src/c/d", b"d");
+        let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+        storage.command("fail fsyncdir EIO nth=1 path=dst/c");
+        let mut command = there(&shell(&world));
+        command.arg(format!("there:{}", world.source_contents())).arg(storage.path("dst"));
+        let ended = run(command).expect(6);
+        assert_eq!(failed_paths(&ended), [storage.path("dst/c/d").to_str().unwrap()]);
     }
 }
 

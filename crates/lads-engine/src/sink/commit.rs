@@ -39,12 +39,13 @@ impl SinkEnd {
         let renamed = sift(renamed, &mut results);
         let failures = sync_directories(&renamed);
         for Ready { entry, item, temporary, .. } in renamed {
-            self.table.remove(entry);
             let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
             let committed = match failure {
+                // It stays in the table until it is discarded, which tells of it.
                 Some((_, errno)) => Committed::Failed(failed(Operation::Sync, *errno)),
                 None => {
+                    self.table.remove(entry);
                     self.count_reduced(&item);
                     Committed::Complete
                 }
