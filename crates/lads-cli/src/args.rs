@@ -480,8 +480,8 @@ pub(crate) struct CopyArgs {
 
     /// What is slow, for --schedule threshold: window=40,limit_ms=50,skips=16
     ///
-    /// If the mean time of this many requests to an OST is above the limit (for 1 MiB), this many
-    /// threads skip it.
+    /// If the mean time of the last `window` requests to an OST is above the limit (for 1 MiB), the
+    /// next `skips` threads pass it over.
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     #[arg(value_parser = threshold::parse)]
     pub(crate) threshold: Option<Threshold>,

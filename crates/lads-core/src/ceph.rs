@@ -261,6 +261,10 @@ impl Field {
     /// key no such value.
     #[must_use]
     pub fn of(key: &str, value: &str) -> Option<Self> {
+        // The kernel ends the whole text with a NUL, and no name holds one.
+        if value.contains('\0') {
+            return None;
+        }
         let is_digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         let number = || value.parse().ok().filter(|_| is_digits);
         let name = || value.to_owned();

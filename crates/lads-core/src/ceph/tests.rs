@@ -27,7 +27,8 @@ fn one_value_is_read_by_its_key() {
     assert_eq!(Field::of("stripe_unit", "65536"), Some(Field::StripeUnit(65536)));
     assert_eq!(Field::of("pool", "cephfs.data"), Some(Field::Pool("cephfs.data".to_owned())));
     assert_eq!(Field::of("pool_namespace", ""), Some(Field::PoolNamespace(String::new())));
-    for (key, value) in [("stripe_unit", "+1"), ("stripe_count", ""), ("pool", ""), ("size", "1")] {
+    for (key, value) in [("stripe_unit", "+1"), ("stripe_count", ""), ("pool", ""), ("pool", "a\0")]
+    {
         assert_eq!(Field::of(key, value), None, "{key}={value}");
     }
 }
