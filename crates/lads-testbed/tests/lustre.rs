@@ -317,11 +317,13 @@ fn a_file_that_comes_alone_lies_on_all_osts_that_have_nothing_to_do() {
 
 #[test]
 fn no_file_is_left_to_an_ost_that_turned_out_to_be_slow() {
-    let Some(sink) = mounted(&["--osts", "4", "--rate", "40000000"]) else { return };
+    // On a busy machine another OST may look slow for a moment. Of four OSTs two do not count as
+    // congested (it would be the machine); of eight they do.
+    let Some(sink) = mounted(&["--osts", "8", "--rate", "40000000"]) else { return };
     sink.control("rate 2 250000");
     let source = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
-    for number in 0..12 {
+    for number in 0..24 {
         let mut data = vec![0; 2 << 20];
         fastrand::Rng::with_seed(number).fill(&mut data);
         let path = source.path().join(format!("file-{number}"));
@@ -336,7 +338,7 @@ fn no_file_is_left_to_an_ost_that_turned_out_to_be_slow() {
     }
     // Before it was asked for anything, nobody knew; some files had been placed there.
     assert!(sink.stats("written_bytes")[2] > 0);
-    let there = files_by_ost((0..12).map(|number| sink.mount.join(format!("file-{number}"))));
+    let there = files_by_ost((0..24).map(|number| sink.mount.join(format!("file-{number}"))));
     assert_eq!(there[2], 0, "{there:?}");
 }
 
