@@ -64,6 +64,13 @@ pub(crate) fn build_testbed() -> Result<PathBuf> {
     Ok(target_dir()?.join("release/lads-testbed"))
 }
 
+/// Builds a package so that somebody who waits for it waits less, and sees how far it is; says
+/// where the command `name` is.
+pub(crate) fn build_quickly(package: &str, name: &str) -> Result<PathBuf> {
+    run(cargo().args(["build", "--profile", "quick", "--package", package, "--bin", name]))?;
+    Ok(target_dir()?.join("quick").join(name))
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = metadata(&["--no-deps"])?;

@@ -7,7 +7,6 @@ use super::mount::{Bytes, Pair, Storage, bound_to_us};
 use super::route::Route;
 use super::{mounts_need, peers};
 use crate::scratch::Scratch;
-use crate::shell;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
@@ -26,16 +25,15 @@ const STORAGE: Storage = Storage {
 
 const FILES: DataSet = DataSet::Uniform { files: 80, bytes_each: 4 << 20 };
 
-/// Shows it, or says what is missing.
-pub(crate) fn run(lads: &Path) -> Result<()> {
-    let missing = mounts_need().space(Path::new("/dev/shm"), FILES.bytes() * 3).missing()?;
-    if !missing.is_empty() {
-        println!("left out, for want of: {}", missing.join("; "));
-        return Ok(());
-    }
-    let testbed = shell::build_testbed()?;
+/// What it takes and is not here.
+pub(crate) fn missing() -> Result<Vec<String>> {
+    mounts_need().space(Path::new("/dev/shm"), FILES.bytes() * 3).missing()
+}
+
+/// Shows it.
+pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
     let notes = Scratch::new(&std::env::temp_dir(), "lads-show")?;
-    let pair = Pair::start(&testbed, STORAGE, STORAGE, &notes.join("mounts"))?;
+    let pair = Pair::start(testbed, STORAGE, STORAGE, &notes.join("mounts"))?;
     let extent = FILES.make(&pair.source.path().join(DATA))?;
     let route = Route::loopback();
     let congestion = Congestion {
@@ -44,13 +42,14 @@ pub(crate) fn run(lads: &Path) -> Result<()> {
         ..Congestion::default()
     };
     println!(
-        "{} files, {} MiB; 8 OSTs of 20 MB/s at each end; OST 2 of the source does 8 MB/s, OST 5 \
-         of the sink 4 MB/s\n",
+        "{} files, {} MiB, between two file systems of 8 storage targets (OSTs) each. An OST does \
+         20 MB/s; OST 2 of the source is slow and does 8 MB/s, OST 5 of the sink 4 MB/s. Below, a \
+         bar for each OST shows how busy it is.\n",
         extent.files,
         extent.bytes >> 20
     );
     let arena = Arena {
-        testbed: &testbed,
+        testbed,
         pair: &pair,
         route: &route,
         congestion: &congestion,
@@ -58,13 +57,16 @@ pub(crate) fn run(lads: &Path) -> Result<()> {
         bytes: extent.bytes,
         is_placed: false,
     };
-    let row =
-        arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), &testbed), 0)?;
+    println!("LADS:");
+    let row = arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), testbed), 0)?;
     let (rivals, missing) = peers::all(&route, &notes, &[]);
+    let rivals = rivals.into_iter();
     let rivals: Vec<String> = rivals
-        .iter()
         .filter(|rival| ["8 × cp", peers::RSYNC].contains(&rival.line.as_str()))
-        .map(|rival| in_words(rival, &arena))
+        .map(|rival| {
+            println!("\n{}, for comparison:", rival.line);
+            in_words(&watched(rival, testbed), &arena)
+        })
         .collect();
     println!("\n{}", sentence(&row, &rivals));
     missing.iter().for_each(|missing| println!("({missing})"));
@@ -92,8 +94,8 @@ fn in_words(rival: &Contestant, arena: &Arena<'_>) -> String {
 fn sentence(row: &Row, rivals: &[String]) -> String {
     let [seconds, rate, share] = row.figures();
     format!(
-        "LADS took {seconds:.1} s ({:.0} MB/s), {:.0} % of what a fluid could do that knows the \
-         future; every byte is the same. On the same storage: {}.",
+        "LADS took {seconds:.1} s ({:.0} MB/s): {:.0} % of what these OSTs can do at all. Every \
+         byte is the same. On the same storage: {}.",
         rate / 1e6,
         share * 100.0,
         rivals.join(", ")
