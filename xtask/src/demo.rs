@@ -1,6 +1,6 @@
-//! What LADS does, shown in four minutes, of which compiling takes most: it moves the Rust compiler,
-//! here and over ssh, and compares; then it moves files between two emulated parallel file systems,
-//! past their slow OSTs.
+//! What LADS does, shown in four minutes, of which compiling takes most: it moves the Rust
+//! compiler, here and over ssh, and compares; then it moves files between two emulated parallel
+//! file systems, past their slow OSTs.
 
 use crate::bench::room::show;
 use crate::scratch::Scratch;
