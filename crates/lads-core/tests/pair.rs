@@ -52,11 +52,12 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        Self::with(source_config())
+        Self::with(None)
     }
 
-    fn with(config: SourceConfig) -> Self {
-        let config = SourceConfig { window_directories: WINDOW_DIRECTORIES, ..config };
+    fn with(bytes_per_second: Option<u64>) -> Self {
+        let window_directories = WINDOW_DIRECTORIES;
+        let config = SourceConfig { window_directories, bytes_per_second, ..source_config() };
         let source = Source::new(config, &osts());
         let sink = Sink::new(sink_config());
         let mut pair = Self {
@@ -612,7 +613,7 @@ fn layouts_are_known_of_files_under_way_and_of_no_others() {
 fn blocks_limited(blocks_per_second: Option<u64>) -> u64 {
     let block = u64::from(BLOCK);
     let bytes_per_second = blocks_per_second.map(|count| count * block);
-    let mut pair = Pair::with(SourceConfig { bytes_per_second, ..source_config() });
+    let mut pair = Pair::with(bytes_per_second);
     pair.find_file(1, 20 * block);
     pair.run();
     assert_eq!(pair.source.counters().bytes_done, 20 * block);
