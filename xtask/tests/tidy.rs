@@ -17,7 +17,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ("lads-sys", &[]),
     ("lads-engine", &["lads-core", "lads-sys"]),
     // The trees only for its tests.
-    ("lads-cli", &["lads-core", "lads-engine", "lads-trees"]),
+    ("lads-cli", &["lads-core", "lads-engine", "lads-sys", "lads-trees"]),
     ("lads-mpiio", &["lads-core", "lads-engine"]),
     ("lads-hostile", &["lads-core"]),
     ("lads-fuzz", &["lads-core"]),

@@ -8,7 +8,7 @@ mod threshold;
 
 use crate::{refusals, sizes};
 use clap::builder::ValueHint;
-use clap::{ArgAction, Args, Command, ValueEnum};
+use clap::{Arg, ArgAction, Args, Command, ValueEnum};
 use lads_core::congestion::Threshold;
 use lads_core::issue::Side;
 use lads_core::placement::Place;
@@ -25,6 +25,16 @@ const EXAMPLES_FIRST: &str =
 
 /// The whole command.
 pub(crate) fn command() -> Command {
+    with_copy(refusals::add_to(copy_command()))
+}
+
+/// The command as completions offer it: without options that are only taken to be refused, or to
+/// say that they do nothing.
+pub(crate) fn offered_command() -> Command {
+    with_copy(copy_command())
+}
+
+fn with_copy(copy_command: Command) -> Command {
     Command::new("lads")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Moves large data sets between parallel file systems")
@@ -34,7 +44,7 @@ pub(crate) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
-        .subcommand(copy_command())
+        .subcommand(copy_command)
         .subcommand(
             LayoutArgs::augment_args(Command::new("layout"))
                 .about("Shows which storage target holds which part of a file"),
@@ -48,6 +58,13 @@ pub(crate) fn command() -> Command {
                 .about("Finds out what lads can know of a file system and do with it"),
         )
         .subcommand(
+            CleanArgs::augment_args(Command::new("clean"))
+                .about("Removes what transfers that were killed left in a directory")
+                .long_about(text::CLEAN_ABOUT)
+                .before_help(text::CLEAN_EXAMPLES)
+                .help_template(EXAMPLES_FIRST),
+        )
+        .subcommand(
             ImbalanceArgs::augment_args(Command::new("imbalance"))
                 .about("Looks back: how unevenly storage targets were used, and for how long")
                 .long_about(text::IMBALANCE_ABOUT)
@@ -55,6 +72,13 @@ pub(crate) fn command() -> Command {
                 .after_long_help(text::IMBALANCE_NOTES)
                 .help_template(EXAMPLES_FIRST),
         )
+        .subcommand(
+            Command::new("help")
+                .about("The same as --help; of a command, if one is named")
+                .arg(Arg::new("command").value_name("COMMAND"))
+                .hide(true),
+        )
+        .subcommand(Command::new("version").about("The same as --version").hide(true))
         .subcommand(
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
@@ -75,9 +99,9 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// `lads cp`, with rsync's options that have no meaning of their own.
+/// `lads cp`, without rsync's options that have no meaning of their own.
 fn copy_command() -> Command {
-    let command = CopyArgs::augment_args(Command::new("cp"))
+    CopyArgs::augment_args(Command::new("cp"))
         .about("Moves files and directories, to here or to and from another host")
         .long_about(text::COPY_ABOUT)
         .override_usage("lads cp [OPTIONS] SRC... DST")
@@ -87,8 +111,7 @@ fn copy_command() -> Command {
         .after_help("`lads cp --help` says more, has all options and the exit codes.")
         .after_long_help(COPY_NOTES)
         .disable_help_flag(true)
-        .args_override_self(true);
-    refusals::add_to(command)
+        .args_override_self(true)
 }
 
 /// What `lads layout` is told.
@@ -133,6 +156,18 @@ pub(crate) struct ProbeArgs {
     /// Make no file: only look
     #[arg(long)]
     pub(crate) read_only: bool,
+}
+
+/// What `lads clean` is told.
+#[derive(Args, Debug)]
+pub(crate) struct CleanArgs {
+    /// The directory, with all that is below it
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+
+    /// Say what would be removed, and remove nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
 }
 
 /// What `lads imbalance` is told.

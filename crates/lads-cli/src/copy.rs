@@ -2,7 +2,7 @@
 
 use crate::args::{CopyArgs, When};
 use crate::display::{Display, Meters, Places, Settings, Style};
-use crate::{complain, parsed, refusals, request, signals};
+use crate::{complain, front, parsed, refusals, request};
 use anyhow::{Context, Result};
 use clap::ArgMatches;
 use lads_engine::{Job, StopFlag};
@@ -29,7 +29,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         return refuse(&args, &refused);
     }
     match prepare(&args, matches) {
-        Ok((job, log)) => transfer(&args, &job, log),
+        Ok((job, log)) => {
+            let ignored = refusals::ignored(matches);
+            front::run(|stop| transfer(&args, &job, log, &ignored, stop))
+        }
         Err(error) => refuse(&args, &[format!("{error:#}")]),
     }
 }
@@ -43,12 +46,15 @@ fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Option<File>)>
     Ok((job, args.log.as_ref().map(create).transpose()?))
 }
 
-fn transfer(args: &CopyArgs, job: &Job, log: Option<File>) -> ExitCode {
-    let stop = StopFlag::new();
-    if let Err(error) = signals::watch(&stop) {
-        complain(&format!("{error:#}"));
-        return ExitCode::FAILURE;
-    }
+fn transfer(
+    args: &CopyArgs,
+    job: &Job,
+    log: Option<File>,
+    notices: &[&str],
+    stop: &StopFlag,
+) -> u8 {
+    #[cfg(debug_assertions)]
+    crate::panic::when_asked("cp");
     let mut display = Display::new(
         settings(args),
         Places::new(job),
@@ -62,8 +68,9 @@ fn transfer(args: &CopyArgs, job: &Job, log: Option<File>) -> ExitCode {
         display.stop_without_reader(stop.clone());
     }
     display.start();
-    let report = lads_engine::run(job, &stop, &mut display);
-    ExitCode::from(display.finish(&report))
+    notices.iter().for_each(|notice| display.on_notice(notice));
+    let report = lads_engine::run(job, stop, &mut display);
+    display.finish(&report)
 }
 
 /// Says what is wrong with the command line.

@@ -99,6 +99,10 @@ struct IssueCount {
     failed: u64,
     /// Devices, FIFOs and sockets that were left out: no failures.
     special: u64,
+    /// Of those that failed, how many for want of space at the sink, or because something else has
+    /// their name there.
+    sink_full: u64,
+    in_the_way: u64,
 }
 
 impl<'a> Display<'a> {
@@ -228,6 +232,8 @@ impl<'a> Display<'a> {
         let is_special = issue.failure.reason == Reason::Special;
         self.issues.special += u64::from(is_special);
         self.issues.failed += u64::from(!is_special);
+        self.issues.sink_full += u64::from(issue.failure.is_sink_full());
+        self.issues.in_the_way += u64::from(issue.failure.reason == Reason::InTheWay);
         if is_special && self.settings.is_quiet {
             return;
         }
@@ -241,7 +247,8 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn on_notice(&mut self, text: &str) {
+    /// Something to know: from the transfer, or of the command line.
+    pub(crate) fn on_notice(&mut self, text: &str) {
         if self.settings.is_json {
             self.out.line(&json::notice(text));
         } else if !self.settings.is_quiet {
@@ -262,8 +269,10 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// One line on stderr. If that fails there is nobody to tell.
+    /// One line on stderr, after all that was told before it, on stdout too: both may go to one
+    /// place. If it fails there is nobody to tell.
     fn tell(&mut self, line: &str) {
+        self.out.flush();
         self.erase_status();
         let _ = writeln!(self.err, "{line}");
     }

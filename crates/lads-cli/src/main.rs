@@ -1,8 +1,10 @@
 //! The `lads` command: reads what a person asks for, has the engine do it, and tells how it went.
 
 mod args;
+mod clean;
 mod copy;
 mod display;
+mod front;
 mod imbalance;
 mod layouts;
 mod lists;
@@ -17,7 +19,10 @@ mod signals;
 mod sizes;
 mod subject;
 
-use args::{CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs};
+use anyhow::Context as _;
+use args::{
+    CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs,
+};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -29,14 +34,11 @@ fn main() -> ExitCode {
     panic::end_the_process();
     let matches = args::command().get_matches();
     match matches.subcommand() {
-        Some(("cp", matches)) => {
-            #[cfg(debug_assertions)]
-            panic::when_asked("cp");
-            copy::run(matches)
-        }
+        Some(("cp", matches)) => copy::run(matches),
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
+        Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
         Some(("serve", _)) => {
             #[cfg(debug_assertions)]
@@ -45,6 +47,15 @@ fn main() -> ExitCode {
         }
         Some(("relay", matches)) => {
             exit(relay::run(&parsed::<RelayArgs>(matches)), lads_engine::ExitCode::Network)
+        }
+        Some(("help", matches)) => printed(
+            help(matches.get_one::<String>("command").map(String::as_str)),
+            lads_engine::ExitCode::Usage,
+        ),
+        Some(("version", _)) => {
+            let version = args::command().render_version();
+            let outcome = io::stdout().write_all(version.as_bytes());
+            printed(outcome.map_err(Into::into), lads_engine::ExitCode::Other)
         }
         Some(("man", matches)) => {
             exit(man::write_pages(&parsed::<ManArgs>(matches)), lads_engine::ExitCode::Other)
@@ -55,6 +66,20 @@ fn main() -> ExitCode {
         }
         other => unreachable!("clap lets no other command pass: {other:?}"),
     }
+}
+
+/// Prints the help of a command, or of all.
+fn help(of: Option<&str>) -> anyhow::Result<()> {
+    let mut command = args::command();
+    command.build();
+    let shown = match of {
+        None => &mut command,
+        Some(name) => {
+            let known = command.find_subcommand_mut(name);
+            known.with_context(|| format!("there is no command `{name}`; see lads help"))?
+        }
+    };
+    Ok(shown.print_long_help()?)
 }
 
 /// The arguments of a subcommand.

@@ -104,7 +104,7 @@ fn write_notes(to: &mut dyn Write) -> io::Result<()> {
 /// Prints completions for a shell.
 pub(crate) fn print_completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "lads", &mut script);
+    clap_complete::generate(args.shell, &mut args::offered_command(), "lads", &mut script);
     io::stdout().write_all(&script).context("cannot write to stdout")
 }
 
@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn there_is_a_page_for_every_command_that_people_type() {
         let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
-        let commands = ["cp", "layout", "osts", "probe", "imbalance", "man", "completions"];
+        let commands =
+            ["cp", "layout", "osts", "probe", "clean", "imbalance", "man", "completions"];
         let mut expected = vec!["lads.1".to_owned()];
         expected.extend(commands.map(|command| format!("lads-{command}.1")));
         assert_eq!(names, expected);

@@ -13,7 +13,8 @@ const INPLACE: &str = "lads writes into a temporary file and renames it when all
                        so that nobody sees half a file";
 const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
                        the same command goes on from there";
-const COMPRESS: &str = "lads does not compress; leave it out (over slow links use rsync -z)";
+const COMPRESS: &str = "data is not compressed: lads has no compression (over slow links, rsync -z \
+                        has, or ssh's own: --tunnel -e 'ssh -C')";
 const FOLLOW: &str = "lads moves symbolic links as links; name what they point to as a SRC";
 const SELECT: &str = "choose files with --files-from, for example from find(1)";
 const NEWER: &str = "lads moves what differs in size or time of change; choose files with \
@@ -133,12 +134,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("--compare-dest=DIR", OTHER_DIRECTORY),
     ("--copy-dest=DIR", OTHER_DIRECTORY),
     ("--link-dest=DIR", OTHER_DIRECTORY),
-    ("-z --compress", COMPRESS),
-    ("--compress-choice=NAME", COMPRESS),
-    ("--zc=NAME", COMPRESS),
-    ("--compress-level=NUM", COMPRESS),
-    ("--zl=NUM", COMPRESS),
-    ("--skip-compress=LIST", COMPRESS),
     ("-C --cvs-exclude", FILTER),
     ("-f --filter=RULE", FILTER),
     ("-F", FILTER),
@@ -172,6 +167,16 @@ const REFUSED: &[(&str, &str)] = &[
     ("-6 --ipv6", SSH_FAMILY),
 ];
 
+/// Options that are taken, and do nothing, which is told once.
+const IGNORED: &[(&str, &str)] = &[
+    ("-z --compress", COMPRESS),
+    ("--compress-choice=NAME", COMPRESS),
+    ("--zc=NAME", COMPRESS),
+    ("--compress-level=NUM", COMPRESS),
+    ("--zl=NUM", COMPRESS),
+    ("--skip-compress=LIST", COMPRESS),
+];
+
 /// What lads does anyway, and which option it undoes if it comes after that on the command line.
 const ACCEPTED: &[(&str, Option<&str>)] = &[
     ("-r --recursive", None),
@@ -200,7 +205,8 @@ pub(crate) fn add_to(command: Command) -> Command {
     let accepted = ACCEPTED
         .iter()
         .map(|&(names, undoes)| undoes.into_iter().fold(hidden_option(names), Arg::overrides_with));
-    command.args(accepted).args(REFUSED.iter().map(|&(names, _)| hidden_option(names)))
+    let others = REFUSED.iter().chain(IGNORED).map(|&(names, _)| hidden_option(names));
+    command.args(accepted).args(others)
 }
 
 /// An option as rsync's manual page writes it: `-T --temp-dir=DIR`, `--delete`, `-F`.
@@ -232,6 +238,15 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
         .collect();
     found.sort();
     found.into_iter().map(|(_, message)| message).collect()
+}
+
+/// What there is to say of options that were given and do nothing, each thing once.
+pub(crate) fn ignored(matches: &ArgMatches) -> Vec<&'static str> {
+    let is_given = |names: &str| matches.value_source(names) == Some(ValueSource::CommandLine);
+    let mut said: Vec<_> =
+        IGNORED.iter().filter(|(names, _)| is_given(names)).map(|(_, what)| *what).collect();
+    said.dedup();
+    said
 }
 
 #[cfg(test)]
@@ -267,6 +282,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_ignored_is_told_once_and_not_refused() {
+        for (names, _) in IGNORED {
+            for arguments in typed(names) {
+                assert_eq!(parse(&arguments), [""; 0], "{arguments:?}");
+            }
+        }
+        let words = ["lads", "cp", "-az", "--zl=3", "--compress", "a", "b"];
+        let matches = args::command().try_get_matches_from(words).expect("it is known");
+        let said = ignored(matches.subcommand_matches("cp").expect("it is given"));
+        assert!(said.len() == 1 && said[0].starts_with("data is not compressed"), "{said:?}");
+    }
+
+    #[test]
     fn every_accepted_option_is_taken_without_a_word() {
         for (names, _) in ACCEPTED {
             for arguments in typed(names) {
@@ -277,11 +305,11 @@ mod tests {
 
     #[test]
     fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
-        let arguments = ["-avzu", "--delete", "a", "b"].map(str::to_owned);
+        let arguments = ["-avxu", "--delete", "a", "b"].map(str::to_owned);
         let messages = parse(&arguments);
         let begins: Vec<&str> =
             messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
-        assert_eq!(begins, ["-z,", "-u,", "--delete"]);
+        assert_eq!(begins, ["-x,", "-u,", "--delete"]);
     }
 
     #[test]

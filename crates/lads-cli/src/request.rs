@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
 use lads_core::schedule::Policy;
-use lads_engine::{BUFFERS_BYTES, Job, Location, Options, RemoteShell};
+use lads_engine::{BUFFERS_BYTES, Job, Location, Options, RemoteShell, shown_host};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -168,6 +168,15 @@ fn location(argument: &OsStr) -> Result<Location> {
         .with_context(|| format!("the host in `{}` is not text", shown.escape_debug()))?;
     if location.host.is_some() && location.path.starts_with(b":") {
         bail!("lads knows no rsync daemons (host::module): write [user@]host:path");
+    }
+    if let Some(host) = &location.host
+        && location.path.starts_with(b"~")
+    {
+        let host = shown_host(host);
+        bail!(
+            "~ is not expanded on {host}: leave out ~/ (a path there that does not begin with / is \
+             below the home directory), or write {host}:./~ for a name that begins so"
+        );
     }
     // ssh would take it for an option, and options of ssh can run commands here.
     let is_option = |host: &String| host.starts_with('-');
@@ -341,6 +350,8 @@ mod tests {
             (&["--block-size=100K", "--buffers=100K", "a", "b"], "--buffers must have room"),
             (&["--block-size=65K", "a", "b"], "a multiple of 4K"),
             (&["--", "-oProxyCommand=x:a", "b"], "a host cannot begin with a dash"),
+            (&["h:~/a", "b"], "~ is not expanded on h: leave out ~/"),
+            (&["a", "me@[::1]:~"], "~ is not expanded on me@[::1]"),
             (&["-e", "'ssh", "a", "b"], "never closed"),
             (&["--polite", "--schedule=file", "a", "b"], "--polite is --schedule adaptive"),
             (&["-e", " ", "a", "b"], "--rsh is empty"),

@@ -1,14 +1,11 @@
-//! How signals stop a transfer: the first one in a state that can be resumed, a second SIGINT at
-//! once.
+//! Which signals stop a transfer, and what they are told as. The first one stops it in a state that
+//! can be resumed; a second SIGINT ends it at once ([`crate::front`]).
 
-use crate::complain;
 use anyhow::{Context, Result};
-use lads_engine::StopFlag;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-
-/// Exit code after a second SIGINT, as shells count: 128 and the signal's number.
-const AT_ONCE: i32 = 130;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Signals that stop a transfer, and what they are told as.
 const STOPPING: [(i32, &str); 4] = [
@@ -18,26 +15,44 @@ const STOPPING: [(i32, &str); 4] = [
     (SIGUSR1, "told to stop (SIGUSR1)"),
 ];
 
-/// From now on, signals set the flag.
-pub(crate) fn watch(stop: &StopFlag) -> Result<()> {
+/// The signal that ends a transfer at once if it comes twice.
+pub(crate) const INTERRUPT: u8 = 2;
+
+/// The number of a signal that came.
+pub(crate) struct Heard(pub(crate) u8);
+
+impl Heard {
+    /// What it is told as.
+    pub(crate) fn reason(&self) -> &'static str {
+        let known = STOPPING.iter().find(|(number, _)| *number == i32::from(self.0));
+        known.map_or("a signal", |(_, reason)| reason)
+    }
+}
+
+/// From now on, a thread does `act` for each signal.
+pub(crate) fn listen(mut act: impl FnMut(u8) + Send + 'static) -> Result<()> {
     let is_heeded = |number: &i32| *number != SIGHUP || !is_hangup_ignored();
     let numbers = STOPPING.iter().map(|&(number, _)| number).filter(is_heeded);
     let mut signals = Signals::new(numbers).context("cannot watch for signals")?;
-    let stop = stop.clone();
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            let mut is_interrupted = false;
-            for signal in signals.forever() {
-                if signal == SIGINT && std::mem::replace(&mut is_interrupted, true) {
-                    complain("ended at once");
-                    std::process::exit(AT_ONCE);
-                }
-                let reason = STOPPING.iter().find(|(number, _)| *number == signal);
-                stop.set(reason.map_or("a signal", |(_, reason)| reason));
-            }
+            let numbers = signals.forever();
+            numbers.filter_map(|number| u8::try_from(number).ok()).for_each(&mut act);
         })
         .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// From now on, this process does nothing when one of them comes. What it starts heeds them again:
+/// a handler does not outlive the start of another program.
+pub(crate) fn leave_to_the_front() -> Result<()> {
+    for (number, _) in STOPPING {
+        if number != SIGHUP || !is_hangup_ignored() {
+            signal_hook::flag::register(number, Arc::new(AtomicBool::new(false)))
+                .context("cannot watch for signals")?;
+        }
+    }
     Ok(())
 }
 
@@ -47,4 +62,17 @@ fn is_hangup_ignored() -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_that_stops_is_told_by_name() {
+        for (number, reason) in STOPPING {
+            assert_eq!(Heard(u8::try_from(number).unwrap()).reason(), reason);
+        }
+        assert_eq!(i32::from(INTERRUPT), SIGINT);
+    }
 }

@@ -21,8 +21,32 @@ fn says_its_version() {
 }
 
 #[test]
+fn help_and_version_are_commands_too() {
+    assert_eq!(lads(&["version"]).stdout, lads(&["--version"]).stdout);
+    assert_eq!(text(&lads(&["help"]).stdout), text(&lads(&["--help"]).stdout));
+    assert_eq!(text(&lads(&["help", "cp"]).stdout), text(&lads(&["cp", "--help"]).stdout));
+    let unknown = lads(&["help", "pc"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("no command `pc`"));
+}
+
+/// They offered what `lads cp` only takes to refuse it.
+#[test]
+fn completions_offer_nothing_that_is_refused() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = text(&lads(&["completions", shell]).stdout);
+        for refused in ["delete-before", "compress-level", "iconv", "fuzzy"] {
+            assert!(!script.contains(refused), "{shell} offers --{refused}");
+        }
+        for offered in ["bwlimit", "exclude-from", "connect-timeout", "imbalance"] {
+            assert!(script.contains(offered), "{shell} does not offer {offered}");
+        }
+    }
+}
+
+#[test]
 fn a_wrong_command_line_exits_with_2_and_one_line_for_each_reason() {
-    let output = lads(&["cp", "-avz", "--delete", "a", "b"]);
+    let output = lads(&["cp", "-avC", "--delete", "a", "b"]);
     assert_eq!(output.status.code(), Some(2));
     let told = text(&output.stderr);
     assert_eq!(told.lines().filter(|line| line.starts_with("lads: -")).count(), 2, "{told}");

@@ -15,6 +15,8 @@ mod changes;
 mod chaos;
 #[path = "promises/choice.rs"]
 mod choice;
+#[path = "promises/cleaning.rs"]
+mod cleaning;
 #[path = "promises/depth.rs"]
 mod depth;
 #[path = "promises/faultfs.rs"]
@@ -45,8 +47,12 @@ mod resume;
 mod ssh;
 #[path = "promises/staging.rs"]
 mod staging;
+#[path = "promises/stopping.rs"]
+mod stopping;
 #[path = "promises/storage.rs"]
 mod storage;
+#[path = "promises/words.rs"]
+mod words;
 #[path = "promises/world.rs"]
 mod world;
 

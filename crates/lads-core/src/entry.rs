@@ -201,6 +201,12 @@ pub fn is_own_name(name: &[u8]) -> bool {
         .is_some_and(|rest| endings.into_iter().any(|ending| has_digits(rest, ending)))
 }
 
+/// Whether a name is one that LADS itself makes, and that of a journal.
+#[must_use]
+pub fn is_journal_name(name: &[u8]) -> bool {
+    is_own_name(name) && !name.ends_with(b".part")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -151,7 +151,7 @@ pub struct Counters {
     pub cpu_micros: u64,
     /// Largest memory held, in bytes.
     pub memory_bytes_peak: u64,
-    /// The OST that was busy longest, as `name` and milliseconds of service.
+    /// The OST that was busy longest.
     pub busiest_ost: Option<BusyOst>,
     /// Worker-microseconds spent in storage calls at this end.
     pub storage_micros: u64,
@@ -159,11 +159,13 @@ pub struct Counters {
     pub network_micros: u64,
     /// Bytes that waited in the stage of this end.
     pub bytes_staged: u64,
+    /// Bytes that were ready to be read and sent, and waited for the limit that the person set.
+    pub bytes_limited: u64,
 }
 
 impl Counters {
     /// All that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 18] {
+    pub(crate) fn numbers(&self) -> [u64; 19] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -182,6 +184,7 @@ impl Counters {
             self.storage_micros,
             self.network_micros,
             self.bytes_staged,
+            self.bytes_limited,
             busiest.map_or(0, |ost| ost.busy_micros),
             busiest.map_or(0, |ost| ost.bytes),
         ]
@@ -193,7 +196,7 @@ impl Counters {
 pub struct BusyOst {
     /// Name of the OST, as its provider says it.
     pub name: String,
-    /// Sum of its service times, in microseconds.
+    /// How long it had a request of ours or more, in microseconds.
     pub busy_micros: u64,
     /// Bytes that it served.
     pub bytes: u64,
@@ -353,6 +356,7 @@ wire_struct!(Counters {
     storage_micros,
     network_micros,
     bytes_staged,
+    bytes_limited,
 });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });

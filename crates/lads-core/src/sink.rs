@@ -482,6 +482,12 @@ impl Sink {
         self.messages.pop_front()
     }
 
+    /// Whether either end has asked to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stop != Stop::No
+    }
+
     /// Whether everything that was asked is done, and the last word is out or waiting to go.
     #[must_use]
     pub fn is_over(&self) -> bool {

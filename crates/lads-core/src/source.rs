@@ -131,6 +131,8 @@ pub struct Source {
     gate: AtSource,
     schedule: Schedule,
     pace: Option<Pace>,
+    /// Whether a thread found something to send that the limit did not let through yet.
+    waits_for_limit: bool,
     open: HashMap<EntryId, Open>,
     directories: Directories,
     links: Links<Box<Found>>,
@@ -184,6 +186,7 @@ impl Source {
         Self {
             schedule,
             pace: Pace::new(config.bytes_per_second),
+            waits_for_limit: false,
             gate: AtSource::new(config.stream_count),
             config,
             open: HashMap::new(),
@@ -295,13 +298,17 @@ impl Source {
         }
         let is_paced = self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now);
         if is_paced || !self.has_few_unsettled() {
+            self.waits_for_limit |= is_paced && self.schedule.may_have_work();
             return None;
         }
-        let work = self.schedule.next(now, worker)?;
+        let work = self.schedule.next(now, worker);
+        let has_waited = std::mem::take(&mut self.waits_for_limit);
+        let work = work?;
         if let Some(pace) = &mut self.pace
             && !matches!(work.way, Way::Stage(_))
         {
             pace.on_sent(now, work.bytes());
+            self.counters.bytes_limited += if has_waited { work.bytes() } else { 0 };
         }
         Some(Task::Read(work))
     }
@@ -355,6 +362,12 @@ impl Source {
     /// The next entry that ended, if any.
     pub fn next_note(&mut self) -> Option<Note> {
         self.notes.pop_front()
+    }
+
+    /// Whether either end has asked to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stop != Stop::No
     }
 
     /// Whether the sink has said that all is durable and on record: the session is over.

@@ -52,7 +52,12 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let config = SourceConfig { window_directories: WINDOW_DIRECTORIES, ..source_config() };
+        Self::with(None)
+    }
+
+    fn with(bytes_per_second: Option<u64>) -> Self {
+        let window_directories = WINDOW_DIRECTORIES;
+        let config = SourceConfig { window_directories, bytes_per_second, ..source_config() };
         let source = Source::new(config, &osts());
         let sink = Sink::new(sink_config());
         let mut pair = Self {
@@ -602,4 +607,23 @@ fn layouts_are_known_of_files_under_way_and_of_no_others() {
     pair.run();
     assert_eq!(known(&pair), 0, "when a file has ended, so has its layout");
     assert!((1..=2000).all(|id| pair.is_done(id)));
+}
+
+/// Bytes of twenty blocks that waited for a limit of so many blocks a second.
+fn blocks_limited(blocks_per_second: Option<u64>) -> u64 {
+    let block = u64::from(BLOCK);
+    let bytes_per_second = blocks_per_second.map(|count| count * block);
+    let mut pair = Pair::with(bytes_per_second);
+    pair.find_file(1, 20 * block);
+    pair.run();
+    assert_eq!(pair.source.counters().bytes_done, 20 * block);
+    pair.source.counters().bytes_limited / block
+}
+
+#[test]
+fn what_waits_for_the_limit_is_counted_and_nothing_else() {
+    assert_eq!(blocks_limited(None), 0);
+    assert_eq!(blocks_limited(Some(1 << 30)), 0);
+    // Of a tenth of a second's worth that may go at once there is one block.
+    assert!(blocks_limited(Some(10)) >= 18, "{}", blocks_limited(Some(10)));
 }

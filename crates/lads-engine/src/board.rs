@@ -22,7 +22,8 @@ const NEVER: u64 = u64::MAX;
 /// What is to be shown to a person, and what the other end says of itself.
 #[derive(Debug)]
 pub(crate) struct Board {
-    pub(crate) own_host: String,
+    /// This host, as the person calls it; empty for the one that they are on.
+    own_host: String,
     /// Whether this is the end that a person started.
     pub(crate) is_persons: bool,
     happenings: Mutex<Happenings>,
@@ -63,6 +64,20 @@ impl Board {
             listening_millis: AtomicU64::new(NEVER),
             writing_millis: AtomicU64::new(NEVER),
             failures: Mutex::default(),
+        }
+    }
+
+    /// What this host is called in messages.
+    pub(crate) fn own_name(&self) -> &str {
+        if self.own_host.is_empty() { "this host" } else { &self.own_host }
+    }
+
+    /// `sink:host:path`, as it is told to the person; without the host if they are on it.
+    pub(crate) fn place(&self, side: Side, path: &[u8]) -> String {
+        let path = String::from_utf8_lossy(path);
+        match self.own_host.as_str() {
+            "" => format!("{}:{path}", side.word()),
+            host => format!("{}:{host}:{path}", side.word()),
         }
     }
 

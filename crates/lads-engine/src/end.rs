@@ -9,7 +9,9 @@ use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
 use lads_core::sink::{Event as SinkEvent, Sink};
 use lads_core::source::{Event as SourceEvent, Note, ProtocolError, Source};
-use lads_core::units::Instant;
+use lads_core::units::{EntryId, Instant};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// One end of a transfer.
@@ -20,11 +22,15 @@ pub(crate) trait End: Send + Sync + 'static {
     /// Whether it has nothing left to do once the other end is gone.
     const WAITS_FOR_PEER: bool;
 
+    /// Starts its threads.
+    fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>>;
     fn hub(&self) -> &Hub<Self::Session>;
     /// What the engine needs of a message that was checked, before the session acts on it.
     fn before(&self, message: &Message) -> Result<(), Fatal>;
     /// This end's count, with what the process used.
     fn counters(&self) -> Counters;
+    /// The path below the root of an entry that has not ended.
+    fn path_of(&self, entry: EntryId) -> Option<Vec<u8>>;
     /// Bytes that each OST of this end has served.
     fn ost_bytes(&self) -> Vec<u64>;
     /// Passes on what became of entries.
@@ -43,6 +49,8 @@ pub(crate) trait Talks: Wakes {
     fn next_message(&mut self) -> Option<Message>;
     fn next_note(&mut self) -> Option<Note>;
     fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError>;
+    /// Whether it was told to stop, and has not said that all is done.
+    fn is_stopping(&self) -> bool;
     fn is_over(&self) -> bool;
     fn is_finished(&self) -> bool;
 }
@@ -96,6 +104,10 @@ impl Talks for Source {
         self.handle(now, SourceEvent::Stop(reason.to_owned()))
     }
 
+    fn is_stopping(&self) -> bool {
+        self.is_stopping()
+    }
+
     fn is_over(&self) -> bool {
         self.is_over()
     }
@@ -126,6 +138,10 @@ impl Talks for Sink {
         self.handle(now, SinkEvent::Stop)
     }
 
+    fn is_stopping(&self) -> bool {
+        self.is_stopping()
+    }
+
     fn is_over(&self) -> bool {
         self.is_over()
     }
@@ -140,6 +156,10 @@ impl End for SourceEnd {
     const SIDE: Side = Side::Source;
     const WAITS_FOR_PEER: bool = true;
 
+    fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        end.start()
+    }
+
     fn hub(&self) -> &Hub<Source> {
         &self.hub
     }
@@ -153,6 +173,10 @@ impl End for SourceEnd {
             let session = &inner.session;
             usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
         })
+    }
+
+    fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
+        Self::path_of(self, entry)
     }
 
     fn ost_bytes(&self) -> Vec<u64> {
@@ -184,6 +208,10 @@ impl End for SinkEnd {
     const SIDE: Side = Side::Sink;
     const WAITS_FOR_PEER: bool = false;
 
+    fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        end.start()
+    }
+
     fn hub(&self) -> &Hub<Sink> {
         &self.hub
     }
@@ -197,6 +225,10 @@ impl End for SinkEnd {
             let session = &inner.session;
             usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
         })
+    }
+
+    fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
+        Self::path_of(self, entry)
     }
 
     fn ost_bytes(&self) -> Vec<u64> {

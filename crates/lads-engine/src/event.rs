@@ -41,8 +41,10 @@ pub struct Progress {
     pub source: Counters,
     /// The sink's count.
     pub sink: Counters,
-    /// What holds the others up now, if anything does clearly.
+    /// What holds the others up now, if anything does clearly; in a [`Report`], what did in all.
     pub bottleneck: Option<Bottleneck>,
+    /// The path below the root of a file that is read or written now, at the end that was called.
+    pub current: Option<Vec<u8>>,
 }
 
 /// Takes in what happens. Called on the thread that called [`crate::run`].
@@ -75,10 +77,6 @@ pub enum ExitCode {
     SourceChanged = 8,
     /// Stopped; the same command goes on from here.
     Interrupted = 9,
-    /// A limit that was set was reached.
-    Limit = 10,
-    /// There was nothing to do (only if asked for).
-    NothingToDo = 11,
 }
 
 /// How a transfer ended.

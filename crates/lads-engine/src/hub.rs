@@ -4,6 +4,7 @@
 //! it. A thread that finds nothing to do waits; whoever changes the session wakes those for whom
 //! there is something now. Nobody is woken for nothing: waking costs a system call and a switch.
 
+use crate::deeds::Deeds;
 use crate::event::ExitCode;
 use crate::stream::Streams;
 use lads_core::message::Message;
@@ -67,6 +68,8 @@ pub(crate) struct Hub<S> {
     moves: AtomicU64,
     /// I/O threads that have something to do.
     busy_workers: AtomicUsize,
+    /// What its threads ask of storage just now.
+    pub(crate) deeds: Deeds,
 }
 
 /// Which I/O threads are woken when there may be something to do.
@@ -110,6 +113,7 @@ impl<S: Wakes> Hub<S> {
             streams,
             moves: AtomicU64::new(0),
             busy_workers: AtomicUsize::new(0),
+            deeds: Deeds::default(),
         }
     }
 

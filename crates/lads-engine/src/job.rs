@@ -27,10 +27,15 @@ pub struct Location {
 
 impl Location {
     /// Reads `[user@]host:path` or `path`, by rsync's rule: a colon before the first slash parts
-    /// a host from a path. `None` if the host is not text.
+    /// a host from a path. The address of a host may stand in brackets, which it must if it has
+    /// colons: `[::1]:path`. `None` if the host is not text.
     #[must_use]
     pub fn parse(argument: &OsStr) -> Option<Self> {
         let bytes = argument.as_bytes();
+        if let Some((host, path)) = part_brackets(bytes) {
+            let host = String::from_utf8(host).ok()?;
+            return Some(Self { host: Some(host), path: path.to_vec() });
+        }
         let colon = bytes.iter().position(|&byte| byte == b':' || byte == b'/');
         match colon.filter(|&at| at > 0 && bytes[at] == b':') {
             Some(at) => {
@@ -48,6 +53,31 @@ impl Location {
     pub fn os_path(&self) -> OsString {
         OsString::from_vec(self.path.clone())
     }
+}
+
+/// The host without its brackets and the path, if there are brackets around the host.
+fn part_brackets(argument: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let open = argument.iter().position(|byte| b"[:/".contains(byte))?;
+    let (user, rest) = argument.split_at(open);
+    let rest = rest.strip_prefix(b"[")?;
+    if !user.is_empty() && !user.ends_with(b"@") {
+        return None;
+    }
+    let close = rest.windows(2).position(|pair| pair == b"]:")?;
+    let (address, path) = (&rest[..close], &rest[close + 2..]);
+    let is_host = !address.is_empty() && !address.contains(&b'/');
+    let path = if path.is_empty() { b".".as_slice() } else { path };
+    is_host.then(|| ([user, address].concat(), path))
+}
+
+/// A host as it is written before a colon and a path: with brackets if it has colons itself.
+#[must_use]
+pub fn shown_host(host: &str) -> String {
+    let (user, address) = match host.rsplit_once('@') {
+        Some((user, address)) => (format!("{user}@"), address),
+        None => (String::new(), host),
+    };
+    if address.contains(':') { format!("{user}[{address}]") } else { host.to_owned() }
 }
 
 /// How files are read or written.
@@ -316,6 +346,8 @@ pub(crate) struct Assignment {
     /// What to read, or the one place to write to.
     pub(crate) paths: Vec<Vec<u8>>,
     pub(crate) options: Options,
+    /// What the person calls the host that the other is on; empty for their own.
+    pub(crate) host: String,
     /// Stands for this command, so that the same command finds what it left.
     pub(crate) job_key: u64,
     /// Whether data connections come from the same host.
@@ -325,7 +357,7 @@ pub(crate) struct Assignment {
     pub(crate) port_last: u16,
 }
 
-wire_struct!(Assignment { side, paths, options, job_key, is_local, port_first, port_last });
+wire_struct!(Assignment { side, paths, options, host, job_key, is_local, port_first, port_last });
 wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
 wire_struct!(Options {
@@ -387,11 +419,26 @@ mod tests {
     }
 
     #[test]
+    fn an_address_with_colons_stands_in_brackets() {
+        let host = |text: &str| Some(text.to_owned());
+        assert_eq!(parse("[::1]:/a"), (host("::1"), b"/a".to_vec()));
+        assert_eq!(parse("[::1]:"), (host("::1"), b".".to_vec()));
+        assert_eq!(parse("me@[fe80::1%eth0]:a:b"), (host("me@fe80::1%eth0"), b"a:b".to_vec()));
+        assert_eq!(parse("[dtn]:a"), (host("dtn"), b"a".to_vec()));
+        for local in ["./[::1]:a", "[a]", "[a/b]:c", "a[1]"] {
+            assert_eq!(parse(local).0, None, "{local}");
+        }
+        assert_eq!(parse("a[1]:b"), (host("a[1]"), b"b".to_vec()));
+        assert_eq!([shown_host("me@::1"), shown_host("dtn")], ["me@[::1]", "dtn"]);
+    }
+
+    #[test]
     fn an_assignment_comes_back_from_the_wire() {
         let assignment = Assignment {
             side: Side::Sink,
             paths: vec![b"/x".to_vec()],
             options: Options { files_from: Some(vec![b"a".to_vec()]), ..Options::default() },
+            host: "dtn".to_owned(),
             job_key: 7,
             is_local: true,
             port_first: 0,

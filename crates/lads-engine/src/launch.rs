@@ -7,11 +7,13 @@ mod other;
 mod patience;
 mod process;
 mod route;
+mod ssh;
 
+use crate::closing::Closing;
 use crate::control::{MessageReader, write_message};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
-use crate::job::{Assignment, Job, Location, Options};
+use crate::job::{Assignment, Job, Location, Options, shown_host};
 use crate::session::StopFlag;
 use crate::stream::{Listener, set_send_timeout};
 use crate::talk::exit_code_from;
@@ -20,20 +22,19 @@ use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
-use other::Other;
+use other::{Errors, Other};
 use patience::Patient;
 pub(crate) use patience::{Cut, Patience};
 use process::Process;
 use route::Route;
+use ssh::Ssh;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// How long the other end may take to end by itself, when all is said.
-const EXIT_DEADLINE: Duration = Duration::from_secs(5);
-/// How often to see whether it has.
+/// How often to see whether the other end has ended by itself, when all is said.
 const EXIT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a last word may take to be written.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
@@ -49,6 +50,7 @@ pub(crate) struct Connected {
     control: Option<Control>,
     /// The other end, if it was started here, and what data streams go through.
     processes: Vec<Process>,
+    errors: Option<Errors>,
     pub(crate) streams: Vec<OwnedFd>,
     pub(crate) options: Options,
     pub(crate) paths: Vec<Vec<u8>>,
@@ -81,22 +83,19 @@ impl Connected {
         self.processes.iter_mut().for_each(Process::kill);
     }
 
-    /// Lets go of the other end and sees it end. Whoever asked to stop before gets a state that
-    /// can be resumed, for which the other end needs a moment; whoever asks now, when all is said,
-    /// does not wait for it.
+    /// Lets go of the other end and sees it end, which it does by itself if there is time.
     ///
     /// `meanwhile` is called again and again until then.
-    pub(crate) fn close(&mut self, stop: &StopFlag, mut meanwhile: impl FnMut()) {
+    pub(crate) fn close(&mut self, closing: &Closing, mut meanwhile: impl FnMut()) {
         self.control = None;
-        let ignored = StopFlag::new();
-        let stop = if stop.is_set() { &ignored } else { stop };
-        let patience = Patience::new(stop, EXIT_DEADLINE);
-        while !self.processes.iter_mut().all(Process::has_ended)
-            && patience.pause(EXIT_INTERVAL).is_ok()
-        {
+        while !self.processes.iter_mut().all(Process::has_ended) && !closing.left().is_zero() {
             meanwhile();
+            std::thread::sleep(EXIT_INTERVAL);
         }
-        self.processes.clear();
+        process::end_all(&mut self.processes);
+        if let Some(errors) = &self.errors {
+            errors.finish();
+        }
     }
 }
 
@@ -105,15 +104,21 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     let (own_side, host) = sides(job)?;
     job.options.check()?;
     let options = with_defaults(&job.options);
-    let assignment = assignment(job, own_side, &options, host.is_some());
+    let assignment = assignment(job, own_side, &options, host.as_deref());
     let told = job_message(&assignment)?;
     let silence = Duration::from_secs(options.timeout_seconds.into());
-    let mut other = Other::start(job, host.as_deref())?;
+    let patience = Patience::new(stop, GREETING_DEADLINE);
+    let asked = host.as_deref().map(|host| Ssh::ask(&job.remote, host, &patience));
+    let ssh = asked.transpose()?.flatten();
+    // What the person typed is what hints are about.
+    let typed = &job.remote;
+    let job = &ssh.as_ref().map_or_else(|| job.clone(), |ssh| ssh.made_impatient(job));
+    let mut other = Other::start(job, typed, host.as_deref())?;
     let patience = Patience::new(stop, LAST_WORD_DEADLINE);
     other.say_hello(&patience);
     other.await_first_word(&job.remote, stop, silence)?;
     let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
-    let hello = other.greet(&patience)?;
+    other.greet(&patience)?;
     other.say(&told, &patience)?;
     let (address, port, tokens) = match other.hear_answer(&patience)? {
         Message::Listen { address, port, tokens } => (address, port, tokens),
@@ -126,10 +131,11 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
         }
     };
     check_tokens(tokens.len(), options.streams)?;
-    let route = Route { job, host: host.as_deref(), told: address, port, patience: &patience };
+    let (host_name, ssh) = (host.as_deref(), ssh.as_ref());
+    let route = Route { job, host: host_name, ssh, told: address, port, patience: &patience };
     let (streams, mut processes) = route.connect_all(&tokens)?;
     limit_silence(&streams, &options);
-    let (process, input, output) = other.into_parts();
+    let (process, errors, input, output) = other.into_parts();
     processes.insert(0, process);
     let paths = match own_side {
         Side::Source => job.sources.iter().map(|source| source.path.clone()).collect(),
@@ -138,13 +144,14 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     Ok(Connected {
         control: Some((MessageReader::new(Box::new(input)), output)),
         processes,
+        errors: Some(errors),
         streams,
         options,
         paths,
         own_side,
         job_key: assignment.job_key,
-        own_host: own_host(),
-        peer_host: hello.host,
+        own_host: String::new(),
+        peer_host: host.as_deref().map_or_else(|| "the other end".to_owned(), shown_host),
         is_clear: host.is_some() && !job.remote.tunnel,
     })
 }
@@ -203,7 +210,7 @@ fn with_defaults(options: &Options) -> Options {
     Options { streams, ..options.clone() }
 }
 
-fn assignment(job: &Job, own_side: Side, options: &Options, is_remote: bool) -> Assignment {
+fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) -> Assignment {
     let (side, paths) = match own_side {
         Side::Source => (Side::Sink, vec![job.target.path.clone()]),
         Side::Sink => {
@@ -216,7 +223,8 @@ fn assignment(job: &Job, own_side: Side, options: &Options, is_remote: bool) -> 
         paths,
         options: options.clone(),
         job_key: job_key(job),
-        is_local: !is_remote || job.remote.tunnel,
+        host: host.map_or_else(String::new, shown_host),
+        is_local: host.is_none() || job.remote.tunnel,
         port_first,
         port_last,
     }
@@ -275,12 +283,13 @@ pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
     Ok(Connected {
         control: Some((MessageReader::new(Box::new(input)), output)),
         processes: Vec::new(),
+        errors: None,
         streams,
         options: assignment.options,
         paths: assignment.paths,
         own_side: assignment.side,
         job_key: assignment.job_key,
-        own_host: own_host(),
+        own_host: assignment.host,
         peer_host: hello.host,
         is_clear: false,
     })

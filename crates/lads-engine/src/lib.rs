@@ -9,8 +9,12 @@
 //! receives it and writes it.
 
 mod board;
+mod bottleneck;
+mod clean;
 mod clock;
+mod closing;
 mod control;
+mod deeds;
 mod end;
 mod event;
 mod hub;
@@ -31,6 +35,7 @@ mod usage;
 mod watch;
 mod whole;
 
+pub use clean::{Kept, Remains, clean};
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
-pub use job::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Verify};
+pub use job::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Verify, shown_host};
 pub use session::{StopFlag, run, serve};

@@ -78,6 +78,11 @@ impl Directory {
         })
     }
 
+    /// The directory that it lies in; `None` for the root.
+    pub(crate) fn above(&self) -> Option<Arc<Self>> {
+        self.parent.clone()
+    }
+
     /// Levels below the root; zero for the root.
     pub(crate) fn depth(&self) -> u32 {
         self.depth

@@ -2,6 +2,7 @@
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::closing::Closing;
 use crate::end::End;
 use crate::event::{ExitCode, Observer, Progress, Report};
 use crate::hub::Fatal;
@@ -23,7 +24,14 @@ use std::time::Duration;
 /// Tells a running transfer to stop, from another thread or a signal handler's thread.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
-    reason: Arc<Mutex<Option<String>>>,
+    asked: Arc<Mutex<Option<Asked>>>,
+}
+
+/// Somebody asked to stop.
+#[derive(Clone, Debug)]
+struct Asked {
+    reason: String,
+    at: std::time::Instant,
 }
 
 impl StopFlag {
@@ -33,9 +41,12 @@ impl StopFlag {
         Self::default()
     }
 
-    /// Asks the transfer to stop in a state from which the same command goes on.
+    /// Asks the transfer to stop in a state from which the same command goes on. It returns within
+    /// 5 seconds, whatever hangs. A call to storage that hangs keeps its thread, and so its process
+    /// from ending, until it returns.
     pub fn set(&self, reason: &str) {
-        self.lock().get_or_insert_with(|| reason.to_owned());
+        let at = std::time::Instant::now();
+        self.lock().get_or_insert_with(|| Asked { reason: reason.to_owned(), at });
     }
 
     /// Whether it was asked to.
@@ -45,11 +56,16 @@ impl StopFlag {
     }
 
     pub(crate) fn reason(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().as_ref().map(|asked| asked.reason.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Since when it has been asked for.
+    pub(crate) fn since(&self) -> Option<std::time::Instant> {
+        self.lock().as_ref().map(|asked| asked.at)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Asked>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,8 +132,8 @@ fn drive(
     match connected.own_side {
         Side::Source => {
             let open = move || SourceEnd::open(&paths, setup);
-            match open_patiently(stop, open) {
-                Ok(end) => watch.over(&end, &end.start(), connected),
+            match open_patiently(stop, Side::Source, open) {
+                Ok(end) => run_end(watch, end, connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
@@ -125,22 +141,43 @@ fn drive(
             let (target, job_key) =
                 (paths.into_iter().next().unwrap_or_default(), connected.job_key);
             let open = move || SinkEnd::open(target, job_key, setup);
-            match open_patiently(stop, open) {
-                Ok(end) => watch.over(&end, &end.start(), connected),
+            match open_patiently(stop, Side::Sink, open) {
+                Ok(end) => run_end(watch, end, connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
     }
 }
 
+/// Runs an end, then lets go of it, which may ask something of storage, too.
+fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, connected: Connected) -> Report {
+    let stop = watch.stop;
+    let threads = E::start(&end);
+    let report = watch.over(&end, &threads, connected);
+    let closing = Closing::new(stop);
+    let letting_go = spawn("lads-end", move || drop(end));
+    closing.wait_for(&letting_go);
+    report
+}
+
 /// Opens an end: it looks at file systems, whose servers may not answer. That may take as long as
-/// it takes, but whoever wants to stop is heard.
+/// it takes, but whoever wants to stop is heard; what is said then goes on from "stopped".
 fn open_patiently<E: Send + 'static>(
     stop: &StopFlag,
+    side: Side,
     open: impl FnOnce() -> Result<E, Fatal> + Send + 'static,
 ) -> Result<E, Fatal> {
     let patience = Patience::new(stop, Duration::MAX);
-    patience.result_of("lads-open", open).map_err(|cut| cut.fatal("the file system"))?
+    let began = std::time::Instant::now();
+    patience.result_of("lads-open", open).map_err(|cut| {
+        let mut text = "before the transfer began".to_owned();
+        let (side, seconds) = (side.word(), began.elapsed().as_secs());
+        if seconds > 0 {
+            text +=
+                &format!(", not waiting: storage at the {side} has not answered for {seconds} s");
+        }
+        Fatal::new(cut.fatal("the file system").code, text)
+    })?
 }
 
 /// A thread with a name that shows in `top` and in a debugger.
@@ -274,7 +311,7 @@ mod tests {
         let stop = StopFlag::new();
         let (never, waits) = std::sync::mpsc::channel::<()>();
         stop.set("enough");
-        let fatal = open_patiently(&stop, move || {
+        let fatal = open_patiently(&stop, Side::Sink, move || {
             let _ = waits.recv();
             Ok(())
         });

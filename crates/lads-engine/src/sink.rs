@@ -11,6 +11,7 @@ mod write;
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::deeds::{Subject, UnderWay};
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
@@ -29,7 +30,7 @@ use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
 use lads_core::sink::{Event, Sink, SinkConfig, StageConfig, Task};
-use lads_core::units::EntryId;
+use lads_core::units::{EntryId, OstId};
 use lads_sys::{Arena, Buffer};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -218,6 +219,7 @@ impl SinkEnd {
     }
 
     fn make_ready(&self, roots: &[Root]) -> Result<(), Fatal> {
+        let _asked = self.hub.deeds.begin(Operation::Open, Subject::Target, None);
         let place = self.open_place(roots)?;
         assert!(self.place.set(place).is_ok(), "ROOTS is taken from a source once");
         let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
@@ -265,6 +267,16 @@ impl SinkEnd {
         if self.board.is_persons && item.has_failed.set(()).is_ok() {
             self.board.issue(item.path(), failure);
         }
+    }
+
+    /// The path below the root of an entry that has not ended.
+    pub(crate) fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
+        self.table.get(entry).map(|item| item.path())
+    }
+
+    /// A thread is about to ask something about an entry of storage.
+    fn begin_call(&self, operation: Operation, entry: EntryId, ost: Option<OstId>) -> UnderWay<'_> {
+        self.hub.deeds.begin(operation, Subject::Entry(entry), ost)
     }
 
     /// Tells the session what happened; a breach of protocol ends the transfer.

@@ -9,6 +9,7 @@ mod walk;
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::deeds::{Subject, UnderWay};
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Hub, Waiter, Wake};
 use crate::job::Options;
@@ -16,12 +17,12 @@ use crate::layout::{self, Layouts};
 use crate::session::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
-use lads_core::issue::{Failure, Side};
+use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Root};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
-use lads_core::units::Instant;
+use lads_core::units::{EntryId, Instant, OstId};
 use lads_sys::Arena;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -139,6 +140,11 @@ impl SourceEnd {
         crate::session::spawn_for(self, name, run)
     }
 
+    /// A thread is about to ask something about an entry of storage.
+    fn begin(&self, operation: Operation, entry: EntryId, ost: Option<OstId>) -> UnderWay<'_> {
+        self.hub.deeds.begin(operation, Subject::Entry(entry), ost)
+    }
+
     fn stage(&self) -> &StageLog {
         self.stage.as_ref().expect("the session was told that there is none")
     }
@@ -178,6 +184,11 @@ impl SourceEnd {
         }
     }
 
+    /// The path below the root of an entry that has not ended.
+    pub(crate) fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
+        self.table.get(entry).map(|item| item.path())
+    }
+
     /// Passes on what became of entries.
     pub(crate) fn pass_on(&self, notes: Vec<Note>) {
         for note in notes {
@@ -214,7 +225,7 @@ fn reading_threads(options: &Options, osts: &[OstSpec]) -> u32 {
 }
 
 /// A failure at the source.
-fn failed(operation: lads_core::issue::Operation, errno: rustix::io::Errno) -> Failure {
+fn failed(operation: Operation, errno: rustix::io::Errno) -> Failure {
     use lads_core::issue::Reason;
     let reason = match errno {
         rustix::io::Errno::NOENT | rustix::io::Errno::STALE => Reason::Vanished,

@@ -192,7 +192,6 @@ pub(crate) fn exit_code_from(code: u8) -> ExitCode {
         ExitCode::Mismatch,
         ExitCode::SourceChanged,
         ExitCode::Interrupted,
-        ExitCode::Limit,
     ]
     .into_iter()
     .find(|known| *known as u8 == code)

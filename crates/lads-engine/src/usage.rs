@@ -17,11 +17,11 @@ pub(crate) fn complete<'a>(
     let busiest_ost = osts
         .iter()
         .zip(&stats)
-        .max_by_key(|(_, stats)| stats.busy)
+        .max_by_key(|(_, stats)| stats.occupied)
         .filter(|(_, stats)| stats.requests > 0)
         .map(|(ost, stats)| BusyOst {
             name: ost.name.clone(),
-            busy_micros: micros(stats.busy),
+            busy_micros: micros(stats.occupied),
             bytes: stats.bytes,
         });
     Counters {

@@ -1,10 +1,13 @@
 //! The thread that watches an end: shows what happens, notices silence, sees it come to its end.
 
 use crate::board::{Board, lock};
+use crate::bottleneck::{self, Bottlenecks};
 use crate::clock::Clock;
+use crate::closing::{Closing, STOP_DEADLINE};
 use crate::control::{MessageReader, NotedWriter};
+use crate::deeds::what_hangs;
 use crate::end::{End, Talks};
-use crate::event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
+use crate::event::{ExitCode, Happening, Observer, Progress, Report};
 use crate::hub::Fatal;
 use crate::launch::Connected;
 use crate::session::{StopFlag, spawn_for};
@@ -13,7 +16,7 @@ use crate::stall::{ABSENCE_MAX, Stall};
 use crate::talk::{listen, speak};
 use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
-use lads_core::message::{Counters, Message, OstBytes};
+use lads_core::message::{Message, OstBytes};
 use lads_core::source::Note;
 use lads_core::units::Instant;
 use std::fs::File;
@@ -28,18 +31,14 @@ const TICK: Duration = Duration::from_millis(50);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is told what each OST has done.
 const OSTS_INTERVAL: Duration = Duration::from_secs(1);
-/// After being asked to stop, an end that has not come to rest by then stops all the same: what
-/// is on record is on record.
-const STOP_DEADLINE: Duration = Duration::from_secs(4);
+/// What a person who stopped a transfer is told of what it leaves.
+const KEPT: &str = "; what is unfinished stays in the target directory (.lads-*.part, with a \
+                    .lads-*.journal), and the same command goes on from there";
 
-/// When all is done or nothing can be done any more: how long to wait for the last words to be
-/// written, and for threads to end. Those that take longer hang in a call to storage, or a peer
-/// that does not read; together with [`STOP_DEADLINE`] it is what a signal takes at most.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long to wait for what an other end said that is gone.
 const LAST_WORDS_DEADLINE: Duration = Duration::from_millis(100);
-/// How often to see whether a thread has ended.
-const THREAD_INTERVAL: Duration = Duration::from_millis(1);
+/// How often to see whether it has come.
+const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the thread that watches an end needs.
 pub(crate) struct Watch<'a, 'o> {
@@ -53,11 +52,18 @@ pub(crate) struct Watch<'a, 'o> {
 impl Watch<'_, '_> {
     /// This end cannot even begin: says so to the other.
     pub(crate) fn refuse(mut self, fatal: Fatal, mut connected: Connected) -> Report {
-        let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
-        connected.say(&message);
-        self.show(None::<&Arc<SinkEnd>>);
-        connected.close(self.stop, || ());
-        self.report(Progress::default(), Some(fatal), false)
+        if self.observer.is_some() {
+            self.show(None::<&Arc<SinkEnd>>);
+        } else {
+            self.board.take_messages().iter().for_each(|message| connected.say(message));
+        }
+        connected.say(&Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() });
+        connected.close(&Closing::new(self.stop), || ());
+        let aftermath = match fatal.code {
+            ExitCode::Interrupted => format!(", {}", fatal.text),
+            _ => String::new(),
+        };
+        self.report(Progress::default(), Some(fatal), false, &aftermath)
     }
 
     /// Runs an end until its session is over, or it cannot go on.
@@ -76,8 +82,10 @@ impl Watch<'_, '_> {
             self.spawn_listener(end, reader, Arc::clone(&lost), connected.peer_host.clone());
         let mut pace = Pacer::default();
         self.watch_until_over(end, &lost, &mut pace, &connected);
+        let closing = Closing::new(self.stop);
         let (fatal, is_finished) =
             end.hub().with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
+        let is_at_rest = end.hub().with(|inner| inner.session.is_over());
         let fatal = fatal.or_else(|| lock(&lost).take());
         if self.observer.is_none() {
             self.show(Some(end));
@@ -85,29 +93,39 @@ impl Watch<'_, '_> {
             end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
         }
         end.hub().finish();
-        let until = std::time::Instant::now() + CLOSE_DEADLINE;
         let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
-        if self.is_peer_dead(timeout) || !has_ended_by(&speaker, until) {
+        if self.is_peer_dead(timeout) || !closing.wait_for(&speaker) {
             // Nobody reads what the speaker says, so it may never end; nor will the other end.
             connected.kill();
         }
         end.hub().end_streams();
-        let stop = self.stop;
-        connected.close(stop, || self.show(Some(end)));
+        connected.close(&closing, || self.show(Some(end)));
         if self.observer.is_some() {
             // What it said last may be in the pipe still.
-            has_ended_by(&listener, std::time::Instant::now() + LAST_WORDS_DEADLINE);
+            wait_briefly(&listener);
         }
         self.board.close();
         if fatal.is_none() {
             // So that what they hold is let go. One that hangs in a call is left to it.
             for thread in threads {
-                has_ended_by(thread, until);
+                closing.wait_for(thread);
             }
         }
+        let mut aftermath = self
+            .not_waited_for(end, is_at_rest, &connected)
+            .map(|it| format!(", not waiting: {it}"));
+        if !connected.options.dry_run {
+            aftermath.get_or_insert_default().push_str(KEPT);
+        }
+        let aftermath = aftermath.unwrap_or_default();
         self.show(Some(end));
-        let progress = self.progress(end, &mut pace);
-        let mut report = self.report(progress, fatal, is_finished);
+        let mut progress = self.progress(end, &mut pace);
+        let (source, sink) = match E::SIDE {
+            Side::Source => (&progress.source, &progress.sink),
+            Side::Sink => (&progress.sink, &progress.source),
+        };
+        progress.bottleneck = bottleneck::of_all(source, sink);
+        let mut report = self.report(progress, fatal, is_finished, &aftermath);
         report.is_clear = connected.is_clear;
         report
     }
@@ -124,7 +142,9 @@ impl Watch<'_, '_> {
         let mut stall = Stall::new(&connected.options, self.clock.now());
         let mut stopping_since = None;
         let mut looked = self.clock.now();
+        let mut has_told = false;
         while !self.look(end, lost, &mut stopping_since) {
+            self.tell_what_hangs(end, &mut has_told);
             self.show(Some(end));
             self.tell_progress(end, pace);
             self.tell_osts(end, pace);
@@ -140,6 +160,36 @@ impl Watch<'_, '_> {
             end.tend_streams(now, timeout);
             end.hub().watch_for(TICK);
         }
+        self.tell_what_hangs(end, &mut has_told);
+    }
+
+    /// When all is to stop, the end where no person is tells once which of its calls do not return.
+    fn tell_what_hangs<E: End>(&self, end: &Arc<E>, has_told: &mut bool) {
+        let is_wanted = !*has_told
+            && self.observer.is_none()
+            && end.hub().with(|inner| inner.session.is_stopping());
+        if is_wanted && let Some(what) = what_hangs(end.as_ref()) {
+            *has_told = true;
+            let host = self.board.own_name();
+            self.board.notice(format!(
+                "{what} (on {host}); the same command can begin when that has returned"
+            ));
+        }
+    }
+
+    /// What a person who asked to stop is not made to wait for.
+    fn not_waited_for<E: End>(
+        &self,
+        end: &Arc<E>,
+        is_at_rest: bool,
+        connected: &Connected,
+    ) -> Option<String> {
+        let own = what_hangs(end.as_ref());
+        let peer = (!is_at_rest && own.is_none()).then(|| {
+            let seconds = STOP_DEADLINE.as_secs();
+            format!("{} had not come to rest after {seconds} s", connected.peer_host)
+        });
+        own.or(peer)
     }
 
     /// Passes notes on and sees whether the end has come.
@@ -165,7 +215,7 @@ impl Watch<'_, '_> {
             *stopping_since = Some(now);
             let _ = end.hub().with(|inner| inner.session.stop(now, &reason));
         }
-        let is_late = stopping_since.is_some_and(|since| now.since(since) > STOP_DEADLINE);
+        let is_late = stopping_since.is_some_and(|since| now.since(since) >= STOP_DEADLINE);
         let has_no_peer = E::WAITS_FOR_PEER && lock(lost).is_some();
         is_over || is_late || has_no_peer
     }
@@ -219,9 +269,11 @@ impl Watch<'_, '_> {
         let own = end.counters();
         let peer = lock(&self.board.peer).clone();
         let (source, sink) = if E::SIDE == Side::Source { (&own, &peer) } else { (&peer, &own) };
-        let bottleneck = pace.bottleneck(source, sink);
-        let elapsed = self.clock.now().since_start();
-        Progress { elapsed, source: own, sink: peer, bottleneck }
+        let now = self.clock.now();
+        let bottleneck = pace.bottlenecks.lately(now, source, sink);
+        let elapsed = now.since_start();
+        let current = end.hub().deeds.oldest_entry().and_then(|entry| end.path_of(entry));
+        Progress { elapsed, source: own, sink: peer, bottleneck, current }
     }
 
     /// Notices a peer that is dead: says nothing, or does not read what we say.
@@ -247,7 +299,7 @@ impl Watch<'_, '_> {
 
     /// Nothing has moved for so long: what is known of why.
     fn stalled<E: End>(&self, end: &Arc<E>, still: Duration, connected: &Connected) -> Fatal {
-        let (own, peer) = (&self.board.own_host, &connected.peer_host);
+        let (own, peer) = (self.board.own_name(), &connected.peer_host);
         let seconds = still.as_secs();
         let why = match end.hub().busy_workers() {
             0 => format!("{own} waits for {peer}, which only gives signs of life"),
@@ -299,10 +351,16 @@ impl Watch<'_, '_> {
         })
     }
 
-    fn report(&self, progress: Progress, fatal: Option<Fatal>, is_finished: bool) -> Report {
+    fn report(
+        &self,
+        progress: Progress,
+        fatal: Option<Fatal>,
+        is_finished: bool,
+        aftermath: &str,
+    ) -> Report {
         let (code, issue_count) = self.board.exit_code();
         let stopped = || match self.stop.reason() {
-            Some(reason) => (ExitCode::Interrupted, format!("stopped ({reason})")),
+            Some(reason) => (ExitCode::Interrupted, format!("stopped ({reason}){aftermath}")),
             None if code == ExitCode::SinkRefuses => (code, "stopped: the sink is full".to_owned()),
             None => (ExitCode::Interrupted, "stopped by the other end".to_owned()),
         };
@@ -322,46 +380,18 @@ impl Watch<'_, '_> {
     }
 }
 
-/// Waits for a thread until then; whether it has ended.
-fn has_ended_by(thread: &JoinHandle<()>, until: std::time::Instant) -> bool {
-    while !thread.is_finished() {
-        if std::time::Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(THREAD_INTERVAL);
+/// Waits a moment for a thread.
+fn wait_briefly(thread: &JoinHandle<()>) {
+    let until = std::time::Instant::now() + LAST_WORDS_DEADLINE;
+    while !thread.is_finished() && std::time::Instant::now() < until {
+        std::thread::sleep(LAST_WORDS_INTERVAL);
     }
-    true
 }
 
-/// When progress was last told, and what it was then.
+/// When progress was last told.
 #[derive(Debug, Default)]
 struct Pacer {
     last: Option<Instant>,
     osts_last: Option<Instant>,
-    source_before: Counters,
-    sink_before: Counters,
-    bottleneck: Option<Bottleneck>,
-}
-
-impl Pacer {
-    /// Which part holds the others up: where threads spent their time since last asked. A source
-    /// whose threads mostly wait to send is held up by the network, or by a sink that writes
-    /// longer than the network takes.
-    fn bottleneck(&mut self, source: &Counters, sink: &Counters) -> Option<Bottleneck> {
-        let since = |now: u64, before: u64| now.saturating_sub(before);
-        let reading = since(source.storage_micros, self.source_before.storage_micros);
-        let sending = since(source.network_micros, self.source_before.network_micros);
-        let writing = since(sink.storage_micros, self.sink_before.storage_micros);
-        // Too little has happened to tell: keep what was said before.
-        if reading + sending + writing > 50_000 {
-            self.source_before = source.clone();
-            self.sink_before = sink.clone();
-            self.bottleneck = Some(match (reading >= sending, writing >= sending) {
-                (true, _) if reading >= writing => Bottleneck::SourceStorage,
-                (_, true) => Bottleneck::SinkStorage,
-                _ => Bottleneck::Network,
-            });
-        }
-        self.bottleneck
-    }
+    bottlenecks: Bottlenecks,
 }

@@ -55,6 +55,8 @@ impl Watched {
         let mut watched = Self::default();
         loop {
             watched.look(child.id());
+            // Where one process stands before that which does the work, it is the latter.
+            children(child.id()).into_iter().for_each(|pid| watched.look(pid));
             watched.elapsed = started.elapsed();
             if let Some(status) = child.try_wait().unwrap() {
                 watched.status = Some(status);
@@ -101,6 +103,13 @@ impl Watched {
             .map(|(what, had, most)| format!("it had {had} {what}, at most {most} allowed"))
             .collect()
     }
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod arena;
 pub mod beegfs;
 mod extent;
+mod fork;
 pub mod lustre;
 mod realtime;
 mod residency;
@@ -13,6 +14,7 @@ mod writeback;
 
 pub use arena::{Arena, Buffer};
 pub use extent::first_extent;
+pub use fork::{Forked, fork};
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use usage::{Usage, usage};

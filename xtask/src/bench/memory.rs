@@ -103,10 +103,9 @@ fn watch(bench: &Bench, source: &Path, target: &Path) -> Result<Seen> {
     let said = |side: &str| {
         summary[side]["memory_bytes_peak"].as_u64().with_context(|| format!("no {side} memory"))
     };
-    // The one that we started reads; the other, its child, writes.
-    let kernel_source = peaks.get(&child.id()).copied().unwrap_or(0);
-    let others = peaks.iter().filter(|(pid, _)| **pid != child.id());
-    let kernel_sink = others.map(|(_, peak)| *peak).max().unwrap_or(0);
+    // The one that we started stands before its child, which reads; that one's child writes.
+    let mut kernel = peaks.iter().filter(|(pid, _)| **pid != child.id()).map(|(_, peak)| *peak);
+    let (kernel_source, kernel_sink) = (kernel.next().unwrap_or(0), kernel.next().unwrap_or(0));
     Ok(Seen {
         elapsed,
         source: Peak { said: said("source")?, kernel: kernel_source },

@@ -20,6 +20,8 @@ pub(super) struct Member {
     pub(super) pid: u32,
     /// Whether it is the end that a command started.
     pub(super) is_other_end: bool,
+    /// Whether it is the end that a person starts.
+    pub(super) is_started: bool,
 }
 
 /// All processes of the round in this directory that have not ended.
@@ -34,7 +36,7 @@ pub(super) fn members(directory: &Path) -> Vec<Member> {
     processes
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(is_marked)
-        .map(|pid| Member { pid, is_other_end: is_other_end(pid) })
+        .map(|pid| Member { pid, is_other_end: runs(pid, b"serve"), is_started: runs(pid, b"cp") })
         .collect()
 }
 
@@ -47,11 +49,12 @@ pub(super) fn has_ended(pid: u32) -> bool {
     state.is_none_or(|state| state == 'Z' && threads <= 1)
 }
 
-fn is_other_end(pid: u32) -> bool {
+/// Whether a process is `lads` with this subcommand.
+fn runs(pid: u32, subcommand: &[u8]) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = words.split(|&byte| byte == 0);
     let is_lads = words.next().is_some_and(|program| program.ends_with(b"lads"));
-    is_lads && words.next() == Some(b"serve")
+    is_lads && words.next() == Some(subcommand)
 }
 
 /// Bytes that a process has written so far, to files, pipes and sockets.
@@ -95,10 +98,6 @@ impl Running {
         command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
         let child = command.spawn().with_context(|| format!("cannot start {line}"))?;
         Ok(Self { child, line, stdout, stderr, started: Instant::now() })
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// The command, as a shell takes it.

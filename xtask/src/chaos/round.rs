@@ -303,7 +303,7 @@ impl<'a> Round<'a> {
             let is_meant = |member: &Member| match whom {
                 Whom::All => true,
                 Whom::Other => member.is_other_end,
-                Whom::Started => scene.running.iter().any(|running| running.pid() == member.pid),
+                Whom::Started => member.is_started,
             };
             all.into_iter().filter(is_meant).map(|member| member.pid).collect()
         };

@@ -59,13 +59,15 @@ Security:
 
 Coming from rsync:
   The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X
-  -S -W -s --numeric-ids --partial. What it cannot do (-z, -c, -u, --delete, --inplace, ...) is
-  refused with what to do instead. Not kept unless asked for: devices and specials (-D);
-  set-user-id and set-group-id bits of files, capabilities, trusted.* attributes (--privileges).
+  -S -W -s --numeric-ids --partial. What it cannot do (-c, -u, --delete, --inplace, ...) is refused
+  with what to do instead; -z is taken, and data is not compressed, which is told. Not kept unless
+  asked for: devices and specials (-D); set-user-id and set-group-id bits of files, capabilities,
+  trusted.* attributes (--privileges).
 
 Signals:
   SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer in a state that the same command goes on
-  from. A second SIGINT ends lads at once.
+  from, within 5 seconds. If storage does not answer at either end it is not waited for, and lads
+  says which call it is. A second SIGINT ends lads at once.
 
 Environment:
   LADS_RSH          as --rsh
@@ -83,9 +85,24 @@ Exit status:
     7  data at the sink is not what was sent
     8  something at the source kept changing while it was moved
     9  stopped by a signal; the same command goes on from there
-   10  a limit that was set was reached
-   11  there was nothing to do (only if asked for)
   130  ended at once by a second SIGINT";
+
+/// `lads clean --help`.
+pub(super) const CLEAN_ABOUT: &str = "\
+Removes what transfers that were killed left in a directory and below it: unfinished files \
+(.lads-….part) and journals (.lads-….journal). Whoever wants such a transfer to go on runs its \
+command again instead, which sends only what is missing and removes them itself. What a transfer \
+that runs may own is left, and so is all that only has such a name: what belongs to somebody else, \
+has several names, or is no regular file.";
+
+/// Examples for `lads clean`.
+pub(super) const CLEAN_EXAMPLES: &str = "\
+Examples:
+  lads clean -n /scratch/run7      says what would be removed
+  lads clean /scratch/run7         removes it
+  ssh dtn2 lads clean /scratch/    on another host
+
+";
 
 /// `lads imbalance --help`.
 pub(super) const IMBALANCE_ABOUT: &str = "\

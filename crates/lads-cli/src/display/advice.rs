@@ -10,9 +10,10 @@ const AGAIN: &str = "run the same command again: it goes on from here";
 const OUTAGE: &str = "a storage server does not answer (on Lustre: `lfs check servers`); run the \
                       same command again when it does";
 
-/// What to do, in one line.
-pub(super) fn advice(failure: &Failure) -> &'static str {
+/// What to do, in one line, about a failure of what has this path.
+pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'static str {
     match failure.reason {
+        Reason::Os(ENOENT) if failure.side == Source => missing_advice(path, is_remote),
         Reason::Os(errno) => os_advice(failure.side, failure.operation, errno),
         Reason::Changed => {
             "stop what writes to it, or move a snapshot; then run the same command again"
@@ -38,9 +39,25 @@ pub(super) fn advice(failure: &Failure) -> &'static str {
     }
 }
 
+/// What to do about a source that a person named, and that does not exist.
+fn missing_advice(path: &[u8], is_remote: bool) -> &'static str {
+    let is_pattern = path.iter().any(|byte| b"*?[".contains(byte));
+    match (is_remote, is_pattern) {
+        (true, true) => {
+            "patterns are not expanded on the other host: name the directory, and choose with \
+             --include and --exclude"
+        }
+        (true, false) => {
+            "see how it is spelled; there, a path that does not begin with / is below the home \
+             directory"
+        }
+        (false, _) => "see how it is spelled, and from which directory",
+    }
+}
+
 // Linux's numbers, which are what travels.
 const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
+pub(super) const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
 const E2BIG: i32 = 7;
@@ -101,9 +118,7 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
             "the file system there cannot keep these attributes: add --no-xattrs"
         }
         (Sink, _, EACCES | EPERM) => "get permission to write there, or choose another DST",
-        (Source, _, ENOENT) => {
-            "it was removed or renamed meanwhile; run again if it should be there"
-        }
+        (Source, Examine, ENOTDIR) => "it is no directory: leave out the slash at its end",
         (Sink, _, ENOENT) => {
             "a directory at the sink was removed meanwhile: leave DST alone, and run the same \
              command again"

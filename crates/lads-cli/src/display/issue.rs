@@ -1,12 +1,12 @@
 //! What a person is told of an entry that failed: what, where, why, and what to do.
 
-use super::advice::advice;
+use super::advice::{ENOENT, advice};
 use super::errno;
 use super::place::Places;
 use super::style::{Style, Tone};
 use crate::sizes;
 use lads_core::entry::PATH_BYTES_MAX;
-use lads_core::issue::{Failure, Issue, Reason};
+use lads_core::issue::{Failure, Issue, Reason, Side};
 use lads_core::limits::DEPTH_MAX;
 
 /// An issue in words.
@@ -35,11 +35,12 @@ pub(super) fn describe(issue: &Issue, places: &Places) -> Described {
     let is_failure = failure.reason != Reason::Special;
     let message = if is_failure {
         let verb = failure.operation.verb();
-        format!("cannot {verb} {place}{}: {}", block(failure), reason(failure.reason))
+        format!("cannot {verb} {place}{}: {}", block(failure), reason(failure))
     } else {
-        format!("skipping {place}: {}", reason(failure.reason))
+        format!("skipping {place}: {}", reason(failure))
     };
-    Described { message, advice: advice(failure), is_failure }
+    let is_remote = places.host(failure.side).is_some();
+    Described { message, advice: advice(failure, &issue.path, is_remote), is_failure }
 }
 
 /// ` (block at 112 MiB, OST0007)`
@@ -51,8 +52,10 @@ fn block(failure: &Failure) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-fn reason(reason: Reason) -> String {
-    let text = match reason {
+fn reason(failure: &Failure) -> String {
+    let text = match failure.reason {
+        // What was there once is told as vanished.
+        Reason::Os(ENOENT) if failure.side == Side::Source => "it does not exist",
         Reason::Os(errno) => return errno::describe(errno),
         Reason::Changed => "it changed while it was moved, each time it was tried",
         Reason::Vanished => "it is gone since its directory was listed",

@@ -372,8 +372,6 @@ fn outcome(code: ExitCode) -> &'static str {
         ExitCode::Mismatch => "mismatch",
         ExitCode::SourceChanged => "source-changed",
         ExitCode::Interrupted => "interrupted",
-        ExitCode::Limit => "limit",
-        ExitCode::NothingToDo => "nothing-to-do",
     }
 }
 

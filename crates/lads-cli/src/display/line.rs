@@ -28,8 +28,7 @@ pub(super) fn text(line: &Line) -> String {
 
 /// What the paths of all lines are relative to: `into dtn2:/scratch/`.
 pub(super) fn target(places: &Places) -> String {
-    let host = places.target.host.as_ref().map_or_else(String::new, |host| format!("{host}:"));
-    let path = escape(&places.target.path);
-    let slash = if path.ends_with('/') { "" } else { "/" };
-    format!("into {}{path}{slash}", escape(host.as_bytes()))
+    let target = places.target_text();
+    let slash = if target.ends_with('/') { "" } else { "/" };
+    format!("into {target}{slash}")
 }

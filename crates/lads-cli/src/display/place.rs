@@ -2,7 +2,7 @@
 
 use super::style::escape;
 use lads_core::issue::Side;
-use lads_engine::{Job, Location};
+use lads_engine::{Job, Location, shown_host};
 
 /// What is moved, and where to.
 #[derive(Debug)]
@@ -15,6 +15,12 @@ impl Places {
     /// The places of a job.
     pub(crate) fn new(job: &Job) -> Self {
         Self { sources: job.sources.clone(), target: job.target.clone() }
+    }
+
+    /// Where to: `dtn2:/scratch/`.
+    pub(super) fn target_text(&self) -> String {
+        let host = self.target.host.as_ref().map_or_else(String::new, |it| shown_host(it) + ":");
+        format!("{}{}", escape(host.as_bytes()), escape(&self.target.path))
     }
 
     /// Whether one side is on another host.
@@ -34,6 +40,10 @@ impl Places {
     /// The whole path of an entry on its side. At the sink it is the one that the command line
     /// makes likely: only the sink knows whether a single file got another name.
     pub(super) fn path(&self, side: Side, path: &[u8]) -> Vec<u8> {
+        if side == Side::Source && self.sources.iter().any(|source| source.path == path) {
+            // What was named and is not there is told as it was named.
+            return path.to_vec();
+        }
         let first = path.split(|&byte| byte == b'/').next().unwrap_or_default();
         let named = self.sources.iter().find(|source| {
             !is_contents_only(&source.path) && last_component(&source.path) == first
@@ -50,7 +60,7 @@ impl Places {
 
     /// `sink:dtn2:/scratch/run7/a`, or `sink:/scratch/run7/a` if the side is here.
     pub(super) fn describe(&self, side: Side, path: &[u8]) -> String {
-        let host = self.host(side).map_or_else(String::new, |host| format!("{host}:"));
+        let host = self.host(side).map_or_else(String::new, |host| shown_host(host) + ":");
         format!("{}:{}{}", side.word(), escape(host.as_bytes()), escape(&self.path(side, path)))
     }
 }
@@ -111,6 +121,20 @@ mod tests {
     fn a_source_is_found_by_its_name() {
         let sources = ["h:one", "h:two/three"];
         check(&sources, "/x", "three/a", "source:h:two/three/a", "sink:/x/three/a");
+    }
+
+    #[test]
+    fn a_source_that_was_named_is_told_as_it_was_named() {
+        let places = places(&["/data/run7", "dir/", "../x"], "/y");
+        for named in ["/data/run7", "dir/", "../x"] {
+            let told = places.describe(Side::Source, named.as_bytes());
+            assert_eq!(told, format!("source:{named}"));
+        }
+    }
+
+    #[test]
+    fn an_address_with_colons_is_told_in_brackets() {
+        check(&["me@[::1]:/a/b"], "/x", "b", "source:me@[::1]:/a/b", "sink:/x/b");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How far a transfer has come, in one line that never goes back.
 
+use super::style::escape;
 use crate::sizes;
 use lads_engine::{Bottleneck, Progress};
 use std::time::Duration;
@@ -12,6 +13,12 @@ const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
 
 /// With this many files to go, their number tells as much about the end as their bytes.
 const MANY_FILES: u64 = 1000;
+
+/// What is between two parts of a line.
+const PART_DISTANCE: &str = "  ";
+
+/// With less room than this, the end of a path does not tell one file from another.
+const CURRENT_COLUMNS_MIN: usize = 12;
 
 /// What is shown of a transfer at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +41,10 @@ pub(super) struct Figures {
     pub(super) remaining: Option<Duration>,
     /// What holds the others up.
     pub(super) bottleneck: Option<Bottleneck>,
+    /// Since the transfer began.
+    pub(super) elapsed: Duration,
+    /// The path of a file that is being moved, or was last.
+    pub(super) current: Option<Vec<u8>>,
 }
 
 /// Makes [`Figures`] of what the engine counts.
@@ -76,6 +87,8 @@ impl Meter {
             bytes_per_second: self.bytes_rate.per_second(),
             remaining: None,
             bottleneck: progress.bottleneck,
+            elapsed: progress.elapsed,
+            current: progress.current.clone().or_else(|| before.current.clone()),
         };
         if figures.is_walk_ended {
             figures.percent = Some(percent(&figures).max(before.percent.unwrap_or(0)));
@@ -141,19 +154,39 @@ impl Figures {
         // Each with its rank; the highest is left out first.
         let mut parts = vec![
             (0, self.bytes_part()),
-            (3, self.files_part()),
+            (4, self.files_part()),
             (1, sizes::rate(self.bytes_per_second)),
+            (3, sizes::clock(self.elapsed)),
         ];
         let remaining = self.remaining.map(|remaining| format!("{} left", sizes::clock(remaining)));
         parts.extend(remaining.map(|remaining| (2, remaining)));
-        parts.extend(self.bottleneck.map(|it| (4, format!("slowest: {}", name(it)))));
+        parts.extend(self.bottleneck.map(|it| (5, format!("slowest: {}", name(it)))));
         loop {
-            let line = parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("  ");
+            let line = parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>();
+            let line = line.join(PART_DISTANCE);
             let last = parts.iter().max_by_key(|(rank, _)| *rank).map_or(0, |(rank, _)| *rank);
             if last == 0 || line.chars().count() <= columns {
-                return line.chars().take(columns).collect();
+                let line: String = line.chars().take(columns).collect();
+                let current = self.current_part(columns.saturating_sub(line.chars().count()));
+                return line + &current;
             }
             parts.retain(|(rank, _)| *rank != last);
+        }
+    }
+
+    /// The current file, with its distance from what is before it; as much of its end as has room
+    /// in this many columns, and nothing if that is too little to know it by.
+    fn current_part(&self, columns: usize) -> String {
+        let Some(current) = &self.current else { return String::new() };
+        let (path, room) = (escape(current), columns.saturating_sub(PART_DISTANCE.len()));
+        let length = path.chars().count();
+        match () {
+            () if length <= room => format!("{PART_DISTANCE}{path}"),
+            () if room < CURRENT_COLUMNS_MIN => String::new(),
+            () => {
+                let end: String = path.chars().skip(length - (room - 1)).collect();
+                format!("{PART_DISTANCE}…{end}")
+            }
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) fn lines(
         }
     }
     let tone = if is_good { Tone::Good } else { Tone::Bad };
-    let outcome = outcome(report.exit_code, settings.is_dry_run);
+    let outcome = outcome(report.exit_code, settings.is_dry_run, issues);
     lines.push(format!("lads: {}", settings.style.paint(tone, outcome)));
     if settings.has_summary {
         let rows = rows(report, settings, places, issues);
@@ -46,7 +46,7 @@ pub(super) fn hidden_issues(hidden_count: u64, log: Option<&str>) -> String {
     format!("lads: {} not shown; {place}", counted(hidden_count, "more message"))
 }
 
-fn outcome(code: ExitCode, is_dry_run: bool) -> &'static str {
+fn outcome(code: ExitCode, is_dry_run: bool, issues: &IssueCount) -> &'static str {
     match code {
         ExitCode::Ok if is_dry_run => "this was a dry run: nothing was moved",
         ExitCode::Ok => "done: everything is at the sink, durable and verified",
@@ -59,14 +59,18 @@ fn outcome(code: ExitCode, is_dry_run: bool) -> &'static str {
         ExitCode::Network => {
             "the other host cannot be reached or was lost; the same command goes on from here"
         }
+        ExitCode::SinkRefuses if issues.sink_full > 0 => {
+            "not all is done: the sink is full or over quota; the same command goes on from here"
+        }
+        ExitCode::SinkRefuses if issues.in_the_way > 0 => {
+            "not all is done: at the sink, something is in the way"
+        }
         ExitCode::SinkRefuses => {
-            "not all is done: the sink is full or refuses; the same command goes on from here"
+            "not all is done: the sink refuses; the same command goes on from here"
         }
         ExitCode::Mismatch => "not all is done: data at the sink is not what was sent",
         ExitCode::SourceChanged => "not all is done: something at the source kept changing",
         ExitCode::Interrupted => "stopped; the same command goes on from here",
-        ExitCode::Limit => "a limit was reached; the same command goes on from here",
-        ExitCode::NothingToDo => "there was nothing to do",
     }
 }
 
@@ -92,6 +96,10 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     }
     if settings.is_dry_run {
         return rows;
+    }
+    if report.exit_code == ExitCode::Network {
+        let left = ".lads-*.part files and a .lads-*.journal are in";
+        rows.push(("unfinished", format!("{left} {}", places.target_text())));
     }
     let resent = counters.blocks_resent.max(report.progress.sink.blocks_resent);
     if resent > 0 {
@@ -172,7 +180,8 @@ fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
     ];
     let busiest = [("source", &source.busiest_ost), ("sink", &sink.busiest_ost)];
     rows.extend(busiest.into_iter().filter_map(|(side, ost)| {
-        ost.as_ref().map(|ost| ("busiest", format!("{side} {}", busy(ost))))
+        ost.as_ref()
+            .map(|ost| ("busiest", format!("{side} {}", busy(ost, report.progress.elapsed))))
     }));
     if is_verbose {
         rows.push(("in storage", both(&|end| seconds(end.storage_micros))));
@@ -185,9 +194,13 @@ fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
     rows
 }
 
-fn busy(ost: &BusyOst) -> String {
-    let served = span(Duration::from_micros(ost.busy_micros));
-    format!("{}: {} of service for {}", escape(ost.name.as_bytes()), served, bytes(ost.bytes))
+/// `OST0007: busy for 61 % of the time, with 40.0 GiB`
+fn busy(ost: &BusyOst, elapsed: Duration) -> String {
+    let share = ost.busy_micros as f64 / (elapsed.as_micros() as f64).max(1.0);
+    // Both ends have clocks of their own, and one may have begun a little earlier.
+    let percent = (share * 100.0).min(100.0);
+    let name = escape(ost.name.as_bytes());
+    format!("{name}: busy for {percent:.0} % of the time, with {}", bytes(ost.bytes))
 }
 
 fn slowest(bottleneck: Bottleneck) -> &'static str {

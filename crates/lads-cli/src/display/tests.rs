@@ -73,7 +73,7 @@ fn messages_erase_the_terminal_line_first() {
     let happenings = vec![progress(0), Happening::Notice("to\nknow".to_owned()), progress(200)];
     let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
     expect![[r#"
-        CR0 B of 2.0 KiB, scanning…  0 B/sESC[KCRESC[Klads: to
+        CR0 B of 2.0 KiB, scanning…  0 B/s  0:00ESC[KCRESC[Klads: to
               know
         CR200 B of 2.0 KiB, scanning…  1.00 kB/sESC[KCRESC[K"#]]
     .assert_eq(&err.replace('\r', "CR").replace('\x1b', "ESC"));
@@ -85,10 +85,41 @@ fn without_a_terminal_a_line_comes_every_so_often() {
     let happenings = (0..30).map(|step| progress(step * 100)).collect();
     let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
     expect![[r#"
-        lads: 1000 B of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s
-        lads: 2.0 KiB of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s
+        lads: 1000 B of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s  0:01
+        lads: 2.0 KiB of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s  0:02
     "#]]
     .assert_eq(&err);
+}
+
+/// What is written to either of two outputs, in the order in which a terminal shows it.
+#[derive(Clone, Default)]
+struct OneTerminal(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+impl Write for OneTerminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The summary used to stand in the middle of the list.
+#[test]
+fn what_is_told_stands_in_the_order_in_which_it_happened_and_the_summary_last() {
+    let terminal = OneTerminal::default();
+    let out = Box::new(io::BufWriter::new(terminal.clone()));
+    let mut display = Display::new(settings(), places(), out, Box::new(terminal.clone()));
+    for happening in [line(Verb::Send, "a"), issue(Reason::Changed), line(Verb::Send, "b")] {
+        display.on(happening);
+    }
+    display.finish(&report());
+    drop(display);
+    let shown = String::from_utf8(terminal.0.take()).unwrap();
+    let at = |words: &str| shown.find(words).unwrap_or_else(|| panic!("no {words} in {shown}"));
+    let places = ["send       a", "cannot open", "send       b", "lads: done", "security"].map(at);
+    assert!(places.is_sorted(), "{shown}");
 }
 
 #[test]

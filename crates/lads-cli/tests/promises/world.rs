@@ -241,13 +241,15 @@ pub(crate) fn run(command: Command) -> Ended {
 }
 
 impl Running {
+    /// The process that moves data: that which was started only stands before it.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        wait_for("the command to begin", || child_of(self.child.id()))
     }
 
     /// The process that it started: the other end.
     pub(crate) fn other_end(&self) -> u32 {
-        wait_for("the other end to start", || child_of(self.pid()))
+        let pid = self.pid();
+        wait_for("the other end to start", || child_of(pid))
     }
 
     /// Whether it has told a person this.
@@ -288,22 +290,24 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        send_signal(self.pid(), signal);
+        send_signal(self.child.id(), signal);
     }
 
     /// Kills it and the process that it started; waits until both are gone. What holds up a call
     /// of theirs is let go by `release`.
     pub(crate) fn kill_both_ends(mut self, release: impl FnOnce()) {
-        let other = child_of(self.pid());
+        let pids = self.pids();
         let _ = self.child.kill();
-        if let Some(other) = other {
-            send_signal(other, "KILL");
-        }
+        pids.iter().for_each(|&pid| send_signal(pid, "KILL"));
         release();
         let _ = self.child.wait();
-        if let Some(other) = other {
-            wait_until_gone(other);
-        }
+        pids.into_iter().for_each(wait_until_gone);
+    }
+
+    /// The process that moves data and the other end, as far as they are there.
+    fn pids(&self) -> Vec<u32> {
+        let pid = child_of(self.child.id());
+        pid.into_iter().chain(pid.and_then(child_of)).collect()
     }
 
     /// Waits until this many bytes were written by the process `pid`, or the command has ended;
@@ -325,9 +329,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
-            if let Some(other) = child_of(self.pid()) {
-                send_signal(other, "KILL");
-            }
+            let pids = self.pids();
+            pids.iter().for_each(|&pid| send_signal(pid, "KILL"));
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

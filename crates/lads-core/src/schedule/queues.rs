@@ -27,6 +27,8 @@ pub struct OstStats {
     pub bytes: u64,
     /// Sum of the service times.
     pub busy: Duration,
+    /// How long it had a request of ours or more.
+    pub occupied: Duration,
     /// How often a thread went elsewhere because it was congested.
     pub avoided: u64,
 }
@@ -37,6 +39,8 @@ struct OstQueue<T> {
     /// About how many bytes wait.
     waiting_bytes: u64,
     in_flight: u32,
+    /// Since when it has requests in flight.
+    occupied_since: Instant,
     /// How often in a row it was passed over, although it could have been taken from and had
     /// nothing in flight.
     passes: usize,
@@ -91,6 +95,7 @@ impl<T> OstQueues<T> {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             in_flight: 0,
+            occupied_since: Instant::START,
             passes: 0,
             service: None,
             stats: OstStats::default(),
@@ -244,6 +249,9 @@ impl<T> OstQueues<T> {
     /// Counts a request of this many bytes as in flight.
     pub fn start(&mut self, now: Instant, ost: OstId, bytes: u64) {
         let queue = &mut self.queues[ost.index()];
+        if queue.in_flight == 0 {
+            queue.occupied_since = now;
+        }
         queue.in_flight += 1;
         queue.passes = 0;
         self.judge.on_start(ost, now, bytes);
@@ -257,6 +265,9 @@ impl<T> OstQueues<T> {
         let queue = &mut self.queues[ost.index()];
         assert!(queue.in_flight > 0, "{ost} had nothing in flight");
         queue.in_flight -= 1;
+        if queue.in_flight == 0 {
+            queue.stats.occupied += now.since(queue.occupied_since);
+        }
         queue.service = Some(queue.service.map_or(service, |old| (old * 7 + service) / 8));
         queue.stats.requests += 1;
         queue.stats.bytes += bytes;

@@ -341,6 +341,55 @@ impl Site {
     }
 }
 
+/// What a journal is that somebody left.
+pub(crate) enum Leftover {
+    /// A transfer that runs holds it.
+    InUse,
+    /// Nobody does; locked until this is dropped, where the file system has locks.
+    Stale(OwnedFd),
+    /// It is not one of ours: in what it differs.
+    NotOurs(String),
+    /// There is no such file any more.
+    Gone,
+}
+
+/// Looks at a journal, whichever command left it there, and locks it if it is not in use.
+pub(crate) fn look_at_journal(root: &OwnedFd, name: &[u8]) -> Result<Leftover, Errno> {
+    let own = Own::usual();
+    // Looked at first: to open a device may do something.
+    let seen = match statat(root, name, NOT_THROUGH_LINKS) {
+        Ok(stat) => own.difference(&stat),
+        Err(Errno::NOENT) => return Ok(Leftover::Gone),
+        Err(errno) => return Err(errno),
+    };
+    if let Some(difference) = seen {
+        return Ok(Leftover::NotOurs(difference));
+    }
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(root, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(Leftover::Gone),
+        Err(errno) => return Err(errno),
+    };
+    if let Some(difference) = own.difference(&fstat(&file)?) {
+        return Ok(Leftover::NotOurs(difference));
+    }
+    match try_lock(&file)? {
+        Lock::Theirs => Ok(Leftover::InUse),
+        Lock::Ours if is_named(root, name, &file)? => Ok(Leftover::Stale(file)),
+        // Its transfer has come to its end, or another has begun, meanwhile: one more look would
+        // be at something else.
+        Lock::Ours => Ok(Leftover::InUse),
+        // Where there are no locks, one that is about to begin cannot be told from one that was
+        // killed.
+        Lock::Missing(_) => {
+            let holder = log::read(&file).ok().and_then(|replay| replay.holder);
+            let has_ended = holder.is_some_and(|it| holder::state_of(&it) == State::Ended);
+            Ok(if has_ended { Leftover::Stale(file) } else { Leftover::InUse })
+        }
+    }
+}
+
 fn try_lock(file: impl AsFd) -> Result<Lock, Errno> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Lock::Ours),

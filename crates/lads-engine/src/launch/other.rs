@@ -8,7 +8,7 @@ use super::patience::{Cut, Patience};
 use super::process::Process;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
-use crate::job::{Job, RemoteShell};
+use crate::job::{Job, RemoteShell, shown_host};
 use crate::session::StopFlag;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use std::fs::File;
@@ -16,12 +16,17 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// How long to wait for an exit code, and for the last words of an other end that has ended.
 const END_DEADLINE: Duration = Duration::from_secs(2);
 const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
+/// How long to wait for what an other end, which has ended, still writes to its standard error. A
+/// shared ssh connection keeps that open, so this is what each command takes longer there: double
+/// of it would be felt. Half of it is little for a thread on a busy machine.
+const LAST_ERRORS_DEADLINE: Duration = Duration::from_millis(50);
 /// How long to wait for more of something that is not LADS, and how many bytes of it are shown.
 const NOISE_DEADLINE: Duration = Duration::from_millis(200);
 const NOISE_BYTES_MAX: usize = 200;
@@ -36,15 +41,34 @@ pub(super) struct Other {
     name: String,
     is_remote: bool,
     lads: String,
+    /// What a person can type to see whether they get in there.
+    login: String,
     /// The last of what it wrote to its standard error.
     complaints: Arc<Mutex<Vec<u8>>>,
+    errors: Errors,
+}
+
+/// What passes on what the other end writes to its standard error.
+#[derive(Debug)]
+pub(super) struct Errors {
     /// Disconnected when it has written all that it will.
-    complaints_end: mpsc::Receiver<()>,
+    end: mpsc::Receiver<()>,
+    is_muted: Arc<AtomicBool>,
+}
+
+impl Errors {
+    /// Waits a moment for the last of it; what comes later is not shown, for nothing follows the
+    /// summary.
+    pub(super) fn finish(&self) {
+        let _: Result<(), _> = self.end.recv_timeout(LAST_ERRORS_DEADLINE);
+        self.is_muted.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Other {
     /// Starts it: through the remote shell if it is on another host.
-    pub(super) fn start(job: &Job, host: Option<&str>) -> Result<Self, Fatal> {
+    /// `typed` is the remote shell as the person gave it.
+    pub(super) fn start(job: &Job, typed: &RemoteShell, host: Option<&str>) -> Result<Self, Fatal> {
         let mut command = match host {
             Some(host) => remote_command(&job.remote, host, &["serve".to_owned()]),
             None => {
@@ -55,17 +79,18 @@ impl Other {
             }
         };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let name = host.unwrap_or("localhost").to_owned();
+        let name = host.map_or_else(|| "the other end".to_owned(), shown_host);
         let mut child = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
         })?;
         let complaints = Arc::new(Mutex::new(Vec::new()));
-        let (writing, complaints_end) = mpsc::channel();
+        let (writing, end) = mpsc::channel();
+        let errors = Errors { end, is_muted: Arc::default() };
         if let Some(stderr) = child.stderr.take() {
-            let kept = Arc::clone(&complaints);
+            let (kept, is_muted) = (Arc::clone(&complaints), Arc::clone(&errors.is_muted));
             crate::session::spawn("lads-stderr", move || {
-                pass_on(stderr, &kept);
+                pass_on(stderr, &kept, &is_muted);
                 drop(writing);
             });
         }
@@ -77,8 +102,9 @@ impl Other {
             name,
             is_remote: host.is_some(),
             lads: job.remote.lads.clone(),
+            login: login_command(typed, host.unwrap_or_default()),
             complaints,
-            complaints_end,
+            errors,
         })
     }
 
@@ -98,10 +124,10 @@ impl Other {
         let patience = Patience::new(stop, limit);
         patience.wait_readable(self.greeting.input()).map_err(|cut| match cut {
             Cut::Silent(_) | Cut::Late(_) if self.is_remote => {
-                let name = &self.name;
+                let (name, login) = (&self.name, &self.login);
                 let text = format!(
                     "{name} said nothing for {seconds} s, neither LADS nor a reason why not; try: \
-                     ssh {name} true, or wait longer with --connect-timeout SECONDS"
+                     {login}, or wait longer with --connect-timeout SECONDS"
                 );
                 Fatal::new(ExitCode::Network, text)
             }
@@ -156,9 +182,9 @@ impl Other {
     }
 
     /// The process, what it is read from and written to, for the time after the greeting.
-    pub(super) fn into_parts(self) -> (Process, File, File) {
+    pub(super) fn into_parts(self) -> (Process, Errors, File, File) {
         let (input, output) = self.greeting.into_pipes();
-        (self.process, input, output)
+        (self.process, self.errors, input, output)
     }
 
     /// Why the other end said nothing.
@@ -169,7 +195,7 @@ impl Other {
         }
         let code = status.and_then(|status| status.code());
         let complaints = self.complaints();
-        let (name, lads) = (&self.name, &self.lads);
+        let (name, lads, login) = (&self.name, &self.lads, &self.login);
         if !self.is_remote {
             return Fatal::new(ExitCode::Other, "cannot start the second process of this transfer");
         }
@@ -183,11 +209,11 @@ impl Other {
             ),
             Some(255) if is_refusal(&complaints) => Fatal::new(
                 ExitCode::Refused,
-                format!("{name} did not let us in; see the message above, or try: ssh {name} true"),
+                format!("{name} did not let us in; see the message above, or try: {login}"),
             ),
             Some(255) => Fatal::new(
                 ExitCode::Network,
-                format!("cannot reach {name}; see the message above, or try: ssh {name} true"),
+                format!("cannot reach {name}; see the message above, or try: {login}"),
             ),
             _ => Fatal::new(
                 ExitCode::Network,
@@ -203,7 +229,7 @@ impl Other {
     /// What it wrote to its standard error, which may come a little later than its end; something
     /// that it leaves behind, such as a shared ssh connection, may keep it open.
     fn complaints(&self) -> String {
-        let _: Result<(), _> = self.complaints_end.recv_timeout(COMPLAINTS_DEADLINE);
+        let _: Result<(), _> = self.errors.end.recv_timeout(COMPLAINTS_DEADLINE);
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()
     }
@@ -244,11 +270,13 @@ fn is_refusal(complaints: &str) -> bool {
         .any(|text| complaints.contains(text))
 }
 
-/// Passes standard error on, and keeps the last of it.
-fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>) {
+/// Passes standard error on, unless it is muted, and keeps the last of it.
+fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let _ = io::stderr().write_all(&bytes[..count]);
+        if !is_muted.load(Ordering::Relaxed) {
+            let _ = io::stderr().write_all(&bytes[..count]);
+        }
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend_from_slice(&bytes[..count]);
         let excess = kept.len().saturating_sub(bytes.len());
@@ -270,9 +298,16 @@ pub(super) fn shell_command(remote: &RemoteShell) -> Command {
     command
 }
 
+/// What a person types to run nothing on another host, as they would have LADS run there.
+fn login_command(remote: &RemoteShell, host: &str) -> String {
+    let shell = if remote.command.is_empty() { &["ssh".to_owned()][..] } else { &remote.command };
+    let words = shell.iter().map(String::as_str).chain([host, "true"]);
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// A word as a remote shell takes it; a plain one is left as it is, so that `~` works.
 fn quoted(word: &str) -> String {
     let is_plain =
-        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+".contains(&byte));
+        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+@:".contains(&byte));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -15,64 +15,73 @@ const KILL_DEADLINE: Duration = Duration::from_millis(500);
 
 /// A process that is ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Process(Child);
+pub(crate) struct Process {
+    child: Child,
+    /// Whether it was killed, and not waited for any longer.
+    is_given_up: bool,
+}
 
 impl Process {
     pub(crate) fn new(child: Child) -> Self {
-        Self(child)
+        Self { child, is_given_up: false }
     }
 
     /// Ends it at once, whatever it does.
     pub(crate) fn kill(&mut self) {
-        let _ = self.0.kill();
+        let _ = self.child.kill();
     }
 
     /// Waits until it has ended by itself; `None` if it has not by then, or the person wants to
     /// stop.
     pub(crate) fn wait(&mut self, patience: &Patience<'_>) -> Option<ExitStatus> {
         loop {
-            if let Ok(Some(status)) = self.0.try_wait() {
+            if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }
             patience.pause(LOOK_INTERVAL).ok()?;
         }
     }
 
-    /// Sees that it is gone: tells it to end, and kills it if it does not.
-    pub(crate) fn end(&mut self) {
-        if self.has_ended() {
-            return;
-        }
-        if let Ok(pid) = i32::try_from(self.0.id())
+    fn tell_to_end(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id())
             && let Some(pid) = Pid::from_raw(pid)
+            && !self.has_ended()
         {
             let _ = kill_process(pid, Signal::TERM);
-        }
-        if !self.ends_within(TERM_DEADLINE) {
-            self.kill();
-            self.ends_within(KILL_DEADLINE);
         }
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
         // An error means that there is no such child any more.
-        !matches!(self.0.try_wait(), Ok(None))
+        !matches!(self.child.try_wait(), Ok(None))
     }
+}
 
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
-        while !self.has_ended() {
-            if Instant::now() >= until {
-                return false;
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        true
+/// Sees that processes are gone: tells them to end, all at once, and kills those that do not.
+pub(super) fn end_all(processes: &mut [Process]) {
+    processes.iter_mut().for_each(Process::tell_to_end);
+    if !have_ended_within(processes, TERM_DEADLINE) {
+        processes.iter_mut().for_each(Process::kill);
+        have_ended_within(processes, KILL_DEADLINE);
     }
+    processes.iter_mut().for_each(|process| process.is_given_up = true);
+}
+
+fn have_ended_within(processes: &mut [Process], limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    while !processes.iter_mut().all(Process::has_ended) {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    true
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.end();
+        if !self.is_given_up {
+            end_all(std::slice::from_mut(self));
+        }
     }
 }

@@ -6,18 +6,18 @@
 //! as this host resolves that name. What the other end says only decides which of its addresses
 //! is tried first. It is asked as `ssh -G` tells it: a name may be an alias of ssh's own.
 
-use super::other::{remote_command, shell_command};
+use super::other::remote_command;
 use super::patience::{Cut, Patience};
 use super::process::Process;
+use super::ssh::Ssh;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::job::Job;
 use crate::stream::{connect, show_token};
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -30,13 +30,12 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// than they are looked at; less than this would add to them.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// How much is read of what `ssh -G` tells, in bytes: it is about 4 KiB.
-const SSH_CONFIG_BYTES_MAX: u64 = 1 << 20;
-
 /// How data reaches the other end.
 pub(super) struct Route<'a> {
     pub(super) job: &'a Job,
     pub(super) host: Option<&'a str>,
+    /// What ssh is set to for that host, if it is ssh that starts the other end.
+    pub(super) ssh: Option<&'a Ssh>,
     /// The address under which the other end says that it was reached; empty if it does not know.
     pub(super) told: String,
     pub(super) port: u16,
@@ -123,19 +122,14 @@ impl Route<'_> {
     /// if there is one in it (a forwarded port), or the host that the person named.
     fn addresses(&self) -> Result<Vec<SocketAddr>, Fatal> {
         if let Some(address) = &self.job.remote.data_address {
-            let (name, port) = match address.rsplit_once(':') {
-                Some((host, port)) if !host.contains(':') => {
-                    (host, port.parse().unwrap_or(self.port))
-                }
-                _ => (address.as_str(), self.port),
-            };
+            let (name, port) = part_port(address, self.port);
             return self.resolve(name, port)?.map_err(|error| self.failed(&error, address));
         }
         let Some(host) = self.host else {
             return Ok(vec![SocketAddr::from(([127, 0, 0, 1], self.port))]);
         };
-        let name = match self.name_in_ssh(host)? {
-            Some(name) => name,
+        let name = match self.ssh.and_then(|ssh| ssh.host_name.as_deref()) {
+            Some(name) => name.to_owned(),
             None => host.rsplit('@').next().unwrap_or(host).to_owned(),
         };
         let mut addresses =
@@ -145,29 +139,6 @@ impl Route<'_> {
             addresses.sort_by_key(|it| it.ip().to_canonical() != told.to_canonical());
         }
         Ok(addresses)
-    }
-
-    /// The name under which ssh connects to a host: its configuration may know one of its own.
-    /// `None` if the remote shell is another, or does not tell.
-    fn name_in_ssh(&self, host: &str) -> Result<Option<String>, Fatal> {
-        let mut command = shell_command(&self.job.remote);
-        if Path::new(command.get_program()).file_name().is_none_or(|name| name != "ssh") {
-            return Ok(None);
-        }
-        command.arg("-G").arg(host);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut child) = command.spawn() else { return Ok(None) };
-        let stdout = child.stdout.take().expect("piped above");
-        // Ended with this function: its configuration may run commands, which may hang.
-        let _process = Process::new(child);
-        let read = move || {
-            let mut text = String::new();
-            let _ = stdout.take(SSH_CONFIG_BYTES_MAX).read_to_string(&mut text);
-            text
-        };
-        let text = self.patience.result_of("lads-ssh-config", read);
-        let text = text.map_err(|cut| cut.fatal("ssh -G"))?;
-        Ok(text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned))
     }
 
     /// All addresses of a name; the inner error is the resolver's.
@@ -214,6 +185,18 @@ impl Route<'_> {
         show_token(&stream, index, token, self.patience).map_err(failed)?;
         Ok((stream, process))
     }
+}
+
+/// The address and the port of what a person gave as `address`, `address:port` or
+/// `[address]:port`, the last for one that has colons itself.
+fn part_port(address: &str, port_otherwise: u16) -> (&str, u16) {
+    let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (name, port) = match (bracketed, address.rsplit_once(':')) {
+        (Some((name, rest)), _) => (name, rest.strip_prefix(':')),
+        (None, Some((name, port))) if !name.contains(':') => (name, Some(port)),
+        _ => (address, None),
+    };
+    (name, port.and_then(|port| port.parse().ok()).unwrap_or(port_otherwise))
 }
 
 /// Whether the other end closed a connection before it was open.

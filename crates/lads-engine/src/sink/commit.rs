@@ -2,6 +2,7 @@
 
 use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
+use crate::deeds::Subject;
 use crate::metadata::{apply, has_default_acl, mtime_of, set_mtime};
 use crate::paths::{NOT_THROUGH_LINKS, is_named, parent_of, remove_left_over};
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -37,7 +38,9 @@ impl SinkEnd {
         let durable = sift(durable, &mut results);
         let renamed = durable.into_iter().map(|ready| (ready.entry, self.rename(ready)));
         let renamed = sift(renamed, &mut results);
+        let asked = renamed.first().map(|it| self.begin_call(Operation::Sync, it.entry, None));
         let failures = sync_directories(&renamed);
+        drop(asked);
         for Ready { entry, item, temporary, .. } in renamed {
             let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
@@ -58,6 +61,7 @@ impl SinkEnd {
     /// Lets storage begin to write. Before metadata: some file systems (FUSE with its cache on)
     /// write a file, and wait, when its times are set.
     fn begin<'a>(&self, commit: &'a Commit) -> Result<Ready<'a>, Committed> {
+        let _asked = self.begin_call(Operation::Sync, commit.entry, None);
         let gone = || Committed::Failed(failed(Operation::Rename, Errno::NOENT));
         let item = self.table.get(commit.entry).ok_or_else(gone)?;
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
@@ -68,6 +72,7 @@ impl SinkEnd {
 
     fn dress<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
         let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
+        let _asked = self.begin_call(Operation::SetMetadata, ready.entry, None);
         let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
         // One that an earlier attempt made has what its directory gave then.
@@ -87,9 +92,12 @@ impl SinkEnd {
     }
 
     fn make_durable<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
+        let asked = self.begin_call(Operation::Sync, ready.entry, None);
         fsync(&ready.temporary.file)
             .map_err(|errno| Committed::Failed(failed(Operation::Sync, errno)))?;
+        drop(asked);
         if let Some(records) = ready.verify {
+            let _asked = self.begin_call(Operation::Verify, ready.entry, None);
             let bad = self.read_back(&ready.temporary, records).map_err(Committed::Failed)?;
             if !bad.is_empty() {
                 return Err(Committed::Bad(bad));
@@ -99,6 +107,7 @@ impl SinkEnd {
     }
 
     fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
+        let _asked = self.begin_call(Operation::Rename, ready.entry, None);
         let Temporary { directory, name, file, .. } = &*ready.temporary;
         let renamed = match is_named(directory, name.as_str(), file) {
             Ok(true) => renameat(directory, name.as_str(), directory, ready.item.name.as_slice()),
@@ -117,6 +126,9 @@ impl SinkEnd {
             .iter()
             .map(|&entry| {
                 let item = self.table.remove(entry);
+                let directory = item.as_ref().and_then(|item| item.own.clone());
+                let subject = directory.map_or(Subject::Target, Subject::In);
+                let _asked = self.hub.deeds.begin(Operation::SetMetadata, subject, None);
                 let failure = item.and_then(|item| match self.close_directory(&item) {
                     Ok(()) => {
                         self.count_reduced(&item);
@@ -153,11 +165,13 @@ impl SinkEnd {
 
     /// Removes the journal and makes the root durable: the last step of all.
     pub(super) fn finish(&self, is_complete: bool) {
+        let asked = self.hub.deeds.begin(Operation::Journal, Subject::Target, None);
         if !self.options.dry_run
             && let Err(failure) = self.finish_root(is_complete)
         {
             self.board.issue(self.target.clone(), failure);
         }
+        drop(asked);
         self.tell_reduced();
         self.tell(Event::Finished);
         self.hub.nudge();

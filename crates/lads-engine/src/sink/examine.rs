@@ -121,7 +121,7 @@ impl SinkEnd {
     }
 
     fn place_name(&self, path: &[u8]) -> String {
-        format!("sink:{}:{}", self.board.own_host, String::from_utf8_lossy(named(path)))
+        self.board.place(Side::Sink, named(path))
     }
 
     /// Looks at entries, makes what needs no data, and tells what becomes of each.
@@ -133,6 +133,7 @@ impl SinkEnd {
                 let Some(item) = self.table.get(entry.id) else {
                     return (entry.id, Examined::Answer(Answer::Failed(parent_failed())));
                 };
+                let _asked = self.begin_call(Operation::Examine, entry.id, None);
                 let examined = self.examine(&entry, &item).unwrap_or_else(|failure| {
                     self.tell_failure(&item, failure);
                     Examined::Answer(Answer::Failed(failure))

@@ -2,6 +2,7 @@
 
 use super::table::{FileState, Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
+use crate::deeds::Subject;
 use crate::job::IoMode;
 use crate::journal::{Durable, Own};
 use crate::metadata::identity_of;
@@ -60,6 +61,7 @@ impl SinkEnd {
     fn write_block(&self, block: &Block, ost: OstId, bytes: &[u8]) -> Result<(), Failure> {
         // An entry that ended meanwhile: the session ignores what comes of it.
         let Some(item) = self.table.get(block.entry) else { return Ok(()) };
+        let _asked = self.begin_call(Operation::Write, block.entry, Some(ost));
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
         let written = write_to(&temporary, bytes, offset);
@@ -184,7 +186,9 @@ impl SinkEnd {
                 records.push(Durable { path: item.path(), identity, part, blocks: &file.blocks });
             }
         }
+        let asked = self.hub.deeds.begin(Operation::Journal, Subject::Target, None);
         let recorded = self.place().journal.record(&records);
+        drop(asked);
         drop(records);
         if let Err(error) = recorded {
             let failure = journal_failed(&error);
@@ -198,6 +202,7 @@ impl SinkEnd {
     /// Lets storage begin to write what is in the page cache: files that lie on several OSTs are
     /// written side by side then, not one after the other.
     fn begin_sync(&self, entry: EntryId) {
+        let _asked = self.begin_call(Operation::Sync, entry, None);
         if let Some(item) = self.table.get(entry)
             && let Ok(temporary) = self.temporary(&item)
             && !temporary.is_direct
@@ -211,6 +216,7 @@ impl SinkEnd {
     /// under way may change that: then its blocks are compared when another attempt goes on.
     fn sync_data(&self, entry: EntryId) -> Result<Option<Identity>, Failure> {
         let Some(item) = self.table.get(entry) else { return Ok(None) };
+        let _asked = self.begin_call(Operation::Sync, entry, None);
         let temporary = self.temporary(&item)?;
         fdatasync(&temporary.file)
             .and_then(|()| fstat(&temporary.file))
@@ -226,6 +232,9 @@ impl SinkEnd {
                 self.tell_failure(&item, *failure);
             }
             if !is_kept {
+                let directory = item.directory.clone();
+                let subject = directory.map_or(Subject::Target, Subject::In);
+                let _asked = self.hub.deeds.begin(Operation::Create, subject, None);
                 self.discard(&item);
             }
         }

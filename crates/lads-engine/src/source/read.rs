@@ -60,6 +60,7 @@ impl SourceEnd {
         let mut rows = Vec::with_capacity(work.blocks.len());
         let mut at = 0;
         for block in &work.blocks {
+            let _asked = self.begin(Operation::Read, block.entry, Some(work.source_ost));
             let length = block.length as usize;
             let room = length.next_multiple_of(PAGE_BYTES);
             match self.read_block(block, work, &mut buffer[at..at + room]) {
@@ -214,6 +215,7 @@ impl SourceEnd {
 
     /// Sees whether a file is still what was announced, now that all of it has been read.
     pub(super) fn check(&self, entry: EntryId) {
+        let _asked = self.begin(Operation::Examine, entry, None);
         let outcome = match self.table.get(entry) {
             Some(item) => match item.take_file() {
                 Some(file) => is_unchanged(&item, &file).err(),

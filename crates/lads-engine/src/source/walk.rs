@@ -9,6 +9,7 @@ use super::merge::Level;
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::board::Board;
+use crate::deeds::Subject;
 use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
 use crate::layout::{FileAt, Mirror};
@@ -56,35 +57,34 @@ impl WalkRoot {
     }
 }
 
-/// Looks up what was named. What is not there is told; an error only if nothing is left.
+/// Looks up what was named. What is not there is told, each as an entry that failed; it is an error
+/// only if nothing is left.
 pub(super) fn find_roots(
     paths: &[Vec<u8>],
     is_list: bool,
     board: &Board,
 ) -> Result<Vec<WalkRoot>, Fatal> {
     let mut roots = Vec::new();
-    let mut missing = Vec::new();
+    let mut absent = Vec::new();
     for path in paths {
         match find_root(path, is_list) {
             Ok(root) => roots.push(root),
-            Err(errno) => missing.push((path, errno)),
+            Err(errno) => absent.push((path, errno)),
         }
     }
-    if let (true, Some((path, errno))) = (roots.is_empty(), missing.first()) {
-        let path = String::from_utf8_lossy(path);
-        let host = &board.own_host;
-        let others = match missing.len() {
-            1 => String::new(),
-            count => format!(" (nor {} others)", count - 1),
-        };
-        let text = format!("cannot examine source:{host}:{path}{others}: {errno}");
+    for (path, errno) in &absent {
+        board.issue((*path).clone(), missing(*errno));
+    }
+    if roots.is_empty() && !absent.is_empty() {
+        let text = "there is nothing to move: nothing that was named as a source can be examined";
         return Err(Fatal::new(ExitCode::SourceUnreadable, text));
     }
-    for (path, errno) in missing {
-        let reason = Reason::Os(errno.raw_os_error());
-        board.issue(path.clone(), Failure::new(Side::Source, Operation::Examine, reason));
-    }
     Ok(roots)
+}
+
+/// The failure of something that a person named.
+fn missing(errno: Errno) -> Failure {
+    Failure::new(Side::Source, Operation::Examine, Reason::Os(errno.raw_os_error()))
 }
 
 fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
@@ -138,6 +138,8 @@ pub(super) struct Walk<'a> {
     /// The paths that were listed, if only those are moved.
     list: List,
     left_out: LeftOut,
+    /// Whether what is met was named by a list, not found in its directory.
+    meets_named: bool,
 }
 
 /// Names that were left out because they look like our own.
@@ -158,6 +160,7 @@ impl<'a> Walk<'a> {
             items: Vec::new(),
             list: List::default(),
             left_out: LeftOut::default(),
+            meets_named: false,
         }
     }
 
@@ -250,10 +253,12 @@ impl<'a> Walk<'a> {
         place: ListPlace,
         stack: &mut Vec<Pending>,
     ) -> Option<Result<(), Errno>> {
+        self.meets_named = true;
         for (name, below) in self.list.names_in(place) {
             let listed = self.list.unless_whole(below);
             self.meet(level, 0, entry, &name, listed, stack)?;
         }
+        self.meets_named = false;
         Some(Ok(()))
     }
 
@@ -280,13 +285,18 @@ impl<'a> Walk<'a> {
         entry: EntryId,
         stack: &mut Vec<Pending>,
     ) -> Option<Result<(), Errno>> {
-        let handle = match level.directory(index).open() {
+        let (end, directory) = (self.end, level.directory(index));
+        let deeds = &end.hub.deeds;
+        let ask = || deeds.begin(Operation::List, Subject::In(Arc::clone(directory)), None);
+        let mut asked = ask();
+        let handle = match directory.open() {
             Ok(handle) => handle,
             Err(errno) => return Some(Err(errno)),
         };
         let mut buffer = Vec::with_capacity(32 << 10);
         let mut names: RawDir<'_, _> = RawDir::new(&handle, buffer.spare_capacity_mut());
         while let Some(name) = names.next() {
+            drop(asked);
             let name = match name {
                 Ok(name) => name,
                 Err(errno) => return Some(Err(errno)),
@@ -295,6 +305,7 @@ impl<'a> Walk<'a> {
             if name != b"." && name != b".." {
                 self.meet(level, index, entry, name, None, stack)?;
             }
+            asked = ask();
         }
         Some(Ok(()))
     }
@@ -314,7 +325,12 @@ impl<'a> Walk<'a> {
         let open =
             |it: &Arc<Directory>| if is_top { Arc::clone(it) } else { it.child(name, false) };
         let directories: Vec<_> = all_above.iter().map(open).collect();
-        let metadata = match look_at_directory(self.end, above, name, directories[0].depth()) {
+        let end = self.end;
+        let in_directory = Subject::In(Arc::clone(above));
+        let asked = end.hub.deeds.begin(Operation::Examine, in_directory, None);
+        let metadata = look_at_directory(end, above, name, directories[0].depth());
+        drop(asked);
+        let metadata = match metadata {
             Ok(metadata) => metadata,
             Err(failure) => {
                 self.unreadable(id, *parent, true, failure);
@@ -350,10 +366,13 @@ impl<'a> Walk<'a> {
         let directory = level.directory(index);
         end.hub.on_move();
         let id = end.table.new_id();
+        let in_directory = || Subject::In(Arc::clone(directory));
+        let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
         let looked_at = directory.open().and_then(|handle| {
             let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
             Ok((handle, stat))
         });
+        drop(asked);
         let is_directory = looked_at
             .as_ref()
             .is_ok_and(|(_, stat)| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
@@ -373,9 +392,11 @@ impl<'a> Walk<'a> {
             stack.push(Pending { above, parent, name: name.to_vec(), listed });
             return Some(());
         }
+        let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
         let seen = looked_at.and_then(|(handle, stat)| {
             look(end, directory, &handle, name, &stat).map(|seen| (seen, stat))
         });
+        drop(asked);
         let item = Item::new(Arc::clone(directory), parent, name.to_vec());
         match seen {
             Ok((Ok(seen), stat)) => {
@@ -390,7 +411,12 @@ impl<'a> Walk<'a> {
             }
             Err(errno) => {
                 self.keep(id, item);
-                self.unreadable(id, parent, false, failed(Operation::Examine, errno));
+                let failure = match errno {
+                    // It was in no directory that was listed: it need never have been there.
+                    Errno::NOENT if self.meets_named => missing(errno),
+                    errno => failed(Operation::Examine, errno),
+                };
+                self.unreadable(id, parent, false, failure);
             }
         }
         self.flush_if_full()
@@ -472,11 +498,10 @@ impl<'a> Walk<'a> {
     fn tell_left_out(&self) {
         let LeftOut { count, first } = &self.left_out;
         if *count > 0 {
-            let host = &self.end.board.own_host;
             let first = String::from_utf8_lossy(&shortened(first.clone())).into_owned();
             let text = format!(
                 "left out at the source, because their names are those of unfinished files and \
-                 journals of LADS: {count} (the first: {first}, on {host})"
+                 journals of LADS: {count} (the first: {first})"
             );
             self.end.board.notice(text);
         }
@@ -623,6 +648,7 @@ fn data_of(directory: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Option<Range
 /// Looks at a file anew that changed while it moved, and announces it as another entry.
 pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let Some(item) = end.table.get(old) else { return };
+    let _asked = end.begin(Operation::Examine, old, None);
     let looked_at = item.directory.open().and_then(|handle| {
         let stat = statat(&handle, item.name.as_slice(), NOT_THROUGH_LINKS)?;
         look(end, &item.directory, &handle, &item.name, &stat).map(|seen| (seen, stat))

@@ -35,7 +35,7 @@ fn progress(second: usize) -> Progress {
     };
     let elapsed = Duration::from_secs(second as u64);
     let bottleneck = (second > 4).then_some(Bottleneck::SinkStorage);
-    Progress { elapsed, source, sink: Counters::default(), bottleneck }
+    Progress { elapsed, source, bottleneck, ..Progress::default() }
 }
 
 fn replay() -> Vec<Figures> {
@@ -47,20 +47,20 @@ fn replay() -> Vec<Figures> {
 fn a_recorded_transfer_is_shown_as_ever() {
     let lines: String = replay().iter().map(|figures| figures.line(90) + "\n").collect();
     expect![[r#"
-        0 B of 100.0 MiB, scanning…  0 of 10 files  0 B/s
-        90.0 MiB of 400.0 MiB, scanning…  8 of 40 files  94.4 MB/s
-        180.0 MiB of 900.0 MiB, scanning…  17 of 90 files  94.4 MB/s
-         30%  270.0 MiB of 900.0 MiB  26 of 90 files  94.4 MB/s  0:07 left
-         40%  360.0 MiB of 900.0 MiB  35 of 90 files  94.4 MB/s  0:06 left
-         50%  450.0 MiB of 900.0 MiB  44 of 90 files  94.4 MB/s  0:05 left  slowest: sink storage
-         60%  540.0 MiB of 900.0 MiB  53 of 90 files  94.4 MB/s  0:04 left  slowest: sink storage
-         70%  630.0 MiB of 900.0 MiB  62 of 90 files  94.4 MB/s  0:03 left  slowest: sink storage
-         70%  630.0 MiB of 900.0 MiB  62 of 90 files  76.8 MB/s  0:03 left  slowest: sink storage
-         70%  630.0 MiB of 900.0 MiB  64 of 90 files  63.5 MB/s  0:04 left  slowest: sink storage
-         70%  630.0 MiB of 900.0 MiB  66 of 90 files  53.0 MB/s  0:05 left  slowest: sink storage
-         77%  700.0 MiB of 900.0 MiB  70 of 90 files  56.2 MB/s  0:03 left  slowest: sink storage
-         88%  800.0 MiB of 900.0 MiB  80 of 90 files  63.6 MB/s  0:01 left  slowest: sink storage
-        100%  900.0 MiB of 900.0 MiB  90 of 90 files  69.6 MB/s  0:00 left  slowest: sink storage
+        0 B of 100.0 MiB, scanning…  0 of 10 files  0 B/s  0:00
+        90.0 MiB of 400.0 MiB, scanning…  8 of 40 files  94.4 MB/s  0:01
+        180.0 MiB of 900.0 MiB, scanning…  17 of 90 files  94.4 MB/s  0:02
+         30%  270.0 MiB of 900.0 MiB  26 of 90 files  94.4 MB/s  0:03  0:07 left
+         40%  360.0 MiB of 900.0 MiB  35 of 90 files  94.4 MB/s  0:04  0:06 left
+         50%  450.0 MiB of 900.0 MiB  44 of 90 files  94.4 MB/s  0:05  0:05 left
+         60%  540.0 MiB of 900.0 MiB  53 of 90 files  94.4 MB/s  0:06  0:04 left
+         70%  630.0 MiB of 900.0 MiB  62 of 90 files  94.4 MB/s  0:07  0:03 left
+         70%  630.0 MiB of 900.0 MiB  62 of 90 files  76.8 MB/s  0:08  0:03 left
+         70%  630.0 MiB of 900.0 MiB  64 of 90 files  63.5 MB/s  0:09  0:04 left
+         70%  630.0 MiB of 900.0 MiB  66 of 90 files  53.0 MB/s  0:10  0:05 left
+         77%  700.0 MiB of 900.0 MiB  70 of 90 files  56.2 MB/s  0:11  0:03 left
+         88%  800.0 MiB of 900.0 MiB  80 of 90 files  63.6 MB/s  0:12  0:01 left
+        100%  900.0 MiB of 900.0 MiB  90 of 90 files  69.6 MB/s  0:13  0:00 left
     "#]]
     .assert_eq(&lines);
 }
@@ -123,14 +123,34 @@ fn a_narrow_terminal_gets_the_most_important() {
     let lines: Vec<String> =
         [90, 70, 60, 40, 30, 10].map(|columns| format!("[{}]", figures.line(columns))).into();
     expect![[r#"
-        [ 70%  630.0 MiB of 900.0 MiB  62 of 90 files  94.4 MB/s  0:03 left  slowest: sink storage]
-        [ 70%  630.0 MiB of 900.0 MiB  62 of 90 files  94.4 MB/s  0:03 left]
-        [ 70%  630.0 MiB of 900.0 MiB  94.4 MB/s  0:03 left]
+        [ 70%  630.0 MiB of 900.0 MiB  62 of 90 files  94.4 MB/s  0:07  0:03 left]
+        [ 70%  630.0 MiB of 900.0 MiB  94.4 MB/s  0:07  0:03 left]
+        [ 70%  630.0 MiB of 900.0 MiB  94.4 MB/s  0:07  0:03 left]
         [ 70%  630.0 MiB of 900.0 MiB  94.4 MB/s]
         [ 70%  630.0 MiB of 900.0 MiB]
         [ 70%  630.]"#]]
     .assert_eq(&lines.join("\n"));
     for columns in 0..120 {
+        assert!(figures.line(columns).chars().count() <= columns);
+    }
+}
+
+#[test]
+fn the_current_file_takes_what_room_is_left_and_is_kept_between_two() {
+    let mut meter = Meter::default();
+    let current = Some(b"run7/deep/down/ckpt.0041".to_vec());
+    meter.take(&Progress { current, ..progress(6) });
+    let figures = meter.take(&progress(7));
+    let path = |columns| {
+        let line = figures.line(columns);
+        line.split_once("sink storage").map(|(_, path)| path.to_owned())
+    };
+    assert_eq!(path(usize::MAX).as_deref(), Some("  run7/deep/down/ckpt.0041"));
+    assert_eq!(path(121).as_deref(), Some("  run7/deep/down/ckpt.0041"));
+    assert_eq!(path(110).as_deref(), Some("  …wn/ckpt.0041"));
+    // There is room for none of it that says anything.
+    assert_eq!(path(100).as_deref(), Some(""));
+    for columns in 0..150 {
         assert!(figures.line(columns).chars().count() <= columns);
     }
 }

@@ -52,6 +52,7 @@ pub(in crate::display) fn report() -> Report {
             source,
             sink: Counters { busiest_ost: None, ..sink },
             bottleneck: Some(Bottleneck::SourceStorage),
+            current: None,
         },
         issue_count: 0,
         is_clear: true,
@@ -75,7 +76,7 @@ fn a_good_end_says_all_that_was_done() {
               verified   every block's checksum at the sink, then made durable
               CPU        source 1 min 01 s, sink 1 min 10 s
               memory     source 310.0 MiB, sink 305.0 MiB at most
-              busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
+              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
               slowest    reading at the source held the rest up
               security   connections authenticated;
                          data neither encrypted nor protected on its way (use --tunnel)"#]],
@@ -92,7 +93,7 @@ fn a_good_end_says_all_that_was_done() {
               verified   every block's checksum at the sink, made durable, read back from storage
               CPU        source 1 min 01 s, sink 1 min 10 s
               memory     source 310.0 MiB, sink 305.0 MiB at most
-              busiest    source OST0007: 1 min 20 s of service for 40.0 GiB
+              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
               in storage source 8 min 20 s, sink 8 min 20 s
               in network source 1 min 30 s, sink 1 min 30 s
               sent       1,226,752 blocks, 1.2 TiB
@@ -140,12 +141,35 @@ fn a_bad_end_says_how_many_failed() {
     let issues = IssueCount { failed: 2, special: 1, ..IssueCount::default() };
     let told = lines(&report, &settings(), &places(), &issues);
     expect![[r#"
-        lads: not all is done: the sink is full or refuses; the same command goes on from here
+        lads: not all is done: the sink refuses; the same command goes on from here
               moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
               skipped    3 files, 3.0 GiB that the sink had already
               failed     2 entries
               left out   1 device, FIFO or socket"#]]
     .assert_eq(&told[..5].join("\n"));
+}
+
+#[test]
+fn what_is_in_the_way_is_not_called_full() {
+    let mut report = report();
+    report.exit_code = ExitCode::SinkRefuses;
+    let said = |issues| lines(&report, &settings(), &places(), &issues)[0].clone();
+    let full = said(IssueCount { failed: 2, sink_full: 1, in_the_way: 1, ..Default::default() });
+    let expected = "the sink is full or over quota; the same command goes on from here";
+    assert_eq!(full, format!("lads: not all is done: {expected}"));
+    let in_the_way = said(IssueCount { failed: 1, in_the_way: 1, ..Default::default() });
+    assert_eq!(in_the_way, "lads: not all is done: at the sink, something is in the way");
+}
+
+#[test]
+fn what_a_lost_transfer_leaves_is_named() {
+    let mut report = report();
+    report.exit_code = ExitCode::Network;
+    let told = lines(&report, &settings(), &places(), &IssueCount::default()).join("\n");
+    assert!(
+        told.contains("unfinished .lads-*.part files and a .lads-*.journal are in dtn2:/scratch/"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::job::{Location, Options, RemoteShell};
 use crate::session::StopFlag;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 fn job(remote: RemoteShell) -> Job {
@@ -18,7 +18,9 @@ fn shell(command: &[&str]) -> RemoteShell {
 fn addresses(remote: RemoteShell, host: &str, told: &str) -> Result<Vec<String>, String> {
     let (stop, job) = (StopFlag::new(), job(remote));
     let patience = &Patience::new(&stop, Duration::from_secs(30));
-    let route = Route { job: &job, host: Some(host), told: told.to_owned(), port: 7, patience };
+    let ssh = Ssh::ask(&job.remote, host, patience).map_err(|fatal| fatal.text)?;
+    let (host, ssh, told) = (Some(host), ssh.as_ref(), told.to_owned());
+    let route = Route { job: &job, host, ssh, told, port: 7, patience };
     let addresses = route.addresses().map_err(|fatal| fatal.text)?;
     Ok(addresses.iter().map(SocketAddr::to_string).collect())
 }
@@ -44,6 +46,8 @@ fn what_a_person_says_goes_first() {
     assert_eq!(found("192.0.2.9"), ["192.0.2.9:7"]);
     assert_eq!(found("192.0.2.9:8"), ["192.0.2.9:8"]);
     assert_eq!(found("::1"), ["[::1]:7"]);
+    assert_eq!(found("[::1]"), ["[::1]:7"]);
+    assert_eq!(found("[::1]:8"), ["[::1]:8"]);
 }
 
 #[test]
@@ -73,8 +77,14 @@ fn whoever_was_sent_away_unopened_tries_again() {
     });
     let (stop, job) = (StopFlag::new(), job(shell(&["rsh"])));
     let patience = &Patience::new(&stop, Duration::from_secs(30));
-    let route =
-        Route { job: &job, host: None, told: String::new(), port: address.port(), patience };
+    let route = Route {
+        job: &job,
+        host: None,
+        ssh: None,
+        told: String::new(),
+        port: address.port(),
+        patience,
+    };
     route.connect_patiently(address, 0, &[7; 32]).unwrap();
     door.join().unwrap();
 }

@@ -1,0 +1,81 @@
+//! `lads clean`: what killed transfers left in a directory is removed, and each thing told.
+
+use crate::args::CleanArgs;
+use crate::display::escape;
+use crate::sizes;
+use anyhow::{Context, Result, ensure};
+use lads_engine::{Kept, Remains, clean};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+
+/// What was removed, what was left, and why.
+#[derive(Default)]
+struct Count {
+    removed: u64,
+    removed_bytes: u64,
+    in_use: u64,
+    failed: u64,
+}
+
+/// Cleans a directory.
+pub(crate) fn run(args: &CleanArgs) -> Result<()> {
+    let directory = args.directory.as_os_str().as_bytes();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let (mut count, mut unwritten) = (Count::default(), Ok(()));
+    let mut tell = |remains: Remains| {
+        count.take(&remains);
+        if unwritten.is_ok() {
+            unwritten = writeln!(out, "{}", line(&remains, args.dry_run));
+        }
+    };
+    clean(directory, args.dry_run, &mut tell)
+        .with_context(|| format!("cannot clean {}", args.directory.display()))?;
+    unwritten?;
+    writeln!(out, "{}", count.sentence(args.dry_run))?;
+    out.flush()?;
+    ensure!(count.failed == 0, "not all could be looked at or removed: see above");
+    Ok(())
+}
+
+/// `removed  run7/.lads-….part (1.2 MiB)`, or why it was left.
+fn line(remains: &Remains, is_dry_run: bool) -> String {
+    let path = match remains.path.as_slice() {
+        b"" => ".".to_owned(),
+        path => escape(path),
+    };
+    let size = sizes::bytes(remains.bytes);
+    match &remains.outcome {
+        Ok(()) if is_dry_run => format!("would remove {path} ({size})"),
+        Ok(()) => format!("removed {path} ({size})"),
+        Err(Kept::InUse) => format!("left    {path}: a transfer that runs may own it"),
+        Err(Kept::NotOurs(why)) => format!("left    {path}: {why}, so lads did not leave it"),
+        Err(Kept::Failed(why)) => format!("left    {path}: {why}"),
+    }
+}
+
+impl Count {
+    fn take(&mut self, remains: &Remains) {
+        match remains.outcome {
+            Ok(()) => {
+                self.removed += 1;
+                self.removed_bytes += remains.bytes;
+            }
+            Err(Kept::InUse) => self.in_use += 1,
+            Err(Kept::NotOurs(_)) => {}
+            Err(Kept::Failed(_)) => self.failed += 1,
+        }
+    }
+
+    fn sentence(&self, is_dry_run: bool) -> String {
+        let files = sizes::counted(self.removed, "file");
+        let verb = if is_dry_run { "would be removed" } else { "removed" };
+        let removed = format!("{files} of {} {verb}", sizes::bytes(self.removed_bytes));
+        match self.in_use {
+            0 => removed,
+            _ => format!(
+                "{removed}; a transfer runs, and what may be its own was left: run this again when \
+                 it has ended"
+            ),
+        }
+    }
+}

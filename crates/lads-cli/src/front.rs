@@ -1,0 +1,153 @@
+//! Which process a person waits for: a small one, in front of the one that moves data.
+//!
+//! A process of which a thread is in a call to storage that does not return (a file server that is
+//! gone, FUSE above all) cannot end, not even by SIGKILL, and whoever waits for it waits, too. So
+//! the process that was started only listens to signals and tells the other, which it has made,
+//! what came; it ends with the exit code that the other says, whether that can end or not.
+//!
+//! ```text
+//!   shell ──► front ──────────── signals ───────────► back ──► the other end
+//!               ▲                                       │
+//!               └──── exit code, when all is said ──────┘
+//! ```
+//!
+//! If the front is killed, the kernel kills the back.
+
+use crate::complain;
+use crate::signals::{self, Heard};
+use anyhow::{Context, Result};
+use lads_engine::StopFlag;
+use lads_sys::{Forked, fork};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process, set_parent_process_death_signal,
+    waitpid,
+};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Exit code after a second SIGINT, as shells count: 128 and the signal's number.
+const AT_ONCE: u8 = 130;
+
+/// What shells add to the number of the signal that ended a process.
+const BY_SIGNAL: i32 = 128;
+
+/// How long the back may take to end when it has said its exit code. Half of it is little for a
+/// process that gives hundreds of MiB of memory back on a busy machine; double of it is what a
+/// person waits in vain if it is held in a call.
+const END_DEADLINE: Duration = Duration::from_millis(300);
+/// How often to see whether it has ended.
+const END_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Does `work` in a process of its own, and gives its exit code. The flag is set when a signal asks
+/// to stop.
+pub(crate) fn run(work: impl FnOnce(&StopFlag) -> u8) -> ExitCode {
+    match divide(work) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
+    let (ours, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    let front = rustix::process::getpid();
+    match fork().context("cannot start a process")? {
+        Forked::Parent(back) => {
+            drop(theirs);
+            stand_before(back, &ours)
+        }
+        Forked::Child => {
+            drop(ours);
+            die_with(front)?;
+            let stop = StopFlag::new();
+            obey(&theirs, &stop)?;
+            let code = work(&stop);
+            close_stdio();
+            // If the front is gone there is nobody to tell.
+            let _ = (&theirs).write_all(&[code]);
+            Ok(code)
+        }
+    }
+}
+
+/// Passes signals on until the other process has said its exit code, or is gone.
+fn stand_before(back: Pid, to_back: &UnixStream) -> Result<u8> {
+    let mut is_interrupted = false;
+    let mut orders = to_back.try_clone().context("cannot share a socket")?;
+    signals::listen(move |signal| {
+        if signal == signals::INTERRUPT && std::mem::replace(&mut is_interrupted, true) {
+            complain("ended at once");
+            let _ = kill_process(back, Signal::KILL);
+            std::process::exit(AT_ONCE.into());
+        }
+        // If it is gone it needs no telling.
+        let _ = orders.write_all(&[signal]);
+    })?;
+    let mut code = [0];
+    match (&*to_back).read(&mut code) {
+        Ok(1) => {
+            let until = Instant::now() + END_DEADLINE;
+            while waitpid(Some(back), WaitOptions::NOHANG).is_ok_and(|ended| ended.is_none()) {
+                if Instant::now() >= until {
+                    // It ends as soon as the call returns that holds it.
+                    let _ = kill_process(back, Signal::KILL);
+                    break;
+                }
+                std::thread::sleep(END_INTERVAL);
+            }
+            Ok(code[0])
+        }
+        // It ended without a word, by a signal or a mistake.
+        _ => Ok(code_of(back)),
+    }
+}
+
+fn code_of(back: Pid) -> u8 {
+    let status = waitpid(Some(back), WaitOptions::empty()).ok().flatten();
+    let code = status.and_then(|(_, status): (Pid, WaitStatus)| {
+        status.exit_status().or_else(|| Some(BY_SIGNAL + status.terminating_signal()?))
+    });
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(lads_engine::ExitCode::Other as u8)
+}
+
+/// From now on, this process ends when the other does.
+fn die_with(front: Pid) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the front")?;
+    if getppid() != Some(front) {
+        // It is gone already, and nobody waits for us.
+        std::process::exit(lads_engine::ExitCode::Interrupted as i32);
+    }
+    Ok(())
+}
+
+/// From now on, what the front says sets the flag. Signals themselves are for the front: one from
+/// the keyboard comes to both.
+fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
+    signals::leave_to_the_front()?;
+    let (mut orders, stop) = (front.try_clone().context("cannot share a socket")?, stop.clone());
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            let mut signal = [0];
+            while orders.read_exact(&mut signal).is_ok() {
+                stop.set(Heard(signal[0]).reason());
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Lets go of stdin, stdout and stderr: whoever reads them waits for all that have them open, and
+/// this process may be held for long.
+fn close_stdio() {
+    if let Ok(nothing) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&nothing);
+        let _ = rustix::stdio::dup2_stdout(&nothing);
+        let _ = rustix::stdio::dup2_stderr(&nothing);
+    }
+}

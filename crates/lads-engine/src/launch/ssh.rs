@@ -1,0 +1,107 @@
+//! What ssh would do with the host that the person named: under which name it connects, and whether
+//! it gives up in time.
+
+use super::other::shell_command;
+use super::patience::Patience;
+use super::process::Process;
+use crate::hub::Fatal;
+use crate::job::{Job, RemoteShell};
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+/// How much is read of what `ssh -G` tells, in bytes: it is about 4 KiB.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// How long ssh may take to connect and to agree on keys, in seconds, if nobody said otherwise;
+/// a password is asked for after that. A packet of the kind that opens connections is sent again
+/// after 1, 3 and 7 s. Half of it would give up after the third, or on a login node under load;
+/// without it, Linux tries for more than two minutes, and with double of it, a host of two
+/// addresses would take one.
+const CONNECT_SECONDS: u32 = 15;
+
+/// What ssh is set to, for one host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ssh {
+    /// The name under which it connects: its configuration may know one of its own.
+    pub(super) host_name: Option<String>,
+    /// Whether the person has said how long it may take to connect.
+    has_connect_timeout: bool,
+}
+
+impl Ssh {
+    /// Asks `ssh -G`; `None` if the remote shell is another, or does not tell.
+    pub(super) fn ask(
+        remote: &RemoteShell,
+        host: &str,
+        patience: &Patience<'_>,
+    ) -> Result<Option<Self>, Fatal> {
+        let mut command = shell_command(remote);
+        if Path::new(command.get_program()).file_name().is_none_or(|name| name != "ssh") {
+            return Ok(None);
+        }
+        command.arg("-G").arg(host);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else { return Ok(None) };
+        let stdout = child.stdout.take().expect("piped above");
+        // Ended with this function: its configuration may run commands, which may hang.
+        let _process = Process::new(child);
+        let read = move || {
+            let mut text = String::new();
+            let _ = stdout.take(CONFIG_BYTES_MAX).read_to_string(&mut text);
+            text
+        };
+        let text = patience.result_of("lads-ssh-config", read);
+        let text = text.map_err(|cut| cut.fatal("ssh -G"))?;
+        Ok(Self::from_told(&text))
+    }
+
+    fn from_told(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let mut values = text.lines().filter_map(|line| line.strip_prefix(key));
+            values.find_map(|rest| rest.strip_prefix(' ')).map(str::to_owned)
+        };
+        let host_name = value("hostname");
+        let has_connect_timeout = value("connecttimeout").is_some_and(|it| it != "none");
+        host_name.is_some().then_some(Self { host_name, has_connect_timeout })
+    }
+
+    /// The same job, with an ssh that does not try for minutes to connect.
+    pub(super) fn made_impatient(&self, job: &Job) -> Job {
+        let mut job = job.clone();
+        if !self.has_connect_timeout {
+            let seconds = CONNECT_SECONDS.min(job.remote.connect_timeout_seconds);
+            job.remote.command.extend(["-o".to_owned(), format!("ConnectTimeout={seconds}")]);
+        }
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Location, Options};
+
+    fn command(told: &str, connect_timeout_seconds: u32) -> Vec<String> {
+        let place = Location { host: None, path: Vec::new() };
+        let remote = RemoteShell { connect_timeout_seconds, ..RemoteShell::default() };
+        let options = Options::default();
+        let job = Job { sources: Vec::new(), target: place, options, remote };
+        Ssh::from_told(told).unwrap().made_impatient(&job).remote.command
+    }
+
+    #[test]
+    fn ssh_gives_up_in_time_unless_the_person_said_when() {
+        let nothing_said = "host a\nhostname dtn2\nconnecttimeout none\n";
+        assert_eq!(command(nothing_said, 300), ["ssh", "-o", "ConnectTimeout=15"]);
+        assert_eq!(command(nothing_said, 3), ["ssh", "-o", "ConnectTimeout=3"]);
+        assert_eq!(command("hostname dtn2\nconnecttimeout 60\n", 300), ["ssh"]);
+    }
+
+    #[test]
+    fn what_is_not_told_is_not_known() {
+        assert_eq!(Ssh::from_told("usage: ssh\n"), None);
+        let name = Ssh::from_told("hostname dtn2.example\n").unwrap().host_name;
+        assert_eq!(name.as_deref(), Some("dtn2.example"));
+    }
+}
