@@ -20,6 +20,7 @@ mod round;
 mod selection;
 mod tree;
 
+use crate::not_tried::NotTriedList;
 use crate::shell;
 use anyhow::{Context, Result, bail};
 use lads_trees::Rng;
@@ -127,11 +128,11 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode> {
 ///
 /// Through cargo, as the steps before this one may have built our program anew: then the file that
 /// this process was started from is no longer there.
-pub(crate) fn ci() -> Result<()> {
+pub(crate) fn ci(list: &NotTriedList) -> Result<()> {
     for (count, seed) in [(CI_FIXED_ROUNDS, FIXED_SEED), (CI_FRESH_ROUNDS, seed_of_the_day())] {
         let (count, seed) = (count.to_string(), seed.to_string());
         let words = ["xtask", "chaos", "--rounds", &count, "--seed", &seed];
-        shell::run(shell::cargo().args(words))?;
+        shell::run(shell::cargo().args(words).envs([list.variable()]))?;
     }
     Ok(())
 }
@@ -162,8 +163,8 @@ impl Tools {
 impl Abilities {
     /// Says what cannot be tried here; `None` if nothing can.
     fn here() -> Result<Option<Self>> {
-        if shell::find("rsync").is_none() {
-            println!("NOT TRIED: chaos needs rsync, which judges what arrived");
+        // It judges what arrived.
+        if !lads_tried::has("rsync") {
             return Ok(None);
         }
         let can_mount = std::env::var_os(INSIDE).is_some();
@@ -178,7 +179,7 @@ impl Abilities {
             (abilities.can_use_fuse, "storage that fails, which needs FUSE"),
         ] {
             if !is_possible {
-                println!("NOT TRIED: {what}");
+                lads_tried::not_tried(&format!("in chaos, {what}"));
             }
         }
         Ok(Some(abilities))

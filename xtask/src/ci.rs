@@ -5,6 +5,7 @@
 //! the sum of all test results, as the test runner printed them.
 
 use crate::ceph::{self, ForTests};
+use crate::not_tried::NotTriedList;
 use crate::{chaos, fuzz, licences, shell, sim};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -19,17 +20,19 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run("lints", lints);
     steps.run("docs", docs);
     let mut tally = Tally::default();
+    let list = NotTriedList::begin();
     // Ended when it is dropped, whatever becomes of the tests.
     let mut cluster = None;
     steps.run("ceph", || {
         cluster = ceph::for_tests()?;
         Ok(())
     });
-    steps.run("tests", || tests(&mut tally, cluster.as_ref()));
+    steps.run("tests", || tests(&mut tally, cluster.as_ref(), &list));
     steps.run("ceph down", || cluster.map_or(Ok(()), ForTests::down));
     steps.run("simulation", sim::ci);
     steps.run("fuzzing", || fuzz::run(&[]));
-    steps.run("chaos", chaos::ci);
+    steps.run("chaos", || chaos::ci(&list));
+    steps.run("what was not tried", || list.judge());
 
     println!("\n{:>8}  step", "seconds");
     for step in &steps.done {
@@ -81,10 +84,11 @@ struct Tally {
     failed: u64,
 }
 
-fn tests(tally: &mut Tally, cluster: Option<&ForTests>) -> Result<()> {
+fn tests(tally: &mut Tally, cluster: Option<&ForTests>, list: &NotTriedList) -> Result<()> {
     let mut child = shell::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .envs(cluster.into_iter().flat_map(ForTests::variables))
+        .envs([list.variable()])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo test")?;

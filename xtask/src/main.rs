@@ -11,6 +11,7 @@ mod ci;
 mod demo;
 mod fuzz;
 mod licences;
+mod not_tried;
 mod scratch;
 mod setup;
 mod shell;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask ci             format, lints, docs, licences, tests, simulation, fuzzing: what CI runs
-cargo xtask setup          install what the tests need (rsync, sshd, attr, acl, fuse3, g++, Ceph)
+cargo xtask setup          install what the tests need (rsync, sshd, fuse3, strace, g++, Ceph, …)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask fuzz [TARGET] [--seconds N]
                            look for inputs that end badly, of one target or of all

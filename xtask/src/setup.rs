@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// A program that tests or benchmarks start, and the Debian package that brings it.
-const NEEDED: [(&str, &str); 9] = [
+const NEEDED: [(&str, &str); 12] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -15,8 +15,21 @@ const NEEDED: [(&str, &str); 9] = [
     ("fusermount3", "fuse3"),
     ("ip", "iproute2"),
     ("iptables-legacy", "iptables"),
+    ("strace", "strace"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("python3", "python3"),
     // libFuzzer is C++.
     ("c++", "g++"),
+];
+
+/// Programs that come with what is installed, or with any Debian.
+const ALONG: [(&str, &str); 6] = [
+    ("ssh-keygen", "openssh-client"),
+    ("filefrag", "e2fsprogs"),
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("mount", "mount"),
+    ("losetup", "mount"),
 ];
 
 /// Installs what is missing; does nothing if nothing is.
@@ -44,6 +57,11 @@ pub(crate) fn install(missing: &[&str]) -> Result<()> {
     shell::run(apt().args(["-q", "update"]))?;
     let install = ["-q", "-y", "--no-install-recommends", "install"];
     shell::run(apt().args(install).args(missing))
+}
+
+/// Whether [`run`] installs a program.
+pub(crate) fn installs(program: &str) -> bool {
+    NEEDED.iter().chain(&ALONG).any(|(name, _)| *name == program)
 }
 
 /// Packages of which the program is not there.

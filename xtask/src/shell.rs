@@ -1,6 +1,7 @@
 //! How a chore runs other programs.
 
 use anyhow::{Context, Result, bail};
+pub(crate) use lads_tried::find;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,16 +41,6 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("{}: {}", output.status, line_of(command));
     }
     String::from_utf8(output.stdout).with_context(|| format!("not text: {}", line_of(command)))
-}
-
-/// Where a program is, if it is there; daemons often lie outside a user's `PATH`.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let daemons = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(daemons)
-        .map(|directory| directory.join(program))
-        .find(|place| place.is_file())
 }
 
 /// Builds LADS for real use; says where the command is.

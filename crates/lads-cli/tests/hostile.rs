@@ -2,7 +2,7 @@
 //!
 //! `cargo test -p lads-cli --test hostile NAME` runs those with this in their names. The table of
 //! what is tried, and what it stands for, is `docs/security.md`.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use lads_hostile::cases;
 use lads_hostile::process::raise_descriptor_limit;
@@ -32,10 +32,8 @@ fn trials() -> Vec<Trial> {
         lads: PathBuf::from(env!("CARGO_BIN_EXE_lads")),
         peer: std::env::current_exe().unwrap(),
     };
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("NOT TRIED: what needs root, and the honest end as another user");
-    }
+    // Without root: what needs it, and the honest end as another user.
+    let is_root = lads_tried::is_root();
     let mut trials = Vec::new();
     for case in cases::all() {
         for manner in case.manners(is_root) {

@@ -25,12 +25,16 @@ mod faultfs;
 mod greeting;
 #[path = "promises/identity.rs"]
 mod identity;
+#[path = "promises/media.rs"]
+mod media;
 #[path = "promises/mounts.rs"]
 mod mounts;
 #[path = "promises/names.rs"]
 mod names;
 #[path = "promises/network.rs"]
 mod network;
+#[path = "promises/order.rs"]
+mod order;
 #[path = "promises/power.rs"]
 mod power;
 #[path = "promises/privileges.rs"]
@@ -51,6 +55,8 @@ mod staging;
 mod stopping;
 #[path = "promises/storage.rs"]
 mod storage;
+#[path = "promises/trace.rs"]
+mod trace;
 #[path = "promises/words.rs"]
 mod words;
 #[path = "promises/world.rs"]

@@ -269,7 +269,7 @@ fn new_salt() -> Result<[u8; 16], Fatal> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 mod tests {
     use super::*;
     use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -293,7 +293,7 @@ mod tests {
             let size = Some(c"size=64K");
             if let Err(errno) = mount("none", directory.path(), "tmpfs", MountFlags::empty(), size)
             {
-                println!("skipped: cannot mount a tmpfs: {errno}");
+                lads_tried::not_tried(&format!("cannot mount a tmpfs: {errno}"));
                 return None;
             }
             Some(Self(directory))

@@ -23,7 +23,7 @@ impl Mounted {
     /// `None`, and a line that says so, where that is not possible.
     fn new() -> Option<Self> {
         if File::options().read(true).write(true).open("/dev/fuse").is_err() {
-            eprintln!("NOT TRIED: this needs /dev/fuse");
+            lads_tried::not_tried("this needs /dev/fuse");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ impl Mounted {
         }
         let daemon = start(directory.path());
         if daemon.is_none() {
-            eprintln!("NOT TRIED: mounting with FUSE is not permitted here");
+            lads_tried::not_tried("mounting with FUSE is not permitted here");
         }
         Some(Self { daemon: daemon?, directory })
     }
@@ -113,7 +113,7 @@ fn when_it_ends_it_leaves_the_mount_alone_that_took_its_place() {
     let Some(mut mounted) = Mounted::new() else { return };
     let file = File::create(mounted.path("f")).unwrap();
     if unmount(mounted.path(""), UnmountFlags::DETACH) == Err(Errno::PERM) {
-        eprintln!("NOT TRIED: only root may unmount");
+        lads_tried::not_tried("only root may unmount");
         return;
     }
     // As long as the file is open, the first one stays.

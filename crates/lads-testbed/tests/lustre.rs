@@ -29,9 +29,11 @@ struct Mounted {
 
 /// A mounted emulator; `None`, and a line that says why, where nothing can be mounted.
 fn mounted(words: &[&str]) -> Option<Mounted> {
-    let can_mount = rustix::process::geteuid().is_root() && File::open("/dev/fuse").is_ok();
-    if !can_mount {
-        eprintln!("NOT TRIED: this needs root and /dev/fuse");
+    if !lads_tried::is_root() {
+        return None;
+    }
+    if File::open("/dev/fuse").is_err() {
+        lads_tried::not_tried("this needs /dev/fuse");
         return None;
     }
     let place = tempfile::tempdir().unwrap();

@@ -1,15 +1,16 @@
 //! A network that does everything wrong that a network can: what arrives is right, or it is said
 //! that it did not arrive, and the same command goes on.
 
+use crate::faultfs::testbed;
 use crate::proxy::free_port;
 use crate::tree::assert_nothing_left_over;
 use crate::world::{
-    Ended, LADS, RUN_HERE, Rng, World, assert_identical, for_seeds, has, run, skip, there,
+    Ended, RUN_HERE, Rng, World, assert_identical, for_seeds, has, run, sends_nothing_again, there,
 };
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// The proxy of the machine room, which runs as a program of its own.
@@ -20,15 +21,9 @@ struct Chaos {
 }
 
 impl Chaos {
-    /// `None` if it is not built: `cargo build -p lads-testbed` does.
-    fn start(world: &World, to_port: u16, seed: u64, rules: &[&str]) -> Option<Self> {
-        let program = Path::new(LADS).with_file_name("lads-testbed");
-        if !program.exists() {
-            skip("lads-testbed is not built");
-            return None;
-        }
+    fn start(world: &World, to_port: u16, seed: u64, rules: &[&str]) -> Self {
         let log = world.path("chaos.log");
-        let mut command = Command::new(program);
+        let mut command = Command::new(testbed());
         command.args(["proxy", "--to", &format!("127.0.0.1:{to_port}")]);
         command.args(["--seed", &seed.to_string()]);
         command.args(rules.iter().flat_map(|rule| ["--fault", rule]));
@@ -37,7 +32,7 @@ impl Chaos {
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap();
-        Some(Self { process, port: said["port"].as_u64().unwrap(), log })
+        Self { process, port: said["port"].as_u64().unwrap(), log }
     }
 
     /// What happened to whom, line by line.
@@ -91,18 +86,18 @@ impl Transfer {
 
     /// Runs it through a proxy with these rules, in which `DATA` stands for the way of the data;
     /// how it ended, and what the proxy did.
-    fn through(&self, seed: u64, rules: &[&str], options: &[&str]) -> Option<(Ended, Chaos)> {
+    fn through(&self, seed: u64, rules: &[&str], options: &[&str]) -> (Ended, Chaos) {
         let port = free_port();
         let rules: Vec<String> =
             rules.iter().map(|rule| rule.replace("DATA", self.way())).collect();
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-        let chaos = Chaos::start(&self.world, port, seed, &rules)?;
+        let chaos = Chaos::start(&self.world, port, seed, &rules);
         let (ports, address) = (format!("{port}-{port}"), format!("127.0.0.1:{}", chaos.port));
         let mut command = self.command();
         command.args(["--ports", &ports, "--data-address", &address]).args(options);
         let ended = run(command);
         assert!(chaos.has_done("connected"), "not through the proxy: {ended:?}\n{}", chaos.log());
-        Some((ended, chaos))
+        (ended, chaos)
     }
 
     fn is_identical(&self) {
@@ -134,7 +129,7 @@ fn through_faults(rules: &[&str], options: &[&str], look: impl Fn(&Transfer, End
     for_seeds(2, 30, |seed| {
         for _ in 0..ATTEMPTS_MAX {
             let transfer = Transfer::new(seed);
-            let Some((ended, chaos)) = transfer.through(seed, rules, options) else { return };
+            let (ended, chaos) = transfer.through(seed, rules, options);
             let has_happened = rules.is_empty() || chaos.has_done("fault");
             drop(chaos);
             if has_happened {
@@ -163,7 +158,8 @@ fn arrives_or_goes_on(rules: &[&str], options: &[&str]) {
         if ended.code != Some(0) {
             assert_eq!(ended.code, Some(5), "{ended:?}");
             assert!(!ended.summary()["message"].as_str().unwrap().is_empty(), "{ended:?}");
-            run(transfer.command()).expect(0);
+            let again = run(transfer.command()).expect(0);
+            sends_nothing_again(&ended, &again);
         }
         transfer.is_identical();
     });
@@ -182,7 +178,7 @@ fn connections_that_arrive_in_another_order_change_nothing() {
     }
     for_seeds(3, 30, |seed| {
         let transfer = Transfer::new(seed);
-        let Some((ended, chaos)) = transfer.through(seed, &["reorder=3"], &[]) else { return };
+        let (ended, chaos) = transfer.through(seed, &["reorder=3"], &[]);
         assert_eq!(ended.code, Some(0), "{ended:?}\n{}", chaos.log());
         transfer.is_identical();
     });

@@ -1,6 +1,6 @@
 //! Storage that fails on command: a mount of `lads-testbed faultfs`, for the sink or the source.
 
-use crate::world::{World, skip, wait_for};
+use crate::world::{World, not_tried, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -25,14 +25,14 @@ impl FaultFs {
     /// The same with these options.
     pub(crate) fn mount_with(world: &World, name: &str, options: &[&str]) -> Option<Self> {
         if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-            skip("this needs /dev/fuse");
+            not_tried("this needs /dev/fuse");
             return None;
         }
         let (below, mount) = (world.path(format!("{name}.below")), world.path(name));
         for directory in [&below, &mount] {
             fs::create_dir_all(directory).unwrap();
         }
-        let mut daemon = Command::new(program())
+        let mut daemon = Command::new(testbed())
             .arg("faultfs")
             .args([&below, &mount])
             .args(options)
@@ -43,7 +43,7 @@ impl FaultFs {
         let mut said = [0; 6];
         if daemon.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
             let _ = daemon.wait();
-            skip("mounting with FUSE is not permitted here");
+            not_tried("mounting with FUSE is not permitted here");
             return None;
         }
         assert_eq!(&said, b"ready\n");
@@ -96,10 +96,10 @@ impl Drop for FaultFs {
     }
 }
 
-/// The program that mounts it. Cargo tells a test only where the programs of its own package are,
-/// and builds those of others only if they have tests of the same kind; so it is asked to, in the
+/// The machine room, which mounts it. Cargo tells a test only where the programs of its own
+/// package are, and builds those of others only if they have tests of the same kind; so it is asked to, in the
 /// same target directory and profile, which costs nothing if it is there already.
-fn program() -> &'static Path {
+pub(crate) fn testbed() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let lads = Path::new(crate::world::LADS);

@@ -4,11 +4,12 @@
 use crate::faultfs::FaultFs;
 use crate::tree::{assert_nothing_left_over, is_own_name, set_mtime, visit};
 use crate::world::{
-    Ended, Rng, Running, World, assert_identical, has, lads, run, skip, start, wait_for,
+    Ended, Rng, Running, World, assert_identical, has, is_root, lads, not_tried, run, start,
+    wait_for,
 };
 use lads_core::journal::replay;
 use std::fs;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,6 +46,73 @@ fn damage_unseen(path: &Path, offset: u64) {
     file.write_all_at(b"damage", offset).unwrap();
     drop(file);
     set_mtime(path, before.mtime(), before.mtime_nsec());
+}
+
+/// What of a mode lets others read or write.
+const OTHERS: u32 = 0o077;
+
+/// The directory in which it is may be open to all, and the file at the source to be read by few.
+#[test]
+fn only_its_owner_can_read_a_file_before_it_has_its_own_mode() {
+    let world = World::new();
+    fs::create_dir(world.target()).unwrap();
+    fs::set_permissions(world.target(), fs::Permissions::from_mode(0o755)).unwrap();
+    let part = stopped(&world, &[]);
+    let journal = own_files(&world.target(), ".journal").pop().unwrap();
+    for path in [&part, &journal] {
+        let mode = path.metadata().unwrap().mode();
+        assert_eq!(mode & OTHERS, 0, "{} has mode {mode:o}", path.display());
+    }
+    // Also one of a single block, which is written in one go.
+    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+    world.write("other/small", b"secret");
+    storage.command("hang write path=*.part nth=1");
+    let mut command = lads::<&str>(&[]);
+    command.arg(format!("{}/", world.path("other").display())).arg(storage.path("dst"));
+    let running = start(command);
+    storage.wait_for_fault("hang");
+    let part = own_files(&world.path("storage.below/dst"), ".part").pop().unwrap();
+    let mode = part.metadata().unwrap().mode();
+    assert_eq!(mode & OTHERS, 0, "{} has mode {mode:o}", part.display());
+    storage.command("release");
+    running.end().expect(0);
+}
+
+/// What somebody may have done to a temporary file between two attempts, so that it is not ours
+/// alone any more; and the bytes in it that are his.
+#[test]
+fn a_temporary_file_that_is_not_ours_alone_is_not_used() {
+    type Deed = fn(&Path);
+    let deeds: [(&str, Deed); 4] = [
+        ("has another name", |part| fs::hard_link(part, part.with_file_name("other")).unwrap()),
+        ("others may write to it", |part| {
+            fs::set_permissions(part, fs::Permissions::from_mode(0o666)).unwrap();
+        }),
+        ("is longer", |part| {
+            let file = fs::File::options().write(true).open(part).unwrap();
+            file.set_len(LARGE_BYTES as u64 + 4096).unwrap();
+        }),
+        ("is another user's", |part| {
+            std::os::unix::fs::chown(part, Some(1234), Some(1234)).unwrap();
+        }),
+    ];
+    for (what, deed) in deeds {
+        if what.contains("user") && !is_root() {
+            continue;
+        }
+        let world = World::new();
+        let part = stopped(&world, &[]);
+        let number = part.metadata().unwrap().ino();
+        // A file that is removed could give its number to the next one.
+        let _kept = fs::File::open(&part).unwrap();
+        deed(&part);
+        let ended = run(world.cp(&[])).expect(0);
+        assert_eq!(ended.count("bytes_sent"), LARGE_BYTES as u64, "{what}: {ended:?}");
+        let large = world.target().join("large");
+        assert_ne!(large.metadata().unwrap().ino(), number, "it {what}, and is used");
+        assert!(fs::read(large).unwrap() == Rng::new(1).bytes(LARGE_BYTES), "{what}");
+        assert_nothing_left_over(&world.target());
+    }
 }
 
 /// Two commands at once, one of them without a journal: both wrote to the same file, and exit 0
@@ -141,7 +209,6 @@ fn a_temporary_file_that_somebody_replaced_does_not_get_the_real_name() {
 /// A journal of somebody else in which all was done, and a file of his, gave exit 0 with his bytes.
 #[test]
 fn a_journal_that_others_may_write_to_is_refused_with_what_to_do() {
-    use std::os::unix::fs::PermissionsExt as _;
     let world = World::new();
     let part = stopped(&world, &[]);
     let journal = own_files(&world.target(), ".journal").pop().unwrap();
@@ -292,7 +359,7 @@ fn where_there_are_no_locks_a_transfer_runs_once_at_a_time_and_goes_on() {
     });
     let refused = run(cp(&[])).expect(2);
     if refused.summary()["message"].to_string().contains("another process") {
-        skip("this kernel gives FUSE its own locks");
+        return not_tried("this kernel gives FUSE its own locks");
     }
     refused.says(&["running already", &format!("process {sink}")]);
     running.kill_both_ends(|| {});

@@ -2,7 +2,9 @@
 
 use crate::proxy::free_port;
 use crate::tree::{Scale, grow};
-use crate::world::{AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, run, skip, wait_for};
+use crate::world::{
+    AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, not_tried, run, wait_for,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
@@ -41,8 +43,7 @@ impl Server {
         world.write("sshd_config", config.as_bytes());
         // The place into which sshd locks the part of it that talks to strangers.
         let _ = fs::create_dir_all("/run/sshd");
-        let sshd = ["/usr/sbin/sshd", "/usr/bin/sshd", "/sbin/sshd"];
-        let sshd = sshd.into_iter().find(|path| fs::exists(path).unwrap_or(false))?;
+        let sshd = lads_tried::find("sshd").expect("looked for above");
         let log = fs::File::create(world.path("sshd.log")).unwrap();
         let mut command = Command::new(sshd);
         command.args(["-D", "-e", "-f"]).arg(world.path("sshd_config"));
@@ -65,7 +66,7 @@ impl Server {
         let output = command.args(words).arg(&self.host).arg("true").output().unwrap();
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            skip(&format!("sshd here does not let us in: {said}"));
+            not_tried(&format!("sshd here does not let us in: {said}"));
         }
         output.status.success()
     }

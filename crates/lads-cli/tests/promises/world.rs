@@ -1,9 +1,9 @@
 //! What the tests are written with: a place to work in, the command, chance, and the oracle.
 
+use lads_core::journal::{BlockRecord, replay};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) use lads_trees::Rng;
+pub(crate) use lads_tried::{has, is_root, not_tried};
 
 /// The command under test.
 pub(crate) const LADS: &str = env!("CARGO_BIN_EXE_lads");
@@ -264,6 +265,13 @@ impl Running {
         events.filter_map(|event| event["bytes_sent"].as_u64()).max().unwrap_or(0)
     }
 
+    /// Whether it has told how it ended. It may take longer to be gone: a thread that hangs in a
+    /// call to FUSE cannot be ended.
+    pub(crate) fn has_told_its_end(&self) -> bool {
+        let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
+        told.contains("\"event\":\"summary\"")
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -388,33 +396,6 @@ fn bytes_written_by(pid: u32) -> Option<u64> {
     io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
 }
 
-/// Whether a program is installed; if not, the test says so.
-pub(crate) fn has(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")])
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        skip(&format!("{program} is not installed"));
-    }
-    found
-}
-
-/// Says that a promise was not tried here.
-pub(crate) fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT TRIED: {reason}");
-}
-
-/// Whether we are root, and may be anybody.
-pub(crate) fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        skip("this needs root");
-    }
-    is_root
-}
-
 /// Asserts that rsync finds nothing to do: names, data, metadata, links, holes.
 #[track_caller]
 pub(crate) fn assert_identical(source: &Path, target: &Path) {
@@ -446,10 +427,21 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Mounts a tmpfs with these options at a directory; `None` if that is not permitted here.
     pub(crate) fn tmpfs(at: &Path, options: &str) -> Option<Self> {
+        Self::by("mount -t tmpfs -o \"$1\" none \"$2\"", at, options.as_ref())
+    }
+
+    /// Mounts the file system in an image at a directory; `None` if that is not permitted here.
+    pub(crate) fn image(at: &Path, image: &Path) -> Option<Self> {
+        Self::by("mount -o loop \"$1\" \"$2\"", at, image.as_os_str())
+    }
+
+    /// Mounts by a command that is told what and where.
+    fn by(mount: &str, at: &Path, what: &OsStr) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
-        let script = "mount -t tmpfs -o \"$1\" none \"$2\" && echo ready && exec cat";
+        let script = format!("{mount} && echo ready && exec cat");
         let mut holder = Command::new("unshare")
-            .args(["-m", "sh", "-c", script, "sh", options])
+            .args(["-m", "sh", "-c", &script, "sh"])
+            .arg(what)
             .arg(at)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -460,7 +452,7 @@ impl Mounted {
         let stdout = holder.stdout.as_mut().unwrap();
         if std::io::Read::read_exact(stdout, &mut said).is_err() {
             let _ = holder.wait();
-            skip("mounting is not permitted here");
+            not_tried("mounting is not permitted here");
             return None;
         }
         Some(Self { holder, at: at.to_owned() })
@@ -505,6 +497,29 @@ impl Drop for Mounted {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
+}
+
+/// Asserts that a transfer that went on did not send what the one before had told as done.
+#[track_caller]
+pub(crate) fn sends_nothing_again(before: &Ended, after: &Ended) {
+    let missing = after.count("bytes_found") - before.count("bytes_done");
+    assert!(after.count("bytes_sent") <= missing, "{before:?}\nand then {after:?}");
+}
+
+/// Blocks of a file that an unfinished transfer into this directory has on record.
+pub(crate) fn blocks_on_record(target: &Path, path: &str) -> Vec<BlockRecord> {
+    let is_journal = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.ends_with(".journal"))
+    };
+    let mut entries = fs::read_dir(target).into_iter().flatten().filter_map(Result::ok);
+    let journal = entries.find(is_journal).and_then(|entry| fs::read(entry.path()).ok());
+    let begun = journal.and_then(|bytes| replay(&bytes).files.remove(path.as_bytes()));
+    begun.map_or_else(Vec::new, |begun| begun.blocks)
+}
+
+/// Bytes in these blocks.
+pub(crate) fn byte_count(blocks: &[BlockRecord]) -> u64 {
+    blocks.iter().map(|block| u64::from(block.length)).sum()
 }
 
 /// The same command as somebody who may do little.

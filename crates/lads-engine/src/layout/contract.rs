@@ -85,7 +85,7 @@ fn orangefs_keeps_the_contract() {
 #[test]
 fn ceph_keeps_the_contract() {
     let Some(mount) = std::env::var_os("LADS_TEST_CEPH") else {
-        eprintln!("NOT TRIED: LADS_TEST_CEPH names no CephFS: `cargo xtask ceph up` makes one");
+        lads_tried::not_tried("LADS_TEST_CEPH names no CephFS: `cargo xtask ceph up` makes one");
         return;
     };
     let directory = tempfile::tempdir_in(mount).unwrap();

@@ -22,7 +22,7 @@ const MIB: usize = 1 << 20;
 /// Runs a test on a mount with these settings; says so if there can be none.
 fn on_a_mount(settings: &[&str], test: impl FnOnce(&Daemon) -> Result<()>) {
     if let Some(obstacle) = obstacle() {
-        println!("skipped: {obstacle}");
+        lads_tried::not_tried(obstacle);
         return;
     }
     let program = Path::new(env!("CARGO_BIN_EXE_lads-testbed"));
@@ -449,8 +449,7 @@ fn access_lists_are_refused_as_on_a_mount_without_them() {
 
 #[test]
 fn rsync_makes_an_identical_copy() {
-    if Command::new("rsync").arg("--version").output().is_err() {
-        println!("skipped: no rsync");
+    if !lads_tried::has("rsync") {
         return;
     }
     let source = tempfile::tempdir().unwrap();
@@ -504,7 +503,7 @@ fn make_tree(root: &Path) -> Result<()> {
 #[test]
 fn what_takes_long_holds_up_nobody_and_ends_with_the_mount() {
     if let Some(obstacle) = obstacle() {
-        println!("skipped: {obstacle}");
+        lads_tried::not_tried(obstacle);
         return;
     }
     let backing = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ struct Fake {
 pub(in crate::layout) fn faked(directory: &Path, target_count: u16) -> Option<Beegfs> {
     let handle = File::open(directory).unwrap();
     if fsetxattr(&handle, FAKE_ATTRIBUTE, b"", XattrFlags::empty()).is_err() {
-        eprintln!("skipped: {} has no extended attributes", directory.display());
+        lads_tried::not_tried("the file system of temporary files has no extended attributes");
         return None;
     }
     Beegfs::over(Box::new(Fake { target_count, targets_each: 2 }))

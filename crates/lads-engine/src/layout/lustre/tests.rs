@@ -14,7 +14,7 @@ pub(in crate::layout) fn faked(directory: &Path, ost_count: u32) -> Option<Lustr
     let handle = File::open(directory).unwrap();
     let template = Lov::wish(2 << 20, 1).encode();
     if fsetxattr(&handle, FAKE_ATTRIBUTE, &template, XattrFlags::empty()).is_err() {
-        eprintln!("skipped: {} has no extended attributes", directory.display());
+        lads_tried::not_tried("the file system of temporary files has no extended attributes");
         return None;
     }
     Lustre::over(FAKE_ATTRIBUTE, Table::of_emulator(directory)?, directory)

@@ -14,7 +14,7 @@ const CONFIG: &str = "<Aliases>\nAlias io1 tcp://io1:3334\nAlias io2 tcp://io2:3
 pub(in crate::layout) fn faked(directory: &Path) -> Option<Orangefs> {
     let handle = File::open(directory).unwrap();
     if fsetxattr(&handle, FAKES[0], b"", XattrFlags::empty()).is_err() {
-        eprintln!("skipped: {} has no extended attributes", directory.display());
+        lads_tried::not_tried("the file system of temporary files has no extended attributes");
         return None;
     }
     Orangefs::over(CONFIG, "scratch", FAKES)
