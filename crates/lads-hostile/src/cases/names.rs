@@ -72,7 +72,9 @@ pub(super) const CASES: &[Case] = &[
     Case::source("file_below_a_name_that_is_a_link", |peer| {
         peer.announce(&[symlink(1, "d", "../canary")])?;
         peer.expect_answer(1)?;
-        peer.say(&Message::NewFile(vec![directory(2, "d"), below(2, file(3, "new", 9))]))?;
+        let new = below(2, file(3, "new", 9));
+        peer.say(&Message::NewFile(vec![directory(2, "d"), new.clone()]))?;
+        peer.deliver_if_wanted(&new, 0)?;
         end_with_failures(peer)
     })
     .exits(&[5, 6])
@@ -86,7 +88,9 @@ pub(super) const CASES: &[Case] = &[
     .served_too(),
     Case::source("directory_becomes_a_link", |peer| {
         peer.announce(&[directory(1, "d"), below(1, directory(2, "e"))])?;
-        peer.say(&Message::NewFile(vec![symlink(3, "d", "../canary"), below(1, file(4, "x", 9))]))
+        let new = below(1, file(4, "x", 9));
+        peer.say(&Message::NewFile(vec![symlink(3, "d", "../canary"), new.clone()]))?;
+        peer.deliver_if_wanted(&new, 0)
     })
     .exits(&[5, 6]),
     Case::source("file_over_a_link_is_not_written_through", |peer| {
@@ -141,8 +145,9 @@ fn named(peer: &mut Peer, name: &[u8]) -> Told {
 
 /// A file in something that is no directory: it may be a breach, or fail.
 fn child_of(peer: &mut Peer, parent: u64) -> Told {
-    peer.say(&Message::NewFile(vec![below(parent, file(5, "a", 9))]))?;
-    peer.expect_answer(5)?;
+    let child = below(parent, file(5, "a", 9));
+    peer.say(&Message::NewFile(vec![child.clone()]))?;
+    peer.deliver_if_wanted(&child, 0)?;
     end_with_failures(peer)
 }
 
@@ -162,12 +167,9 @@ fn live_ids_again(peer: &mut Peer) -> Told {
 }
 
 fn over_our_own(peer: &mut Peer, name: &str) -> Told {
-    peer.say(&Message::NewFile(vec![file(8, name, 9)]))?;
-    let answer = peer.expect_answer(8)?;
-    if let lads_core::message::Answer::Want { layout, .. } = answer {
-        peer.send_data(&file(8, name, 9), &layout, 1)?;
-        peer.expect_ending(8)?;
-    }
+    let over = file(8, name, 9);
+    peer.say(&Message::NewFile(vec![over.clone()]))?;
+    peer.deliver_if_wanted(&over, 1)?;
     peer.finish()
 }
 

@@ -132,6 +132,16 @@ impl Peer {
         self.expect_complete(file.id.0)
     }
 
+    /// Sends a file that was announced, if the sink wants it: the harm may come only then.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`], but not if the sink refuses the file.
+    pub fn deliver_if_wanted(&mut self, file: &Entry, stream: u16) -> Told {
+        let Answer::Want { layout, .. } = self.expect_answer(file.id.0)? else { return Ok(()) };
+        self.send_data(file, &layout, stream)?;
+        self.expect_ending(file.id.0).map(drop)
+    }
+
     /// Hears that a file has its name.
     ///
     /// # Errors
