@@ -97,8 +97,8 @@ impl Drop for FaultFs {
 }
 
 /// The machine room, which mounts it. Cargo tells a test only where the programs of its own
-/// package are, and builds those of others only if they have tests of the same kind; so it is asked to, in the
-/// same target directory and profile, which costs nothing if it is there already.
+/// package are, and builds those of others only if they have tests of the same kind; so it is asked
+/// to, in the same target directory and profile, which costs nothing if it is there already.
 pub(crate) fn testbed() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

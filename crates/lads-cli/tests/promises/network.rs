@@ -2,7 +2,9 @@
 
 use crate::proxy::{Harm, Proxy, Towards, free_port};
 use crate::tree::assert_nothing_left_over;
-use crate::world::{Ended, RUN_HERE, Rng, World, assert_identical, for_seeds, has, run, there};
+use crate::world::{
+    Ended, RUN_HERE, Rng, World, assert_identical, for_seeds, has, run, sends_nothing_again, there,
+};
 
 const TOTAL_BYTES: u64 = 12 << 20;
 
@@ -106,7 +108,8 @@ fn when_all_streams_are_reset_the_same_command_resumes() {
         let harmed = Harmed::new(&mut rng, harm, &["--streams", "3", "--bwlimit", "40M"]);
         assert_eq!(harmed.ended.code, Some(5), "{:?}", harmed.ended);
         assert!(harmed.ended.elapsed.as_secs() < 5, "{:?}", harmed.ended);
-        run(Harmed::command(&harmed.world, &harmed.shell, harmed.towards)).expect(0);
+        let ended = run(Harmed::command(&harmed.world, &harmed.shell, harmed.towards)).expect(0);
+        sends_nothing_again(&harmed.ended, &ended);
         harmed.is_identical();
     });
 }
