@@ -316,6 +316,7 @@ impl Scenario {
             large_per_mille: 0,
             is_depth_first: false,
             changes_block_size: false,
+            commits_in_steps: false,
             faults: Faults::default(),
             source_osts,
             sink_osts,

@@ -41,11 +41,32 @@ impl SinkEnd {
                 let lost = world.rng.index(tail + 1);
                 journal.bytes.truncate(journal.bytes.len() - lost);
             }
+            Job::Commit(commits, _) if world.options.commits_in_steps => {
+                for commit in commits {
+                    if world.rng.hits(500) {
+                        world.disk.sync_file(&self.items[&commit.entry].path);
+                    }
+                }
+            }
             Job::Commit(commits, _) => {
                 for commit in commits {
                     // One that would be read back first has not come so far.
                     if commit.verify.is_none() && world.rng.hits(500) {
                         self.give_name(world, commit.entry)?;
+                    }
+                }
+            }
+            Job::Rename(entries, _) => {
+                for entry in entries {
+                    if world.rng.hits(500) {
+                        self.rename_one(world, entry)?;
+                    }
+                }
+            }
+            Job::SyncNames(entries, _) => {
+                for entry in entries {
+                    if world.rng.hits(500) {
+                        world.disk.sync_rename(&self.items[&entry].path);
                     }
                 }
             }

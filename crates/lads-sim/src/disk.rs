@@ -6,6 +6,7 @@
 
 use crate::content::{Content, Extents};
 use crate::rng::Rng;
+use crate::world::Stats;
 use lads_core::entry::{Identity, Timestamp};
 use lads_core::layout::Layout;
 use lads_core::range::RangeSet;
@@ -38,6 +39,13 @@ pub(crate) struct Lasting<T> {
     pub(crate) is_durable: bool,
 }
 
+/// What a power cut brings back if it takes a name away.
+#[derive(Clone, Debug)]
+struct Renamed {
+    temporary: Lasting<usize>,
+    replaced: Option<Lasting<Name>>,
+}
+
 /// The journal's file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalFile {
@@ -53,6 +61,8 @@ pub(crate) struct Disk {
     pub(crate) names: BTreeMap<String, Lasting<Name>>,
     /// Bodies of unfinished files, by the path that they are to get.
     pub(crate) unfinished: BTreeMap<String, Lasting<usize>>,
+    /// Files that have a name which is not durable, by that.
+    renamed: BTreeMap<String, Renamed>,
     pub(crate) journal: JournalFile,
     /// What the source was told is done, by path: the journal must know it after every crash.
     pub(crate) promised: BTreeMap<String, (Identity, RangeSet)>,
@@ -85,6 +95,39 @@ impl Disk {
         self.names.insert(path.to_owned(), Lasting { what: Name::File(what), is_durable: true });
     }
 
+    /// An unfinished file is durable, under its temporary name.
+    pub(crate) fn sync_file(&mut self, path: &str) {
+        let Some(name) = self.unfinished.get_mut(path) else { return };
+        name.is_durable = true;
+        let body = &mut self.bodies[name.what];
+        body.durable = body.volatile.clone();
+    }
+
+    /// Gives an unfinished file its name. Until that is durable, a power cut may take it back.
+    pub(crate) fn rename(&mut self, path: &str, mtime: Timestamp) {
+        let Some(temporary) = self.unfinished.remove(path) else { return };
+        self.bodies[temporary.what].mtime = mtime;
+        let what = Name::File(temporary.what);
+        let replaced = self.names.insert(path.to_owned(), Lasting { what, is_durable: true });
+        self.renamed.insert(path.to_owned(), Renamed { temporary, replaced });
+    }
+
+    /// All renames in a directory are durable.
+    pub(crate) fn sync_renames_in(&mut self, directory: &str) {
+        self.renamed.retain(|path, _| crate::tree::parent_of(path) != directory);
+    }
+
+    /// Whether a power cut may take back that something has this name.
+    pub(crate) fn may_lose_name(&self, path: &str) -> bool {
+        let is_volatile = |name: &Lasting<Name>| !name.is_durable;
+        self.renamed.contains_key(path) || self.names.get(path).is_none_or(is_volatile)
+    }
+
+    /// A rename is durable.
+    pub(crate) fn sync_rename(&mut self, path: &str) {
+        self.renamed.remove(path);
+    }
+
     /// Puts a name there that need not survive yet.
     pub(crate) fn make(&mut self, path: &str, what: Name) {
         self.names.insert(path.to_owned(), Lasting { what, is_durable: false });
@@ -99,15 +142,17 @@ impl Disk {
 
     /// All names are durable.
     pub(crate) fn sync_names(&mut self) {
+        self.renamed.clear();
         self.names.values_mut().for_each(|name| name.is_durable = true);
     }
 
     /// The power goes off: what is not durable may be lost, or half lost.
-    pub(crate) fn cut_power(&mut self, rng: &mut Rng) {
+    pub(crate) fn cut_power(&mut self, rng: &mut Rng, stats: &mut Stats) {
         for body in &mut self.bodies {
             body.durable = survivors(rng, &body.volatile, &body.durable);
             body.volatile = body.durable.clone();
         }
+        self.take_renames_back(rng, stats);
         self.names.retain(|_, name| name.is_durable || rng.hits(500));
         self.unfinished.retain(|_, name| name.is_durable || rng.hits(500));
         let journal = &mut self.journal;
@@ -119,6 +164,23 @@ impl Disk {
             journal.bytes[at] ^= 1 << rng.below(8);
         }
         journal.durable_count = journal.bytes.len();
+    }
+}
+
+impl Disk {
+    /// A rename that is not durable has happened, or not; never half.
+    fn take_renames_back(&mut self, rng: &mut Rng, stats: &mut Stats) {
+        for (path, Renamed { temporary, replaced }) in std::mem::take(&mut self.renamed) {
+            if rng.hits(500) {
+                continue;
+            }
+            stats.renames_lost += 1;
+            match replaced {
+                Some(name) => self.names.insert(path.clone(), name),
+                None => self.names.remove(&path),
+            };
+            self.unfinished.insert(path, temporary);
+        }
     }
 }
 

@@ -38,10 +38,10 @@ impl Session {
 
     /// What is said to be done is at the sink, durable.
     fn check_done(&self, world: &World, item: &Item, verb: Verb) -> Checked {
-        let Some(name) = world.disk.names.get(&item.path) else {
+        if !world.disk.names.contains_key(&item.path) {
             return Err(format!("{} is done, and is not at the sink", item.path));
-        };
-        if !name.is_durable {
+        }
+        if world.disk.may_lose_name(&item.path) {
             return Err(format!("the name {} is done, and not durable", item.path));
         }
         let Some((file, identity)) = item.file else { return Ok(()) };

@@ -31,6 +31,7 @@ mod sink_end;
 mod sink_work;
 mod source_end;
 mod tree;
+mod trouble;
 mod walk;
 mod watch;
 mod weather;

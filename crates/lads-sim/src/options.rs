@@ -3,7 +3,7 @@
 //! Each seed switches on a random few of the faults (swarm testing: Groce et al., 2012): a world
 //! in which everything fails at once hides what fails only when the rest works.
 
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::weather::Weather;
 use lads_core::congestion::Threshold;
 use lads_core::layout::{Layout, Part};
@@ -12,6 +12,9 @@ use lads_core::sink::{SinkConfig, StageConfig};
 use lads_core::source::SourceConfig;
 use lads_core::units::{Instant, OstId};
 use std::time::Duration;
+
+/// Worlds of earlier seeds have no such troubles: some of them tell a story in `tests/seeds.rs`.
+const TROUBLED_FROM: u64 = 50_000;
 
 /// A page, in bytes: layouts and blocks are whole pages.
 pub(crate) const PAGE: u64 = 4096;
@@ -106,6 +109,12 @@ pub(crate) struct Faults {
     pub(crate) stage_read_error: u32,
     /// The stage gives back other bytes than were written.
     pub(crate) stage_rot: u32,
+    /// An end does and says nothing for a while, or never again.
+    pub(crate) silences: u32,
+    /// The host of the source is gone, and the sink hears nothing of it.
+    pub(crate) source_deaths: u32,
+    /// A call of a thread to storage never returns.
+    pub(crate) hangs: u32,
 }
 
 impl Faults {
@@ -182,6 +191,8 @@ pub(crate) struct Options {
     pub(crate) is_depth_first: bool,
     /// Whether each attempt may have blocks of another size.
     pub(crate) changes_block_size: bool,
+    /// Whether a file is made durable, renamed, and its directory made durable one after the other.
+    pub(crate) commits_in_steps: bool,
     pub(crate) faults: Faults,
 }
 
@@ -209,6 +220,7 @@ impl Options {
             large_per_mille: if has_many { rng.count(0, 400) } else { rng.count(0, 700) },
             is_depth_first: rng.hits(500),
             changes_block_size: rng.hits(200),
+            commits_in_steps: false,
             faults: Faults::draw(rng),
             source_osts,
             sink_osts,
@@ -242,6 +254,19 @@ impl Options {
             self.faults.stage_read_error = rate(rng);
             self.faults.stage_rot = rate(rng);
         }
+    }
+
+    /// Worlds from [`TROUBLED_FROM`] on may have ends that fall silent, and calls that never
+    /// return. Drawn from dice of its own, so that the other worlds stay what they were before.
+    pub(crate) fn draw_troubles(&mut self, seed: u64) {
+        if seed < TROUBLED_FROM {
+            return;
+        }
+        let rng = &mut Rng::new(mix(seed ^ TROUBLED_FROM));
+        self.commits_in_steps = rng.hits(800);
+        self.faults.silences = times(rng, 2);
+        self.faults.source_deaths = times(rng, 1);
+        self.faults.hangs = times(rng, 2);
     }
 
     /// The next attempt may be made with other settings.

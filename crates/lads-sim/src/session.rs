@@ -3,6 +3,7 @@
 use crate::options::Faults;
 use crate::sink_end::SinkEnd;
 use crate::source_end::SourceEnd;
+use crate::trouble;
 use crate::watch::Watch;
 use crate::world::{Arrival, Checked, Happening, Mishap, World};
 use lads_core::issue::Side;
@@ -42,16 +43,21 @@ impl Session {
         let steps_max = world.stats.steps + STEPS_MAX;
         let ended = loop {
             let Some(happening) = world.next_happening() else {
-                return Err(session.dump("nothing will happen any more"));
+                if world.hung.is_empty() {
+                    return Err(session.dump("nothing will happen any more"));
+                }
+                // All waits for a call that never returns, until somebody kills it.
+                session.sink.crash(world)?;
+                break Ended::Broken;
             };
+            let Some(happening) = trouble::heard(world, happening) else { continue };
             if world.stats.steps > steps_max {
                 return Err(session.dump("it does not end"));
             }
             if let Some(ended) = session.step(world, happening)? {
                 break ended;
             }
-            session.source.poll(world)?;
-            session.sink.poll(world)?;
+            session.poll(world)?;
             if session.is_over(world) {
                 session.drain(world)?;
                 break session.ending();
@@ -66,8 +72,23 @@ impl Session {
         Ok((session, ended))
     }
 
+    /// The ends that are not silent go on.
+    fn poll(&mut self, world: &mut World) -> Checked {
+        if !world.is_silent(Side::Source) {
+            self.source.poll(world)?;
+        }
+        if !world.is_silent(Side::Sink) {
+            self.sink.poll(world)?;
+        }
+        Ok(())
+    }
+
     /// Says how the attempt ended, if it did.
-    fn step(&mut self, world: &mut World, happening: Happening) -> Checked<Option<Ended>> {
+    pub(crate) fn step(
+        &mut self,
+        world: &mut World,
+        happening: Happening,
+    ) -> Checked<Option<Ended>> {
         match happening {
             Happening::Walk => self.source.on_walk(world)?,
             Happening::Worker(Side::Source, worker) => self.source.on_worker(world, worker)?,
@@ -93,6 +114,8 @@ impl Session {
             Happening::Talk(Side::Sink) => self.sink.on_talk(world)?,
             Happening::Wake => {}
             Happening::Look => Watch::look(world, &self.source, &self.sink)?,
+            Happening::Thaw => return self.thaw(world),
+            Happening::GiveUp => return self.give_up_peer(world).map(Some),
             Happening::Mishap(mishap) => return self.on_mishap(world, mishap),
         }
         Ok(None)
@@ -121,6 +144,9 @@ impl Session {
             }
             Mishap::StopSource => self.source.stop(world)?,
             Mishap::StopSink => self.sink.tell(world, Event::Stop)?,
+            Mishap::Silence => trouble::fall_silent(world),
+            Mishap::SourceDeath => trouble::die(world),
+            Mishap::Hang => self.hang(world),
             Mishap::NetworkLoss | Mishap::SourceCrash => {
                 self.drain(world)?;
                 return Ok(Some(Ended::Broken));
@@ -131,8 +157,8 @@ impl Session {
             }
             Mishap::PowerCut => {
                 self.sink.crash(world)?;
-                let World { rng, disk, .. } = world;
-                disk.cut_power(rng);
+                let World { rng, disk, stats, .. } = world;
+                disk.cut_power(rng, stats);
                 return Ok(Some(Ended::Broken));
             }
         }
@@ -140,9 +166,19 @@ impl Session {
     }
 
     /// The sink's threads come to the end of what they do, and are given nothing more.
-    fn drain(&mut self, world: &mut World) -> Checked {
+    pub(crate) fn drain(&mut self, world: &mut World) -> Checked {
+        if world.is_silent(Side::Sink) {
+            // It will not go on before it is killed.
+            return self.sink.crash(world);
+        }
         while !self.sink.is_idle() {
-            match world.next_happening().ok_or("a thread never ends")? {
+            let Some(happening) = world.next_happening() else {
+                // The process is killed at last.
+                let is_hung = world.hung.iter().any(|(side, _)| *side == Side::Sink);
+                return if is_hung { self.sink.crash(world) } else { Err("a thread never ends")? };
+            };
+            match happening {
+                Happening::Worker(side, worker) if world.hung.contains(&(side, worker)) => {}
                 Happening::Worker(Side::Sink, worker) => self.sink.on_worker(world, worker)?,
                 Happening::Receiver(stream) => {
                     let receiver = &mut self.sink.receivers[stream];
@@ -183,6 +219,9 @@ fn schedule_mishaps(world: &mut World) {
         (Mishap::SinkCrash, faults.sink_crashes),
         (Mishap::PowerCut, faults.power_cuts),
         (stops, faults.stops),
+        (Mishap::Silence, faults.silences),
+        (Mishap::SourceDeath, faults.source_deaths),
+        (Mishap::Hang, faults.hangs),
     ];
     for (mishap, count) in counts {
         for _ in 0..count {

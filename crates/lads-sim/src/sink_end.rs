@@ -11,7 +11,7 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Message;
 use lads_core::range::RangeSet;
 use lads_core::sink::{
-    BufferId, Commit, Discard, Event, Place, Sink, SinkConfig, SyncFile, Task, Write,
+    BufferId, Commit, Committed, Discard, Event, Place, Sink, SinkConfig, SyncFile, Task, Write,
 };
 use lads_core::staging::Slot;
 use lads_core::units::{Block, EntryId, Instant};
@@ -79,6 +79,10 @@ pub(crate) enum Job {
     SyncJournal(Vec<(SyncFile, Option<Failure>)>),
     /// With the buffer through which files are read back.
     Commit(Vec<Commit>, Option<usize>),
+    /// What has been made durable gets its name; the others have ended so.
+    Rename(Vec<EntryId>, Vec<(EntryId, Committed)>),
+    /// Then the directories.
+    SyncNames(Vec<EntryId>, Vec<(EntryId, Committed)>),
     Close(Vec<EntryId>),
     Discard(Vec<Discard>),
     Finish,
@@ -227,6 +231,12 @@ impl SinkEnd {
         world.send(Side::Source, &message)
     }
 
+    /// Threads that do something.
+    pub(crate) fn busy_workers(&self) -> Vec<usize> {
+        let workers = self.workers.iter().enumerate();
+        workers.filter(|(_, job)| job.is_some()).map(|(worker, _)| worker).collect()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.workers.iter().all(Option::is_none) && self.receivers.iter().all(Receiver::is_idle)
     }
@@ -370,8 +380,14 @@ impl SinkEnd {
                 if let Some(buffer) = buffer {
                     self.buffers[buffer] = None;
                 }
-                self.commit(world, &commits)
+                if world.options.commits_in_steps {
+                    self.commit_in_steps(world, worker, &commits)
+                } else {
+                    self.commit(world, &commits)
+                }
             }
+            Job::Rename(entries, results) => self.rename_all(world, worker, entries, results),
+            Job::SyncNames(entries, results) => self.sync_names(world, &entries, results),
             Job::Close(entries) => self.close(world, &entries),
             Job::Discard(entries) => self.discard(world, &entries),
             Job::Finish => {

@@ -4,9 +4,9 @@ use crate::content::Content;
 use crate::disk::Name;
 use crate::journal::Journal;
 use crate::options::draw_layout;
-use crate::sink_end::{SinkEnd, State};
+use crate::sink_end::{Job, SinkEnd, State};
 use crate::source_end::EIO;
-use crate::world::{Checked, World};
+use crate::world::{Checked, Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::frame::Row;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -318,6 +318,89 @@ impl SinkEnd {
         Ok(Committed::Complete)
     }
 
+    /// Makes files durable; the next step gives them their names.
+    pub(crate) fn commit_in_steps(
+        &mut self,
+        world: &mut World,
+        worker: usize,
+        commits: &[Commit],
+    ) -> Checked {
+        let (mut durable, mut results) = (Vec::new(), Vec::new());
+        for commit in commits {
+            let path = self.items[&commit.entry].path.clone();
+            world.disk.sync_file(&path);
+            let bad = match &commit.verify {
+                Some(records) => self.read_back(world, commit.entry, records)?,
+                None => Vec::new(),
+            };
+            if bad.is_empty() {
+                self.check_commit(world, commit.entry)?;
+                durable.push(commit.entry);
+            } else {
+                results.push((commit.entry, Committed::Bad(bad)));
+            }
+        }
+        self.go_on(world, worker, Job::Rename(durable, results));
+        Ok(())
+    }
+
+    /// Gives files their names, which a power cut may take back.
+    pub(crate) fn rename_all(
+        &mut self,
+        world: &mut World,
+        worker: usize,
+        entries: Vec<EntryId>,
+        mut results: Vec<(EntryId, Committed)>,
+    ) -> Checked {
+        let mut renamed = Vec::new();
+        for entry in entries {
+            let path = self.items[&entry].path.clone();
+            let rate = world.faults.commit_error;
+            if world.fails(rate, &path) {
+                let failure = Self::failure(Operation::Rename, EIO);
+                results.push((entry, Committed::Failed(failure)));
+            } else {
+                self.rename_one(world, entry)?;
+                renamed.push(entry);
+            }
+        }
+        self.go_on(world, worker, Job::SyncNames(renamed, results));
+        Ok(())
+    }
+
+    /// Gives one file its name.
+    pub(crate) fn rename_one(&mut self, world: &mut World, entry: EntryId) -> Checked {
+        self.check_commit(world, entry)?;
+        let item = self.items.get_mut(&entry).expect("checked");
+        let identity = item.identity().expect("only files are committed");
+        item.state = State::Committed;
+        world.disk.rename(&item.path, identity.mtime);
+        Ok(())
+    }
+
+    /// Makes the names durable, and says that the files are done.
+    pub(crate) fn sync_names(
+        &mut self,
+        world: &mut World,
+        entries: &[EntryId],
+        mut results: Vec<(EntryId, Committed)>,
+    ) -> Checked {
+        for entry in entries {
+            let path = &self.items[entry].path;
+            world.disk.sync_rename(path);
+            self.journal.forget(&mut world.disk, path);
+            results.push((*entry, Committed::Complete));
+        }
+        self.tell(world, Event::Committed(results))
+    }
+
+    /// The same thread does the next step of the same files.
+    fn go_on(&mut self, world: &mut World, worker: usize, job: Job) {
+        self.workers[worker] = Some(job);
+        let wait = world.rng.micros(10, world.options.sync_micros_max);
+        world.after(wait, Happening::Worker(Side::Sink, worker));
+    }
+
     /// The last step of a file, if it is what was announced.
     pub(crate) fn give_name(&mut self, world: &mut World, entry: EntryId) -> Checked {
         self.check_commit(world, entry)?;
@@ -374,6 +457,7 @@ impl SinkEnd {
     }
 
     fn make_names_durable(&self, world: &mut World, directory: &str) {
+        world.disk.sync_renames_in(directory);
         for (path, name) in &mut world.disk.names {
             if path == directory || crate::tree::parent_of(path) == directory {
                 name.is_durable = true;

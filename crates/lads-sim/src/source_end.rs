@@ -227,6 +227,12 @@ impl SourceEnd {
         self.talk(world)
     }
 
+    /// Threads that do something.
+    pub(crate) fn busy_workers(&self) -> Vec<usize> {
+        let workers = self.workers.iter().enumerate();
+        workers.filter(|(_, job)| job.is_some()).map(|(worker, _)| worker).collect()
+    }
+
     /// Whether nothing is read or on its way.
     pub(crate) fn is_quiet(&self, sink: &SinkEnd) -> bool {
         let arrived = sink.receivers.iter().map(Receiver::frame_count);

@@ -14,7 +14,7 @@ use lads_core::message::{LENGTH_BYTES, Message, decode, encode};
 use lads_core::units::{Instant, OstId};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -58,6 +58,17 @@ pub(crate) enum Mishap {
     PowerCut,
     StopSource,
     StopSink,
+    Silence,
+    SourceDeath,
+    Hang,
+}
+
+/// An end that does and says nothing.
+#[derive(Debug)]
+pub(crate) struct Silent {
+    pub(crate) side: Side,
+    /// What has happened to it since.
+    pub(crate) held: Vec<Happening>,
 }
 
 /// Something that will happen.
@@ -81,6 +92,10 @@ pub(crate) enum Happening {
     Wake,
     /// It is looked whether something waits for ever.
     Look,
+    /// The end that was silent goes on.
+    Thaw,
+    /// The other end takes it for dead.
+    GiveUp,
     Mishap(Mishap),
 }
 
@@ -155,6 +170,14 @@ pub struct Stats {
     pub crashes: u64,
     /// Attempts that ended because someone stopped them.
     pub stops: u64,
+    /// How often an end fell silent, or died without a word.
+    pub silences: u64,
+    /// How often it went on before the other lost patience.
+    pub thaws: u64,
+    /// Calls that never returned.
+    pub hangs: u64,
+    /// Renames that a power cut took back.
+    pub renames_lost: u64,
     /// Entries that failed and were said to have failed.
     pub failures: u64,
     /// The most bytes that were written and not on record, in thousandths of a journal batch.
@@ -180,6 +203,9 @@ pub(crate) struct World {
     pub(crate) placing: Option<Placing>,
     /// Sees that none waits for ever.
     pub(crate) watch: Option<Watch>,
+    pub(crate) silent: Option<Silent>,
+    /// Threads that are in a call that never returns.
+    pub(crate) hung: HashSet<(Side, usize)>,
     trace: Trace,
     heap: BinaryHeap<Reverse<Scheduled>>,
     sequence: u64,
@@ -199,6 +225,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut options = Options::draw(&mut rng);
         options.draw_stage(&mut Rng::new(mix(seed)));
+        options.draw_troubles(seed);
         let tree = Tree::draw(&mut rng, &options);
         if options.is_depth_first {
             // So few that it shows if the walk can wait for directories that wait for it: those on
@@ -217,6 +244,8 @@ impl World {
             excused: BTreeSet::new(),
             placing: None,
             watch: None,
+            silent: None,
+            hung: HashSet::new(),
             heap: BinaryHeap::new(),
             sequence: 0,
             to_source: Channel::default(),
@@ -256,9 +285,16 @@ impl World {
         !self.heap.is_empty()
     }
 
+    /// Whether an end does nothing now.
+    pub(crate) fn is_silent(&self, side: Side) -> bool {
+        self.silent.as_ref().is_some_and(|silent| silent.side == side)
+    }
+
     /// A new attempt begins: nothing of the last one is under way.
     pub(crate) fn begin_session(&mut self, faults: Faults) {
         self.heap.clear();
+        self.silent = None;
+        self.hung.clear();
         self.to_source = Channel::default();
         self.to_sink = Channel::default();
         self.now = Instant::START;

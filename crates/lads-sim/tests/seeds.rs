@@ -6,8 +6,13 @@
 //! What a seed means changes when the simulator draws its choices otherwise; a failing seed is
 //! still worth keeping, because its story says what to draw.
 
+use lads_sim::Stats;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::time::{Duration, Instant};
+
+/// Worlds with the troubles that earlier seeds do not have.
+const TROUBLED: Range<u64> = 50_000..50_300;
 
 fn check(seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
@@ -28,6 +33,23 @@ fn stages_are_used_and_fail() {
     let stats: Vec<_> = (0..200).map(|seed| lads_sim::run(seed).unwrap()).collect();
     assert!(stats.iter().filter(|stats| stats.blocks_staged > 0).count() >= 15);
     assert!(stats.iter().filter(|stats| stats.stage_faults > 0).count() >= 4);
+}
+
+/// Where ends fall silent, calls never return, and files get their names in several steps.
+#[test]
+fn promises_are_kept_in_troubled_worlds() {
+    check(TROUBLED);
+}
+
+/// The worlds above would say nothing if they had no such troubles.
+#[test]
+fn worlds_are_troubled() {
+    let stats: Vec<_> = TROUBLED.map(|seed| lads_sim::run(seed).unwrap()).collect();
+    let count = |is_so: fn(&Stats) -> bool| stats.iter().filter(|stats| is_so(stats)).count();
+    assert!(count(|stats| stats.silences > stats.thaws) >= 10, "ends that are given up");
+    assert!(count(|stats| stats.thaws > 0) >= 10, "ends that go on");
+    assert!(count(|stats| stats.hangs > 0) >= 10, "calls that never return");
+    assert!(count(|stats| stats.renames_lost > 0) >= 2, "renames that were not durable");
 }
 
 #[test]
