@@ -11,6 +11,7 @@ mod ci;
 mod demo;
 mod fuzz;
 mod licences;
+mod mutants;
 mod not_tried;
 mod scratch;
 mod setup;
@@ -33,6 +34,8 @@ cargo xtask fuzz TARGET INPUT...
                            play inputs again
 cargo xtask chaos          rounds of random trees, options and accidents
     [--rounds N] [--seed S] [--jobs J]
+cargo xtask mutants [FILTER] [--seconds N] [--jobs J]
+                           put small faults in one by one, and list those that no test notices
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
                            harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
@@ -57,6 +60,7 @@ fn main() -> Result<ExitCode> {
         ["fuzz", words @ ..] => fuzz::run(words)?,
         [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
         ["chaos", words @ ..] => return chaos::run(words),
+        ["mutants", words @ ..] => mutants::run(words)?,
         ["bench", words @ ..] => bench::run(words)?,
         ["ceph", "up"] => ceph::up(None)?,
         ["ceph", "up", directory] => ceph::up(Some(directory))?,

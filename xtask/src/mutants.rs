@@ -1,0 +1,244 @@
+//! Which faults no test would notice: cargo-mutants puts them in one by one, small ones, and runs
+//! the tests that should fail.
+//!
+//! A fault is first tried on the tests of its own crate, which take seconds; what they let pass is
+//! tried on the tests that are slower: simulated worlds for the core, the real command for the
+//! engine. What is let pass by all of them is listed. A fault that makes no difference, or one that
+//! no test can see, stands in `docs/testing.md` with the reason, and is listed apart.
+
+use crate::shell;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// For how long faults are put in if nothing is said, in seconds: some eighty faults of the core on
+/// a small machine. All of them take hours.
+const SECONDS: u64 = 1200;
+
+/// How long the tests of one fault may take, in seconds: several times what they take without it. A
+/// fault that makes them hang is noticed so.
+const TEST_SECONDS_MAX: u32 = 120;
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Code in which a fault would lose data, or lend rights, and the tests that should notice.
+struct Part {
+    package: &'static str,
+    /// Below the package's `src`.
+    files: &'static [&'static str],
+    /// What the slower tests are: their package, their program, and what their names begin with.
+    slower: (&'static str, &'static str, &'static [&'static str]),
+}
+
+const PARTS: [Part; 2] = [
+    Part {
+        package: "lads-core",
+        files: &[
+            "gate.rs",
+            "gate/*.rs",
+            "limits.rs",
+            "journal.rs",
+            "range.rs",
+            "room.rs",
+            "plan.rs",
+            "staging.rs",
+            "sink.rs",
+            "sink/*.rs",
+            "source.rs",
+            "source/*.rs",
+        ],
+        slower: ("lads-sim", "seeds", &[]),
+    },
+    Part {
+        package: "lads-engine",
+        files: &[
+            "journal.rs",
+            "journal/*.rs",
+            "paths.rs",
+            "metadata/permitted.rs",
+            "sink/check.rs",
+            "sink/commit.rs",
+            "sink/examine.rs",
+            "sink/write.rs",
+            "source/read.rs",
+        ],
+        slower: (
+            "lads-cli",
+            "promises",
+            &["order::", "resume::", "names::", "storage::", "media::"],
+        ),
+    },
+];
+
+/// What `cargo xtask mutants` was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments<'a> {
+    /// Only faults with this in their names, which begin with their places: a regular expression.
+    filter: Option<&'a str>,
+    seconds: u64,
+    jobs: u32,
+}
+
+/// Runs what was asked for: `[FILTER] [--seconds N] [--jobs J]`.
+///
+/// # Errors
+/// If a fault is let pass that is not in `docs/testing.md`, or nothing could be tried.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let arguments = parse(words)?;
+    if shell::output(shell::cargo().args(["mutants", "--version"])).is_err() {
+        bail!("cargo-mutants is missing: cargo install --locked cargo-mutants");
+    }
+    let until = Instant::now() + Duration::from_secs(arguments.seconds);
+    let page = std::fs::read_to_string(shell::root().join("docs/testing.md"))?;
+    let (mut tried, mut unknown) = (0, Vec::new());
+    for part in &PARTS {
+        let outcome = part.run(&arguments, until)?;
+        tried += outcome.caught + outcome.passed.len();
+        for fault in outcome.passed {
+            let is_known = is_listed(&page, &fault);
+            println!("{} {fault}", if is_known { "listed  " } else { "UNSEEN  " });
+            unknown.extend((!is_known).then_some(fault));
+        }
+    }
+    println!("{tried} faults were tried, {} of them no test noticed", unknown.len());
+    match (tried, unknown.len()) {
+        (0, _) => bail!("nothing was tried: is there code of that name, and enough time?"),
+        (_, 0) => Ok(()),
+        (_, count) => bail!("{count} faults would pass"),
+    }
+}
+
+fn parse<'a>(words: &[&'a str]) -> Result<Arguments<'a>> {
+    let mut arguments = Arguments { filter: None, seconds: SECONDS, jobs: 1 };
+    let mut words = words.iter();
+    while let Some(&word) = words.next() {
+        let mut number = || {
+            let number = words.next().with_context(|| format!("{word} needs a number"))?;
+            number.parse::<u32>().with_context(|| format!("{word} needs a number"))
+        };
+        match word {
+            "--seconds" => arguments.seconds = number()?.into(),
+            "--jobs" => arguments.jobs = number()?.max(1),
+            _ if word.starts_with('-') => bail!("no such option: {word}"),
+            _ if arguments.filter.is_none() => arguments.filter = Some(word),
+            _ => bail!("one filter, not also {word}"),
+        }
+    }
+    Ok(arguments)
+}
+
+/// What became of the faults of a part.
+struct Outcome {
+    caught: usize,
+    /// Those that no test noticed, each with its place.
+    passed: Vec<String>,
+}
+
+impl Part {
+    fn run(&self, arguments: &Arguments<'_>, until: Instant) -> Result<Outcome> {
+        let output = shell::target_dir()?.join("mutants").join(self.package);
+        // What an earlier run found is not of these sources.
+        let _ = std::fs::remove_dir_all(&output);
+        std::fs::create_dir_all(&output)?;
+        let mut own = self.command(arguments, &output);
+        run_until(own.arg("--cargo-arg=--lib"), until)?;
+        let (package, program, names) = self.slower;
+        let mut slower = self.command(arguments, &output);
+        slower.args(["--iterate", "--baseline", "skip", "--test-package", package]);
+        slower.arg(format!("--cargo-arg=--test={program}"));
+        run_until(slower.args(["--", "--"]).args(names), until)?;
+        let list = |name: &str| lines(&output.join("mutants.out").join(name));
+        let earlier = list("previously_caught.txt").len();
+        let caught = earlier + list("caught.txt").len() + list("timeout.txt").len();
+        Ok(Outcome { caught, passed: list("missed.txt") })
+    }
+
+    fn command(&self, arguments: &Arguments<'_>, output: &Path) -> Command {
+        let mut command = shell::cargo();
+        command.args(["mutants", "--package", self.package, "--no-shuffle", "--colors", "never"]);
+        for file in self.files {
+            command.arg("--file").arg(format!("crates/{}/src/{file}", self.package));
+        }
+        command.arg("--timeout").arg(TEST_SECONDS_MAX.to_string());
+        command.arg("--jobs").arg(arguments.jobs.to_string());
+        command.arg("--output").arg(output);
+        command.args(arguments.filter.iter().flat_map(|filter| ["--re", filter]));
+        // Without symbols it builds in half the time.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command
+    }
+}
+
+/// Runs cargo-mutants to its end, or stops it when the time is over: what it has found by then is
+/// written down. That tests fail is what it is there for.
+fn run_until(command: &mut Command, until: Instant) -> Result<()> {
+    if Instant::now() >= until {
+        return Ok(());
+    }
+    let mut child = command.spawn().context("cannot start cargo mutants")?;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= until {
+            println!("the time is over");
+            return stop(&mut child);
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(())
+}
+
+fn stop(child: &mut Child) -> Result<()> {
+    // It ends its tests, too.
+    let _ = kill_process(Pid::from_child(child), Signal::INT);
+    child.wait()?;
+    Ok(())
+}
+
+/// The lines of a file; none if it is not there.
+fn lines(path: &PathBuf) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Whether a fault, as `FILE:LINE:COLUMN: WHAT`, is in the page as `` `FILE: WHAT` ``: lines move.
+fn is_listed(page: &str, fault: &str) -> bool {
+    let mut fields = fault.splitn(4, ':');
+    let (Some(file), Some(what)) = (fields.next(), fields.nth(2)) else { return false };
+    let file = file.strip_prefix("crates/").unwrap_or(file).replace("/src/", "/");
+    page.contains(&format!("`{file}:{what}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_listed_by_its_file_and_what_it_is() {
+        let page = "| `lads-core/room.rs: replace > with >= in Room::has` | why |";
+        let fault = "crates/lads-core/src/room.rs:162:61: replace > with >= in Room::has";
+        assert!(is_listed(page, fault));
+        assert!(!is_listed(page, &fault.replace("has", "take")));
+        assert!(!is_listed(page, "something else"));
+    }
+
+    #[test]
+    fn a_filter_and_limits_can_be_given() {
+        let expected = Arguments { filter: Some("room"), seconds: 60, jobs: 2 };
+        assert_eq!(parse(&["--jobs", "2", "room", "--seconds", "60"]).unwrap(), expected);
+        for wrong in [&["--second"][..], &["--seconds", "x"], &["--jobs"], &["a", "b"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn every_file_with_faults_is_there() {
+        for part in &PARTS {
+            let source = shell::root().join("crates").join(part.package).join("src");
+            for file in part.files {
+                let path = source.join(file.trim_end_matches("/*.rs"));
+                assert!(path.exists(), "{}", path.display());
+            }
+        }
+    }
+}
