@@ -5,7 +5,7 @@ use crate::sink_end::{Job, SinkEnd, State};
 use crate::sink_work::range_of;
 use crate::world::{Checked, World};
 use lads_core::journal::BlockRecord;
-use lads_core::message::{BlockRange, Message};
+use lads_core::message::{BlockRange, Ending, Message};
 use lads_core::range::RangeSet;
 use lads_core::sink::{Discard, SyncFile, Write};
 use lads_core::units::EntryId;
@@ -27,6 +27,15 @@ impl SinkEnd {
             }
             Message::BlockDone(ranges) => {
                 ranges.iter().try_for_each(|range| self.check_block_done(world, range))
+            }
+            Message::FileDone(endings) => {
+                let complete = endings.iter().filter(|(_, ending)| *ending == Ending::Complete);
+                complete.map(|(entry, _)| &self.items[entry]).try_for_each(|item| {
+                    match item.state == State::Committed && world.disk.may_lose_name(&item.path) {
+                        true => Err(format!("{} is done, and its name not durable", item.path)),
+                        false => Ok(()),
+                    }
+                })
             }
             _ => Ok(()),
         }
