@@ -5,18 +5,12 @@ use crate::faultfs::FaultFs;
 use crate::tree::{Scale, assert_nothing_left_over, grow, hash_of, is_own_name, set_xattr, visit};
 use crate::world::{
     AS_RSYNC, Ended, Rng, World, assert_identical, for_seeds, has, lads, run, start, wait_for,
-    wait_until_gone,
 };
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// After a signal an end waits for 4 s for its threads to come to rest, and for 5 s to say its last
-/// words; the rest is for a busy machine.
-const STOP_MAX: Duration = Duration::from_secs(15);
 
 /// What happens at which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,29 +321,6 @@ fn a_file_of_one_block_that_changes_while_it_is_read_is_read_again() {
     running.end().expect(0);
     assert!(fs::read(bench.target().join("small")).unwrap() == after, "it is mixed");
     bench.finishes();
-}
-
-#[test]
-fn a_signal_is_heeded_though_storage_never_answers() {
-    for (at, rule) in [(At::Sink, "hang write path=*.part"), (At::Source, "hang read")] {
-        let Some(bench) = Bench::new(at) else { return };
-        for number in 0..20 {
-            bench.write(&format!("file{number}"), &Rng::new(number).bytes(200_000));
-        }
-        bench.storage.command(rule);
-        let running = start(bench.cp(&[]));
-        bench.storage.wait_for_fault("hang");
-        let other = running.other_end();
-        let asked = Instant::now();
-        running.signal("TERM");
-        wait_for("it to stop", || running.has_told_its_end().then_some(()));
-        let elapsed = asked.elapsed();
-        bench.storage.command("release");
-        let ended = running.end().expect(9);
-        assert!(elapsed < STOP_MAX, "after {elapsed:?}: {ended:?}");
-        wait_until_gone(other);
-        bench.finishes();
-    }
 }
 
 #[test]

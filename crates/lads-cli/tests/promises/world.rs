@@ -265,13 +265,6 @@ impl Running {
         events.filter_map(|event| event["bytes_sent"].as_u64()).max().unwrap_or(0)
     }
 
-    /// Whether it has told how it ended. It may take longer to be gone: a thread that hangs in a
-    /// call to FUSE cannot be ended.
-    pub(crate) fn has_told_its_end(&self) -> bool {
-        let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
-        told.contains("\"event\":\"summary\"")
-    }
-
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
