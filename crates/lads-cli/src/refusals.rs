@@ -16,7 +16,6 @@ const PARTIAL: &str = "not needed: finished blocks are always kept beside the ta
 const COMPRESS: &str = "data is not compressed: lads has no compression (over slow links, rsync -z \
                         has, or ssh's own: --tunnel -e 'ssh -C')";
 const FOLLOW: &str = "lads moves symbolic links as links; name what they point to as a SRC";
-const SELECT: &str = "choose files with --files-from, for example from find(1)";
 const NEWER: &str = "lads moves what differs in size or time of change; choose files with \
                      --files-from to be more selective";
 const OTHER_DIRECTORY: &str = "lads compares with DST only; leave it out";
@@ -54,12 +53,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("-b --backup", BACKUP),
     ("--backup-dir=DIR", BACKUP),
     ("--suffix=SUFFIX", BACKUP),
-    ("-u --update", NEWER),
     ("--inplace", INPLACE),
     ("--append", PARTIAL),
     ("--append-verify", PARTIAL),
     ("-d --dirs", "use --exclude '*/' to leave out what is further below"),
-    ("--mkpath", "make the directory first: ssh HOST mkdir -p DIR"),
     ("-L --copy-links", FOLLOW),
     ("--copy-unsafe-links", FOLLOW),
     ("--safe-links", FOLLOW),
@@ -90,12 +87,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("--no-W", DELTA),
     ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),
     ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
-    ("-x --one-file-system", "leave out what is mounted below by name: --exclude=/DIR/"),
     ("-B=SIZE", DELTA),
     ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
-    ("--existing", SELECT),
-    ("--ignore-non-existing", SELECT),
-    ("--ignore-existing", SELECT),
     (
         "--remove-source-files",
         "lads never deletes; remove the source yourself once lads has exited with 0",
@@ -112,8 +105,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("--ignore-errors", DELETE),
     ("--force", DELETE),
     ("--max-delete=NUM", DELETE),
-    ("--max-size=SIZE", SELECT),
-    ("--min-size=SIZE", SELECT),
     ("--max-alloc=SIZE", "use --buffers SIZE, the memory for data at each end"),
     ("--no-partial", PARTIAL),
     ("--partial-dir=DIR", PARTIAL),
@@ -305,11 +296,11 @@ mod tests {
 
     #[test]
     fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
-        let arguments = ["-avxu", "--delete", "a", "b"].map(str::to_owned);
+        let arguments = ["-avLc", "--delete", "a", "b"].map(str::to_owned);
         let messages = parse(&arguments);
         let begins: Vec<&str> =
             messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
-        assert_eq!(begins, ["-x,", "-u,", "--delete"]);
+        assert_eq!(begins, ["-L,", "-c,", "--delete"]);
     }
 
     #[test]

@@ -66,6 +66,9 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         privileges: args.privileges,
         hard_links: !args.no_hard_links,
         ignores_times: args.ignore_times,
+        passing: args.choice.passing(),
+        one_file_system: args.choice.one_file_system,
+        makes_parents: args.choice.mkpath,
         // As in rsync, zero is for ever; 136 years will do.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
         stall_timeout_seconds: stall_timeout_seconds(args),

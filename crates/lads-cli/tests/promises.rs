@@ -31,6 +31,8 @@ mod mounts;
 mod names;
 #[path = "promises/network.rs"]
 mod network;
+#[path = "promises/passing.rs"]
+mod passing;
 #[path = "promises/power.rs"]
 mod power;
 #[path = "promises/privileges.rs"]

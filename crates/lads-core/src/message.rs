@@ -14,6 +14,7 @@ use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::{Layout, Part};
 use crate::limits::RANGES_PER_MESSAGE;
+use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
@@ -83,6 +84,8 @@ pub enum Answer {
         /// Bytes that the sink has, durable and journalled.
         done: RangeSet,
     },
+    /// It is left as it is at the sink, as the person asked.
+    Passed(Pass),
 }
 
 /// How an entry ended, at the end that says so.
@@ -161,11 +164,13 @@ pub struct Counters {
     pub bytes_staged: u64,
     /// Bytes that were ready to be read and sent, and waited for the limit that the person set.
     pub bytes_limited: u64,
+    /// Entries that were passed over.
+    pub passed: PassCounts,
 }
 
 impl Counters {
     /// All that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 19] {
+    pub(crate) fn numbers(&self) -> [u64; 23] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -185,6 +190,10 @@ impl Counters {
             self.network_micros,
             self.bytes_staged,
             self.bytes_limited,
+            self.passed.newer,
+            self.passed.there,
+            self.passed.missing,
+            self.passed.size,
             busiest.map_or(0, |ost| ost.busy_micros),
             busiest.map_or(0, |ost| ost.bytes),
         ]
@@ -357,7 +366,10 @@ wire_struct!(Counters {
     network_micros,
     bytes_staged,
     bytes_limited,
+    passed,
 });
+wire_struct!(PassCounts { newer, there, missing, size });
+wire_enum!(Pass { 0 => Newer, 1 => There, 2 => Missing, 3 => Size });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });
 wire_enum!(Place { 0 => Inherit, 1 => Same, 2 => Spread, 3 => Aware });
@@ -402,6 +414,7 @@ wire_enum!(Answer {
     3 => Would,
     4 => Failed(failure),
     5 => Begun { done },
+    6 => Passed(pass),
 });
 wire_enum!(Ending { 0 => Complete, 1 => Dropped, 2 => Failed(failure) });
 wire_enum!(Message {

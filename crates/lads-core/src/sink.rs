@@ -920,7 +920,7 @@ fn bytes_of(answer: &Answer) -> usize {
             done.range_count() * RANGE_BYTES + ost_count * OST_BYTES
         }
         Answer::Begun { done } => done.range_count() * RANGE_BYTES,
-        Answer::Have | Answer::Made | Answer::Would | Answer::Failed(_) => 0,
+        Answer::Have | Answer::Made | Answer::Would | Answer::Failed(_) | Answer::Passed(_) => 0,
     }
 }
 

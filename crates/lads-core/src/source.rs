@@ -60,6 +60,8 @@ pub struct SourceConfig {
     pub stream_count: u16,
     /// Whether nothing is moved, and only told what would be.
     pub is_dry_run: bool,
+    /// Whether the sink may pass entries over, because the person asked for it.
+    pub may_pass: bool,
     /// Directories announced and not ended, that of the target included. The walk goes depth
     /// first, so all of them end without it but those on the way to where it is: at most
     /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
@@ -242,6 +244,13 @@ impl Source {
                 }
                 self.outstanding += 1;
                 self.end(entry, parent, Outcome::Failed(failure));
+            }
+            Event::Passed { entry, parent, pass } => {
+                self.directories.on_child(parent);
+                self.outstanding += 1;
+                self.counters.files_found += 1;
+                self.counters.passed.add(pass);
+                self.end(entry, parent, Outcome::Passed);
             }
             Event::Gone { entry, failure } => {
                 if let Some(open) = self.open.remove(&entry) {

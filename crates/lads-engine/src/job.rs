@@ -1,5 +1,7 @@
 //! What a transfer is asked to do.
 
+mod passing;
+
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
@@ -15,6 +17,8 @@ use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
+
+pub use passing::Passing;
 
 /// A place: a path, here or on another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +171,12 @@ pub struct Options {
     pub hard_links: bool,
     /// Whether files of the same size and time of change are looked at all the same (re-sent).
     pub ignores_times: bool,
+    /// What is left as it is at the sink.
+    pub passing: Passing,
+    /// Whether what is mounted below a source on another file system is left out.
+    pub one_file_system: bool,
+    /// Whether directories above the target that are not there are made.
+    pub makes_parents: bool,
     /// A peer that is silent for so long is dead, in seconds.
     pub timeout_seconds: u32,
     /// A transfer in which nothing moves for so long ends, in seconds; zero for never.
@@ -280,6 +290,9 @@ impl Default for Options {
             privileges: false,
             hard_links: true,
             ignores_times: false,
+            passing: Passing::default(),
+            one_file_system: false,
+            makes_parents: false,
             timeout_seconds: 30,
             stall_timeout_seconds: 600,
             bytes_per_second: 0,
@@ -397,6 +410,9 @@ wire_struct!(Options {
     filters,
     files_from,
     privileges,
+    passing,
+    one_file_system,
+    makes_parents,
 });
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ impl SinkEnd {
             {
                 name.clone_from(renamed);
             }
-            let is_made = !self.options.dry_run;
+            let is_made = !self.options.dry_run && !self.options.passing.missing;
             let permitted = permitted(entry, &self.options);
             self.table.insert(entry, name, permitted, &place.root, is_made)?;
         }

@@ -19,7 +19,7 @@ use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
-use lads_core::message::{Line, Message, Root};
+use lads_core::message::{Line, Message, Root, Verb};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_core::units::{EntryId, Instant, OstId};
@@ -92,6 +92,7 @@ impl SourceEnd {
             window_directories: DIRECTORIES_OPEN_MAX as u64,
             stream_count: streams.count(),
             is_dry_run: options.dry_run,
+            may_pass: options.passing.looks_at_sink(),
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),
@@ -194,10 +195,13 @@ impl SourceEnd {
         for note in notes {
             let Some(file) = self.table.remove(note.entry) else { continue };
             match note.outcome {
+                Outcome::Passed if self.options.lists_paths => {
+                    self.board.line(Line { verb: Verb::Skip, path: file.path(), bytes: 0 });
+                }
                 Outcome::Done(verb, bytes) if self.options.lists_paths => {
                     self.board.line(Line { verb, path: file.path(), bytes });
                 }
-                Outcome::Done(..) | Outcome::There | Outcome::Replaced => {}
+                Outcome::Done(..) | Outcome::There | Outcome::Passed | Outcome::Replaced => {}
                 Outcome::Failed(failure) => self.board.issue(file.path(), failure),
             }
         }

@@ -9,6 +9,7 @@ use lads_core::issue::{Failure, Issue, Operation, Reason, Side};
 use lads_core::layout::{Layout, Part};
 use lads_core::message::{Answer, BlockRange, Counters, Ending, Hello, MAGIC, Message, OstBytes};
 use lads_core::message::{Root, decode};
+use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
 use lads_core::units::{Block, EntryId, OstId};
@@ -193,7 +194,7 @@ fn entry(choices: &mut Choices<'_>, topic: &Topic) -> Entry {
 }
 
 fn answer(choices: &mut Choices<'_>, topic: &Topic) -> Answer {
-    match choices.below(6) {
+    match choices.below(7) {
         0 | 1 => {
             let range = |choices: &mut Choices<'_>| {
                 let start = bytes(choices, topic);
@@ -205,6 +206,7 @@ fn answer(choices: &mut Choices<'_>, topic: &Topic) -> Answer {
         2 => Answer::Have,
         3 => Answer::Made,
         4 => Answer::Would,
+        5 => Answer::Passed(Pass::Newer),
         _ => Answer::Failed(failure(choices, Side::Sink)),
     }
 }

@@ -278,6 +278,7 @@ impl Scenario {
                 window_entries: 16_384,
                 stream_count: 4,
                 is_dry_run: false,
+                may_pass: false,
                 window_directories: 16_384,
                 open_files_max: 1000,
                 retries_max: 3,

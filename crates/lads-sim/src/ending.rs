@@ -20,6 +20,7 @@ impl Session {
                 Some(Outcome::Failed(_)) if world.is_excused(&item.path) => {}
                 Some(Outcome::Failed(f)) => return Err(format!("{} failed: {f:?}", item.path)),
                 Some(Outcome::Replaced) => {}
+                Some(Outcome::Passed) => return Err(format!("{} is passed over", item.path)),
                 Some(Outcome::There) => self.check_done(world, item, Verb::Directory)?,
                 Some(Outcome::Done(verb, _)) => self.check_done(world, item, *verb)?,
             }

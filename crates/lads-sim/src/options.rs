@@ -270,6 +270,7 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         window_entries: rng.of_any_size(1, 1000),
         stream_count: STREAMS_MAX,
         is_dry_run: false,
+        may_pass: false,
         window_directories: u64::MAX,
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
         retries_max: rng.count(0, 3),

@@ -85,7 +85,8 @@ fn tells_what_is_missing(
     history: &History,
 ) -> Result<()> {
     let went_to_its_end = matches!(ended.code, Some(3 | 6 | 7 | 8)) && ended.message().is_none();
-    let is_simple = step.selection == Selection::All && !outcome.has_rival();
+    let is_simple =
+        step.selection == Selection::All && !outcome.has_rival() && !step.choice.passes_over();
     if !went_to_its_end || !is_simple || history.has_changed() {
         return Ok(());
     }
@@ -128,6 +129,7 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
         Selection::Listed => command.args(["-rlnci", "--no-D"]),
         _ => command.args(step.choice.comparison()),
     };
+    command.args(step.choice.passing());
     command.args(step.selection.words(&room.path("home")));
     command.arg(format!("{}/", room.source_beneath().display()));
     command.arg(format!("{}/", room.target_beneath().display()));

@@ -48,6 +48,13 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--files-from", ByRound),
     ("--from0", ByRound),
     ("--ignore-times", Drawn(8, FLAG)),
+    ("--update", Drawn(16, FLAG)),
+    ("--ignore-existing", Drawn(16, FLAG)),
+    ("--existing", Drawn(24, FLAG)),
+    ("--max-size", Drawn(16, &["4K", "200K", "1M"])),
+    ("--min-size", Drawn(16, &["1", "4K"])),
+    ("--one-file-system", Drawn(12, FLAG)),
+    ("--mkpath", Drawn(8, FLAG)),
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
     ("--specials", Drawn(12, FLAG)),
@@ -103,6 +110,10 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--no-preallocate", Drawn(5, FLAG)),
 ];
 
+/// Options that leave entries out, which rsync, too, must be told when it judges.
+const PASSING: [&str; 5] =
+    ["--update", "--ignore-existing", "--existing", "--max-size", "--min-size"];
+
 /// Blocks that have room in the buffers: a stage needs three for each OST of the layouts above.
 const BLOCKS_IN_BUFFERS: u64 = 24;
 /// Memory for data at an end of which nothing is said, in bytes.
@@ -140,6 +151,10 @@ impl Choice {
         if self.value("--schedule").is_some_and(|rule| rule != "adaptive") {
             self.leave_out("--polite");
         }
+        // Which of several names decides is not the same with rsync.
+        if ["--update", "--ignore-existing", "--existing"].iter().any(|name| self.has(name)) {
+            self.give("--no-hard-links", "");
+        }
         if self.buffers_bytes_min() < BLOCKS_IN_BUFFERS * self.bytes("--block-size", BLOCK_BYTES) {
             self.leave_out("--block-size");
         }
@@ -166,6 +181,21 @@ impl Choice {
     /// With this value of an option, whether it was given or not.
     pub(super) fn give(&mut self, name: &'static str, value: &'static str) {
         self.0.insert(name, value);
+    }
+
+    /// The options that leave entries out, as rsync takes them.
+    pub(super) fn passing(&self) -> Vec<String> {
+        let given = PASSING.into_iter().filter_map(|name| Some((name, self.value(name)?)));
+        let word = |(name, value): (&str, &str)| match value {
+            "" => name.to_owned(),
+            value => format!("{name}={value}"),
+        };
+        given.map(word).collect()
+    }
+
+    /// Whether entries may be left out that are at the source.
+    pub(super) fn passes_over(&self) -> bool {
+        PASSING.iter().any(|name| self.has(name))
     }
 
     /// As words of a command line.

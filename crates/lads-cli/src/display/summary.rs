@@ -5,6 +5,7 @@ use super::style::{Tone, escape, escape_text, indented};
 use super::{IssueCount, Settings};
 use crate::sizes::{bytes, count, counted, rate, span};
 use lads_core::message::{BusyOst, Counters};
+use lads_core::pass::PassCounts;
 use lads_engine::{Bottleneck, ExitCode, Report, Verify};
 use std::time::Duration;
 
@@ -87,6 +88,7 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     if counters.files_skipped > 0 || counters.bytes_skipped > 0 {
         rows.push(("skipped", skipped(counters)));
     }
+    rows.extend(passed(&counters.passed));
     if issues.failed > 0 {
         let entries = if issues.failed == 1 { "entry" } else { "entries" };
         rows.push(("failed", format!("{} {entries}", count(issues.failed))));
@@ -123,7 +125,8 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
 }
 
 fn would_move(counters: &Counters) -> String {
-    let files = counters.files_found.saturating_sub(counters.files_skipped + counters.files_failed);
+    let others = counters.files_skipped + counters.files_failed + counters.passed.sum();
+    let files = counters.files_found.saturating_sub(others);
     let data = counters.bytes_found.saturating_sub(counters.bytes_skipped);
     format!("{}, {}", counted(files, "file"), bytes(data))
 }
@@ -152,6 +155,19 @@ pub(super) fn mean_rate(report: &Report) -> f64 {
 fn skipped(counters: &Counters) -> String {
     let files = counted(counters.files_skipped, "file");
     format!("{files}, {} that the sink had already", bytes(counters.bytes_skipped))
+}
+
+/// What was passed over, a row for each reason.
+fn passed(counts: &PassCounts) -> Vec<Row> {
+    let reasons = [
+        (counts.newer, "newer at the sink (--update)"),
+        (counts.there, "at the sink already (--ignore-existing)"),
+        (counts.missing, "not at the sink (--existing)"),
+        (counts.size, "by size (--max-size, --min-size)"),
+    ];
+    let met = reasons.into_iter().filter(|&(count, _)| count > 0);
+    met.map(|(count, reason)| ("left out", format!("{} {reason}", counted(count, "file"))))
+        .collect()
 }
 
 fn left_out(special_count: u64) -> String {

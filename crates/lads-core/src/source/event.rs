@@ -5,6 +5,7 @@ use crate::frame::Row;
 use crate::issue::Failure;
 use crate::layout::Layout;
 use crate::message::{Message, Verb};
+use crate::pass::Pass;
 use crate::range::RangeSet;
 use crate::schedule::Work;
 use crate::units::{EntryId, OstId, StreamId};
@@ -95,6 +96,15 @@ pub enum Event {
         /// What went wrong.
         failure: Failure,
     },
+    /// The walk passes something over that is no directory.
+    Passed {
+        /// Its number.
+        entry: EntryId,
+        /// The directory that it lies in.
+        parent: EntryId,
+        /// Why.
+        pass: Pass,
+    },
     /// A file that had changed cannot be tried again.
     Gone {
         /// The entry that changed.
@@ -184,8 +194,10 @@ pub enum Outcome {
     Done(Verb, u64),
     /// Failed; listed, and the rest goes on.
     Failed(Failure),
-    /// A directory that was there already.
+    /// A directory that was there already, or that was passed over.
     There,
+    /// Passed over.
+    Passed,
     /// Its place is taken by another entry, after it changed.
     Replaced,
 }

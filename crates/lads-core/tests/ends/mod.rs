@@ -23,6 +23,7 @@ pub(crate) fn source_config() -> SourceConfig {
         window_entries: 100,
         stream_count: 1,
         is_dry_run: false,
+        may_pass: false,
         window_directories: 100,
         open_files_max: 100,
         retries_max: 3,

@@ -20,13 +20,14 @@ use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::limits::DEPTH_MAX;
+use lads_core::pass::Pass;
 use lads_core::plan::align_data;
 use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
 use lads_core::units::{EntryId, OstId};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    FileType, Mode, OFlags, RawDir, SeekFrom, Stat, openat, readlinkat, seek, statat,
+    FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fstat, openat, readlinkat, seek, statat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -223,7 +224,10 @@ impl<'a> Walk<'a> {
             return Some(());
         };
         let is_top = pending.name == b".";
-        let level = if is_top { Arc::clone(&self.top) } else { Level::below(directories).into() };
+        let level = match is_top {
+            true => Arc::clone(&self.top),
+            false => Level::below(self.entered(pending, directories)).into(),
+        };
         let first = stack.len();
         let event = match pending.listed {
             Some(place) => self.meet_listed(&level, entry, place, stack)?,
@@ -243,6 +247,18 @@ impl<'a> Walk<'a> {
         };
         self.events.push(event);
         self.flush_if_full()
+    }
+
+    /// Of the directories of this name, those that are gone into.
+    fn entered(&self, pending: &Pending, directories: Vec<Arc<Directory>>) -> Vec<Arc<Directory>> {
+        // What a person named is gone into whatever it is mounted on.
+        if !self.end.options.one_file_system || pending.parent == EntryId::ROOT {
+            return directories;
+        }
+        let both = directories.into_iter().zip(&pending.above);
+        both.filter(|(directory, above)| is_one_file_system(above, directory))
+            .map(|(directory, _)| directory)
+            .collect()
     }
 
     /// Meets what a list names in a directory.
@@ -392,6 +408,14 @@ impl<'a> Walk<'a> {
             stack.push(Pending { above, parent, name: name.to_vec(), listed });
             return Some(());
         }
+        if let Ok((_, stat)) = &looked_at
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && end.options.passing.is_size_passed(identity_of(stat).size)
+        {
+            self.keep(id, Item::new(Arc::clone(directory), parent, name.to_vec()));
+            self.events.push(Event::Passed { entry: id, parent, pass: Pass::Size });
+            return self.flush_if_full();
+        }
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
         let seen = looked_at.and_then(|(handle, stat)| {
             look(end, directory, &handle, name, &stat).map(|seen| (seen, stat))
@@ -505,6 +529,15 @@ impl<'a> Walk<'a> {
             );
             self.end.board.notice(text);
         }
+    }
+}
+
+/// Whether nothing is mounted on a directory. What cannot be looked at is told when it is listed.
+fn is_one_file_system(above: &Arc<Directory>, directory: &Arc<Directory>) -> bool {
+    let device = |it: &Arc<Directory>| it.open().and_then(|it| fstat(&*it)).map(|it| it.st_dev);
+    match (device(above), device(directory)) {
+        (Ok(above), Ok(directory)) => above == directory,
+        _ => true,
     }
 }
 

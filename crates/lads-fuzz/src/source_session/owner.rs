@@ -292,6 +292,7 @@ fn config(choices: &mut Choices<'_>) -> SourceConfig {
         window_directories: 100,
         stream_count: STREAMS_MAX,
         is_dry_run: false,
+        may_pass: choices.is_one_in(3),
         open_files_max: 1 + choices.below(20),
         retries_max: choices.below(3),
         bytes_per_second: choices.is_one_in(6).then_some(1 << 20),
