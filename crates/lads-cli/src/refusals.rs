@@ -7,8 +7,8 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-const DELETE: &str = "lads never deletes; remove extra files at the sink yourself, or run \
-                      `rsync -a --delete` after the bulk move";
+const MISSING_ARGS: &str = "if a SRC is missing, lads deletes nothing, and exits with 3";
+const FORCE: &str = "lads replaces no directory by anything else; move what is in the way yourself";
 const INPLACE: &str = "lads writes into a temporary file and renames it when all of it is durable, \
                        so that nobody sees half a file";
 const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
@@ -91,20 +91,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
     (
         "--remove-source-files",
-        "lads never deletes; remove the source yourself once lads has exited with 0",
+        "lads never deletes at the source; remove it yourself once lads has exited with 0",
     ),
-    ("--delete", DELETE),
-    ("--del", DELETE),
-    ("--delete-before", DELETE),
-    ("--delete-during", DELETE),
-    ("--delete-delay", DELETE),
-    ("--delete-after", DELETE),
-    ("--delete-excluded", DELETE),
-    ("--delete-missing-args", DELETE),
+    ("--delete-missing-args", MISSING_ARGS),
     ("--ignore-missing-args", MISSING),
-    ("--ignore-errors", DELETE),
-    ("--force", DELETE),
-    ("--max-delete=NUM", DELETE),
+    ("--force", FORCE),
     ("--max-alloc=SIZE", "use --buffers SIZE, the memory for data at each end"),
     ("--no-partial", PARTIAL),
     ("--partial-dir=DIR", PARTIAL),
@@ -296,11 +287,11 @@ mod tests {
 
     #[test]
     fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
-        let arguments = ["-avLc", "--delete", "a", "b"].map(str::to_owned);
+        let arguments = ["-avLc", "--inplace", "a", "b"].map(str::to_owned);
         let messages = parse(&arguments);
         let begins: Vec<&str> =
             messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
-        assert_eq!(begins, ["-L,", "-c,", "--delete"]);
+        assert_eq!(begins, ["-L,", "-c,", "--inplace"]);
     }
 
     #[test]

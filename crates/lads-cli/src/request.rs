@@ -24,6 +24,11 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         args.files_from.is_none() || sources.len() == 1,
         "--files-from needs exactly one SRC, which the paths in it are relative to"
     );
+    ensure!(
+        args.files_from.is_none() || args.choice.deletion().is_none(),
+        "--delete needs whole directories as SRC: beside --files-from it is not known what belongs \
+         at the sink"
+    );
     let remote = RemoteShell {
         command: words(&args.rsh)?,
         lads: args.remote_lads.clone(),
@@ -67,6 +72,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         hard_links: !args.no_hard_links,
         ignores_times: args.ignore_times,
         passing: args.choice.passing(),
+        deletion: args.choice.deletion(),
         one_file_system: args.choice.one_file_system,
         makes_parents: args.choice.mkpath,
         // As in rsync, zero is for ever; 136 years will do.

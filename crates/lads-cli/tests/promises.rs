@@ -17,6 +17,8 @@ mod chaos;
 mod choice;
 #[path = "promises/cleaning.rs"]
 mod cleaning;
+#[path = "promises/delete.rs"]
+mod delete;
 #[path = "promises/depth.rs"]
 mod depth;
 #[path = "promises/faultfs.rs"]

@@ -1,5 +1,6 @@
 //! What a transfer is asked to do.
 
+mod deletion;
 mod passing;
 
 use crate::board::Board;
@@ -18,6 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
+pub use deletion::Deletion;
 pub use passing::Passing;
 
 /// A place: a path, here or on another host.
@@ -173,6 +175,8 @@ pub struct Options {
     pub ignores_times: bool,
     /// What is left as it is at the sink.
     pub passing: Passing,
+    /// What is removed at the sink, if anything is.
+    pub deletion: Option<Deletion>,
     /// Whether what is mounted below a source on another file system is left out.
     pub one_file_system: bool,
     /// Whether directories above the target that are not there are made.
@@ -291,6 +295,7 @@ impl Default for Options {
             hard_links: true,
             ignores_times: false,
             passing: Passing::default(),
+            deletion: None,
             one_file_system: false,
             makes_parents: false,
             timeout_seconds: 30,
@@ -411,6 +416,7 @@ wire_struct!(Options {
     files_from,
     privileges,
     passing,
+    deletion,
     one_file_system,
     makes_parents,
 });

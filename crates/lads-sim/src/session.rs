@@ -141,6 +141,7 @@ impl Session {
 
     /// The sink's threads come to the end of what they do, and are given nothing more.
     fn drain(&mut self, world: &mut World) -> Checked {
+        self.sink.is_cut_off = true;
         while !self.sink.is_idle() {
             match world.next_happening().ok_or("a thread never ends")? {
                 Happening::Worker(Side::Sink, worker) => self.sink.on_worker(world, worker)?,

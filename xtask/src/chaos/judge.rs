@@ -7,7 +7,7 @@ use super::process::Ended;
 use super::room::{Room, Storage};
 use super::selection::Selection;
 use anyhow::{Context, Result, ensure};
-use lads_trees::{hash_of, visit};
+use lads_trees::{hash_of, is_own_name, visit};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -137,8 +137,15 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "rsync: {complaint}");
     let told = String::from_utf8_lossy(&output.stdout);
-    let to_do: Vec<&str> =
-        told.lines().filter(|line| !line.starts_with("skipping non-regular file")).collect();
+    let is_to_do = |line: &&str| {
+        !line.starts_with("skipping non-regular file") && !line.contains("cannot delete non-empty")
+    };
+    // What is LADS's own is not removed.
+    let is_own = |line: &str| {
+        let path = line.strip_prefix("*deleting");
+        path.is_some_and(|path| is_own_name(Path::new(path.trim_start())))
+    };
+    let to_do: Vec<&str> = told.lines().filter(is_to_do).filter(|line| !is_own(line)).collect();
     let to_do = to_do.join("\n");
     ensure!(to_do.is_empty(), "exit 0, and rsync would still do this ({command:?}):\n{to_do}");
     Ok(())

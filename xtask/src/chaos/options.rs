@@ -55,6 +55,11 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--min-size", Drawn(16, &["1", "4K"])),
     ("--one-file-system", Drawn(12, FLAG)),
     ("--mkpath", Drawn(8, FLAG)),
+    ("--delete", Drawn(6, FLAG)),
+    ("--delete-excluded", Drawn(24, FLAG)),
+    // A limit that is reached would be one more way to end.
+    ("--max-delete", Drawn(24, &["1000000"])),
+    ("--ignore-errors", Drawn(16, FLAG)),
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
     ("--specials", Drawn(12, FLAG)),
@@ -113,6 +118,9 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
 /// Options that leave entries out, which rsync, too, must be told when it judges.
 const PASSING: [&str; 5] =
     ["--update", "--ignore-existing", "--existing", "--max-size", "--min-size"];
+
+/// Options by which something is removed.
+const DELETION: [&str; 2] = ["--delete", "--delete-excluded"];
 
 /// Blocks that have room in the buffers: a stage needs three for each OST of the layouts above.
 const BLOCKS_IN_BUFFERS: u64 = 24;
@@ -183,9 +191,20 @@ impl Choice {
         self.0.insert(name, value);
     }
 
-    /// The options that leave entries out, as rsync takes them.
+    /// Whether what the source does not have is removed.
+    pub(super) fn deletes(&self) -> bool {
+        DELETION.iter().any(|name| self.has(name))
+    }
+
+    /// Nothing is removed.
+    pub(super) fn leave_out_deletion(&mut self) {
+        DELETION.iter().for_each(|name| self.leave_out(name));
+    }
+
+    /// The options that leave entries out or remove something, as rsync takes them.
     pub(super) fn passing(&self) -> Vec<String> {
-        let given = PASSING.into_iter().filter_map(|name| Some((name, self.value(name)?)));
+        let given =
+            PASSING.into_iter().chain(DELETION).filter_map(|name| Some((name, self.value(name)?)));
         let word = |(name, value): (&str, &str)| match value {
             "" => name.to_owned(),
             value => format!("{name}={value}"),

@@ -1,9 +1,10 @@
-//! Options of `lads cp` that say which entries are moved, by what is at the sink and by their size.
+//! Options of `lads cp` that say which entries are moved, by what is at the sink and by their size,
+//! and which are removed there.
 
-use super::SELECTION;
+use super::{SAFETY, SELECTION};
 use crate::sizes;
 use clap::Args;
-use lads_engine::Passing;
+use lads_engine::{Deletion, Passing};
 
 /// Which entries are passed over.
 #[derive(Args, Debug)]
@@ -43,9 +44,42 @@ pub(crate) struct ChoiceArgs {
     /// Make the directories above DST, too, if they are not there
     #[arg(long, help_heading = SELECTION)]
     pub(crate) mkpath: bool,
+
+    /// At the end, remove from the sink what is not at the source; -n lists it
+    ///
+    /// Only in the directories that are moved, with all that is in them. It is done when everything
+    /// else has ended, whatever the name of the option says (--delete-before and -during are the
+    /// same), and not at all if anything failed. What is left out (--exclude) stays, and so do
+    /// files of LADS's own, and what is mounted below DST. If in doubt, look with -n first.
+    #[arg(long, help_heading = SELECTION)]
+    #[arg(aliases = ["del", "delete-before", "delete-during", "delete-delay", "delete-after"])]
+    pub(crate) delete: bool,
+
+    /// --delete, also of what is left out (--exclude)
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) delete_excluded: bool,
+
+    /// Let --delete remove no more entries than this; exit status 10 if there are more
+    #[arg(long, value_name = "N", help_heading = SAFETY)]
+    pub(crate) max_delete: Option<u64>,
+
+    /// Let --delete remove what is not at the source although something failed
+    ///
+    /// Nothing is removed in a directory that the source could not list.
+    #[arg(long, help_heading = SAFETY, hide_short_help = true)]
+    pub(crate) ignore_errors: bool,
 }
 
 impl ChoiceArgs {
+    /// What is removed, if anything is.
+    pub(crate) fn deletion(&self) -> Option<Deletion> {
+        (self.delete || self.delete_excluded).then_some(Deletion {
+            excluded: self.delete_excluded,
+            after_errors: self.ignore_errors,
+            count_max: self.max_delete,
+        })
+    }
+
     /// What is passed over.
     pub(crate) fn passing(&self) -> Passing {
         Passing {

@@ -85,6 +85,7 @@ Exit status:
     7  data at the sink is not what was sent
     8  something at the source kept changing while it was moved
     9  stopped by a signal; the same command goes on from there
+   10  as many were deleted as --max-delete allows, and there are more
   130  ended at once by a second SIGINT";
 
 /// `lads clean --help`.

@@ -95,6 +95,7 @@ struct Sums {
     files_existing: u64,
     files_missing: u64,
     files_by_size: u64,
+    entries_deleted: u64,
     bytes_found: u64,
     bytes_done: u64,
     bytes_skipped: u64,
@@ -121,6 +122,7 @@ impl Sums {
             files_existing: source.passed.there,
             files_missing: source.passed.missing,
             files_by_size: source.passed.size,
+            entries_deleted: source.entries_removed.max(progress.sink.entries_removed),
             bytes_found: source.bytes_found,
             bytes_done: source.bytes_done,
             bytes_skipped: source.bytes_skipped,
@@ -247,6 +249,7 @@ fn operation(operation: Operation) -> &'static str {
         Operation::Verify => "verify",
         Operation::Journal => "journal",
         Operation::Preallocate => "preallocate",
+        Operation::Remove => "remove",
     }
 }
 
@@ -264,6 +267,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Archived => "archived",
         Reason::LargeMetadata => "large-metadata",
         Reason::TooDeep => "too-deep",
+        Reason::Limit => "limit",
     }
 }
 
@@ -380,6 +384,7 @@ fn outcome(code: ExitCode) -> &'static str {
         ExitCode::Mismatch => "mismatch",
         ExitCode::SourceChanged => "source-changed",
         ExitCode::Interrupted => "interrupted",
+        ExitCode::Limit => "limit",
     }
 }
 

@@ -4,7 +4,7 @@ use crate::entry::Entry;
 use crate::frame::Row;
 use crate::issue::Failure;
 use crate::layout::Layout;
-use crate::message::{Message, Verb};
+use crate::message::{Message, Presence, Question, Verb};
 use crate::pass::Pass;
 use crate::range::RangeSet;
 use crate::schedule::Work;
@@ -163,6 +163,13 @@ pub enum Event {
         /// [`ReadOutcome::Good`] if it is.
         outcome: ReadOutcome,
     },
+    /// [`Task::LookUp`] is done.
+    LookedUp {
+        /// What was asked.
+        question: Question,
+        /// What there is under each of its names.
+        answers: Vec<Presence>,
+    },
     /// Stop in a state that can be resumed.
     Stop(String),
 }
@@ -176,6 +183,8 @@ pub enum Task {
     Check(EntryId),
     /// Look at a file anew, and announce it as another entry.
     Examine(EntryId),
+    /// See which of these names are there, and are moved.
+    LookUp(Question),
 }
 
 /// What the owner should pass on, and how each entry ended.

@@ -152,7 +152,8 @@ impl SinkEnd {
         };
         let is_root_made = journal.take_root_made();
         let root_metadata = Mutex::default();
-        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing: false })
+        let (is_missing, sources) = (false, Vec::new());
+        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing, sources })
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {

@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
     pub(super) fn new(end: &'a SourceEnd) -> Self {
         Self {
             end,
-            top: Arc::new(Level::of(&end.roots)),
+            top: Arc::clone(&end.top),
             has_told_of_others: false,
             events: Vec::new(),
             items: Vec::new(),
@@ -241,6 +241,7 @@ impl<'a> Walk<'a> {
             }
             Err(errno) => {
                 stack.truncate(first);
+                self.on_not_listed(pending);
                 let failure = failed(Operation::List, errno);
                 Event::NotListed { directory: entry, failure }
             }
@@ -249,8 +250,22 @@ impl<'a> Walk<'a> {
         self.flush_if_full()
     }
 
+    /// Not all names in a directory are known: nothing may be removed there.
+    fn on_not_listed(&self, pending: &Pending) {
+        let path = match pending.name.as_slice() {
+            b"." => Vec::new(),
+            name => pending.above[0].path_of(name),
+        };
+        self.end.lookup.on_not_listed(path);
+    }
+
     /// Of the directories of this name, those that are gone into.
     fn entered(&self, pending: &Pending, directories: Vec<Arc<Directory>>) -> Vec<Arc<Directory>> {
+        if self.end.options.deletion.is_some() {
+            for (directory, above) in directories.iter().zip(&pending.above) {
+                self.end.lookup.on_entered(above, &pending.name, directory);
+            }
+        }
         // What a person named is gone into whatever it is mounted on.
         if !self.end.options.one_file_system || pending.parent == EntryId::ROOT {
             return directories;
@@ -349,6 +364,7 @@ impl<'a> Walk<'a> {
         let metadata = match metadata {
             Ok(metadata) => metadata,
             Err(failure) => {
+                self.on_not_listed(pending);
                 self.unreadable(id, *parent, true, failure);
                 self.flush_if_full()?;
                 return Some(None);
@@ -360,6 +376,7 @@ impl<'a> Walk<'a> {
         match directories[0].open() {
             Ok(_) => Some(Some((id, directories))),
             Err(errno) => {
+                self.on_not_listed(pending);
                 let failure = failed(Operation::List, errno);
                 self.events.push(Event::NotListed { directory: id, failure });
                 self.flush_if_full()?;
