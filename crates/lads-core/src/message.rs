@@ -287,7 +287,7 @@ pub enum Message {
         /// In the order of the names.
         answers: Vec<Presence>,
     },
-    /// From the sink: so many entries have been removed so far, or would be.
+    /// From the sink: this many entries have been removed so far, or would be.
     Removed(u64),
     /// How far I have come.
     Progress(Counters),

@@ -403,6 +403,35 @@ fn delete_needs_whole_directories() {
     run(world.cp(&["--delete", &list])).expect(2).says(&["--files-from"]);
 }
 
+/// The source would be what the source does not have.
+#[test]
+fn a_source_below_the_target_is_not_deleted() {
+    let world = World::new();
+    world.write("dst/inner/src/file", b"bytes");
+    for source in ["dst/inner/", "dst/inner/src/", "dst/../dst/inner/src/"] {
+        let mut command = lads(&["--delete"]);
+        command.arg(source).arg("dst").current_dir(world.path(""));
+        run(command).expect(2).says(&["would be deleted itself"]);
+    }
+    // It is moved into a directory beside it.
+    let mut command = lads(&["--delete"]);
+    command.args(["dst/inner/src", "dst"]).current_dir(world.path(""));
+    run(command).expect(0);
+    assert!(world.path("dst/src/file").exists() && world.path("dst/inner/src/file").exists());
+}
+
+/// It is not moved, so nothing is deleted in it, and nothing is wrong.
+#[test]
+fn a_named_directory_that_is_left_out_is_left_alone() {
+    let world = world_with_extra();
+    for option in ["--delete", "--delete-excluded"] {
+        let mut command = lads(&[option, "--exclude=/d"]);
+        command.args(["src/d", "src/a", "dst"]).current_dir(world.path(""));
+        run(command).expect(0);
+        assert!(has_extra(&world));
+    }
+}
+
 /// More names than one question has, and more questions than may be open at a time.
 #[test]
 fn large_and_many_directories_are_gone_through() {

@@ -42,7 +42,7 @@ impl Source {
         self.messages.push_back(Message::There { number: question.number, answers });
     }
 
-    /// So many entries have been removed at the sink; the number does not go down.
+    /// This many entries have been removed at the sink; the number does not go down.
     pub(super) fn check_removed(&self, count: u64) -> Result<(), ProtocolError> {
         let may_be = self.config.may_be_asked && self.directories.is_root_closed();
         match may_be && count >= self.counters.entries_removed {

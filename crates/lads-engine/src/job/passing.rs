@@ -26,7 +26,7 @@ pub struct Passing {
 wire_struct!(Passing { newer, there, missing, size_min, size_max });
 
 impl Passing {
-    /// Whether a file of so many bytes is passed over at the source.
+    /// Whether a file of this many bytes is passed over at the source.
     pub(crate) fn is_size_passed(&self, bytes: u64) -> bool {
         self.size_min.is_some_and(|min| bytes < min) || self.size_max.is_some_and(|max| bytes > max)
     }

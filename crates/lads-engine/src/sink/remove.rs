@@ -28,7 +28,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The source hears so often how much has been removed: it takes who says nothing for long to be
+/// How often the source hears how much has been removed: it takes who says nothing for long to be
 /// stuck. Far below any such limit; twice as often would only cost messages.
 const TOLD_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -112,11 +112,13 @@ impl<'a> Removal<'a> {
         if place.sources.iter().any(|root| root.is_contents_only) {
             self.pending.push(Arc::clone(&place.root));
         } else {
-            let directories = place.sources.iter().filter(|root| root.is_directory);
-            let names: HashSet<&Vec<u8>> = directories.map(|root| &root.name).collect();
-            let is_own = |name: &&Vec<u8>| is_own_name(name);
-            let names = names.into_iter().filter(|name| !is_own(name));
-            self.pending.extend(names.map(|name| place.root.child(name, false)));
+            // One that is left out is not moved, and so not gone through, either.
+            let filters = &self.end.options.filters;
+            let is_moved = |name: &[u8]| !is_own_name(name) && is_included(filters, name, true);
+            let directories = place.sources.iter().filter(|it| it.is_directory);
+            let names: HashSet<&[u8]> = directories.map(|it| it.name.as_slice()).collect();
+            let moved = names.into_iter().filter(|name| is_moved(name));
+            self.pending.extend(moved.map(|name| place.root.child(name, false)));
         }
         loop {
             while let Some(directory) = self.pending.pop() {
