@@ -253,7 +253,9 @@ impl Choice {
     /// The options with which rsync looks at the same as `lads cp` does with these.
     pub(super) fn comparison(&self) -> Vec<&'static str> {
         // Times are compared to the nanosecond.
-        let mut options = vec!["-anci", "--modify-window=-1", "--no-D"];
+        // Only for --update, rsync takes what was changed within the same second to be as old.
+        let window = if self.has("--update") { "--modify-window=1" } else { "--modify-window=-1" };
+        let mut options = vec!["-anci", window, "--no-D"];
         let has_all = self.has("-D");
         options.extend((has_all || self.has("--devices")).then_some("--devices"));
         options.extend((has_all || self.has("--specials")).then_some("--specials"));

@@ -1,6 +1,7 @@
 //! What is removed at the sink: what rsync removes, when it is safe, and nothing else.
 
 use crate::choice::names_and_bytes;
+use crate::faultfs::FaultFs;
 use crate::world::{
     AS_RSYNC, Ended, Mounted, RUN_HERE, Rng, World, as_nobody, for_seeds, has, is_root, lads, run,
     start, there, wait_for,
@@ -211,6 +212,23 @@ fn nothing_is_deleted_where_the_source_could_not_list() {
         assert!(!world.path("dst/extra").exists());
         world.write("dst/extra", b"again");
     }
+}
+
+/// Its names can be looked up, one by one, and are all told as they are: still it is not known what
+/// else there is.
+#[test]
+fn nothing_is_deleted_where_a_listing_of_the_source_broke_off() {
+    let world = World::new();
+    let Some(source) = FaultFs::mount(&world, "src") else { return };
+    for name in ["src/a", "dst/extra"] {
+        world.write(name, b"bytes");
+    }
+    source.command("fail readdir EIO");
+    run(world.cp(&["--delete", "--ignore-errors"])).expect(3);
+    assert!(world.path("dst/extra").exists());
+    source.command("clear");
+    run(world.cp(&["--delete"])).expect(0);
+    assert!(!world.path("dst/extra").exists());
 }
 
 fn give_to_nobody(world: &World) {
