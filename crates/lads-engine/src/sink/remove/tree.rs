@@ -1,6 +1,7 @@
 //! Removes one name with all that is in it.
 
 use super::{Name, Removal, Stopped, name_of, open_again, unlink};
+use crate::deeds::Subject;
 use crate::metadata::make_usable;
 use crate::paths::Directory;
 use crate::sink::failed;
@@ -116,12 +117,15 @@ impl Removal<'_> {
     fn remove_one(&mut self, directory: &Arc<Directory>, name: &Name) -> Result<bool, Stopped> {
         let path = || directory.path_of(&name.name);
         self.see_to_permission(path)?;
+        let subject = Subject::In(Arc::clone(directory));
+        let asked = self.end.hub.deeds.begin(Operation::Remove, subject, None);
         if !self.end.options.dry_run
             && let Err(errno) = directory.open().and_then(|handle| unlink(&handle, name))
         {
             self.failed(&path(), failed(Operation::Remove, errno));
             return Ok(false);
         }
+        drop(asked);
         self.on_removed(path(), name.is_directory);
         Ok(true)
     }
