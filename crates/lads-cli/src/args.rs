@@ -3,6 +3,7 @@
 //! The texts of `lads --help`, the manual pages and the shell completions all come from here;
 //! rsync's options that are only taken or refused come from [`crate::refusals`].
 
+mod choice;
 mod text;
 mod threshold;
 
@@ -17,6 +18,7 @@ use lads_engine::{IoMode, Verify};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use choice::ChoiceArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
 /// Help that begins with examples.
@@ -274,6 +276,9 @@ pub(crate) struct CopyArgs {
     /// Send also files of the same size and time of change
     #[arg(short = 'I', long, help_heading = SELECTION)]
     pub(crate) ignore_times: bool,
+
+    #[command(flatten)]
+    pub(crate) choice: ChoiceArgs,
 
     /// Move devices and specials, too: --devices --specials
     #[arg(short = 'D', help_heading = SELECTION, overrides_with_all = NO_SPECIALS)]

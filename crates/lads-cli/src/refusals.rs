@@ -7,8 +7,8 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-const DELETE: &str = "lads never deletes; remove extra files at the sink yourself, or run \
-                      `rsync -a --delete` after the bulk move";
+const MISSING_ARGS: &str = "if a SRC is missing, lads deletes nothing, and exits with 3";
+const FORCE: &str = "lads replaces no directory by anything else; move what is in the way yourself";
 const INPLACE: &str = "lads writes into a temporary file and renames it when all of it is durable, \
                        so that nobody sees half a file";
 const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
@@ -16,7 +16,6 @@ const PARTIAL: &str = "not needed: finished blocks are always kept beside the ta
 const COMPRESS: &str = "data is not compressed: lads has no compression (over slow links, rsync -z \
                         has, or ssh's own: --tunnel -e 'ssh -C')";
 const FOLLOW: &str = "lads moves symbolic links as links; name what they point to as a SRC";
-const SELECT: &str = "choose files with --files-from, for example from find(1)";
 const NEWER: &str = "lads moves what differs in size or time of change; choose files with \
                      --files-from to be more selective";
 const OTHER_DIRECTORY: &str = "lads compares with DST only; leave it out";
@@ -54,12 +53,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("-b --backup", BACKUP),
     ("--backup-dir=DIR", BACKUP),
     ("--suffix=SUFFIX", BACKUP),
-    ("-u --update", NEWER),
     ("--inplace", INPLACE),
     ("--append", PARTIAL),
     ("--append-verify", PARTIAL),
     ("-d --dirs", "use --exclude '*/' to leave out what is further below"),
-    ("--mkpath", "make the directory first: ssh HOST mkdir -p DIR"),
     ("-L --copy-links", FOLLOW),
     ("--copy-unsafe-links", FOLLOW),
     ("--safe-links", FOLLOW),
@@ -90,30 +87,15 @@ const REFUSED: &[(&str, &str)] = &[
     ("--no-W", DELTA),
     ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),
     ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
-    ("-x --one-file-system", "leave out what is mounted below by name: --exclude=/DIR/"),
     ("-B=SIZE", DELTA),
     ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
-    ("--existing", SELECT),
-    ("--ignore-non-existing", SELECT),
-    ("--ignore-existing", SELECT),
     (
         "--remove-source-files",
-        "lads never deletes; remove the source yourself once lads has exited with 0",
+        "lads never deletes at the source; remove it yourself once lads has exited with 0",
     ),
-    ("--delete", DELETE),
-    ("--del", DELETE),
-    ("--delete-before", DELETE),
-    ("--delete-during", DELETE),
-    ("--delete-delay", DELETE),
-    ("--delete-after", DELETE),
-    ("--delete-excluded", DELETE),
-    ("--delete-missing-args", DELETE),
+    ("--delete-missing-args", MISSING_ARGS),
     ("--ignore-missing-args", MISSING),
-    ("--ignore-errors", DELETE),
-    ("--force", DELETE),
-    ("--max-delete=NUM", DELETE),
-    ("--max-size=SIZE", SELECT),
-    ("--min-size=SIZE", SELECT),
+    ("--force", FORCE),
     ("--max-alloc=SIZE", "use --buffers SIZE, the memory for data at each end"),
     ("--no-partial", PARTIAL),
     ("--partial-dir=DIR", PARTIAL),
@@ -305,11 +287,11 @@ mod tests {
 
     #[test]
     fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
-        let arguments = ["-avxu", "--delete", "a", "b"].map(str::to_owned);
+        let arguments = ["-avLc", "--inplace", "a", "b"].map(str::to_owned);
         let messages = parse(&arguments);
         let begins: Vec<&str> =
             messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
-        assert_eq!(begins, ["-x,", "-u,", "--delete"]);
+        assert_eq!(begins, ["-L,", "-c,", "--inplace"]);
     }
 
     #[test]

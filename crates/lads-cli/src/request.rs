@@ -24,6 +24,14 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         args.files_from.is_none() || sources.len() == 1,
         "--files-from needs exactly one SRC, which the paths in it are relative to"
     );
+    ensure!(
+        args.files_from.is_none() || args.choice.deletion().is_none(),
+        "--delete needs whole directories as SRC: beside --files-from it is not known what belongs \
+         at the sink"
+    );
+    if args.choice.deletion().is_some() {
+        check_is_not_deleted(&sources, &target)?;
+    }
     let remote = RemoteShell {
         command: words(&args.rsh)?,
         lads: args.remote_lads.clone(),
@@ -66,6 +74,10 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         privileges: args.privileges,
         hard_links: !args.no_hard_links,
         ignores_times: args.ignore_times,
+        passing: args.choice.passing(),
+        deletion: args.choice.deletion(),
+        one_file_system: args.choice.one_file_system,
+        makes_parents: args.choice.mkpath,
         // As in rsync, zero is for ever; 136 years will do.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
         stall_timeout_seconds: stall_timeout_seconds(args),
@@ -155,6 +167,32 @@ fn locations(paths: &[OsString]) -> Result<(Vec<Location>, Location)> {
         );
     }
     Ok((sources, target))
+}
+
+/// A source below what it is moved to would be deleted as something that it does not have itself.
+fn check_is_not_deleted(sources: &[Location], target: &Location) -> Result<()> {
+    let real = |place: &Location| match place.host {
+        None => std::fs::canonicalize(place.os_path()).ok(),
+        Some(_) => None,
+    };
+    let Some(target) = real(target) else { return Ok(()) };
+    let emptied = |source: &Location, path: &Path| match source.path.ends_with(b"/") {
+        true => Some(target.clone()),
+        false => Some(target.join(path.file_name()?)),
+    };
+    for source in sources {
+        let Some(path) = real(source) else { continue };
+        let is_below = sources
+            .iter()
+            .filter_map(|it| emptied(it, &real(it)?))
+            .any(|emptied| path != emptied && path.starts_with(emptied));
+        ensure!(
+            !is_below,
+            "with --delete, {} would be deleted itself: it lies below DST, and is not in SRC",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 fn location(argument: &OsStr) -> Result<Location> {

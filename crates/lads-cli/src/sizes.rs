@@ -13,6 +13,18 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse(text, 1)
 }
 
+/// Reads the size of a file as rsync does: as [`parse_bytes`], and with `+1` or `-1` behind it a
+/// byte more or less.
+pub(crate) fn parse_file_size(text: &str) -> Result<u64, String> {
+    if let Some(text) = text.strip_suffix("+1") {
+        return parse_bytes(text)?.checked_add(1).ok_or_else(|| format!("`{text}` is too large"));
+    }
+    match text.strip_suffix("-1") {
+        Some(text) => parse_bytes(text).map(|bytes| bytes.saturating_sub(1)),
+        None => parse_bytes(text),
+    }
+}
+
 /// Reads a rate as rsync does: a plain number is KiB in a second, units as in [`parse_bytes`];
 /// zero is no limit.
 pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {

@@ -46,7 +46,7 @@ fn completions_offer_nothing_that_is_refused() {
 
 #[test]
 fn a_wrong_command_line_exits_with_2_and_one_line_for_each_reason() {
-    let output = lads(&["cp", "-avC", "--delete", "a", "b"]);
+    let output = lads(&["cp", "-avC", "--inplace", "a", "b"]);
     assert_eq!(output.status.code(), Some(2));
     let told = text(&output.stderr);
     assert_eq!(told.lines().filter(|line| line.starts_with("lads: -")).count(), 2, "{told}");

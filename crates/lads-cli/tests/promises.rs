@@ -17,6 +17,8 @@ mod chaos;
 mod choice;
 #[path = "promises/cleaning.rs"]
 mod cleaning;
+#[path = "promises/delete.rs"]
+mod delete;
 #[path = "promises/depth.rs"]
 mod depth;
 #[path = "promises/faultfs.rs"]
@@ -35,6 +37,8 @@ mod names;
 mod network;
 #[path = "promises/order.rs"]
 mod order;
+#[path = "promises/passing.rs"]
+mod passing;
 #[path = "promises/power.rs"]
 mod power;
 #[path = "promises/privileges.rs"]

@@ -151,6 +151,10 @@ fn is_sum(number: u64) -> bool {
     number <= SUM_MAX
 }
 
+fn check_sum(number: u64) -> Result<(), ProtocolError> {
+    if is_sum(number) { Ok(()) } else { Err(ProtocolError::Impossible("such counts")) }
+}
+
 /// Counts of frames, one for each data stream.
 fn check_frame_counts(counts: &[u64]) -> Result<(), ProtocolError> {
     let is_bounded = counts.len() <= usize::from(STREAMS_MAX);

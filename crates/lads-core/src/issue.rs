@@ -61,11 +61,13 @@ pub enum Operation {
     Journal = 10,
     /// Reserving space for a file.
     Preallocate = 11,
+    /// Removing what the source does not have.
+    Remove = 12,
 }
 
 impl Operation {
     /// All of them, in the order of their wire numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Examine,
         Self::List,
         Self::Open,
@@ -78,6 +80,7 @@ impl Operation {
         Self::Verify,
         Self::Journal,
         Self::Preallocate,
+        Self::Remove,
     ];
 
     /// The verb for a message that begins with `cannot`.
@@ -96,6 +99,7 @@ impl Operation {
             Self::Verify => "verify",
             Self::Journal => "write the journal for",
             Self::Preallocate => "reserve space for",
+            Self::Remove => "remove",
         }
     }
 }
@@ -129,6 +133,8 @@ pub enum Reason {
     /// levels below the root, or a further name of a file whose first name has a longer path than
     /// can be told.
     TooDeep,
+    /// As much was done as the person allowed (`--max-delete`).
+    Limit,
 }
 
 /// What went wrong with one entry, without its name.

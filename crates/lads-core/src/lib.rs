@@ -29,6 +29,7 @@ pub mod lov;
 pub mod message;
 pub mod orangefs;
 pub mod pace;
+pub mod pass;
 pub mod placement;
 pub mod plan;
 pub mod range;

@@ -12,7 +12,10 @@
 //! | entries that have not ended, with their tables | 64 MiB |
 //! | their names and attributes, in tables and queues | 256 MiB |
 //! | which bytes of their files are there | 160 MiB |
+//! | names that are asked for before something is removed | 4 MiB |
 //! | where their files lie, and what is queued of them | 320 MiB |
+
+use crate::entry::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 
 /// The longest message, in bytes. A batch is about 64 KiB, the longest part of one message
 /// ([`ENTRY_BYTES_MAX`]) 1 MiB. Half would leave no room for both; taken apart, a message of many
@@ -123,6 +126,26 @@ pub const AGAIN_MAX: usize = 65_536;
 /// shortest blocks. Each takes about 100 bytes; half would hold up a sink whose journal is slow at
 /// 10 GB/s after three seconds.
 pub const FRAMES_UNSETTLED_MAX: usize = 1 << 20;
+
+/// Names in one question of the sink (ARE_THERE). Half of it would make twice as many messages of a
+/// large directory; double of it would not save a round trip, for many questions are under way.
+pub const QUESTION_NAMES_MAX: usize = 1000;
+
+/// What one question takes, in bytes: this many names, each as long as a name can be, with a few
+/// bytes beside it, and the longest path. Most take a tenth of it.
+pub const QUESTION_BYTES_MAX: usize =
+    QUESTION_NAMES_MAX * (NAME_BYTES_MAX + NAME_OVERHEAD_BYTES) + PATH_BYTES_MAX;
+
+/// What a name takes beside its bytes in a list, in bytes.
+pub const NAME_OVERHEAD_BYTES: usize = 24;
+
+/// Questions of the sink that are not answered. A directory takes one at least, so at a distance of
+/// 100 ms it is 10,000 directories a second; half would be half of that.
+pub const QUESTIONS_OPEN_MAX: usize = 1024;
+
+/// The same, in bytes of their names and paths. Each end keeps as much; half would hold up large
+/// directories at long distances, which have one question for 1,000 names.
+pub const QUESTIONS_BYTES_MAX: usize = 4 << 20;
 
 /// One file's queue is split into at most this many parts, by OSTs of both ends. Beyond, blocks for
 /// one OST of the sink may wait for those before them.

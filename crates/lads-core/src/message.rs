@@ -13,7 +13,8 @@ use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::{Layout, Part};
-use crate::limits::RANGES_PER_MESSAGE;
+use crate::limits::{NAME_OVERHEAD_BYTES, RANGES_PER_MESSAGE};
+use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
@@ -83,6 +84,8 @@ pub enum Answer {
         /// Bytes that the sink has, durable and journalled.
         done: RangeSet,
     },
+    /// It is left as it is at the sink, as the person asked.
+    Passed(Pass),
 }
 
 /// How an entry ended, at the end that says so.
@@ -161,11 +164,15 @@ pub struct Counters {
     pub bytes_staged: u64,
     /// Bytes that were ready to be read and sent, and waited for the limit that the person set.
     pub bytes_limited: u64,
+    /// Entries that were passed over.
+    pub passed: PassCounts,
+    /// Entries that were removed at the sink, or would be.
+    pub entries_removed: u64,
 }
 
 impl Counters {
     /// All that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 19] {
+    pub(crate) fn numbers(&self) -> [u64; 24] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -185,6 +192,11 @@ impl Counters {
             self.network_micros,
             self.bytes_staged,
             self.bytes_limited,
+            self.passed.newer,
+            self.passed.there,
+            self.passed.missing,
+            self.passed.size,
+            self.entries_removed,
             busiest.map_or(0, |ost| ost.busy_micros),
             busiest.map_or(0, |ost| ost.bytes),
         ]
@@ -266,6 +278,17 @@ pub enum Message {
     /// From the sink: these files lie on OSTs that have turned slow, and others have little to do;
     /// drop them and announce them anew, so that they get another place.
     PlaceAgain(Vec<EntryId>),
+    /// From the sink, when everything has ended: which of these names does the source have?
+    AreThere(Question),
+    /// From the source: what it has under each of those names.
+    There {
+        /// That of the question.
+        number: u64,
+        /// In the order of the names.
+        answers: Vec<Presence>,
+    },
+    /// From the sink: this many entries have been removed so far, or would be.
+    Removed(u64),
     /// How far I have come.
     Progress(Counters),
     /// What each of my OSTs has done so far.
@@ -295,6 +318,39 @@ pub enum Message {
     },
 }
 
+/// Which of these names are in a directory of the source?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The answer has the same.
+    pub number: u64,
+    /// The path of the directory below the root; empty for the root.
+    pub directory: Vec<u8>,
+    /// Names in that directory at the sink.
+    pub names: Vec<Vec<u8>>,
+}
+
+impl Question {
+    /// What it takes in memory, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_names: usize = self.names.iter().map(|name| name.len() + NAME_OVERHEAD_BYTES).sum();
+        self.directory.len() + of_names
+    }
+}
+
+/// What the source has under a name that the sink asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Nothing, or what was left out (`--exclude`).
+    Absent,
+    /// Something that is no directory, moved or not.
+    Other,
+    /// A directory.
+    Directory,
+    /// It cannot tell: the directory is not what it was when it was listed.
+    Unknown,
+}
+
 /// What is, or would be, done with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -321,6 +377,8 @@ pub enum Verb {
     HardLink,
     /// A device, FIFO or socket is made.
     Special,
+    /// It is removed: the source has nothing of that name. The path of a directory ends in a slash.
+    Delete,
 }
 
 wire_enum!(Verb {
@@ -330,7 +388,10 @@ wire_enum!(Verb {
     3 => Symlink,
     4 => HardLink,
     5 => Special,
+    6 => Delete,
 });
+wire_enum!(Presence { 0 => Absent, 1 => Other, 2 => Directory, 3 => Unknown });
+wire_struct!(Question { number, directory, names });
 wire_struct!(Line { verb, path, bytes });
 wire_struct!(Hello { magic, version_min, version, features, software, host });
 wire_struct!(Root { name, is_directory, is_contents_only });
@@ -357,7 +418,11 @@ wire_struct!(Counters {
     network_micros,
     bytes_staged,
     bytes_limited,
+    passed,
+    entries_removed,
 });
+wire_struct!(PassCounts { newer, there, missing, size });
+wire_enum!(Pass { 0 => Newer, 1 => There, 2 => Missing, 3 => Size });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });
 wire_enum!(Place { 0 => Inherit, 1 => Same, 2 => Spread, 3 => Aware });
@@ -387,6 +452,7 @@ wire_enum!(Reason {
     9 => Archived,
     10 => LargeMetadata,
     11 => TooDeep,
+    12 => Limit,
 });
 wire_enum!(Kind {
     0 => File { identity, data_bytes, striping, source_ost },
@@ -402,6 +468,7 @@ wire_enum!(Answer {
     3 => Would,
     4 => Failed(failure),
     5 => Begun { done },
+    6 => Passed(pass),
 });
 wire_enum!(Ending { 0 => Complete, 1 => Dropped, 2 => Failed(failure) });
 wire_enum!(Message {
@@ -430,6 +497,9 @@ wire_enum!(Message {
     23 => Staged(bytes),
     24 => OstBytes(osts),
     25 => PlaceAgain(entries),
+    26 => AreThere(question),
+    27 => There { number, answers },
+    28 => Removed(count),
 });
 wire_list!(
     Rule,
@@ -441,6 +511,7 @@ wire_list!(
     BlockRange,
     EntryId,
     OstId,
+    Presence,
     (EntryId, Answer),
     (EntryId, Ending),
     (OstId, u32),

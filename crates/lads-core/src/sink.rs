@@ -19,6 +19,7 @@
 mod again;
 mod event;
 mod record;
+mod removal;
 mod stage;
 
 use crate::ahead::{Ahead, Placed};
@@ -39,6 +40,8 @@ use crate::units::{EntryId, Instant, OstId};
 pub use event::{
     BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Task, Write,
 };
+use removal::Removal;
+pub use removal::{Permission, RemovalConfig};
 use stage::Aside;
 pub use stage::StageConfig;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -76,6 +79,8 @@ pub struct SinkConfig {
     pub at_once_max: Duration,
     /// How often a block that arrived damaged is asked for again.
     pub resends_max: u32,
+    /// What is removed that the source does not have, if anything is.
+    pub removal: Option<RemovalConfig>,
     /// Its stage, if it has one.
     pub stage: Option<StageConfig>,
 }
@@ -177,6 +182,7 @@ pub struct Sink {
     /// A file is whole, or the source is going: do not wait for the batch to fill.
     is_sync_urgent: bool,
     is_syncing: bool,
+    removal: Removal,
     finish: Finish,
     stop: Stop,
     answers: VecDeque<(EntryId, Answer)>,
@@ -224,6 +230,7 @@ impl Sink {
             aside: Aside::new(config.stage, config.buffer_bytes),
             queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
             ahead: Ahead::new(config.placed_bytes_min),
+            removal: Removal::new(config.removal),
             config,
             announced: AtSink::default(),
             files: HashMap::new(),
@@ -261,6 +268,7 @@ impl Sink {
             Message::Finish { .. } if self.finish != Finish::No => {
                 Err(ProtocolError::OutOfPlace("FINISH again"))
             }
+            Message::There { number, answers } => self.removal.check(*number, answers),
             _ => Ok(()),
         }
     }
@@ -296,12 +304,14 @@ impl Sink {
             }
             Event::Closed(results) => {
                 for (entry, failure) in results {
+                    self.removal.has_failed |= failure.is_some();
                     self.announced.on_ended(entry);
                     let ending = failure.map_or(Ending::Complete, Ending::Failed);
                     self.endings.push_back((entry, ending));
                 }
             }
             Event::Discarded(entries) => self.on_discarded(&entries),
+            Event::RemovalOver => self.on_removal_over(),
             Event::Finished => {
                 self.finish = Finish::Done;
                 self.messages.push_back(Message::Finished(self.counters.clone()));
@@ -418,7 +428,13 @@ impl Sink {
         if !self.to_close.is_empty() && self.stop == Stop::No {
             return Some(Task::Close(std::mem::take(&mut self.to_close)));
         }
-        if let Finish::Asked { is_complete } = self.finish {
+        if let Some(is_permitted) = self.next_removal() {
+            return Some(Task::Remove { is_permitted });
+        }
+        if let Finish::Asked { is_complete } = self.finish
+            && self.removal.is_over()
+            && self.stop == Stop::No
+        {
             self.finish = Finish::Running;
             return Some(Task::Finish { is_complete });
         }
@@ -451,7 +467,7 @@ impl Sink {
             || self.may_stage()
             || !self.to_discard.is_empty()
             || !self.to_close.is_empty()
-            || matches!(self.finish, Finish::Asked { .. })
+            || (matches!(self.finish, Finish::Asked { .. }) && !self.removal.is_running())
     }
 
     /// Whether [`Self::next_message`] has something.
@@ -583,6 +599,7 @@ impl Sink {
             Message::Finish { is_complete } => self.finish = Finish::Asked { is_complete },
             Message::Stop(_) => self.on_stop(),
             Message::Staged(bytes) => self.ahead.on_staged(bytes),
+            Message::There { number, answers } => self.removal.on_answer(number, answers),
             _ => {}
         }
     }
@@ -632,6 +649,7 @@ impl Sink {
 
     /// What is under an entry's name, if that needs no data. Of a directory more will be heard.
     fn on_answered(&mut self, entry: EntryId, answer: Answer) {
+        self.removal.has_failed |= matches!(answer, Answer::Failed(_));
         self.forget(entry);
         if !self.announced.is_directory(entry) {
             self.announced.on_ended(entry);
@@ -824,13 +842,15 @@ impl Sink {
         for &entry in entries {
             let Some(file) = self.forget(entry) else { continue };
             let Phase::Discarding { failure } = file.phase else { continue };
+            self.removal.has_failed |= failure.is_some();
             self.endings.push_back((entry, failure.map_or(Ending::Dropped, Ending::Failed)));
         }
     }
 
     fn on_stop(&mut self) {
-        // What has all ended is as quickly finished as stopped.
-        if self.stop == Stop::No && self.finish == Finish::No {
+        // What has all ended is as quickly finished as stopped, if nothing is to be removed.
+        let is_removing = self.finish != Finish::No && !self.removal.is_over();
+        if self.stop == Stop::No && (self.finish == Finish::No || is_removing) {
             self.stop = Stop::Asked;
             self.ahead.close();
         }
@@ -844,6 +864,7 @@ impl Sink {
         let is_idle = self.grants.held_count() == 0
             && !self.aside.is_draining()
             && !self.is_syncing
+            && !self.removal.is_running()
             && self.unsynced.is_empty()
             && self.commits_running == 0;
         if is_idle {
@@ -920,7 +941,7 @@ fn bytes_of(answer: &Answer) -> usize {
             done.range_count() * RANGE_BYTES + ost_count * OST_BYTES
         }
         Answer::Begun { done } => done.range_count() * RANGE_BYTES,
-        Answer::Have | Answer::Made | Answer::Would | Answer::Failed(_) => 0,
+        Answer::Have | Answer::Made | Answer::Would | Answer::Failed(_) | Answer::Passed(_) => 0,
     }
 }
 

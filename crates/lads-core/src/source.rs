@@ -20,6 +20,7 @@ mod answers;
 mod directories;
 mod event;
 mod links;
+mod questions;
 mod streams;
 
 use crate::congestion::Threshold;
@@ -40,6 +41,7 @@ use crate::units::{Block, EntryId, Instant};
 use directories::Directories;
 pub use event::{Event, Found, LinkName, Note, Outcome, ReadOutcome, Task};
 use links::{LinkKey, LinkRole, Links};
+use questions::Questions;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 use streams::Stream;
@@ -60,6 +62,12 @@ pub struct SourceConfig {
     pub stream_count: u16,
     /// Whether nothing is moved, and only told what would be.
     pub is_dry_run: bool,
+    /// Whether the sink may pass entries over, because the person asked for it.
+    pub may_pass: bool,
+    /// Whether the sink may ask which names there are, to remove what is not.
+    pub may_be_asked: bool,
+    /// Whether all that the person named is there.
+    pub is_all_there: bool,
     /// Directories announced and not ended, that of the target included. The walk goes depth
     /// first, so all of them end without it but those on the way to where it is: at most
     /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
@@ -150,6 +158,7 @@ pub struct Source {
     stop: Stop,
     is_finished: bool,
     checks: VecDeque<Task>,
+    questions: Questions,
     new_files: VecDeque<Entry>,
     endings: VecDeque<(EntryId, Ending)>,
     messages: VecDeque<Message>,
@@ -202,6 +211,7 @@ impl Source {
             stop: Stop::No,
             is_finished: false,
             checks: VecDeque::new(),
+            questions: Questions::default(),
             new_files: VecDeque::new(),
             endings: VecDeque::new(),
             messages: VecDeque::new(),
@@ -217,7 +227,12 @@ impl Source {
     /// # Errors
     /// If it breaks the protocol; the session cannot go on.
     pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
-        self.gate.check(message)
+        self.gate.check(message)?;
+        match message {
+            Message::AreThere(question) => self.check_question(question),
+            Message::Removed(count) => self.check_removed(*count),
+            _ => Ok(()),
+        }
     }
 
     /// Takes in what happened.
@@ -242,6 +257,13 @@ impl Source {
                 }
                 self.outstanding += 1;
                 self.end(entry, parent, Outcome::Failed(failure));
+            }
+            Event::Passed { entry, parent, pass } => {
+                self.directories.on_child(parent);
+                self.outstanding += 1;
+                self.counters.files_found += 1;
+                self.counters.passed.add(pass);
+                self.end(entry, parent, Outcome::Passed);
             }
             Event::Gone { entry, failure } => {
                 if let Some(open) = self.open.remove(&entry) {
@@ -273,6 +295,7 @@ impl Source {
             Event::Sent { stream, number, work } => self.on_sent(stream, number, work),
             Event::NotSent { work } => self.on_lost(work),
             Event::Checked { entry, outcome } => self.on_checked(entry, outcome),
+            Event::LookedUp { question, answers } => self.on_looked_up(&question, answers),
             Event::Stop(reason) => self.stop(reason),
         }
         Ok(())
@@ -295,6 +318,9 @@ impl Source {
         }
         if let Some(task) = self.checks.pop_front() {
             return Some(task);
+        }
+        if let Some(question) = self.questions.waiting.pop_front() {
+            return Some(Task::LookUp(question));
         }
         let is_paced = self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now);
         if is_paced || !self.has_few_unsettled() {
@@ -322,7 +348,10 @@ impl Source {
     /// Whether [`Self::next_task`] may find something: worth a thread's while to ask.
     #[must_use]
     pub fn may_have_task(&self) -> bool {
-        self.stop == Stop::No && (!self.checks.is_empty() || self.schedule.may_have_work())
+        self.stop == Stop::No
+            && (!self.checks.is_empty()
+                || !self.questions.waiting.is_empty()
+                || self.schedule.may_have_work())
     }
 
     /// Whether [`Self::next_message`] has something.
@@ -581,6 +610,8 @@ impl Source {
                     self.place_again(entry)?;
                 }
             }
+            Message::AreThere(question) => self.on_question(question),
+            Message::Removed(count) => self.counters.entries_removed = count,
             Message::StreamEnd { stream, frames } => {
                 self.gate.on_stream_end(stream);
                 self.on_stream_end(stream, frames);
@@ -867,7 +898,7 @@ impl Source {
             return;
         }
         if directory == EntryId::ROOT {
-            let is_complete = self.counters.files_failed == 0;
+            let is_complete = self.counters.files_failed == 0 && self.config.is_all_there;
             self.messages.push_back(Message::Finish { is_complete });
         } else {
             self.outstanding += 1;

@@ -10,10 +10,11 @@ use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::limits::{ENTRY_BYTES_MAX, RANGES_MAX, RANGES_PER_MESSAGE, RESENDS_MAX};
 use lads_core::message::{Answer, BlockRange, Ending, Message};
+use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
 use lads_core::sink::{self, BufferId, Examined, Sink, Write};
-use lads_core::source::{self, Found, Outcome, ProtocolError, Source};
+use lads_core::source::{self, Found, Outcome, ProtocolError, Source, SourceConfig};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
@@ -83,6 +84,22 @@ fn nothing_is_said_of_an_entry_before_it_was_announced() {
             assert!(taken.is_err() || is_harmless, "{word:?}");
             assert_eq!(source.next_note(), None, "nothing has ended by {word:?}");
         }
+    }
+}
+
+/// To pass everything over would look like a transfer that ended well.
+#[test]
+fn nothing_is_passed_over_unless_the_person_asked_for_it() {
+    let directory = Entry { kind: Kind::Directory, ..file(0) };
+    for (entry, may_pass) in [(file(10), false), (directory, false), (file(10), true)] {
+        let mut source = Source::new(SourceConfig { may_pass, ..source_config() }, &osts());
+        let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
+        hear(&mut source, ready).expect("a sound word");
+        find(&mut source, entry);
+        announce(&mut source);
+        let taken = hear(&mut source, Message::FileId(vec![(FILE, Answer::Passed(Pass::Newer))]));
+        assert_eq!(taken.is_ok(), may_pass);
+        assert_eq!(source.counters().passed.newer, u64::from(may_pass));
     }
 }
 

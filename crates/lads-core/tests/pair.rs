@@ -184,6 +184,7 @@ impl Pair {
                 self.found.insert(id, found.clone());
                 self.tell_source(source::Event::Found(Box::new(found)));
             }
+            source::Task::LookUp(_) => unreachable!("nothing is removed here"),
         }
     }
 
@@ -294,6 +295,7 @@ impl Pair {
                 let entries = entries.into_iter().map(|discard| discard.entry).collect();
                 self.tell_sink(sink::Event::Discarded(entries));
             }
+            sink::Task::Remove { .. } => unreachable!("nothing is removed here"),
             sink::Task::Finish { .. } => self.tell_sink(sink::Event::Finished),
         }
     }

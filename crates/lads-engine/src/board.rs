@@ -193,6 +193,7 @@ impl Board {
             ExitCode::Mismatch,
             ExitCode::SourceChanged,
             ExitCode::SourceUnreadable,
+            ExitCode::Limit,
             ExitCode::Other,
         ]
         .into_iter()
@@ -253,6 +254,7 @@ fn exit_code_of(failure: &Failure) -> Option<ExitCode> {
         (Reason::Special, _) => return None,
         (Reason::Changed | Reason::Vanished, _) => ExitCode::SourceChanged,
         (Reason::Checksum | Reason::Media, _) => ExitCode::Mismatch,
+        (Reason::Limit, _) => ExitCode::Limit,
         (_, Side::Source) => ExitCode::SourceUnreadable,
         (_, Side::Sink) => ExitCode::SinkRefuses,
     })

@@ -78,8 +78,9 @@ impl Wakes for Sink {
         self.has_message()
     }
 
+    /// Here, the thread that removes what the source does not have.
     fn wants_entries(&self) -> bool {
-        false
+        self.wants_removal()
     }
 }
 

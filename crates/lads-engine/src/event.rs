@@ -77,6 +77,8 @@ pub enum ExitCode {
     SourceChanged = 8,
     /// Stopped; the same command goes on from here.
     Interrupted = 9,
+    /// As much was removed as the person allowed, and there is more.
+    Limit = 10,
 }
 
 /// How a transfer ended.

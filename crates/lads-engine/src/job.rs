@@ -1,5 +1,8 @@
 //! What a transfer is asked to do.
 
+mod deletion;
+mod passing;
+
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
@@ -15,6 +18,9 @@ use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
+
+pub use deletion::Deletion;
+pub use passing::Passing;
 
 /// A place: a path, here or on another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +173,14 @@ pub struct Options {
     pub hard_links: bool,
     /// Whether files of the same size and time of change are looked at all the same (re-sent).
     pub ignores_times: bool,
+    /// What is left as it is at the sink.
+    pub passing: Passing,
+    /// What is removed at the sink, if anything is.
+    pub deletion: Option<Deletion>,
+    /// Whether what is mounted below a source on another file system is left out.
+    pub one_file_system: bool,
+    /// Whether directories above the target that are not there are made.
+    pub makes_parents: bool,
     /// A peer that is silent for so long is dead, in seconds.
     pub timeout_seconds: u32,
     /// A transfer in which nothing moves for so long ends, in seconds; zero for never.
@@ -280,6 +294,10 @@ impl Default for Options {
             privileges: false,
             hard_links: true,
             ignores_times: false,
+            passing: Passing::default(),
+            deletion: None,
+            one_file_system: false,
+            makes_parents: false,
             timeout_seconds: 30,
             stall_timeout_seconds: 600,
             bytes_per_second: 0,
@@ -397,6 +415,10 @@ wire_struct!(Options {
     filters,
     files_from,
     privileges,
+    passing,
+    deletion,
+    one_file_system,
+    makes_parents,
 });
 
 #[cfg(test)]

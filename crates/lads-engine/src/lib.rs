@@ -37,5 +37,8 @@ mod whole;
 
 pub use clean::{Kept, Remains, clean};
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
-pub use job::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Verify, shown_host};
+pub use job::{
+    BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, Passing, RemoteShell, Verify,
+    shown_host,
+};
 pub use session::{StopFlag, run, serve};

@@ -5,6 +5,7 @@ mod commit;
 mod examine;
 mod placing;
 mod receive;
+mod remove;
 mod stage;
 mod table;
 mod write;
@@ -93,6 +94,8 @@ struct Place {
     root_metadata: Mutex<Option<Metadata>>,
     /// In a dry run, whether the root is not there yet.
     is_missing: bool,
+    /// What the source said that it would move.
+    sources: Vec<Root>,
 }
 
 impl SinkEnd {
@@ -135,6 +138,7 @@ impl SinkEnd {
             commits_max,
             at_once_max: AT_ONCE_MAX,
             resends_max: RESENDS_MAX,
+            removal: options.deletion.map(|it| it.config()),
             stage: stage.as_ref().map(|_| StageConfig {
                 bytes: options.stage_bytes,
                 threads_max: STAGE_THREADS,
@@ -211,7 +215,7 @@ impl SinkEnd {
             {
                 name.clone_from(renamed);
             }
-            let is_made = !self.options.dry_run;
+            let is_made = !self.options.dry_run && !self.options.passing.missing;
             let permitted = permitted(entry, &self.options);
             self.table.insert(entry, name, permitted, &place.root, is_made)?;
         }
@@ -220,7 +224,7 @@ impl SinkEnd {
 
     fn make_ready(&self, roots: &[Root]) -> Result<(), Fatal> {
         let _asked = self.hub.deeds.begin(Operation::Open, Subject::Target, None);
-        let place = self.open_place(roots)?;
+        let place = Place { sources: roots.to_vec(), ..self.open_place(roots)? };
         assert!(self.place.set(place).is_ok(), "ROOTS is taken from a source once");
         let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
         let open_files_max = crate::session::open_files_max();
@@ -255,6 +259,7 @@ impl SinkEnd {
                 Task::Commit(commits) => self.commit_all(&commits),
                 Task::Close(entries) => self.close_all(&entries),
                 Task::Discard(entries) => self.discard_all(&entries),
+                Task::Remove { is_permitted } => self.remove_what_is_not_there(is_permitted),
                 Task::Finish { is_complete } => self.finish(is_complete),
             });
         }

@@ -1,6 +1,7 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
 mod list;
+mod lookup;
 mod merge;
 mod read;
 mod stage;
@@ -19,11 +20,13 @@ use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
-use lads_core::message::{Line, Message, Root};
+use lads_core::message::{Line, Message, Root, Verb};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_core::units::{EntryId, Instant, OstId};
 use lads_sys::Arena;
+use lookup::Lookup;
+use merge::Level;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -47,6 +50,9 @@ pub(crate) struct SourceEnd {
     pub(crate) osts: Vec<OstSpec>,
     options: Options,
     roots: Vec<walk::WalkRoot>,
+    /// What was named on the command line, as directories.
+    top: Arc<Level>,
+    lookup: Lookup,
     table: Table,
     arena: Arena,
     stage: Option<StageLog>,
@@ -92,6 +98,9 @@ impl SourceEnd {
             window_directories: DIRECTORIES_OPEN_MAX as u64,
             stream_count: streams.count(),
             is_dry_run: options.dry_run,
+            may_pass: options.passing.looks_at_sink(),
+            may_be_asked: options.deletion.is_some(),
+            is_all_there: roots.len() == paths.len(),
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),
@@ -104,6 +113,8 @@ impl SourceEnd {
             hub: Hub::new(session, wake, Arc::clone(&streams)),
             osts,
             options,
+            top: Arc::new(Level::of(&roots)),
+            lookup: Lookup::default(),
             roots,
             table: Table::default(),
             arena,
@@ -165,6 +176,7 @@ impl SourceEnd {
                 Task::Read(work) => self.pass_on_blocks(work, worker),
                 Task::Check(entry) => self.check(entry),
                 Task::Examine(entry) => walk::examine_again(self, entry),
+                Task::LookUp(question) => lookup::look_up(self, question),
             });
         }
     }
@@ -194,10 +206,13 @@ impl SourceEnd {
         for note in notes {
             let Some(file) = self.table.remove(note.entry) else { continue };
             match note.outcome {
+                Outcome::Passed if self.options.lists_paths => {
+                    self.board.line(Line { verb: Verb::Skip, path: file.path(), bytes: 0 });
+                }
                 Outcome::Done(verb, bytes) if self.options.lists_paths => {
                     self.board.line(Line { verb, path: file.path(), bytes });
                 }
-                Outcome::Done(..) | Outcome::There | Outcome::Replaced => {}
+                Outcome::Done(..) | Outcome::There | Outcome::Passed | Outcome::Replaced => {}
                 Outcome::Failed(failure) => self.board.issue(file.path(), failure),
             }
         }

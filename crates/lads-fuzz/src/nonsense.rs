@@ -8,7 +8,8 @@ use lads_core::frame::{ROWS_MAX, Row};
 use lads_core::issue::{Failure, Issue, Operation, Reason, Side};
 use lads_core::layout::{Layout, Part};
 use lads_core::message::{Answer, BlockRange, Counters, Ending, Hello, MAGIC, Message, OstBytes};
-use lads_core::message::{Root, decode};
+use lads_core::message::{Presence, Question, Root, decode};
+use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
 use lads_core::units::{Block, EntryId, OstId};
@@ -51,7 +52,7 @@ pub fn message(choices: &mut Choices<'_>, topic: &Topic) -> Option<Message> {
         10 => Message::Finish { is_complete: true },
         11 => Message::Finished(Counters::default()),
         12 => Message::Stop("nonsense".to_owned()),
-        13 => Message::Frames(list(choices, |it| bytes(it, topic))),
+        13 => of_removal(choices).unwrap_or_else(|| frames(choices, topic)),
         14 => ready(choices),
         _ => talk(choices),
     };
@@ -204,6 +205,7 @@ fn answer(choices: &mut Choices<'_>, topic: &Topic) -> Answer {
         }
         2 => Answer::Have,
         3 => Answer::Made,
+        4 if choices.is_one_in(2) => Answer::Passed(Pass::Newer),
         4 => Answer::Would,
         _ => Answer::Failed(failure(choices, Side::Sink)),
     }
@@ -215,6 +217,29 @@ fn ending(choices: &mut Choices<'_>) -> Ending {
         1 => Ending::Dropped,
         _ => Ending::Failed(failure(choices, Side::Sink)),
     }
+}
+
+fn frames(choices: &mut Choices<'_>, topic: &Topic) -> Message {
+    Message::Frames(list(choices, |it| bytes(it, topic)))
+}
+
+fn of_removal(choices: &mut Choices<'_>) -> Option<Message> {
+    Some(match choices.below(4) {
+        0 => Message::AreThere(question(choices)),
+        1 => Message::There { number: choices.below(5).into(), answers: presences(choices) },
+        2 => Message::Removed(choices.number()),
+        _ => return None,
+    })
+}
+
+fn question(choices: &mut Choices<'_>) -> Question {
+    let name = |choices: &mut Choices<'_>| choices.bytes(4).to_vec();
+    Question { number: choices.number(), directory: name(choices), names: list(choices, name) }
+}
+
+fn presences(choices: &mut Choices<'_>) -> Vec<Presence> {
+    let all = [Presence::Absent, Presence::Other, Presence::Directory, Presence::Unknown];
+    list(choices, |choices| choices.one_of(&all))
 }
 
 fn ready(choices: &mut Choices<'_>) -> Message {

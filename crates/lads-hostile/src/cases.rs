@@ -12,6 +12,7 @@ mod metadata;
 mod names;
 mod order;
 mod planted;
+mod removal;
 mod silence;
 mod wire;
 
@@ -19,7 +20,7 @@ use crate::case::Case;
 
 /// The classes, by the titles of their sections in `docs/security.md`, and their cases.
 #[must_use]
-pub fn classes() -> [(&'static str, &'static [Case]); 14] {
+pub fn classes() -> [(&'static str, &'static [Case]); 15] {
     [
         ("No lie", honest::CASES),
         ("Names", names::CASES),
@@ -31,6 +32,7 @@ pub fn classes() -> [(&'static str, &'static [Case]); 14] {
         ("Data frames", frames::CASES),
         ("Answers of a sink", answers::CASES),
         ("Endings, streams and texts", endings::CASES),
+        ("What is to be removed", removal::CASES),
         ("Greeting", greeting::CASES),
         ("Silence", silence::CASES),
         ("The data port", data_port::CASES),

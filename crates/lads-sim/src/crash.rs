@@ -83,7 +83,8 @@ impl SinkEnd {
                     world.disk.journal = JournalFile::default();
                 }
             }
-            Job::Examine(_) | Job::Close(_) | Job::Stage(..) | Job::Release(_) => {}
+            Job::Examine(_) | Job::Close(_) | Job::Stage(..) | Job::Release(_) | Job::Remove(_) => {
+            }
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ impl Session {
                 Some(Outcome::Failed(_)) if world.is_excused(&item.path) => {}
                 Some(Outcome::Failed(f)) => return Err(format!("{} failed: {f:?}", item.path)),
                 Some(Outcome::Replaced) => {}
+                Some(Outcome::Passed) => return Err(format!("{} is passed over", item.path)),
                 Some(Outcome::There) => self.check_done(world, item, Verb::Directory)?,
                 Some(Outcome::Done(verb, _)) => self.check_done(world, item, *verb)?,
             }
@@ -28,8 +29,24 @@ impl Session {
             return Err(format!("entry {entry} ended, and never was"));
         }
         self.check_left_over(world)?;
+        self.check_removal()?;
         self.check_books()?;
         self.check_counters(world)
+    }
+
+    /// Nothing is removed after a failure, unless that was asked for.
+    fn check_removal(&self) -> Checked {
+        let has_failed =
+            self.source.outcomes.values().any(|outcome| matches!(outcome, Outcome::Failed(_)));
+        let removed = self.sink.session.counters().entries_removed;
+        let is_kept = has_failed && self.sink.config.removal.is_none_or(|it| !it.after_errors);
+        if is_kept && removed > 0 {
+            return Err(format!("something failed, and {removed} entries were removed"));
+        }
+        match self.source.session.counters().entries_removed == removed {
+            true => Ok(()),
+            false => Err("the source was told of other removals".to_owned()),
+        }
     }
 
     fn knows(&self, entry: EntryId) -> bool {
@@ -38,6 +55,11 @@ impl Session {
 
     /// What is said to be done is at the sink, durable.
     fn check_done(&self, world: &World, item: &Item, verb: Verb) -> Checked {
+        let is_gone = !world.tree.nodes.contains_key(&item.path);
+        if is_gone && world.options.sink.removal.is_some() {
+            // It was removed at the source when it had been moved, and so at the sink.
+            return Ok(());
+        }
         if !world.disk.names.contains_key(&item.path) {
             return Err(format!("{} is done, and is not at the sink", item.path));
         }
@@ -123,6 +145,16 @@ fn holds(world: &World, path: &str, version: &Version) -> Checked {
         return Err(format!("{path} has the size or time of another version"));
     }
     Ok(())
+}
+
+/// What the source does not have is gone from the sink, if that was asked for without a limit.
+pub(crate) fn check_extra(world: &World) -> Checked {
+    let is_limited = world.options.sink.removal.is_none_or(|it| it.count_max.is_some());
+    let extra = world.extra();
+    if is_limited || extra.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{extra:?} are at the sink, and not at the source"))
 }
 
 /// The sink's tree is the source's.

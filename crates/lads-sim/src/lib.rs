@@ -24,6 +24,7 @@ mod journal;
 mod options;
 mod placing;
 mod receiver;
+mod removal;
 mod rng;
 mod session;
 mod sink_check;
@@ -118,6 +119,7 @@ fn run_attempts(world: &mut World) -> Checked {
     }
     run_calm(world)?;
     ending::check_same(world)?;
+    ending::check_extra(world)?;
     let blocks_before = world.stats.blocks_sent;
     run_calm(world)?;
     ending::check_same(world)?;

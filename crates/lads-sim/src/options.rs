@@ -295,6 +295,9 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         window_entries: rng.of_any_size(1, 1000),
         stream_count: STREAMS_MAX,
         is_dry_run: false,
+        may_pass: false,
+        may_be_asked: false,
+        is_all_there: true,
         window_directories: u64::MAX,
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
         retries_max: rng.count(0, 3),
@@ -340,6 +343,7 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         commits_max: rng.count(1, 4),
         at_once_max: Duration::from_micros(rng.of_any_size(1, 5000)),
         resends_max: rng.count(0, 20),
+        removal: None,
         stage: None,
     };
     config.buffer_count += config.kept_count();

@@ -167,6 +167,7 @@ impl Session {
 
     /// The sink's threads come to the end of what they do, and are given nothing more.
     pub(crate) fn drain(&mut self, world: &mut World) -> Checked {
+        self.sink.is_cut_off = true;
         if world.is_silent(Side::Sink) {
             // It will not go on before it is killed.
             return self.sink.crash(world);

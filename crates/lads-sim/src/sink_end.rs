@@ -4,6 +4,7 @@ use crate::books::in_flight_at_least;
 use crate::content::Content;
 use crate::journal::Journal;
 use crate::receiver::Receiver;
+use crate::removal::Removal;
 use crate::tree::join;
 use crate::world::{Checked, Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
@@ -85,6 +86,7 @@ pub(crate) enum Job {
     SyncNames(Vec<EntryId>, Vec<(EntryId, Committed)>),
     Close(Vec<EntryId>),
     Discard(Vec<Discard>),
+    Remove(Removal),
     Finish,
 }
 
@@ -110,6 +112,8 @@ pub(crate) struct SinkEnd {
     /// Buffers of frames that are brought back.
     pub(crate) brought_back: BTreeMap<Slot, usize>,
     pub(crate) is_stopping: bool,
+    /// Whether nobody answers any more.
+    pub(crate) is_cut_off: bool,
     woken_at: Option<Instant>,
     is_talk_due: bool,
 }
@@ -133,6 +137,7 @@ impl SinkEnd {
             stage: BTreeMap::new(),
             brought_back: BTreeMap::new(),
             is_stopping: false,
+            is_cut_off: false,
             writing: rows,
             woken_at: None,
             is_talk_due: false,
@@ -332,6 +337,7 @@ impl SinkEnd {
                 self.check_discard(&entries)?;
                 Job::Discard(entries)
             }
+            Task::Remove { is_permitted } => self.begin_removal(world, is_permitted),
             Task::Finish { .. } => {
                 self.check_finish()?;
                 Job::Finish
@@ -390,6 +396,8 @@ impl SinkEnd {
             Job::SyncNames(entries, results) => self.sync_names(world, &entries, results),
             Job::Close(entries) => self.close(world, &entries),
             Job::Discard(entries) => self.discard(world, &entries),
+            Job::Remove(_) if self.is_cut_off => Ok(()),
+            Job::Remove(removal) => self.go_on_removing(world, worker, removal),
             Job::Finish => {
                 self.journal.finish(&mut world.disk);
                 world.disk.sync_names();

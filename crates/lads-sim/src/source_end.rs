@@ -11,7 +11,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
-use lads_core::message::Message;
+use lads_core::message::{Message, Question};
 use lads_core::plan::Plan;
 use lads_core::range::RangeSet;
 use lads_core::schedule::{Policy, Way, Work};
@@ -42,6 +42,7 @@ enum Job {
     Send(Work, StreamId, u64, Instant),
     Check(EntryId),
     Examine(EntryId),
+    LookUp(Question),
 }
 
 #[derive(Debug, Default)]
@@ -162,6 +163,10 @@ impl SourceEnd {
                     self.books.forget(entry);
                 }
                 self.tell(world, Event::Checked { entry, outcome })
+            }
+            Job::LookUp(question) => {
+                let answers = world.look_up(&question);
+                self.tell(world, Event::LookedUp { question, answers })
             }
             Job::Examine(entry) => self.examine_again(world, entry),
         }
@@ -298,6 +303,7 @@ impl SourceEnd {
             }
             Task::Check(entry) => (Job::Check(entry), world.rng.micros(5, 500)),
             Task::Examine(entry) => (Job::Examine(entry), world.rng.micros(5, 500)),
+            Task::LookUp(question) => (Job::LookUp(question), world.rng.micros(5, 500)),
         };
         self.workers[worker] = Some(job);
         world.after(wait, Happening::Worker(Side::Source, worker));

@@ -226,13 +226,19 @@ impl World {
         let mut options = Options::draw(&mut rng);
         options.draw_stage(&mut Rng::new(mix(seed)));
         options.draw_troubles(seed);
+        let mut of_removal = Rng::new(mix(seed) ^ seed);
+        options.draw_removal(&mut of_removal);
         let tree = Tree::draw(&mut rng, &options);
         if options.is_depth_first {
             // So few that it shows if the walk can wait for directories that wait for it: those on
             // the way to the deepest one, the root, and room for one more.
             options.source.window_directories = tree.depth() + 2;
         }
-        Self::new(rng, options, tree, trace)
+        let mut world = Self::new(rng, options, tree, trace);
+        if world.options.sink.removal.is_some() {
+            world.plant(&mut of_removal);
+        }
+        world
     }
 
     pub(crate) fn new(rng: Rng, options: Options, tree: Tree, trace: Trace) -> Self {

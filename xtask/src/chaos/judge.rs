@@ -7,7 +7,7 @@ use super::process::Ended;
 use super::room::{Room, Storage};
 use super::selection::Selection;
 use anyhow::{Context, Result, ensure};
-use lads_trees::{hash_of, visit};
+use lads_trees::{hash_of, is_own_name, visit};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -85,7 +85,8 @@ fn tells_what_is_missing(
     history: &History,
 ) -> Result<()> {
     let went_to_its_end = matches!(ended.code, Some(3 | 6 | 7 | 8)) && ended.message().is_none();
-    let is_simple = step.selection == Selection::All && !outcome.has_rival();
+    let is_simple =
+        step.selection == Selection::All && !outcome.has_rival() && !step.choice.passes_over();
     if !went_to_its_end || !is_simple || history.has_changed() {
         return Ok(());
     }
@@ -128,6 +129,7 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
         Selection::Listed => command.args(["-rlnci", "--no-D"]),
         _ => command.args(step.choice.comparison()),
     };
+    command.args(step.choice.passing());
     command.args(step.selection.words(&room.path("home")));
     command.arg(format!("{}/", room.source_beneath().display()));
     command.arg(format!("{}/", room.target_beneath().display()));
@@ -135,8 +137,15 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "rsync: {complaint}");
     let told = String::from_utf8_lossy(&output.stdout);
-    let to_do: Vec<&str> =
-        told.lines().filter(|line| !line.starts_with("skipping non-regular file")).collect();
+    let is_to_do = |line: &&str| {
+        !line.starts_with("skipping non-regular file") && !line.contains("cannot delete non-empty")
+    };
+    // What is LADS's own is not removed.
+    let is_own = |line: &str| {
+        let path = line.strip_prefix("*deleting");
+        path.is_some_and(|path| is_own_name(Path::new(path.trim_start())))
+    };
+    let to_do: Vec<&str> = told.lines().filter(is_to_do).filter(|line| !is_own(line)).collect();
     let to_do = to_do.join("\n");
     ensure!(to_do.is_empty(), "exit 0, and rsync would still do this ({command:?}):\n{to_do}");
     Ok(())

@@ -48,6 +48,18 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--files-from", ByRound),
     ("--from0", ByRound),
     ("--ignore-times", Drawn(8, FLAG)),
+    ("--update", Drawn(16, FLAG)),
+    ("--ignore-existing", Drawn(16, FLAG)),
+    ("--existing", Drawn(24, FLAG)),
+    ("--max-size", Drawn(16, &["4K", "200K", "1M"])),
+    ("--min-size", Drawn(16, &["1", "4K"])),
+    ("--one-file-system", Drawn(12, FLAG)),
+    ("--mkpath", Drawn(8, FLAG)),
+    ("--delete", Drawn(6, FLAG)),
+    ("--delete-excluded", Drawn(24, FLAG)),
+    // A limit that is reached would be one more way to end.
+    ("--max-delete", Drawn(24, &["1000000"])),
+    ("--ignore-errors", Drawn(16, FLAG)),
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
     ("--specials", Drawn(12, FLAG)),
@@ -103,6 +115,13 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--no-preallocate", Drawn(5, FLAG)),
 ];
 
+/// Options that leave entries out, which rsync, too, must be told when it judges.
+const PASSING: [&str; 5] =
+    ["--update", "--ignore-existing", "--existing", "--max-size", "--min-size"];
+
+/// Options by which something is removed.
+const DELETION: [&str; 2] = ["--delete", "--delete-excluded"];
+
 /// Blocks that have room in the buffers: a stage needs three for each OST of the layouts above.
 const BLOCKS_IN_BUFFERS: u64 = 24;
 /// Memory for data at an end of which nothing is said, in bytes.
@@ -140,6 +159,10 @@ impl Choice {
         if self.value("--schedule").is_some_and(|rule| rule != "adaptive") {
             self.leave_out("--polite");
         }
+        // Which of several names decides is not the same with rsync.
+        if ["--update", "--ignore-existing", "--existing"].iter().any(|name| self.has(name)) {
+            self.give("--no-hard-links", "");
+        }
         if self.buffers_bytes_min() < BLOCKS_IN_BUFFERS * self.bytes("--block-size", BLOCK_BYTES) {
             self.leave_out("--block-size");
         }
@@ -166,6 +189,32 @@ impl Choice {
     /// With this value of an option, whether it was given or not.
     pub(super) fn give(&mut self, name: &'static str, value: &'static str) {
         self.0.insert(name, value);
+    }
+
+    /// Whether what the source does not have is removed.
+    pub(super) fn deletes(&self) -> bool {
+        DELETION.iter().any(|name| self.has(name))
+    }
+
+    /// Nothing is removed.
+    pub(super) fn leave_out_deletion(&mut self) {
+        DELETION.iter().for_each(|name| self.leave_out(name));
+    }
+
+    /// The options that leave entries out or remove something, as rsync takes them.
+    pub(super) fn passing(&self) -> Vec<String> {
+        let given =
+            PASSING.into_iter().chain(DELETION).filter_map(|name| Some((name, self.value(name)?)));
+        let word = |(name, value): (&str, &str)| match value {
+            "" => name.to_owned(),
+            value => format!("{name}={value}"),
+        };
+        given.map(word).collect()
+    }
+
+    /// Whether entries may be left out that are at the source.
+    pub(super) fn passes_over(&self) -> bool {
+        PASSING.iter().any(|name| self.has(name))
     }
 
     /// As words of a command line.
@@ -204,7 +253,9 @@ impl Choice {
     /// The options with which rsync looks at the same as `lads cp` does with these.
     pub(super) fn comparison(&self) -> Vec<&'static str> {
         // Times are compared to the nanosecond.
-        let mut options = vec!["-anci", "--modify-window=-1", "--no-D"];
+        // Only for --update, rsync takes what was changed within the same second to be as old.
+        let window = if self.has("--update") { "--modify-window=1" } else { "--modify-window=-1" };
+        let mut options = vec!["-anci", window, "--no-D"];
         let has_all = self.has("-D");
         options.extend((has_all || self.has("--devices")).then_some("--devices"));
         options.extend((has_all || self.has("--specials")).then_some("--specials"));

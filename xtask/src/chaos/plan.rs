@@ -89,6 +89,9 @@ impl Plan {
                 }
                 _ => drawn,
             });
+            if let Some(last) = steps.last_mut() {
+                last.make_fit();
+            }
             if rng.is_one_in(8) {
                 let last = steps[steps.len() - 1].calm();
                 steps.push(Step { is_dry_run: true, ..last });
@@ -153,6 +156,15 @@ impl Bounds {
 }
 
 impl Step {
+    /// Removes nothing beside a rival, whose files would be in the way of each other, nor what a
+    /// list does not name.
+    fn make_fit(&mut self) {
+        let has_rival = self.accidents.iter().any(|(_, it)| matches!(it, Accident::Rival));
+        if self.choice.deletes() && (has_rival || self.selection == Selection::Listed) {
+            self.choice.leave_out_deletion();
+        }
+    }
+
     fn draw(rng: &mut Rng, bounds: &Bounds) -> Self {
         let (choice, selection) = (Choice::draw(rng), Selection::draw(rng));
         let can_have_proxy = bounds.way != Way::Here && !bounds.is_tunnelled;

@@ -59,7 +59,7 @@ Security:
 
 Coming from rsync:
   The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X
-  -S -W -s --numeric-ids --partial. What it cannot do (-c, -u, --delete, --inplace, ...) is refused
+  -S -W -s --numeric-ids --partial. What it cannot do (-c, --inplace, ...) is refused
   with what to do instead; -z is taken, and data is not compressed, which is told. Not kept unless
   asked for: devices and specials (-D); set-user-id and set-group-id bits of files, capabilities,
   trusted.* attributes (--privileges).
@@ -85,6 +85,7 @@ Exit status:
     7  data at the sink is not what was sent
     8  something at the source kept changing while it was moved
     9  stopped by a signal; the same command goes on from there
+   10  as many were deleted as --max-delete allows, and there are more
   130  ended at once by a second SIGINT";
 
 /// `lads clean --help`.

@@ -1,7 +1,7 @@
 //! What to do about a failure, by what was being done, where, and why it failed.
 
 use lads_core::issue::Operation::{
-    self, Create, Examine, List, Open, Preallocate, Read, Rename, SetMetadata, Sync, Write,
+    self, Create, Examine, List, Open, Preallocate, Read, Remove, Rename, SetMetadata, Sync, Write,
 };
 use lads_core::issue::Side::{self, Sink, Source};
 use lads_core::issue::{Failure, Reason};
@@ -32,6 +32,7 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
         Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
         Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
         Reason::LargeMetadata => "move it without its attributes (--no-xattrs)",
+        Reason::Limit => "see with -n what is left, then allow more with --max-delete",
         Reason::TooDeep => {
             "move it in a transfer of its own, with a directory further down as the source; files \
              with several names also go with --no-hard-links"
@@ -132,6 +133,9 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
         }
         (Sink, _, EEXIST | ENOTDIR | EISDIR | ENOTEMPTY) => {
             "move what is there out of the way, then run the same command again"
+        }
+        (Sink, Remove, EBUSY) => {
+            "something is mounted there: unmount it, or leave it out with --exclude or -x"
         }
         (Sink, _, EBUSY | ETXTBSY) => "a program there uses it: end it, then run again",
         (Sink, _, EFBIG) => {

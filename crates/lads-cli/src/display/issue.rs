@@ -67,6 +67,7 @@ fn reason(failure: &Failure) -> String {
         Reason::UnsafeName => "its name would lead elsewhere, or is one of LADS's own (.lads-…)",
         Reason::Archived => "its data is in an archive, not on storage targets",
         Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
+        Reason::Limit => "as many were deleted as --max-delete allows, and there are more",
         Reason::TooDeep => {
             return format!(
                 "it lies deeper than LADS goes: {DEPTH_MAX} directories, and {PATH_BYTES_MAX} bytes \

@@ -91,6 +91,11 @@ struct Sums {
     files_moved: u64,
     files_skipped: u64,
     files_failed: u64,
+    files_newer: u64,
+    files_existing: u64,
+    files_missing: u64,
+    files_by_size: u64,
+    entries_deleted: u64,
     bytes_found: u64,
     bytes_done: u64,
     bytes_skipped: u64,
@@ -113,6 +118,11 @@ impl Sums {
             files_moved: source.files_moved,
             files_skipped: source.files_skipped,
             files_failed: source.files_failed,
+            files_newer: source.passed.newer,
+            files_existing: source.passed.there,
+            files_missing: source.passed.missing,
+            files_by_size: source.passed.size,
+            entries_deleted: source.entries_removed.max(progress.sink.entries_removed),
             bytes_found: source.bytes_found,
             bytes_done: source.bytes_done,
             bytes_skipped: source.bytes_skipped,
@@ -239,6 +249,7 @@ fn operation(operation: Operation) -> &'static str {
         Operation::Verify => "verify",
         Operation::Journal => "journal",
         Operation::Preallocate => "preallocate",
+        Operation::Remove => "remove",
     }
 }
 
@@ -256,6 +267,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Archived => "archived",
         Reason::LargeMetadata => "large-metadata",
         Reason::TooDeep => "too-deep",
+        Reason::Limit => "limit",
     }
 }
 
@@ -372,6 +384,7 @@ fn outcome(code: ExitCode) -> &'static str {
         ExitCode::Mismatch => "mismatch",
         ExitCode::SourceChanged => "source-changed",
         ExitCode::Interrupted => "interrupted",
+        ExitCode::Limit => "limit",
     }
 }
 

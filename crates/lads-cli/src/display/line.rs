@@ -14,6 +14,7 @@ pub(super) fn verb(verb: Verb) -> &'static str {
         Verb::Symlink => "symlink",
         Verb::HardLink => "link",
         Verb::Special => "special",
+        Verb::Delete => "delete",
     }
 }
 
@@ -23,7 +24,9 @@ pub(super) fn text(line: &Line) -> String {
         Verb::Send => format!(" ({})", sizes::bytes(line.bytes)),
         _ => String::new(),
     };
-    format!("{:<10} {}{size}", verb(line.verb), escape(&line.path))
+    // As rsync says it.
+    let word = if line.verb == Verb::Delete { "deleting" } else { verb(line.verb) };
+    format!("{word:<10} {}{size}", escape(&line.path))
 }
 
 /// What the paths of all lines are relative to: `into dtn2:/scratch/`.

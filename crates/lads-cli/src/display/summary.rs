@@ -5,7 +5,8 @@ use super::style::{Tone, escape, escape_text, indented};
 use super::{IssueCount, Settings};
 use crate::sizes::{bytes, count, counted, rate, span};
 use lads_core::message::{BusyOst, Counters};
-use lads_engine::{Bottleneck, ExitCode, Report, Verify};
+use lads_core::pass::PassCounts;
+use lads_engine::{Bottleneck, ExitCode, Progress, Report, Verify};
 use std::time::Duration;
 
 /// The lines of the summary; after trouble there are some even if nobody wants a summary.
@@ -71,6 +72,7 @@ fn outcome(code: ExitCode, is_dry_run: bool, issues: &IssueCount) -> &'static st
         ExitCode::Mismatch => "not all is done: data at the sink is not what was sent",
         ExitCode::SourceChanged => "not all is done: something at the source kept changing",
         ExitCode::Interrupted => "stopped; the same command goes on from here",
+        ExitCode::Limit => "all is moved; there is more to delete than --max-delete allows",
     }
 }
 
@@ -87,6 +89,8 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     if counters.files_skipped > 0 || counters.bytes_skipped > 0 {
         rows.push(("skipped", skipped(counters)));
     }
+    rows.extend(passed(&counters.passed));
+    rows.extend(deleted(report, settings.is_dry_run));
     if issues.failed > 0 {
         let entries = if issues.failed == 1 { "entry" } else { "entries" };
         rows.push(("failed", format!("{} {entries}", count(issues.failed))));
@@ -123,7 +127,8 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
 }
 
 fn would_move(counters: &Counters) -> String {
-    let files = counters.files_found.saturating_sub(counters.files_skipped + counters.files_failed);
+    let others = counters.files_skipped + counters.files_failed + counters.passed.sum();
+    let files = counters.files_found.saturating_sub(others);
     let data = counters.bytes_found.saturating_sub(counters.bytes_skipped);
     format!("{}, {}", counted(files, "file"), bytes(data))
 }
@@ -152,6 +157,29 @@ pub(super) fn mean_rate(report: &Report) -> f64 {
 fn skipped(counters: &Counters) -> String {
     let files = counted(counters.files_skipped, "file");
     format!("{files}, {} that the sink had already", bytes(counters.bytes_skipped))
+}
+
+/// What was removed, or would be.
+fn deleted(report: &Report, is_dry_run: bool) -> Option<Row> {
+    let Progress { source, sink, .. } = &report.progress;
+    let removed = source.entries_removed.max(sink.entries_removed);
+    let entries = if removed == 1 { "entry" } else { "entries" };
+    let title = if is_dry_run { "to delete" } else { "deleted" };
+    let text = format!("{} {entries} that the source does not have", count(removed));
+    (removed > 0).then_some((title, text))
+}
+
+/// What was passed over, a row for each reason.
+fn passed(counts: &PassCounts) -> Vec<Row> {
+    let reasons = [
+        (counts.newer, "newer at the sink (--update)"),
+        (counts.there, "at the sink already (--ignore-existing)"),
+        (counts.missing, "not at the sink (--existing)"),
+        (counts.size, "by size (--max-size, --min-size)"),
+    ];
+    let met = reasons.into_iter().filter(|&(count, _)| count > 0);
+    met.map(|(count, reason)| ("left out", format!("{} {reason}", counted(count, "file"))))
+        .collect()
 }
 
 fn left_out(special_count: u64) -> String {

@@ -118,7 +118,7 @@ fn moved(
     (output.status.success(), names_and_bytes(&world.path("")))
 }
 
-fn names_and_bytes(root: &Path) -> BTreeSet<String> {
+pub(crate) fn names_and_bytes(root: &Path) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     visit(root, &mut |path, metadata| {
         let below = path.strip_prefix(root).unwrap().display();

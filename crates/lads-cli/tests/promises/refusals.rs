@@ -270,7 +270,7 @@ fn what_cannot_be_said_together_is_refused() {
         &["only"],
         &["--block-size", "1000", "a", "b"],
         &["--no-such-option", "a", "b"],
-        &["--delete", "a", "b"],
+        &["--inplace", "a", "b"],
     ] {
         let ended = run(lads(words)).within(SOON);
         assert_eq!(ended.code, Some(2), "{words:?}: {ended:?}");

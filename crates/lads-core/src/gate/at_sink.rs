@@ -78,7 +78,11 @@ impl AtSink {
             Message::Finish { .. } if !self.live.is_empty() => {
                 Err(ProtocolError::OutOfPlace("FINISH before the end"))
             }
-            Message::Finish { .. } | Message::Heartbeat | Message::Staged(_) => Ok(()),
+            // THERE is compared with its question by the session.
+            Message::Finish { .. }
+            | Message::Heartbeat
+            | Message::Staged(_)
+            | Message::There { .. } => Ok(()),
             Message::Stop(text) => check_text(text),
             Message::Frames(counts) => check_frame_counts(counts),
             _ => Err(ProtocolError::OutOfPlace("a message that a source does not send")),

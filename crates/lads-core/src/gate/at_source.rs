@@ -1,9 +1,10 @@
 //! What a sink may say to a source.
 
-use super::{ProtocolError, check_counters, check_ranges, check_text};
-use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX};
-use crate::message::{Answer, Message};
-use crate::units::OstId;
+use super::{ProtocolError, check_counters, check_ranges, check_sum, check_text};
+use crate::entry::{is_safe_name, is_safe_path};
+use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX, QUESTION_NAMES_MAX};
+use crate::message::{Answer, Message, Question};
+use crate::units::{EntryId, OstId};
 
 /// What a sink has said of itself.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ impl AtSource {
             Message::StreamEnd { stream, .. } => self.check_stream(*stream),
             Message::Stop(text) => check_text(text),
             Message::Finished(counters) => check_counters(counters),
+            Message::AreThere(question) => check_question(question),
+            Message::Removed(count) => check_sum(*count),
             Message::FileDone(_) | Message::PlaceAgain(_) | Message::Heartbeat => Ok(()),
             _ => Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
         }
@@ -88,6 +91,20 @@ impl AtSource {
             return Err(ProtocolError::Impossible("stripes that are no whole pages"));
         }
         layout.osts().try_for_each(|ost| self.check_ost(ost))
+    }
+}
+
+/// Names in a directory below the root, as many as may be asked for at a time.
+fn check_question(question: &Question) -> Result<(), ProtocolError> {
+    let Question { directory, names, .. } = question;
+    // Nothing but the root itself is called `.`, and that is not asked for.
+    let is_name = |name: &Vec<u8>| name != b"." && is_safe_name(name, EntryId::ROOT);
+    if !(directory.is_empty() || is_safe_path(directory)) || !names.iter().all(is_name) {
+        return Err(ProtocolError::UnsafeName);
+    }
+    match names.len() {
+        1..=QUESTION_NAMES_MAX => Ok(()),
+        _ => Err(ProtocolError::TooMuch("names in a question")),
     }
 }
 

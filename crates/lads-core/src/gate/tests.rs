@@ -3,7 +3,7 @@ use crate::ceph::ObjectStriping;
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::layout::{Layout, Part};
 use crate::limits::*;
-use crate::message::{Answer, BusyOst, Ending, OstBytes, Root, Verb};
+use crate::message::{Answer, BusyOst, Ending, OstBytes, Question, Root, Verb};
 use crate::placement::Striping;
 use crate::range::RangeSet;
 use crate::units::OstId;
@@ -63,6 +63,27 @@ fn nothing_comes_before_roots_and_roots_come_once() {
     assert_eq!(gate.check(&Message::Roots(Vec::new())), Ok(()));
     assert_eq!(gate.check(&Message::Stop("enough".into())), Ok(()));
     refused(sink(&[]).check(&Message::Roots(Vec::new())));
+}
+
+#[test]
+fn questions_are_about_names_below_the_root() {
+    let gate = AtSource::new(1);
+    let asks = |directory: &[u8], names: &[&[u8]]| {
+        let names = names.iter().map(|name| name.to_vec()).collect();
+        gate.check(&Message::AreThere(Question { number: 1, directory: directory.to_vec(), names }))
+    };
+    for name in [&b""[..], b"..", b".", b"../x", b"/etc", b"a/b", b"a\0b", &[b'x'; 256]] {
+        refused(asks(b"", &[b"fine", name]));
+    }
+    for directory in [&b"/"[..], b"..", b"a/..", b"./a", b"a//b", b"/etc", &[b'x'; 5000]] {
+        refused(asks(directory, &[b"fine"]));
+    }
+    refused(asks(b"", &[]));
+    refused(asks(b"", &[b"name".as_slice(); QUESTION_NAMES_MAX + 1]));
+    refused(gate.check(&Message::Removed(SUM_MAX + 1)));
+    assert_eq!(asks(b"", &[b"name".as_slice(); QUESTION_NAMES_MAX]), Ok(()));
+    assert_eq!(asks(b"a/b", &[b"name"]), Ok(()));
+    refused(sink(&[]).check(&Message::Removed(1)));
 }
 
 #[test]

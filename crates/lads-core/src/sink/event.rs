@@ -96,6 +96,13 @@ pub enum Task {
     Close(Vec<EntryId>),
     /// Drop what there is of these files.
     Discard(Vec<Discard>),
+    /// Everything has ended: remove what the source does not have, if that is permitted, by asking
+    /// ([`Sink::ask`](super::Sink::ask)), until it is done or
+    /// [`Sink::permission`](super::Sink::permission) is no longer granted.
+    Remove {
+        /// Whether nothing failed, or that does not matter.
+        is_permitted: bool,
+    },
     /// Everything has ended: make the root durable, remove the journal.
     Finish {
         /// Whether nothing failed at the source: then what is left of an earlier attempt is of no
@@ -171,6 +178,8 @@ pub enum Event {
     Closed(Vec<(EntryId, Option<Failure>)>),
     /// [`Task::Discard`] is done.
     Discarded(Vec<EntryId>),
+    /// [`Task::Remove`] is done.
+    RemovalOver,
     /// [`Task::Finish`] is done.
     Finished,
     /// A data stream ended after this many whole frames.

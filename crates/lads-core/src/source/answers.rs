@@ -34,12 +34,17 @@ impl Source {
                 self.counters.bytes_done += open.data_bytes;
                 Outcome::Done(Verb::Skip, open.data_bytes)
             }
+            Answer::Passed(pass) if self.config.may_pass => {
+                self.counters.passed.add(pass);
+                self.counters.bytes_found -= open.data_bytes;
+                Outcome::Passed
+            }
             Answer::Made if open.verb != Verb::Send => {
                 self.counters.files_moved += 1;
                 Outcome::Done(open.verb, 0)
             }
             Answer::Would if self.config.is_dry_run => Outcome::Done(open.verb, open.data_bytes),
-            Answer::Made | Answer::Would => {
+            Answer::Made | Answer::Would | Answer::Passed(_) => {
                 return Err(ProtocolError::OutOfPlace("FILE_ID for what is to be moved"));
             }
             Answer::Failed(failure) => Outcome::Failed(failure),
@@ -59,7 +64,11 @@ impl Source {
         match answer {
             Answer::Made | Answer::Would => self.directories.on_new(entry),
             Answer::Have => {}
+            Answer::Passed(_) if self.config.may_pass => {}
             Answer::Failed(failure) => self.directories.on_failed(entry, *failure),
+            Answer::Passed(_) => {
+                return Err(ProtocolError::OutOfPlace("FILE_ID that passes a directory over"));
+            }
             Answer::Want { .. } | Answer::Begun { .. } => {
                 return Err(ProtocolError::OutOfPlace("FILE_ID that wants a directory"));
             }

@@ -4,7 +4,8 @@ use crate::entry::Entry;
 use crate::frame::Row;
 use crate::issue::Failure;
 use crate::layout::Layout;
-use crate::message::{Message, Verb};
+use crate::message::{Message, Presence, Question, Verb};
+use crate::pass::Pass;
 use crate::range::RangeSet;
 use crate::schedule::Work;
 use crate::units::{EntryId, OstId, StreamId};
@@ -95,6 +96,15 @@ pub enum Event {
         /// What went wrong.
         failure: Failure,
     },
+    /// The walk passes something over that is no directory.
+    Passed {
+        /// Its number.
+        entry: EntryId,
+        /// The directory that it lies in.
+        parent: EntryId,
+        /// Why.
+        pass: Pass,
+    },
     /// A file that had changed cannot be tried again.
     Gone {
         /// The entry that changed.
@@ -153,6 +163,13 @@ pub enum Event {
         /// [`ReadOutcome::Good`] if it is.
         outcome: ReadOutcome,
     },
+    /// [`Task::LookUp`] is done.
+    LookedUp {
+        /// What was asked.
+        question: Question,
+        /// What there is under each of its names.
+        answers: Vec<Presence>,
+    },
     /// Stop in a state that can be resumed.
     Stop(String),
 }
@@ -166,6 +183,8 @@ pub enum Task {
     Check(EntryId),
     /// Look at a file anew, and announce it as another entry.
     Examine(EntryId),
+    /// See which of these names are there, and are moved.
+    LookUp(Question),
 }
 
 /// What the owner should pass on, and how each entry ended.
@@ -184,8 +203,10 @@ pub enum Outcome {
     Done(Verb, u64),
     /// Failed; listed, and the rest goes on.
     Failed(Failure),
-    /// A directory that was there already.
+    /// A directory that was there already, or that was passed over.
     There,
+    /// Passed over.
+    Passed,
     /// Its place is taken by another entry, after it changed.
     Replaced,
 }

@@ -23,6 +23,9 @@ pub(crate) fn source_config() -> SourceConfig {
         window_entries: 100,
         stream_count: 1,
         is_dry_run: false,
+        may_pass: false,
+        may_be_asked: false,
+        is_all_there: true,
         window_directories: 100,
         open_files_max: 100,
         retries_max: 3,
@@ -49,6 +52,7 @@ pub(crate) fn sink_config() -> SinkConfig {
         commits_max: 2,
         at_once_max: Duration::ZERO,
         resends_max: 3,
+        removal: None,
         stage: None,
     }
 }

@@ -150,7 +150,11 @@ impl SinkEnd {
             return Ok(());
         }
         let Some(own) = &item.own else { return Ok(()) };
-        let handle = own.open().map_err(|errno| failed(Operation::SetMetadata, errno))?;
+        let handle = match own.open() {
+            Ok(handle) => handle,
+            Err(errno) if self.options.passing.of_directory(errno).is_some() => return Ok(()),
+            Err(errno) => return Err(failed(Operation::SetMetadata, errno)),
+        };
         if item.name == b"." {
             // The journal still lies in it: its time of change is set when that has gone.
             let mut place =

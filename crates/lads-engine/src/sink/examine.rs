@@ -31,6 +31,9 @@ impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
     pub(super) fn open_place(&self, roots: &[Root]) -> Result<Place, Fatal> {
         let target = self.target.as_slice();
+        if !self.see_to_parents(target)? {
+            return self.missing_place();
+        }
         let there = statat(CWD, named(target), AtFlags::empty());
         let is_directory = there
             .as_ref()
@@ -55,13 +58,50 @@ impl SinkEnd {
                 let (above, name) = target.split_at(cut);
                 self.open_root(above, self.open_directory(above)?, Some(name.to_vec()))
             }
-            (Err(Errno::NOENT), None) if self.options.dry_run => {
-                let place = self.open_root(b"/", self.open_directory(b"/")?, None)?;
-                Ok(Place { is_missing: true, ..place })
-            }
+            (Err(Errno::NOENT), None) if self.options.dry_run => self.missing_place(),
             (Err(Errno::NOENT), None) => self.make_root(target),
             (Err(errno), _) => Err(self.cannot("examine the target", target, *errno)),
         }
+    }
+
+    /// The place of a dry run whose target would be made.
+    fn missing_place(&self) -> Result<Place, Fatal> {
+        let place = self.open_root(b"/", self.open_directory(b"/")?, None)?;
+        Ok(Place { is_missing: true, ..place })
+    }
+
+    /// Sees to it that the directory above the target is there, by making it and those above it if
+    /// the person asked for that. `false` if a dry run would.
+    fn see_to_parents(&self, target: &[u8]) -> Result<bool, Fatal> {
+        let name_end = target.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
+        let cut = target[..name_end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+        let above = &target[..cut];
+        // Whatever else is wrong with it is told by who opens it.
+        let is_missing = || matches!(statat(CWD, above, AtFlags::empty()), Err(Errno::NOENT));
+        if above.is_empty() || !is_missing() {
+            return Ok(true);
+        }
+        if !self.options.makes_parents {
+            let text = format!(
+                "cannot make {}: the directory above it is not there; add --mkpath to make that, \
+                 too",
+                self.place_name(target)
+            );
+            return Err(Fatal::new(ExitCode::SinkRefuses, text));
+        }
+        if self.options.dry_run {
+            return Ok(false);
+        }
+        let slashes = (1..above.len()).filter(|&at| above[at] == b'/');
+        for path in slashes.map(|at| &above[..at]) {
+            match mkdirat(CWD, path, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                Ok(()) => sync_name(path)
+                    .map_err(|errno| self.cannot("make durable the directory of", path, errno))?,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(self.cannot("make the directory", path, errno)),
+            }
+        }
+        Ok(true)
     }
 
     /// Makes the target directory. Only we look inside until it gets its mode, at the very end.
@@ -112,7 +152,8 @@ impl SinkEnd {
         };
         let is_root_made = journal.take_root_made();
         let root_metadata = Mutex::default();
-        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing: false })
+        let (is_missing, sources) = (false, Vec::new());
+        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing, sources })
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {
@@ -165,11 +206,15 @@ impl SinkEnd {
             return self.examine_directory(item);
         }
         self.check_is_permitted(&entry.kind)?;
+        let passing = &self.options.passing;
+        let passed = |pass| Ok(Examined::Answer(Answer::Passed(pass)));
         if self.place().is_missing {
-            return Ok(Examined::Answer(Answer::Would));
+            let pass = passing.at_sink(&entry.kind, None);
+            return pass.map_or(Ok(Examined::Answer(Answer::Would)), passed);
         }
         let handle = match directory.open() {
             Ok(handle) => handle,
+            Err(errno) if let Some(pass) = passing.of_directory(errno) => return passed(pass),
             Err(Errno::NOENT) if self.options.dry_run => {
                 return Ok(Examined::Answer(Answer::Would));
             }
@@ -180,6 +225,9 @@ impl SinkEnd {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed(Operation::Examine, errno)),
         };
+        if let Some(pass) = passing.at_sink(&entry.kind, there.as_ref()) {
+            return passed(pass);
+        }
         let in_the_way =
             there.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
         if in_the_way {
@@ -208,8 +256,14 @@ impl SinkEnd {
 
     fn examine_directory(&self, item: &Item) -> Result<Examined, Failure> {
         let own = item.own.as_ref().ok_or_else(parent_failed)?;
-        let opened = if self.place().is_missing { Err(Errno::NOENT) } else { own.open() };
+        let is_missing = self.place().is_missing;
+        let opened = if is_missing { Err(Errno::NOENT) } else { own.open() };
         let answer = match opened {
+            // The target itself is made in any case, as rsync does.
+            Err(_) if is_missing && item.name == b"." => Answer::Would,
+            Err(errno) if let Some(pass) = self.options.passing.of_directory(errno) => {
+                Answer::Passed(pass)
+            }
             Ok(_) if own.was_made.get().is_some() => Answer::Made,
             Ok(_) if self.options.dry_run => Answer::Have,
             Ok(handle) => {

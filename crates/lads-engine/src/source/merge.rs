@@ -49,6 +49,25 @@ impl Level {
         &self.directories[index]
     }
 
+    /// All of them.
+    pub(super) fn directories(&self) -> impl Iterator<Item = &Arc<Directory>> {
+        self.directories.iter()
+    }
+
+    /// Those from which something of this name may be moved, in the order in which the sources were
+    /// named.
+    pub(super) fn with_name(&self, name: &[u8]) -> Vec<usize> {
+        let named = self.named.get(name).into_iter().flatten();
+        let mut indices: Vec<usize> = named.chain(&self.whole).copied().collect();
+        indices.sort_unstable();
+        indices
+    }
+
+    /// Whether of one of them only a name is moved: the one that a person named.
+    pub(super) fn is_named(&self, index: usize) -> bool {
+        !self.whole.contains(&index)
+    }
+
     /// Those of which everything is moved.
     pub(super) fn whole(&self) -> impl Iterator<Item = usize> {
         self.whole.iter().copied()
@@ -70,11 +89,7 @@ impl Level {
         if self.directories.len() == 1 {
             return Some(from);
         }
-        let named = self.named.get(name).into_iter().flatten();
-        let mut others: Vec<usize> =
-            named.chain(&self.whole).copied().filter(|&other| other != index).collect();
-        others.sort_unstable();
-        for other in others {
+        for other in self.with_name(name).into_iter().filter(|&other| other != index) {
             let directory = &self.directories[other];
             let Some(is_theirs_directory) = look(directory, name) else { continue };
             if !is_wanted(directory, is_theirs_directory) {

@@ -20,13 +20,14 @@ use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::limits::DEPTH_MAX;
+use lads_core::pass::Pass;
 use lads_core::plan::align_data;
 use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
 use lads_core::units::{EntryId, OstId};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    FileType, Mode, OFlags, RawDir, SeekFrom, Stat, openat, readlinkat, seek, statat,
+    FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fstat, openat, readlinkat, seek, statat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -154,7 +155,7 @@ impl<'a> Walk<'a> {
     pub(super) fn new(end: &'a SourceEnd) -> Self {
         Self {
             end,
-            top: Arc::new(Level::of(&end.roots)),
+            top: Arc::clone(&end.top),
             has_told_of_others: false,
             events: Vec::new(),
             items: Vec::new(),
@@ -223,7 +224,10 @@ impl<'a> Walk<'a> {
             return Some(());
         };
         let is_top = pending.name == b".";
-        let level = if is_top { Arc::clone(&self.top) } else { Level::below(directories).into() };
+        let level = match is_top {
+            true => Arc::clone(&self.top),
+            false => Level::below(self.entered(pending, directories)).into(),
+        };
         let first = stack.len();
         let event = match pending.listed {
             Some(place) => self.meet_listed(&level, entry, place, stack)?,
@@ -237,12 +241,39 @@ impl<'a> Walk<'a> {
             }
             Err(errno) => {
                 stack.truncate(first);
+                self.on_not_listed(pending);
                 let failure = failed(Operation::List, errno);
                 Event::NotListed { directory: entry, failure }
             }
         };
         self.events.push(event);
         self.flush_if_full()
+    }
+
+    /// Not all names in a directory are known: nothing may be removed there.
+    fn on_not_listed(&self, pending: &Pending) {
+        let path = match pending.name.as_slice() {
+            b"." => Vec::new(),
+            name => pending.above[0].path_of(name),
+        };
+        self.end.lookup.on_not_listed(path);
+    }
+
+    /// Of the directories of this name, those that are gone into.
+    fn entered(&self, pending: &Pending, directories: Vec<Arc<Directory>>) -> Vec<Arc<Directory>> {
+        if self.end.options.deletion.is_some() {
+            for (directory, above) in directories.iter().zip(&pending.above) {
+                self.end.lookup.on_entered(above, &pending.name, directory);
+            }
+        }
+        // What a person named is gone into whatever it is mounted on.
+        if !self.end.options.one_file_system || pending.parent == EntryId::ROOT {
+            return directories;
+        }
+        let both = directories.into_iter().zip(&pending.above);
+        both.filter(|(directory, above)| is_one_file_system(above, directory))
+            .map(|(directory, _)| directory)
+            .collect()
     }
 
     /// Meets what a list names in a directory.
@@ -333,6 +364,7 @@ impl<'a> Walk<'a> {
         let metadata = match metadata {
             Ok(metadata) => metadata,
             Err(failure) => {
+                self.on_not_listed(pending);
                 self.unreadable(id, *parent, true, failure);
                 self.flush_if_full()?;
                 return Some(None);
@@ -344,6 +376,7 @@ impl<'a> Walk<'a> {
         match directories[0].open() {
             Ok(_) => Some(Some((id, directories))),
             Err(errno) => {
+                self.on_not_listed(pending);
                 let failure = failed(Operation::List, errno);
                 self.events.push(Event::NotListed { directory: id, failure });
                 self.flush_if_full()?;
@@ -391,6 +424,14 @@ impl<'a> Walk<'a> {
         if is_directory {
             stack.push(Pending { above, parent, name: name.to_vec(), listed });
             return Some(());
+        }
+        if let Ok((_, stat)) = &looked_at
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && end.options.passing.is_size_passed(identity_of(stat).size)
+        {
+            self.keep(id, Item::new(Arc::clone(directory), parent, name.to_vec()));
+            self.events.push(Event::Passed { entry: id, parent, pass: Pass::Size });
+            return self.flush_if_full();
         }
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
         let seen = looked_at.and_then(|(handle, stat)| {
@@ -505,6 +546,15 @@ impl<'a> Walk<'a> {
             );
             self.end.board.notice(text);
         }
+    }
+}
+
+/// Whether nothing is mounted on a directory. What cannot be looked at is told when it is listed.
+fn is_one_file_system(above: &Arc<Directory>, directory: &Arc<Directory>) -> bool {
+    let device = |it: &Arc<Directory>| it.open().and_then(|it| fstat(&*it)).map(|it| it.st_dev);
+    match (device(above), device(directory)) {
+        (Ok(above), Ok(directory)) => above == directory,
+        _ => true,
     }
 }
 

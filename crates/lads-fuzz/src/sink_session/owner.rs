@@ -14,8 +14,8 @@ use lads_core::message::{Answer, Message};
 use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{
-    BufferId, Commit, Committed, Event, Examined, Place, ProtocolError, Sink, SinkConfig,
-    StageConfig, SyncFile, Task, Write,
+    BufferId, Commit, Committed, Event, Examined, Place, ProtocolError, RemovalConfig, Sink,
+    SinkConfig, StageConfig, SyncFile, Task, Write,
 };
 use lads_core::units::{EntryId, Instant, OstId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -247,6 +247,13 @@ impl Owner {
                 }
                 Event::Discarded(entries.iter().map(|discard| discard.entry).collect())
             }
+            Task::Remove { is_permitted } => {
+                let names = vec![b"name".to_vec(); 1 + luck.choices.below(3) as usize];
+                if is_permitted && self.sink.may_ask() {
+                    self.sink.ask(Vec::new(), names);
+                }
+                Event::RemovalOver
+            }
             Task::Finish { .. } => Event::Finished,
         }
     }
@@ -359,6 +366,7 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
     });
     let policies =
         [Policy::Adaptive, Policy::Layout, Policy::Threshold, Policy::Polite, Policy::File];
+    let removal = RemovalConfig { after_errors: ost_count > 2, count_max: None };
     let mut config = SinkConfig {
         policy: choices.one_of(&policies),
         threshold: Threshold::default(),
@@ -373,6 +381,7 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
         commits_max: 1 + choices.below(2),
         at_once_max: Duration::from_millis(choices.below(3).into()),
         resends_max: 3,
+        removal: (ost_count > 1).then_some(removal),
         stage,
     };
     config.buffer_count += config.kept_count();
@@ -404,7 +413,7 @@ fn items_of(task: &Task) -> usize {
         Task::Commit(commits) => commits.len(),
         Task::Close(entries) => entries.len(),
         Task::Discard(entries) => entries.len(),
-        Task::Finish { .. } => 1,
+        Task::Remove { .. } | Task::Finish { .. } => 1,
     }
 }
 

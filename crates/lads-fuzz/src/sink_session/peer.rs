@@ -320,7 +320,10 @@ impl Peer {
                 }
             }
             Message::Stop(_) => self.is_stopped = true,
-            Message::Finished(_) | Message::StreamEnd { .. } => {}
+            Message::AreThere(question) => {
+                assert!(!question.names.is_empty(), "it asks for nothing");
+            }
+            Message::Finished(_) | Message::StreamEnd { .. } | Message::Removed(_) => {}
             other => panic!("no sink says {other:?}"),
         }
     }

@@ -9,7 +9,7 @@ use lads_core::congestion::Threshold;
 use lads_core::frame::Row;
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
-use lads_core::message::Message;
+use lads_core::message::{Message, Presence};
 use lads_core::schedule::{OstSpec, Policy, Way, Work};
 use lads_core::source::{Event, ProtocolError, ReadOutcome, Source, SourceConfig, Task};
 use lads_core::units::{EntryId, Instant, OstId, StreamId};
@@ -200,6 +200,11 @@ impl Owner {
                 };
                 self.tell(event);
             }
+            Job::Do(Task::LookUp(question)) => {
+                let presences = [Presence::Absent, Presence::Other, Presence::Directory];
+                let answers = vec![choices.one_of(&presences); question.names.len()];
+                self.tell(Event::LookedUp { question, answers });
+            }
             Job::Send(work) if is_bad(choices) => {
                 self.give_room_back(work.sink_ost);
                 self.tell(Event::NotSent { work });
@@ -292,6 +297,9 @@ fn config(choices: &mut Choices<'_>) -> SourceConfig {
         window_directories: 100,
         stream_count: STREAMS_MAX,
         is_dry_run: false,
+        may_pass: block_size == 4096,
+        may_be_asked: block_size > 4096,
+        is_all_there: true,
         open_files_max: 1 + choices.below(20),
         retries_max: choices.below(3),
         bytes_per_second: choices.is_one_in(6).then_some(1 << 20),

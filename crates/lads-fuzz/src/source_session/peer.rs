@@ -177,7 +177,7 @@ impl Peer {
             }
             Message::Finish { .. } => self.is_finish_said = true,
             Message::Stop(_) => self.is_stop_said = true,
-            Message::Staged(_) => {}
+            Message::Staged(_) | Message::There { .. } => {}
             other => panic!("no source says {other:?}"),
         }
     }

@@ -13,6 +13,7 @@ use twox_hash::XxHash3_64;
 
 /// What the honest end said or sent.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "few are kept, and each only for a moment")]
 pub enum Heard {
     /// A message.
     Said(Message),

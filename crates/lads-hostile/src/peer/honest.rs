@@ -210,6 +210,14 @@ impl Peer {
     pub fn finish(&mut self) -> Told {
         self.speak(&Message::Finish { is_complete: true })?;
         self.expect(|heard| matches!(heard, Heard::Said(Message::Finished(_))).then_some(()))?;
+        self.end_as_source()
+    }
+
+    /// The honest sink has said FINISHED.
+    ///
+    /// # Errors
+    /// If it does not go.
+    pub fn end_as_source(&mut self) -> Told {
         // The honest end has been told everything: now it has to go.
         self.output = None;
         self.linger(false)
@@ -220,6 +228,15 @@ impl Peer {
     /// # Errors
     /// If the source does not come to its end.
     pub fn sink_honestly(&mut self) -> Told {
+        self.sink_until_finish()?;
+        self.end_as_sink()
+    }
+
+    /// The same, but for the last word.
+    ///
+    /// # Errors
+    /// If the source does not come to its end.
+    pub fn sink_until_finish(&mut self) -> Told {
         let mut sink = HonestSink::default();
         for entry in self.announced.clone() {
             sink.answer(self, &entry)?;
@@ -234,11 +251,18 @@ impl Peer {
                 Heard::Said(Message::FileDone(endings)) => {
                     self.speak(&Message::FileDone(endings))?;
                 }
-                Heard::Said(Message::Finish { .. }) => break,
+                Heard::Said(Message::Finish { .. }) => return Ok(()),
                 Heard::Frame(rows) => sink.take_in(self, &rows)?,
                 _ => {}
             }
         }
+    }
+
+    /// Says that everything is durable.
+    ///
+    /// # Errors
+    /// If the source is gone.
+    pub fn end_as_sink(&mut self) -> Told {
         self.speak(&Message::Finished(Counters::default()))?;
         self.output = None;
         self.linger(false)

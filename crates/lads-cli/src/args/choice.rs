@@ -1,0 +1,93 @@
+//! Options of `lads cp` that say which entries are moved, by what is at the sink and by their size,
+//! and which are removed there.
+
+use super::{SAFETY, SELECTION};
+use crate::sizes;
+use clap::Args;
+use lads_engine::{Deletion, Passing};
+
+/// Which entries are passed over.
+#[derive(Args, Debug)]
+pub(crate) struct ChoiceArgs {
+    /// Leave files alone that are newer at the sink
+    ///
+    /// By time of change, to the nanosecond where both file systems keep that. Links and specials
+    /// are moved in any case, and so is a file in the place of one of these, as with rsync.
+    #[arg(short = 'u', long, help_heading = SELECTION)]
+    pub(crate) update: bool,
+
+    /// Leave alone whatever is at the sink already; go into directories all the same
+    #[arg(long, help_heading = SELECTION)]
+    pub(crate) ignore_existing: bool,
+
+    /// Make nothing that is not at the sink yet, neither files nor directories
+    #[arg(long, alias = "ignore-non-existing", help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) existing: bool,
+
+    /// Move no file that is larger than this: 100M, 1.5G
+    ///
+    /// As in rsync, K, M and G are powers of 1024, KB, MB and GB powers of 1000, and +1 or -1
+    /// behind it is a byte more or less.
+    #[arg(long, value_name = "SIZE", help_heading = SELECTION)]
+    #[arg(value_parser = sizes::parse_file_size)]
+    pub(crate) max_size: Option<u64>,
+
+    /// Move no file that is smaller than this
+    #[arg(long, value_name = "SIZE", help_heading = SELECTION)]
+    #[arg(value_parser = sizes::parse_file_size)]
+    pub(crate) min_size: Option<u64>,
+
+    /// Do not go into what is mounted below SRC; the directory itself is made
+    #[arg(short = 'x', long, help_heading = SELECTION)]
+    pub(crate) one_file_system: bool,
+
+    /// Make the directories above DST, too, if they are not there
+    #[arg(long, help_heading = SELECTION)]
+    pub(crate) mkpath: bool,
+
+    /// At the end, remove from the sink what is not at the source; -n lists it
+    ///
+    /// Only in the directories that are moved, with all that is in them. It is done when everything
+    /// else has ended, whatever the name of the option says (--delete-before and -during are the
+    /// same), and not at all if anything failed. What is left out (--exclude) stays, and so do
+    /// files of LADS's own, and what is mounted below DST. If in doubt, look with -n first.
+    #[arg(long, help_heading = SELECTION)]
+    #[arg(aliases = ["del", "delete-before", "delete-during", "delete-delay", "delete-after"])]
+    pub(crate) delete: bool,
+
+    /// --delete, also of what is left out (--exclude)
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) delete_excluded: bool,
+
+    /// Let --delete remove no more entries than this; exit status 10 if there are more
+    #[arg(long, value_name = "N", help_heading = SAFETY)]
+    pub(crate) max_delete: Option<u64>,
+
+    /// Let --delete remove what is not at the source although something failed
+    ///
+    /// Nothing is removed in a directory that the source could not list.
+    #[arg(long, help_heading = SAFETY, hide_short_help = true)]
+    pub(crate) ignore_errors: bool,
+}
+
+impl ChoiceArgs {
+    /// What is removed, if anything is.
+    pub(crate) fn deletion(&self) -> Option<Deletion> {
+        (self.delete || self.delete_excluded).then_some(Deletion {
+            excluded: self.delete_excluded,
+            after_errors: self.ignore_errors,
+            count_max: self.max_delete,
+        })
+    }
+
+    /// What is passed over.
+    pub(crate) fn passing(&self) -> Passing {
+        Passing {
+            newer: self.update,
+            there: self.ignore_existing,
+            missing: self.existing,
+            size_min: self.min_size,
+            size_max: self.max_size,
+        }
+    }
+}

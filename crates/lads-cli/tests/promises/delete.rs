@@ -1,0 +1,467 @@
+//! What is removed at the sink: what rsync removes, when it is safe, and nothing else.
+
+use crate::choice::names_and_bytes;
+use crate::faultfs::FaultFs;
+use crate::world::{
+    AS_RSYNC, Ended, Mounted, RUN_HERE, Rng, World, as_nobody, for_seeds, has, is_root, lads, run,
+    start, there, wait_for,
+};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+/// Options that decide what stays; some of them at a time.
+const OPTIONS: [&str; 10] = [
+    "--exclude=*.o",
+    "--exclude=d1",
+    "--exclude=d2/",
+    "--include=*.c",
+    "--exclude=/d1/*",
+    "--delete-excluded",
+    "--max-size=2",
+    "--ignore-existing",
+    "--existing",
+    "-x",
+];
+
+#[test]
+fn what_is_deleted_is_what_rsync_deletes() {
+    if !has("rsync") {
+        return;
+    }
+    for_seeds(30, 1000, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        for root in ["src", "dst"] {
+            grow(&mut rng, &world.path(root), 3);
+        }
+        copy(&world.target(), &world.path("theirs"));
+        let mut options = vec!["--delete"];
+        options.extend((0..rng.below(4)).map(|_| rng.pick(&OPTIONS)).collect::<Vec<_>>());
+        let removed = rsync(&world, &options);
+        let before = names_and_bytes(&world.target());
+        assert_eq!(deleted(&run(world.cp(&[&options[..], &["-n"]].concat())).expect(0)), removed);
+        assert_eq!(names_and_bytes(&world.target()), before, "the dry run changed something");
+        let ended = run(world.cp(&[&options[..], &["-v"]].concat())).expect(0);
+        assert_eq!(deleted(&ended), removed, "{options:?}");
+        assert_eq!(ended.count("entries_deleted"), removed.len() as u64);
+        let [ours, theirs] = ["dst", "theirs"].map(|root| names_and_bytes(&world.path(root)));
+        assert_eq!(ours, theirs, "{options:?}");
+        let again = run(world.cp(&[&options[..], &["-v"]].concat())).expect(0);
+        assert_eq!(deleted(&again), BTreeSet::new(), "a second run deleted more");
+    });
+}
+
+/// What rsync says that it deletes, in the copy of the target.
+fn rsync(world: &World, options: &[&str]) -> BTreeSet<String> {
+    let mut command = Command::new("rsync");
+    command.arg("-av").args(options).arg(world.source_contents()).arg(world.path("theirs"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    told.lines().filter_map(|line| line.strip_prefix("deleting ")).map(str::to_owned).collect()
+}
+
+/// What was said to be deleted.
+fn deleted(ended: &Ended) -> BTreeSet<String> {
+    let lines = ended.events_of("line").into_iter().filter(|line| line["verb"] == "delete");
+    lines.map(|line| line["path"].as_str().unwrap().to_owned()).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}
+
+/// A tree in which names that begin with `d` are directories, and others are files or links: to
+/// each other, and to directories.
+fn grow(rng: &mut Rng, root: &Path, depth: usize) {
+    fs::create_dir_all(root).unwrap();
+    for name in ["d1", "d2", "d3", "a.c", "b.c", "a.o", "b.o", "l1", "l2"] {
+        let path = root.join(name);
+        match (rng.below(3), name.as_bytes()[0]) {
+            (0, _) => {}
+            (_, b'd') if depth > 0 => grow(rng, &path, depth - 1),
+            (_, b'd') => fs::create_dir(&path).unwrap(),
+            (_, b'l') => symlink(rng.pick(&["d1", "..", "a.c", "/etc"]), &path).unwrap(),
+            _ => fs::write(&path, rng.pick(&["1", "two", "three"])).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn several_sources_and_named_directories_delete_what_rsync_deletes() {
+    if !has("rsync") {
+        return;
+    }
+    for sources in [
+        &["one"][..],
+        &["one/"],
+        &["one", "two"],
+        &["one/", "two/"],
+        &["one/", "two"],
+        &["one/d", "two/d"],
+        &["one/f", "two"],
+        &["one/f"],
+    ] {
+        for (side, host) in [("push", false), ("push", true), ("pull", true)] {
+            let world = World::new();
+            for name in ["one/f", "one/d/1", "two/d/2", "two/g"] {
+                world.write(format!("from/{name}"), b"of the source");
+            }
+            for name in
+                ["f", "d/1", "d/2", "d/3", "d/e/4", "g", "h/i", "one/x", "two/y/z", "two/d/9"]
+            {
+                world.write(format!("from/dst/{name}"), b"there");
+                world.write(format!("from/theirs/{name}"), b"there");
+            }
+            let shell = world.fake_shell(RUN_HERE);
+            let mut command = if host { there(&shell) } else { lads::<&str>(&[]) };
+            let from = world.path("from").display().to_string();
+            let place = |is_there: bool, path: &str| match host && is_there {
+                true => format!("there:{from}/{path}"),
+                false => path.to_owned(),
+            };
+            command.args([AS_RSYNC, "--delete"]).current_dir(&from);
+            command.args(sources.iter().map(|source| place(side == "pull", source)));
+            run({
+                command.arg(place(side == "push", "dst"));
+                command
+            })
+            .expect(0);
+            let mut command = Command::new("rsync");
+            command.args(["-a", "--delete"]).args(sources).arg("theirs").current_dir(&from);
+            assert!(command.status().unwrap().success());
+            let [ours, theirs] =
+                ["dst", "theirs"].map(|root| names_and_bytes(&world.path("from").join(root)));
+            assert_eq!(ours, theirs, "{sources:?}, {side}");
+        }
+    }
+}
+
+/// A world in which something can go wrong: `dst/extra` is to be deleted.
+fn world_with_extra() -> World {
+    let world = World::new();
+    for name in ["src/a", "src/d/b", "dst/extra", "dst/d/extra"] {
+        world.write(name, b"bytes");
+    }
+    world
+}
+
+fn has_extra(world: &World) -> bool {
+    let both = ["dst/extra", "dst/d/extra"].map(|name| world.path(name).exists());
+    assert_eq!(both[0], both[1]);
+    both[0]
+}
+
+#[test]
+fn nothing_is_deleted_after_an_error_unless_asked_for() {
+    let failing: [fn(&World); 2] = [
+        // Something else has the name of a directory.
+        |world| {
+            world.write("src/e/f", b"bytes");
+            world.write("dst/e", b"in the way");
+        },
+        // And the other way round.
+        |world| {
+            world.write("src/e", b"bytes");
+            world.write("dst/e/f", b"in the way");
+        },
+    ];
+    for fail in failing {
+        let world = world_with_extra();
+        fail(&world);
+        let ended = run(world.cp(&["--delete"])).expect(6);
+        let notices = ended.events_of("notice");
+        let is_told = |it: &serde_json::Value| it["text"].as_str().unwrap().contains("was deleted");
+        assert!(notices.iter().any(is_told), "{ended:?}");
+        assert!(has_extra(&world));
+        run(world.cp(&["--delete", "--ignore-errors"])).expect(6);
+        assert!(!has_extra(&world));
+    }
+}
+
+/// The names in it would be those of the target that are not at the source.
+#[test]
+fn nothing_is_deleted_if_a_source_is_missing() {
+    let world = world_with_extra();
+    let mut command = lads(&["--delete"]);
+    command.arg(world.source_contents()).arg(world.path("nowhere/")).arg(world.target());
+    run(command).expect(3);
+    assert!(has_extra(&world));
+}
+
+/// Not even if the person does not care for errors: what it has is not known.
+#[test]
+fn nothing_is_deleted_where_the_source_could_not_list() {
+    if !is_root() || !has("setpriv") {
+        return;
+    }
+    let world = world_with_extra();
+    let directory = world.path("src/d");
+    for mode in [0o000, 0o311] {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        give_to_nobody(&world);
+        let cp = |options: &[&str]| run(as_nobody(&world.cp(options)));
+        // With its mode, the directory at the sink could not be opened again, either.
+        cp(&["--no-perms", "--delete"]).expect(3);
+        assert!(has_extra(&world));
+        cp(&["--no-perms", "--delete", "--ignore-errors"]).expect(3);
+        assert!(world.path("dst/d/extra").exists(), "{mode:o}");
+        assert!(!world.path("dst/extra").exists());
+        world.write("dst/extra", b"again");
+    }
+}
+
+/// Its names can be looked up, one by one, and are all told as they are: still it is not known what
+/// else there is.
+#[test]
+fn nothing_is_deleted_where_a_listing_of_the_source_broke_off() {
+    let world = World::new();
+    let Some(source) = FaultFs::mount(&world, "src") else { return };
+    for name in ["src/a", "dst/extra"] {
+        world.write(name, b"bytes");
+    }
+    source.command("fail readdir EIO");
+    run(world.cp(&["--delete", "--ignore-errors"])).expect(3);
+    assert!(world.path("dst/extra").exists());
+    source.command("clear");
+    run(world.cp(&["--delete"])).expect(0);
+    assert!(!world.path("dst/extra").exists());
+}
+
+fn give_to_nobody(world: &World) {
+    let status = Command::new("chown").args(["-R", "65534:65534"]).arg(world.path("")).status();
+    assert!(status.unwrap().success());
+}
+
+/// A directory that may not be written to is emptied as rsync empties it, and is as it was then.
+#[test]
+fn directories_that_may_not_be_written_to_are_no_hindrance() {
+    if !is_root() || !has("setpriv") {
+        return;
+    }
+    let world = world_with_extra();
+    for name in ["dst/gone/f", "dst/gone/further/f"] {
+        world.write(name, b"bytes");
+    }
+    give_to_nobody(&world);
+    for name in ["src/d", "dst/d", "dst/gone/further", "dst/gone"] {
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    run(as_nobody(&world.cp(&["--delete"]))).expect(0);
+    assert!(!has_extra(&world) && !world.path("dst/gone").exists());
+    assert_eq!(world.path("dst/d").metadata().unwrap().mode() & 0o777, 0o555);
+}
+
+#[test]
+fn a_directory_keeps_its_time_of_change_when_something_in_it_is_deleted() {
+    let world = world_with_extra();
+    run(world.cp(&["--delete"])).expect(0);
+    for name in ["", "d"] {
+        let [source, target] = ["src", "dst"].map(|root| {
+            let stat = world.path(root).join(name).metadata().unwrap();
+            (stat.mtime(), stat.mtime_nsec())
+        });
+        assert_eq!(source, target, "{name:?}");
+    }
+}
+
+/// Four names in three places; a directory counts, too.
+#[test]
+fn no_more_is_deleted_than_allowed() {
+    for (max, code) in [(0, 10), (1, 10), (3, 10), (4, 0), (5, 0)] {
+        let world = World::new();
+        world.write("src/a", b"bytes");
+        for name in ["dst/b", "dst/c", "dst/d/e"] {
+            world.write(name, b"bytes");
+        }
+        let option = format!("--max-delete={max}");
+        let would = run(world.cp(&["--delete", &option, "-n"])).expect(code);
+        let ended = run(world.cp(&["--delete", &option, "-v"])).expect(code);
+        for ended in [&would, &ended] {
+            assert_eq!(deleted(ended).len(), max.min(4));
+            assert_eq!(ended.count("entries_deleted"), max.min(4) as u64);
+        }
+        if code != 0 {
+            let message = ended.issue()["message"].as_str().unwrap().to_owned();
+            assert!(message.contains("--max-delete"), "{message}");
+        }
+        let left = ["dst/b", "dst/c", "dst/d/e", "dst/d"].map(|name| world.path(name).exists());
+        assert_eq!(left.into_iter().filter(|is_there| *is_there).count(), 4 - max.min(4));
+        assert!(world.path("dst/a").exists());
+    }
+}
+
+/// Journals and unfinished files may be those of another transfer, which goes on with them.
+#[test]
+fn files_of_lads_itself_stay_and_so_do_their_directories() {
+    let part = format!(".lads-{}.part", "0a".repeat(16));
+    let world = world_with_extra();
+    let own = [format!("dst/{part}"), format!("dst/d/{part}"), format!("dst/gone/further/{part}")];
+    for name in &own {
+        world.write(name, b"begun");
+    }
+    world.write("dst/.lads-0123456789abcdef.journal", b"of another");
+    world.write("dst/gone/file", b"bytes");
+    for option in ["--delete", "--delete-excluded"] {
+        let ended = run(world.cp(&[option, "--exclude=.lads*"])).expect(0);
+        let notices = ended.events_of("notice");
+        let is_told =
+            |it: &serde_json::Value| it["text"].as_str().unwrap().contains("that stay: 2");
+        assert!(notices.iter().any(is_told), "{ended:?}");
+        assert!(!has_extra(&world) && !world.path("dst/gone/file").exists());
+        assert!(own.iter().all(|name| world.path(name).exists()));
+        assert!(world.path("dst/.lads-0123456789abcdef.journal").exists());
+    }
+}
+
+/// What is removed is the link, not what it leads to.
+#[test]
+fn no_link_is_followed() {
+    let world = world_with_extra();
+    world.write("elsewhere/file", b"not ours");
+    for name in ["dst/link", "dst/d/link", "dst/gone/link"] {
+        fs::create_dir_all(world.path(name).parent().unwrap()).unwrap();
+        symlink(world.path("elsewhere"), world.path(name)).unwrap();
+    }
+    run(world.cp(&["--delete"])).expect(0);
+    assert!(!has_extra(&world));
+    assert!(!world.path("dst/link").is_symlink() && !world.path("dst/gone").exists());
+    assert_eq!(fs::read(world.path("elsewhere/file")).unwrap(), b"not ours");
+}
+
+/// rsync empties it, and then cannot remove its directory.
+#[test]
+fn what_is_mounted_on_a_directory_to_be_deleted_stays() {
+    if !is_root() || !has("unshare") {
+        return;
+    }
+    let world = world_with_extra();
+    world.write("dst/gone/file", b"bytes");
+    world.write("elsewhere/file", b"not ours");
+    let mount = world.path("dst/gone/mounted");
+    let Some(mounted) = Mounted::tmpfs(&mount, "size=1m") else { return };
+    fs::write(mounted.seen().join("file"), b"mounted").unwrap();
+    // Part of the same file system, mounted once more.
+    let bound = world.path("dst/gone/bound");
+    fs::create_dir(&bound).unwrap();
+    let mut bind = Command::new("mount");
+    bind.arg("--bind").arg(world.path("elsewhere")).arg(&bound);
+    assert!(mounted.command(&bind).status().unwrap().success());
+    let ended = run(mounted.command(&world.cp(&["--delete"]))).expect(6);
+    assert_eq!(ended.events_of("issue").len(), 2, "{ended:?}");
+    let are_there = || {
+        assert_eq!(fs::read(mounted.seen().join("file")).unwrap(), b"mounted");
+        assert_eq!(fs::read(world.path("elsewhere/file")).unwrap(), b"not ours");
+        assert!(!world.path("dst/gone/file").exists() && !has_extra(&world));
+    };
+    are_there();
+    run(mounted.command(&world.cp(&["--delete", "-x"]))).expect(0);
+    are_there();
+}
+
+/// A tree that is hidden looks like one that is gone.
+#[test]
+fn nothing_is_deleted_where_the_source_is_no_longer_what_was_listed() {
+    if !is_root() || !has("unshare") {
+        return;
+    }
+    let world = World::new();
+    world.write("src/a", b"bytes");
+    world.write("dst/mounted/kept", b"bytes");
+    world.write("dst/extra", b"bytes");
+    let source = world.path("src/mounted");
+    let Some(mounted) = Mounted::tmpfs(&source, "size=64m") else { return };
+    fs::write(mounted.seen().join("kept"), Rng::new(1).bytes(16 << 20)).unwrap();
+    let mut running = start(mounted.command(&world.cp(&["--delete", "--bwlimit=8M"])));
+    let other = running.other_end();
+    assert!(running.runs_until_written(other, 1 << 20));
+    let mut unmount = Command::new("umount");
+    unmount.arg("-l").arg(&source);
+    assert!(mounted.command(&unmount).status().unwrap().success());
+    let ended = running.end();
+    assert!(world.path("dst/mounted/kept").exists(), "{ended:?}");
+}
+
+/// Killed while it deletes, whichever end: the same command ends the same.
+#[test]
+fn what_was_killed_while_it_deleted_goes_on() {
+    for_seeds(4, 60, |seed| {
+        let mut rng = Rng::new(seed);
+        let world = World::new();
+        world.write("src/d/stays", b"bytes");
+        for number in 0..3000 {
+            world.write(format!("dst/d{}/{number}", number % 7), b"");
+            world.write(format!("dst/d/{number}"), b"");
+        }
+        let running = start(world.cp(&["--delete"]));
+        let left = 1 + rng.below(5900);
+        wait_for("some of it to be deleted", || (count_of(&world.target()) <= left).then_some(()));
+        running.kill_both_ends(|| {});
+        assert!(world.path("dst/d/stays").exists());
+        run(world.cp(&["--delete"])).expect(0);
+        assert_eq!(names_and_bytes(&world.target()), names_and_bytes(&world.source()));
+    });
+}
+
+/// How many files there are, about, for somebody may be removing them.
+fn count_of(root: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(root) else { return 0 };
+    let paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.iter().map(|path| 1 + if path.is_dir() { count_of(path) } else { 0 }).sum()
+}
+
+#[test]
+fn delete_needs_whole_directories() {
+    let world = World::new();
+    let list = world.write("list", b"a\n");
+    let list = format!("--files-from={}", list.display());
+    run(world.cp(&["--delete", &list])).expect(2).says(&["--files-from"]);
+}
+
+/// The source would be what the source does not have.
+#[test]
+fn a_source_below_the_target_is_not_deleted() {
+    let world = World::new();
+    world.write("dst/inner/src/file", b"bytes");
+    for source in ["dst/inner/", "dst/inner/src/", "dst/../dst/inner/src/"] {
+        let mut command = lads(&["--delete"]);
+        command.arg(source).arg("dst").current_dir(world.path(""));
+        run(command).expect(2).says(&["would be deleted itself"]);
+    }
+    // It is moved into a directory beside it.
+    let mut command = lads(&["--delete"]);
+    command.args(["dst/inner/src", "dst"]).current_dir(world.path(""));
+    run(command).expect(0);
+    assert!(world.path("dst/src/file").exists() && world.path("dst/inner/src/file").exists());
+}
+
+/// It is not moved, so nothing is deleted in it, and nothing is wrong.
+#[test]
+fn a_named_directory_that_is_left_out_is_left_alone() {
+    let world = world_with_extra();
+    for option in ["--delete", "--delete-excluded"] {
+        let mut command = lads(&[option, "--exclude=/d"]);
+        command.args(["src/d", "src/a", "dst"]).current_dir(world.path(""));
+        run(command).expect(0);
+        assert!(has_extra(&world));
+    }
+}
+
+/// More names than one question has, and more questions than may be open at a time.
+#[test]
+fn large_and_many_directories_are_gone_through() {
+    let world = World::new();
+    for number in 0..2500 {
+        world.write(format!("src/large/{number}"), b"");
+        world.write(format!("dst/large/{}", number * 2), b"");
+    }
+    for number in 0..1500 {
+        world.write(format!("src/many/{number}/f"), b"");
+        world.write(format!("dst/many/{number}/g"), b"");
+    }
+    run(world.cp(&["--delete"])).expect(0);
+    assert_eq!(names_and_bytes(&world.target()), names_and_bytes(&world.source()));
+}

@@ -1,0 +1,60 @@
+//! Which entries are passed over although they differ from what is at the sink, or are not there:
+//! rsync's `--update`, `--ignore-existing`, `--existing`, `--max-size` and `--min-size`.
+
+use crate::metadata::mtime_of;
+use lads_core::entry::Kind;
+use lads_core::pass::Pass;
+use lads_core::wire_struct;
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+/// Which entries are passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passing {
+    /// Files that are newer at the sink.
+    pub newer: bool,
+    /// Whatever something is there of at the sink; directories are gone into all the same.
+    pub there: bool,
+    /// Whatever nothing is there of at the sink, directories too.
+    pub missing: bool,
+    /// Files with fewer bytes.
+    pub size_min: Option<u64>,
+    /// Files with more bytes.
+    pub size_max: Option<u64>,
+}
+
+wire_struct!(Passing { newer, there, missing, size_min, size_max });
+
+impl Passing {
+    /// Whether a file of this many bytes is passed over at the source.
+    pub(crate) fn is_size_passed(&self, bytes: u64) -> bool {
+        self.size_min.is_some_and(|min| bytes < min) || self.size_max.is_some_and(|max| bytes > max)
+    }
+
+    /// Whether the sink may pass anything over.
+    pub(crate) fn looks_at_sink(&self) -> bool {
+        self.newer || self.there || self.missing
+    }
+
+    /// Why something that is no directory is passed over at the sink, where `there` was found
+    /// under its name. As in rsync, only a file can be newer, and only than a file.
+    pub(crate) fn at_sink(&self, kind: &Kind, there: Option<&Stat>) -> Option<Pass> {
+        let Some(there) = there else { return self.missing.then_some(Pass::Missing) };
+        if self.there {
+            return Some(Pass::There);
+        }
+        let Kind::File { identity, .. } = kind else { return None };
+        let is_file = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
+        let is_newer = is_file && mtime_of(there) > identity.mtime;
+        (self.newer && is_newer).then_some(Pass::Newer)
+    }
+
+    /// Why a directory that cannot be opened at the sink is passed over, with what is in it.
+    pub(crate) fn of_directory(&self, errno: Errno) -> Option<Pass> {
+        match errno {
+            Errno::NOENT => self.missing.then_some(Pass::Missing),
+            Errno::NOTDIR | Errno::LOOP => self.there.then_some(Pass::There),
+            _ => None,
+        }
+    }
+}
