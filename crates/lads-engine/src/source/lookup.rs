@@ -190,7 +190,6 @@ fn below(end: &SourceEnd, level: &Level, name: &[u8]) -> Result<Level, Unknown> 
             continue;
         }
         is_there = true;
-        // What a person named is gone into whatever it is mounted on.
         if !end.lookup.is_as_listed(&point, &above_stat, &stat) {
             return Err(Some(Failure::new(Side::Source, Operation::List, Reason::Changed)));
         }
