@@ -3,6 +3,7 @@
 //! The texts of `lads --help`, the manual pages and the shell completions all come from here;
 //! rsync's options that are only taken or refused come from [`crate::refusals`].
 
+mod check;
 mod choice;
 mod text;
 mod threshold;
@@ -18,6 +19,7 @@ use lads_engine::{IoMode, Verify};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
@@ -47,6 +49,7 @@ fn with_copy(copy_command: Command) -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(copy_command)
+        .subcommand(check::command())
         .subcommand(
             LayoutArgs::augment_args(Command::new("layout"))
                 .about("Shows which storage target holds which part of a file"),
@@ -276,6 +279,14 @@ pub(crate) struct CopyArgs {
     /// Send also files of the same size and time of change
     #[arg(short = 'I', long, help_heading = SELECTION)]
     pub(crate) ignore_times: bool,
+
+    /// Compare files of the same size by their contents, not by their time, and send what differs
+    ///
+    /// Both ends read such files at the same time, block by block, and only checksums go over the
+    /// network. What is the same gets the source's metadata. Without this, a file of the same size
+    /// and time of change is skipped, and nobody reads it.
+    #[arg(short = 'c', long, help_heading = SELECTION)]
+    pub(crate) checksum: bool,
 
     #[command(flatten)]
     pub(crate) choice: ChoiceArgs,

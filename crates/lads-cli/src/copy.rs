@@ -22,7 +22,7 @@ const COLUMNS_DEFAULT: usize = 80;
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let args: CopyArgs = parsed(matches);
     if args.paths.is_empty() {
-        return print_short_help();
+        return print_short_help("cp");
     }
     let refused = refusals::given(matches);
     if !refused.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 /// The job, and the file for failed entries.
-fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Option<File>)> {
+pub(crate) fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Option<File>)> {
     let job = request::job(args, matches)?;
     let create = |path: &PathBuf| {
         File::create(path).with_context(|| format!("cannot create the log {}", path.display()))
@@ -46,7 +46,8 @@ fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Option<File>)>
     Ok((job, args.log.as_ref().map(create).transpose()?))
 }
 
-fn transfer(
+/// Runs a job and tells how it goes; the exit code.
+pub(crate) fn transfer(
     args: &CopyArgs,
     job: &Job,
     log: Option<File>,
@@ -56,7 +57,7 @@ fn transfer(
     #[cfg(debug_assertions)]
     crate::panic::when_asked("cp");
     let mut display = Display::new(
-        settings(args),
+        settings(args, job),
         Places::new(job),
         Box::new(BufWriter::new(stdout())),
         Box::new(stderr()),
@@ -64,7 +65,7 @@ fn transfer(
     if let Some(log) = log {
         display.log_to(Box::new(BufWriter::new(log)));
     }
-    if args.dry_run {
+    if job.options.dry_run {
         display.stop_without_reader(stop.clone());
     }
     display.start();
@@ -74,7 +75,7 @@ fn transfer(
 }
 
 /// Says what is wrong with the command line.
-fn refuse(args: &CopyArgs, messages: &[String]) -> ExitCode {
+pub(crate) fn refuse(args: &CopyArgs, messages: &[String]) -> ExitCode {
     for message in messages {
         complain(message);
     }
@@ -84,16 +85,17 @@ fn refuse(args: &CopyArgs, messages: &[String]) -> ExitCode {
     ExitCode::from(lads_engine::ExitCode::Usage as u8)
 }
 
-fn print_short_help() -> ExitCode {
+/// Prints the short help of a command.
+pub(crate) fn print_short_help(command_name: &str) -> ExitCode {
     let mut command = crate::args::command();
     command.build();
-    let copy = command.find_subcommand_mut("cp").expect("there is one");
+    let named = command.find_subcommand_mut(command_name).expect("there is one");
     // If stdout is gone there is nobody to help.
-    let _ = copy.print_help();
+    let _ = named.print_help();
     ExitCode::SUCCESS
 }
 
-fn settings(args: &CopyArgs) -> Settings {
+fn settings(args: &CopyArgs, job: &Job) -> Settings {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_terminal = stderr().is_terminal() && !is_dumb;
     let has_no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -107,7 +109,8 @@ fn settings(args: &CopyArgs) -> Settings {
         is_verbose: args.verbose > 1,
         has_summary: !args.quiet || args.stats,
         is_json: args.json,
-        is_dry_run: args.dry_run,
+        is_dry_run: job.options.dry_run,
+        is_check: job.options.check,
         verify: args.verify.into(),
         log: args.log.as_ref().map(|path| path.display().to_string()),
         style: Style { has_color },

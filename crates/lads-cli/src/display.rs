@@ -5,6 +5,7 @@
 //! is paced by the transfer's own clock, so that a recorded transfer can be shown again.
 
 mod advice;
+mod differences;
 mod errno;
 mod issue;
 mod json;
@@ -20,6 +21,7 @@ use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Ver
 use std::io::{self, Write};
 use std::time::Duration;
 
+use differences::Differences;
 pub(crate) use json::PathText;
 pub(crate) use place::Places;
 use progress::Meter;
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) is_json: bool,
     /// Whether nothing is moved.
     pub(crate) is_dry_run: bool,
+    /// Whether source and sink are only compared.
+    pub(crate) is_check: bool,
     /// How data is checked.
     pub(crate) verify: Verify,
     /// Name of the log of failed entries.
@@ -88,6 +92,7 @@ pub(crate) struct Display<'a> {
     next_shown: Duration,
     has_status_line: bool,
     issues: IssueCount,
+    differences: Differences,
 }
 
 /// How many issues there were.
@@ -128,6 +133,7 @@ impl<'a> Display<'a> {
             next_shown,
             has_status_line: false,
             issues: IssueCount::default(),
+            differences: Differences::default(),
         }
     }
 
@@ -144,7 +150,7 @@ impl<'a> Display<'a> {
     /// Says what is going to be done.
     pub(crate) fn start(&mut self) {
         if self.settings.is_json {
-            let event = json::start(&self.places, self.settings.is_dry_run);
+            let event = json::start(&self.places, &self.settings);
             self.out.line(&event);
         }
     }
@@ -153,7 +159,7 @@ impl<'a> Display<'a> {
     pub(crate) fn finish(&mut self, report: &Report) -> u8 {
         self.erase_status();
         if self.settings.is_json {
-            let event = json::summary(report, &self.settings, &self.places);
+            let event = json::summary(report, &self.settings, &self.places, &self.differences);
             self.out.line(&event);
         } else {
             self.summarize(report);
@@ -177,7 +183,8 @@ impl<'a> Display<'a> {
             let line = summary::hidden_issues(self.issues.hidden, self.settings.log.as_deref());
             self.tell(&line);
         }
-        let lines = summary::lines(report, &self.settings, &self.places, &self.issues);
+        let counted = (&self.issues, &self.differences);
+        let lines = summary::lines(report, &self.settings, &self.places, counted);
         for line in lines {
             self.tell(&line);
         }
@@ -257,13 +264,14 @@ impl<'a> Display<'a> {
     }
 
     fn on_line(&mut self, line: &lads_core::message::Line) {
+        self.differences.count(line.verb);
         if self.settings.is_json {
             return self.out.line(&json::line(line));
         }
         if !self.settings.is_quiet {
             self.erase_status();
             if !self.out.is_used {
-                self.out.line(&line::target(&self.places));
+                self.out.line(&line::target(&self.places, self.settings.is_check));
             }
             self.out.line(&line::text(line));
         }

@@ -1,6 +1,7 @@
 //! The `lads` command: reads what a person asks for, has the engine do it, and tells how it went.
 
 mod args;
+mod check;
 mod clean;
 mod copy;
 mod display;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let matches = args::command().get_matches();
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),
+        Some(("check", matches)) => check::run(matches),
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),

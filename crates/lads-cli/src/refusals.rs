@@ -33,8 +33,6 @@ const BATCH: &str = "lads has no batch files; move to each sink in turn";
 const STOP: &str = "use `timeout --signal=USR1 TIME lads cp ...`: it stops cleanly, and the same \
                     command goes on later";
 const DELTA: &str = "lads sends whole files (-W); for small changes in large files use rsync";
-const CHECKSUM: &str = "to compare, lads looks at size and time of change; -I sends everything \
-                        again, and --verify media reads it back from storage";
 const MISSING: &str = "lads moves the rest, lists what is missing, and exits with 3";
 const INTERNAL: &str = "lads has no such setting; leave it out";
 
@@ -45,7 +43,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("--debug=FLAGS", OUTPUT),
     ("--stderr=MODE", INTERNAL),
     ("--no-motd", DAEMON),
-    ("-c --checksum", CHECKSUM),
     ("--no-recursive", "use --exclude '*/' to leave out directories"),
     ("--no-r", "use --exclude '*/' to leave out directories"),
     ("-R --relative", "use --files-from with paths relative to SRC"),
@@ -287,11 +284,11 @@ mod tests {
 
     #[test]
     fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
-        let arguments = ["-avLc", "--inplace", "a", "b"].map(str::to_owned);
+        let arguments = ["-avLR", "--inplace", "a", "b"].map(str::to_owned);
         let messages = parse(&arguments);
         let begins: Vec<&str> =
             messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
-        assert_eq!(begins, ["-L,", "-c,", "--inplace"]);
+        assert_eq!(begins, ["-L,", "-R,", "--inplace"]);
     }
 
     #[test]

@@ -5,8 +5,9 @@ use crate::lists::{self, Separator};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
+use lads_core::placement::Place;
 use lads_core::schedule::Policy;
-use lads_engine::{BUFFERS_BYTES, Job, Location, Options, RemoteShell, shown_host};
+use lads_engine::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, shown_host};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,8 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         deletion: args.choice.deletion(),
         one_file_system: args.choice.one_file_system,
         makes_parents: args.choice.mkpath,
+        checksum: args.checksum,
+        check: false,
         // As in rsync, zero is for ever; 136 years will do.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
         stall_timeout_seconds: stall_timeout_seconds(args),
@@ -88,6 +91,24 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         filters,
         files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
     })
+}
+
+/// Turns what would be moved into what is compared: nothing is moved, made or set, and files are
+/// read past the page cache, for what storage holds is what counts.
+pub(crate) fn compare(options: &mut Options, metadata: bool) {
+    let past_the_cache = |mode: &mut IoMode| {
+        if *mode == IoMode::Auto {
+            *mode = IoMode::Direct;
+        }
+    };
+    past_the_cache(&mut options.source_io);
+    past_the_cache(&mut options.sink_io);
+    (options.check, options.dry_run, options.checksum) = (true, true, true);
+    (options.devices, options.specials, options.hard_links) = (true, true, false);
+    (options.permissions, options.times, options.owners) = (metadata, metadata, metadata);
+    (options.xattrs, options.privileges) = (metadata, metadata);
+    options.place = Place::Inherit;
+    options.lists_paths = false;
 }
 
 /// To bring a file back from tape takes hours in which nothing moves.

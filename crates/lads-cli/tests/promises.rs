@@ -13,6 +13,8 @@ mod ceph;
 mod changes;
 #[path = "promises/chaos.rs"]
 mod chaos;
+#[path = "promises/check.rs"]
+mod check;
 #[path = "promises/choice.rs"]
 mod choice;
 #[path = "promises/cleaning.rs"]
@@ -61,6 +63,8 @@ mod stopping;
 mod storage;
 #[path = "promises/trace.rs"]
 mod trace;
+#[path = "promises/truth.rs"]
+mod truth;
 #[path = "promises/words.rs"]
 mod words;
 #[path = "promises/world.rs"]

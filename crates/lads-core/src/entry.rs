@@ -63,6 +63,9 @@ pub enum Kind {
         /// The OST of the source on which it begins, so that the sink takes in files of all of
         /// them side by side.
         source_ost: OstId,
+        /// Whether a comparison has found other bytes at the sink: it is to be sent, and not to be
+        /// compared again.
+        is_different: bool,
     },
     /// A directory. The name `.` directly below the root means the root itself.
     Directory,

@@ -6,7 +6,8 @@
 //!  | magic  |count|flags| payload    | table      | frame number     | sink OST   | header|
 //!  |        |     |     | bytes      | crc32c     |                  |            | crc32c|
 //!  +--------+-----+-----+------------+------------+------------------+------------+-------+
-//!  then `count` rows of 32 bytes, then the payload: the blocks' bytes, one after the other
+//!  then `count` rows of 32 bytes, then the payload: the blocks' bytes, one after the other;
+//!  none if the blocks are only to be compared
 //!  +------------------+------------------+------------+------------+------------------+
 //!  | entry            | offset           | length     | flags      | xxh3             |
 //!  +------------------+------------------+------------+------------+------------------+
@@ -31,6 +32,8 @@ const MAGIC: u32 = u32::from_le_bytes(*b"LDS1");
 const CHECKED_BYTES: usize = 28;
 /// Header flag: the source had no further grant for the sink OST.
 const FLAG_LAST_GRANT: u16 = 1;
+/// Header flag: the blocks are only to be compared; there is no payload.
+const FLAG_SUMS: u16 = 2;
 /// Row flag: the block is the whole file, and the file was the same after it was read.
 const FLAG_WHOLE: u32 = 1;
 
@@ -39,7 +42,7 @@ const FLAG_WHOLE: u32 = 1;
 pub struct Header {
     /// How many blocks; 1 to [`ROWS_MAX`].
     pub count: u16,
-    /// Bytes of all blocks together.
+    /// Bytes of all blocks together; zero if they are only to be compared.
     pub payload_bytes: u32,
     /// crc32c of the rows.
     pub table_crc: u32,
@@ -49,6 +52,9 @@ pub struct Header {
     pub sink_ost: OstId,
     /// Whether that was the last grant that the source had for it.
     pub is_last_grant: bool,
+    /// Whether the blocks are only to be compared with what is at the sink: their sums came
+    /// without their bytes.
+    pub has_only_sums: bool,
 }
 
 /// One block of a frame.
@@ -84,6 +90,8 @@ pub struct Bound {
     pub sink_ost: OstId,
     /// Whether the source has no further grant for it.
     pub is_last_grant: bool,
+    /// Whether the blocks are only to be compared, and their bytes stay where they are.
+    pub has_only_sums: bool,
 }
 
 /// Writes the header and the table of a frame, the `number`-th of its stream, in place of `to`.
@@ -100,11 +108,12 @@ pub fn put_head(rows: &[Row], number: u64, bound: Bound, to: &mut Vec<u8>) {
     }
     let header = Header {
         count: u16::try_from(rows.len()).expect("at most ROWS_MAX"),
-        payload_bytes: rows.iter().map(|row| row.block.length).sum(),
+        payload_bytes: if bound.has_only_sums { 0 } else { bytes_of(rows) },
         table_crc: crc32c::crc32c(table),
         number,
         sink_ost: bound.sink_ost,
         is_last_grant: bound.is_last_grant,
+        has_only_sums: bound.has_only_sums,
     };
     header.put(head);
 }
@@ -113,7 +122,8 @@ impl Header {
     fn put(&self, to: &mut [u8]) {
         to[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         to[4..6].copy_from_slice(&self.count.to_le_bytes());
-        let flags = if self.is_last_grant { FLAG_LAST_GRANT } else { 0 };
+        let last_grant = if self.is_last_grant { FLAG_LAST_GRANT } else { 0 };
+        let flags = last_grant | if self.has_only_sums { FLAG_SUMS } else { 0 };
         to[6..8].copy_from_slice(&flags.to_le_bytes());
         to[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
         to[12..16].copy_from_slice(&self.table_crc.to_le_bytes());
@@ -136,7 +146,10 @@ impl Header {
         }
         let count = u16::from_le_bytes([from[4], from[5]]);
         let flags = u16::from_le_bytes([from[6], from[7]]);
-        if count == 0 || usize::from(count) > ROWS_MAX || flags & !FLAG_LAST_GRANT != 0 {
+        if count == 0
+            || usize::from(count) > ROWS_MAX
+            || flags & !(FLAG_LAST_GRANT | FLAG_SUMS) != 0
+        {
             return Err(FrameError::OutOfRange);
         }
         Ok(Self {
@@ -146,6 +159,7 @@ impl Header {
             number: u64_at(from, 16),
             sink_ost: OstId(u32_at(from, 24)),
             is_last_grant: flags & FLAG_LAST_GRANT != 0,
+            has_only_sums: flags & FLAG_SUMS != 0,
         })
     }
 }
@@ -189,7 +203,7 @@ pub fn take_rows(header: &Header, table: &[u8], rows: &mut Vec<Row>) -> Result<(
     let mut payload_bytes = 0u64;
     for row in table.chunks_exact(ROW_BYTES) {
         let row = Row::take(row)?;
-        payload_bytes += u64::from(row.block.length);
+        payload_bytes += if header.has_only_sums { 0 } else { u64::from(row.block.length) };
         rows.push(row);
     }
     let is_whole = rows.len() == usize::from(header.count);
@@ -197,6 +211,10 @@ pub fn take_rows(header: &Header, table: &[u8], rows: &mut Vec<Row>) -> Result<(
         return Err(FrameError::OutOfRange);
     }
     Ok(())
+}
+
+fn bytes_of(rows: &[Row]) -> u32 {
+    rows.iter().map(|row| row.block.length).sum()
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -217,9 +235,9 @@ mod tests {
         Row { block, is_whole: entry.is_multiple_of(2), checksum: 0x1234_5678_9abc_def0 }
     }
 
-    fn bytes_of(rows: &[Row]) -> Vec<u8> {
+    fn frame_of(rows: &[Row], has_only_sums: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let bound = Bound { sink_ost: OstId(2), is_last_grant: true };
+        let bound = Bound { sink_ost: OstId(2), is_last_grant: true, has_only_sums };
         put_head(rows, 9, bound, &mut bytes);
         bytes
     }
@@ -234,12 +252,26 @@ mod tests {
     #[test]
     fn what_is_put_can_be_taken() {
         let rows = [row(1, 5), row(2, 4096), row(3, 1)];
-        assert_eq!(read(&bytes_of(&rows)), Ok(rows.to_vec()));
+        assert_eq!(read(&frame_of(&rows, false)), Ok(rows.to_vec()));
+    }
+
+    #[test]
+    fn sums_without_bytes_have_no_payload() {
+        let rows = [row(1, 5), row(2, 4096)];
+        let bytes = frame_of(&rows, true);
+        let header = Header::take(&bytes[..HEADER_BYTES]).unwrap();
+        assert_eq!((header.payload_bytes, header.has_only_sums), (0, true));
+        assert_eq!(read(&bytes), Ok(rows.to_vec()));
+        let announced = Header { payload_bytes: 4101, ..header };
+        assert_eq!(
+            take_rows(&announced, &bytes[HEADER_BYTES..], &mut Vec::new()),
+            Err(FrameError::OutOfRange)
+        );
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let bytes = bytes_of(&[row(1, 5), row(2, 4096)]);
+        let bytes = frame_of(&[row(1, 5), row(2, 4096)], false);
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
@@ -256,7 +288,7 @@ mod tests {
             is_whole: false,
             checksum: 0,
         };
-        assert_eq!(read(&bytes_of(&[overflow])), Err(FrameError::OutOfRange));
+        assert_eq!(read(&frame_of(&[overflow], false)), Err(FrameError::OutOfRange));
     }
 
     proptest! {

@@ -76,6 +76,8 @@ pub fn is_news(message: &Message) -> bool {
 pub enum Reader {
     /// A person started this end.
     Person,
+    /// A person started this end, a source, to have it compared: the sink tells differences.
+    PersonWhoCompares,
     /// The other end started this one, and has nothing to tell it but that it cannot go on.
     Nobody,
 }
@@ -93,7 +95,7 @@ pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError
         Message::Progress(counters) => check_counters(counters),
         Message::OstBytes(osts) => check_ost_bytes(osts),
         Message::Issues(issues) => issues.iter().try_for_each(check_issue),
-        Message::Lines(lines) => lines.iter().try_for_each(check_line),
+        Message::Lines(lines) => lines.iter().try_for_each(|line| check_line(line, reader)),
         Message::Notice(text) => check_text(text),
         _ => Ok(()),
     }
@@ -119,7 +121,10 @@ fn check_issue(issue: &Issue) -> Result<(), ProtocolError> {
     check_path(&issue.path)
 }
 
-fn check_line(line: &Line) -> Result<(), ProtocolError> {
+fn check_line(line: &Line, reader: Reader) -> Result<(), ProtocolError> {
+    if line.verb.is_difference() && reader != Reader::PersonWhoCompares {
+        return Err(ProtocolError::OutOfPlace("a difference"));
+    }
     check_path(&line.path)
 }
 

@@ -135,6 +135,8 @@ pub enum Reason {
     TooDeep,
     /// As much was done as the person allowed (`--max-delete`).
     Limit,
+    /// More names are in a directory than can be compared.
+    ManyNames,
 }
 
 /// What went wrong with one entry, without its name.

@@ -86,6 +86,11 @@ pub enum Answer {
     },
     /// It is left as it is at the sink, as the person asked.
     Passed(Pass),
+    /// The sink has a file of the same size: send the checksum of each block, without its bytes.
+    Compare {
+        /// Which sink OST holds which byte of it.
+        layout: Layout,
+    },
 }
 
 /// How an entry ended, at the end that says so.
@@ -99,6 +104,13 @@ pub enum Ending {
     Dropped,
     /// From the sink: it could not be finished.
     Failed(Failure),
+    /// From the sink: it was compared, and is the same.
+    Same,
+    /// From the sink: it was compared, and is not the same.
+    Different,
+    /// From the source, of a directory: all has ended that was announced, and there is more in it
+    /// that could not be.
+    Incomplete,
 }
 
 /// A range of bytes of one file.
@@ -136,7 +148,7 @@ pub struct Counters {
     pub is_walk_ended: bool,
     /// Files moved, or links made.
     pub files_moved: u64,
-    /// Files that the sink had already.
+    /// Entries that the sink had already.
     pub files_skipped: u64,
     /// Entries that failed.
     pub files_failed: u64,
@@ -168,11 +180,22 @@ pub struct Counters {
     pub passed: PassCounts,
     /// Entries that were removed at the sink, or would be.
     pub entries_removed: u64,
+    /// Of the files moved, those of which every block's checksum was compared at the sink: regular
+    /// files. What else is moved has no data.
+    pub files_verified: u64,
+    /// Of the files skipped, those that nobody read: they have the same size and time.
+    pub files_unread: u64,
+    /// Bytes of these.
+    pub bytes_unread: u64,
+    /// Of the files skipped, those that were compared, and are the same.
+    pub files_compared: u64,
+    /// Bytes of these.
+    pub bytes_compared: u64,
 }
 
 impl Counters {
     /// All that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 24] {
+    pub(crate) fn numbers(&self) -> [u64; 29] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -197,6 +220,11 @@ impl Counters {
             self.passed.missing,
             self.passed.size,
             self.entries_removed,
+            self.files_verified,
+            self.files_unread,
+            self.bytes_unread,
+            self.files_compared,
+            self.bytes_compared,
             busiest.map_or(0, |ost| ost.busy_micros),
             busiest.map_or(0, |ost| ost.bytes),
         ]
@@ -379,6 +407,37 @@ pub enum Verb {
     Special,
     /// It is removed: the source has nothing of that name. The path of a directory ends in a slash.
     Delete,
+    /// A difference: only the source has it.
+    OnlyAtSource,
+    /// A difference: only the sink has it.
+    OnlyAtSink,
+    /// A difference: it is not of the same kind, such as a link and a file.
+    OtherKind,
+    /// A difference: a file of another size.
+    OtherSize,
+    /// A difference: a file with other bytes.
+    OtherContents,
+    /// A difference: a link that leads elsewhere, or a device of another number.
+    OtherTarget,
+    /// A difference: another mode, owner, time of change, or attributes.
+    OtherMetadata,
+}
+
+impl Verb {
+    /// Whether it says how source and sink differ, not what is done about it.
+    #[must_use]
+    pub fn is_difference(self) -> bool {
+        !matches!(
+            self,
+            Self::Send
+                | Self::Skip
+                | Self::Directory
+                | Self::Symlink
+                | Self::HardLink
+                | Self::Special
+                | Self::Delete
+        )
+    }
 }
 
 wire_enum!(Verb {
@@ -389,6 +448,13 @@ wire_enum!(Verb {
     4 => HardLink,
     5 => Special,
     6 => Delete,
+    7 => OnlyAtSource,
+    8 => OnlyAtSink,
+    9 => OtherKind,
+    10 => OtherSize,
+    11 => OtherContents,
+    12 => OtherTarget,
+    13 => OtherMetadata,
 });
 wire_enum!(Presence { 0 => Absent, 1 => Other, 2 => Directory, 3 => Unknown });
 wire_struct!(Question { number, directory, names });
@@ -420,6 +486,11 @@ wire_struct!(Counters {
     bytes_limited,
     passed,
     entries_removed,
+    files_verified,
+    files_unread,
+    bytes_unread,
+    files_compared,
+    bytes_compared,
 });
 wire_struct!(PassCounts { newer, there, missing, size });
 wire_enum!(Pass { 0 => Newer, 1 => There, 2 => Missing, 3 => Size });
@@ -453,9 +524,10 @@ wire_enum!(Reason {
     10 => LargeMetadata,
     11 => TooDeep,
     12 => Limit,
+    13 => ManyNames,
 });
 wire_enum!(Kind {
-    0 => File { identity, data_bytes, striping, source_ost },
+    0 => File { identity, data_bytes, striping, source_ost, is_different },
     1 => Directory,
     2 => Symlink { target },
     3 => HardLink { target },
@@ -469,8 +541,16 @@ wire_enum!(Answer {
     4 => Failed(failure),
     5 => Begun { done },
     6 => Passed(pass),
+    7 => Compare { layout },
 });
-wire_enum!(Ending { 0 => Complete, 1 => Dropped, 2 => Failed(failure) });
+wire_enum!(Ending {
+    0 => Complete,
+    1 => Dropped,
+    2 => Failed(failure),
+    3 => Same,
+    4 => Different,
+    5 => Incomplete,
+});
 wire_enum!(Message {
     1 => Hello(hello),
     2 => Job(job),

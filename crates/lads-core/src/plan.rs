@@ -37,6 +37,9 @@ pub struct Plan {
     pub disk_offset: Option<u64>,
     /// Whether any of its blocks has been handed out.
     pub is_begun: bool,
+    /// Whether it is only compared with what is at the sink: its blocks are read and summed up, and
+    /// their bytes go nowhere.
+    pub is_comparison: bool,
 }
 
 /// A block as planned: where it lies at both ends.
@@ -282,6 +285,7 @@ mod tests {
             taken: RangeSet::new(),
             disk_offset: None,
             is_begun: false,
+            is_comparison: false,
         }
     }
 

@@ -99,6 +99,8 @@ pub struct Work {
     /// The blocks; several if each is a whole small file, or a stripe of one file that is shorter
     /// than a block.
     pub blocks: Vec<Block>,
+    /// Whether they are only compared with what is at the sink: their bytes are not sent.
+    pub is_comparison: bool,
 }
 
 impl Work {
@@ -368,7 +370,7 @@ impl Schedule {
             let source_ost = plan.source.ost_at(block.offset);
             let sink_ost = plan.sink.ost_at(block.offset);
             let is_free = self.queues.is_free(source_ost) && self.room.has(sink_ost);
-            let was_begun = plan.is_begun;
+            let (was_begun, is_comparison) = (plan.is_begun, plan.is_comparison);
             if is_free && self.begun.admit(plan, self.begun.count_max) {
                 if !was_begun {
                     self.move_ahead(block.entry, 0, None);
@@ -376,9 +378,15 @@ impl Schedule {
                 self.again_known.remove(&block);
                 let is_last_grant = self.room.take(sink_ost);
                 self.queues.start(now, source_ost, u64::from(block.length));
-                let (mirror, blocks) = (0, vec![block]);
-                let way = Way::Send;
-                return Some(Work { way, source_ost, mirror, sink_ost, is_last_grant, blocks });
+                return Some(Work {
+                    way: Way::Send,
+                    source_ost,
+                    mirror: 0,
+                    sink_ost,
+                    is_last_grant,
+                    blocks: vec![block],
+                    is_comparison,
+                });
             }
             self.again.push_back(block);
         }
@@ -393,7 +401,9 @@ impl Schedule {
         let blocks = rows.iter().map(|row| row.block).collect();
         let is_last_grant = self.room.take(sink_ost);
         let way = Way::Drain(slot, rows);
-        Some(Work { way, source_ost, mirror: 0, sink_ost, is_last_grant, blocks })
+        // What is compared is never staged.
+        let (mirror, is_comparison) = (0, false);
+        Some(Work { way, source_ost, mirror, sink_ost, is_last_grant, blocks, is_comparison })
     }
 
     /// Blocks for which the sink has room.
@@ -466,11 +476,12 @@ impl Schedule {
                 self.taken[worker] = Some(lane);
                 return None;
             }
+            let is_comparison = plan.is_comparison;
             let is_last_grant = self.room.take(piece.sink_ost);
             self.queues.start(now, piece.source_ost, u64::from(piece.length));
             lane.offset = piece.offset + u64::from(piece.length);
             self.taken[worker] = Some(lane);
-            return Some(Work { is_last_grant, ..work_of(&lane, &piece) });
+            return Some(Work { is_last_grant, is_comparison, ..work_of(&lane, &piece) });
         }
     }
 }
@@ -505,6 +516,7 @@ fn work_of(lane: &Lane, piece: &Piece) -> Work {
         sink_ost: piece.sink_ost,
         is_last_grant: false,
         blocks: vec![block],
+        is_comparison: false,
     }
 }
 

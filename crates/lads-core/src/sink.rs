@@ -17,6 +17,7 @@
 //! buffer is free again, and granted anew, as soon as it is written.
 
 mod again;
+mod comparison;
 mod event;
 mod record;
 mod removal;
@@ -38,7 +39,7 @@ use crate::room::Grants;
 use crate::schedule::{OstQueues, OstSpec, OstStats, Policy};
 use crate::units::{EntryId, Instant, OstId};
 pub use event::{
-    BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Task, Write,
+    BufferId, Commit, Committed, Compared, Discard, Event, Examined, Place, SyncFile, Task, Write,
 };
 use removal::Removal;
 pub use removal::{Permission, RemovalConfig};
@@ -126,6 +127,10 @@ struct File {
     is_syncing: bool,
     /// Whether the source gave it up while it was about to get its name.
     is_given_up: bool,
+    /// Whether a file that is there is compared with the source's, and nothing is written.
+    is_compared: bool,
+    /// Whether that has shown that it is not the same.
+    is_different: bool,
     resends: u32,
     phase: Phase,
 }
@@ -291,6 +296,9 @@ impl Sink {
             Event::Written { write, service, failures } => {
                 self.on_written(now, &write, service, &failures);
             }
+            Event::Compared { write, service, results } => {
+                self.on_compared(now, &write, service, &results);
+            }
             Event::Staged(write) => self.on_staged(write),
             Event::NotStaged { write, slot } => self.on_not_staged(write, slot),
             Event::NotDrained { write, service } => self.on_not_drained(now, &write, service),
@@ -345,7 +353,8 @@ impl Sink {
                 self.announced.check_was_announced(block.entry)?;
                 continue;
             };
-            if !file.may_hold(row, ost, self.config.buffer_bytes) {
+            let is_of_this_kind = file.is_compared == header.has_only_sums;
+            if !is_of_this_kind || !file.may_hold(row, ost, self.config.buffer_bytes) {
                 return Err(ProtocolError::ImpossibleBlock {
                     entry: block.entry,
                     offset: block.offset,
@@ -367,7 +376,7 @@ impl Sink {
         rows: &[(Row, bool)],
     ) -> Option<Write> {
         let mut good = Vec::with_capacity(rows.len());
-        let mut place = 0;
+        let (mut place, mut is_comparison) = (0, false);
         for (row, is_good) in rows {
             if let Some(file) = self.files.get_mut(&row.block.entry)
                 && file.phase == Phase::Receiving
@@ -377,6 +386,7 @@ impl Sink {
                     if let Some(placed) = &mut file.ahead {
                         self.ahead.on_come(now, placed, row.block.length.into());
                     }
+                    is_comparison |= file.is_compared;
                     good.push((*row, place));
                 } else {
                     self.on_damaged(row, ost);
@@ -384,7 +394,8 @@ impl Sink {
             }
             place += row.block.length;
         }
-        let write = Write { place: Place::Buffer(buffer), ost, rows: good };
+        let place = Place::Buffer(buffer);
+        let write = Write { place, ost, rows: good, is_comparison };
         let (bytes, at_once_max) = (write.bytes(), self.config.at_once_max);
         if write.rows.is_empty() || self.queues.start_at_once(now, ost, bytes, at_once_max) {
             return Some(write);
@@ -617,10 +628,8 @@ impl Sink {
     fn on_examined(&mut self, entry: EntryId, examined: Examined) {
         let (mut done, layout) = match examined {
             Examined::Want { done, layout } => (done, layout.in_pages()),
-            Examined::Answer(answer) => {
-                self.on_answered(entry, answer);
-                return;
-            }
+            Examined::Compare { layout } => return self.compare(entry, layout.in_pages()),
+            Examined::Answer(answer) => return self.on_answered(entry, answer),
         };
         let Some(file) = self.files.get_mut(&entry) else { return };
         file.layout = Some(layout.clone());
@@ -692,7 +701,9 @@ impl Sink {
                 self.release_waiting(entry);
                 self.discard_if_idle(entry);
             }
-            Ending::Failed(_) => unreachable!("the gate takes no failure of a source"),
+            Ending::Failed(_) | Ending::Same | Ending::Different | Ending::Incomplete => {
+                unreachable!("the gate takes none of these from a source")
+            }
         }
     }
 
@@ -793,7 +804,8 @@ impl Sink {
     fn fail(&mut self, entry: EntryId, failure: Failure) {
         let Some(file) = self.files.get_mut(&entry) else { return };
         if !file.phase.is_ending() {
-            let is_kept = self.config.has_journal && !file.on_record.is_empty();
+            let has_journal = self.config.has_journal && !file.is_compared;
+            let is_kept = has_journal && !file.on_record.is_empty();
             file.phase = Phase::Dropping { is_kept, failure: Some(failure) };
             if !is_kept {
                 self.take_back(entry);
@@ -843,7 +855,12 @@ impl Sink {
             let Some(file) = self.forget(entry) else { continue };
             let Phase::Discarding { failure } = file.phase else { continue };
             self.removal.has_failed |= failure.is_some();
-            self.endings.push_back((entry, failure.map_or(Ending::Dropped, Ending::Failed)));
+            let ending = match failure {
+                Some(failure) => Ending::Failed(failure),
+                None if file.is_different => Ending::Different,
+                None => Ending::Dropped,
+            };
+            self.endings.push_back((entry, ending));
         }
     }
 
@@ -891,6 +908,8 @@ impl File {
             is_vouched: false,
             is_syncing: false,
             is_given_up: false,
+            is_compared: false,
+            is_different: false,
             resends: 0,
             phase: Phase::Receiving,
         }
@@ -933,16 +952,19 @@ fn take_answers(answers: &mut VecDeque<(EntryId, Answer)>) -> Vec<(EntryId, Answ
 /// What an answer takes in a message, about: it is mostly ranges and OSTs.
 fn bytes_of(answer: &Answer) -> usize {
     const RANGE_BYTES: usize = 10;
-    const OST_BYTES: usize = 3;
     match answer {
-        Answer::Want { done, layout } => {
-            let object_count = layout.objects().map_or(0, |objects| objects.places().len());
-            let ost_count = object_count.max(layout.position_count());
-            done.range_count() * RANGE_BYTES + ost_count * OST_BYTES
-        }
+        Answer::Want { done, layout } => done.range_count() * RANGE_BYTES + layout_bytes(layout),
+        Answer::Compare { layout } => layout_bytes(layout),
         Answer::Begun { done } => done.range_count() * RANGE_BYTES,
         Answer::Have | Answer::Made | Answer::Would | Answer::Failed(_) | Answer::Passed(_) => 0,
     }
+}
+
+/// What a layout takes in a message, about.
+fn layout_bytes(layout: &Layout) -> usize {
+    const OST_BYTES: usize = 3;
+    let object_count = layout.objects().map_or(0, |objects| objects.places().len());
+    object_count.max(layout.position_count()) * OST_BYTES
 }
 
 fn take_rows<T>(rows: &mut VecDeque<T>) -> Vec<T> {

@@ -17,6 +17,7 @@
 //! in it has ended, so that its time of change is set last.
 
 mod answers;
+mod comparison;
 mod directories;
 mod event;
 mod links;
@@ -68,6 +69,8 @@ pub struct SourceConfig {
     pub may_be_asked: bool,
     /// Whether all that the person named is there.
     pub is_all_there: bool,
+    /// Whether the sink may ask for checksums of files that it has, to compare them.
+    pub is_comparing: bool,
     /// Directories announced and not ended, that of the target included. The walk goes depth
     /// first, so all of them end without it but those on the way to where it is: at most
     /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
@@ -107,6 +110,8 @@ struct Open {
     attempt: u32,
     /// Whether the sink has asked for it to be announced anew; it may do so once.
     is_placed_again: bool,
+    /// What a comparison with the sink's has found, if there was one.
+    comparison: Comparison,
     /// Kept until the sink says where the file will lie.
     place: Option<Place>,
     link: Option<LinkKey>,
@@ -120,6 +125,17 @@ struct Open {
     bad_count: u32,
     /// What it takes to announce it, in bytes.
     metadata_bytes: u64,
+}
+
+/// Whether a file is compared with what the sink has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    /// It is not, and need not have been.
+    None,
+    /// Its checksums are on their way.
+    Running,
+    /// It was, and is different.
+    Different,
 }
 
 /// Where a file lies, and where it has data.
@@ -332,6 +348,7 @@ impl Source {
         let work = work?;
         if let Some(pace) = &mut self.pace
             && !matches!(work.way, Way::Stage(_))
+            && !work.is_comparison
         {
             pace.on_sent(now, work.bytes());
             self.counters.bytes_limited += if has_waited { work.bytes() } else { 0 };
@@ -452,6 +469,9 @@ impl Source {
             let Some(open) = self.open.remove(&old) else { return };
             self.forget_tables(&open);
             let before = (open.attempt, open.is_placed_again);
+            if let Kind::File { is_different, .. } = &mut found.entry.kind {
+                *is_different = open.comparison == Comparison::Different;
+            }
             self.failed.insert(old);
             let key = self.keep_link(&found.entry, open.link);
             self.counters.bytes_found -= open.data_bytes;
@@ -551,6 +571,10 @@ impl Source {
             data_bytes,
             attempt,
             is_placed_again,
+            comparison: match &entry.kind {
+                Kind::File { is_different: true, .. } => Comparison::Different,
+                _ => Comparison::None,
+            },
             place: entry.is_file().then_some(Place { layout, mirrors, data, disk_offset }),
             link,
             confirmed: RangeSet::new(),
@@ -699,8 +723,8 @@ impl Source {
     fn on_file_done(&mut self, entry: EntryId, ending: Ending) -> Result<(), ProtocolError> {
         if self.directories.is_open(entry) {
             let failure = match ending {
-                Ending::Complete | Ending::Dropped => None,
                 Ending::Failed(failure) => Some(failure),
+                _ => None,
             };
             self.end_directory(entry, failure);
             return Ok(());
@@ -711,9 +735,15 @@ impl Source {
         let outcome = match (ending, open.phase) {
             (_, Phase::Found) => return Err(ProtocolError::UnknownEntry(entry)),
             (Ending::Failed(failure), _) => Outcome::Failed(failure),
+            (Ending::Same, _) => return self.on_compared(entry, true),
+            (Ending::Different, _) => return self.on_compared(entry, false),
+            (Ending::Complete, _) if open.comparison == Comparison::Running => {
+                return Err(ProtocolError::OutOfPlace("FILE_DONE for a file that is compared"));
+            }
             (Ending::Complete, Phase::Dropping(Some(_))) => return Ok(()),
             (Ending::Complete, _) => {
                 self.counters.files_moved += 1;
+                self.counters.files_verified += u64::from(open.verb == Verb::Send);
                 self.counters.bytes_done += open.data_bytes.saturating_sub(open.done_bytes);
                 Outcome::Done(open.verb, open.data_bytes)
             }
@@ -731,6 +761,9 @@ impl Source {
             }
             (Ending::Dropped, _) => {
                 return Err(ProtocolError::OutOfPlace("FILE_DONE for a file not dropped"));
+            }
+            (Ending::Incomplete, _) => {
+                return Err(ProtocolError::OutOfPlace("FILE_DONE as of a source"));
             }
         };
         self.end_open(entry, outcome);
@@ -880,6 +913,7 @@ impl Source {
 
     fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {
         if let Outcome::Failed(failure) = outcome {
+            self.directories.on_child_failed(parent);
             if failure.reason != Reason::Special {
                 self.counters.files_failed += 1;
             }
@@ -902,7 +936,7 @@ impl Source {
             self.messages.push_back(Message::Finish { is_complete });
         } else {
             self.outstanding += 1;
-            self.endings.push_back((directory, Ending::Complete));
+            self.endings.push_back((directory, self.directories.ending(directory)));
         }
     }
 

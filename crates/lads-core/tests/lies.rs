@@ -13,7 +13,7 @@ use lads_core::message::{Answer, BlockRange, Ending, Message};
 use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
-use lads_core::sink::{self, BufferId, Examined, Sink, Write};
+use lads_core::sink::{self, BufferId, Compared, Examined, Sink, Write};
 use lads_core::source::{self, Found, Outcome, ProtocolError, Source, SourceConfig};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
@@ -24,7 +24,7 @@ const FILE: EntryId = EntryId(1);
 fn file(size: u64) -> Entry {
     let identity = Identity { size, inode: 1, ..Identity::default() };
     let (striping, source_ost) = (Striping::default(), OstId(0));
-    let kind = Kind::File { identity, data_bytes: size, striping, source_ost };
+    let kind = Kind::File { identity, data_bytes: size, striping, source_ost, is_different: false };
     let (name, metadata) = (b"file".to_vec(), Metadata::default());
     Entry { id: FILE, parent: EntryId::ROOT, name, kind, metadata }
 }
@@ -190,14 +190,25 @@ fn examined(sink: &mut Sink, done: Vec<BlockRecord>) {
 }
 
 fn admit(sink: &mut Sink, offset: u64, length: u32) -> Result<(), ProtocolError> {
+    admit_of_kind(sink, offset, length, false)
+}
+
+/// A frame of one block with its bytes, or only with its checksum.
+fn admit_of_kind(
+    sink: &mut Sink,
+    offset: u64,
+    length: u32,
+    has_only_sums: bool,
+) -> Result<(), ProtocolError> {
     let rows = [Row { block: Block { entry: FILE, offset, length }, is_whole: false, checksum: 0 }];
     let header = Header {
         count: 1,
-        payload_bytes: length,
+        payload_bytes: if has_only_sums { 0 } else { length },
         table_crc: 0,
         number: 0,
         sink_ost: OstId(0),
         is_last_grant: false,
+        has_only_sums,
     };
     sink.admit(&header, &rows)
 }
@@ -266,6 +277,42 @@ fn what_no_attempt_can_have_left_does_not_count() {
     let expected: RangeSet = std::iter::once(0..PAGE).collect();
     let answer = answers.expect("it was looked at").remove(0).1;
     assert!(matches!(&answer, Answer::Want { done, .. } if *done == expected), "{answer:?}");
+}
+
+/// A hole has no data, but at the sink there may be bytes in its place.
+#[test]
+fn nothing_is_the_same_before_all_of_it_was_compared() {
+    let mut sink = sink();
+    let mut holes = file(2 * PAGE);
+    if let Kind::File { data_bytes, .. } = &mut holes.kind {
+        *data_bytes = PAGE;
+    }
+    tell(&mut sink, Message::NewFile(vec![holes])).expect("a sound file");
+    assert!(matches!(sink.next_task(Instant::START), Some(sink::Task::Examine(_))));
+    let compare = Examined::Compare { layout: Layout::on(OstId(0)) };
+    sink.handle(Instant::START, sink::Event::Examined(vec![(FILE, compare)])).expect("our word");
+    while sink.next_message().is_some() {}
+    tell(&mut sink, Message::FileDone(vec![(FILE, Ending::Complete)])).expect("of a file");
+    for offset in [0, PAGE] {
+        assert_eq!(sink.next_task(Instant::START), None, "bytes from {offset} on are missing");
+        compared(&mut sink, offset);
+    }
+    assert!(matches!(sink.next_task(Instant::START), Some(sink::Task::Commit(_))));
+}
+
+/// Has a page compared, which is the same.
+fn compared(sink: &mut Sink, offset: u64) {
+    admit_of_kind(sink, offset, 4096, true).expect("it is to be compared");
+    let block = Block { entry: FILE, offset, length: 4096 };
+    let row = Row { block, is_whole: false, checksum: 0 };
+    let write = sink.on_frame(Instant::START, BufferId(0), OstId(0), &[(row, true)]);
+    let write = write.or_else(|| match sink.next_task(Instant::START) {
+        Some(sink::Task::Write(write)) => Some(write),
+        _ => None,
+    });
+    let write = write.expect("there is a block to compare");
+    let (service, results) = (Duration::ZERO, vec![Compared::Same]);
+    sink.handle(Instant::START, sink::Event::Compared { write, service, results }).expect("ours");
 }
 
 /// Found by fuzzing: the end of a write that was late counted for the file that had its number by

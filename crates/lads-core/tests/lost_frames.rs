@@ -39,6 +39,7 @@ fn add(source: &mut Source, id: u64, block_count: u64) {
             data_bytes: size,
             striping: Striping::default(),
             source_ost: OstId(0),
+            is_different: false,
         },
         metadata: Metadata::default(),
     };

@@ -11,7 +11,7 @@ use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Message, Verb};
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
-use lads_core::sink::{BufferId, Committed, Examined, Sink};
+use lads_core::sink::{BufferId, Committed, Compared, Examined, Sink};
 use lads_core::source::{
     Found, LinkName, Outcome, ProtocolError, ReadOutcome, Source, SourceConfig,
 };
@@ -34,6 +34,10 @@ struct World {
     refused: Vec<EntryId>,
     /// What the sink has of a file from before.
     left_over: HashMap<EntryId, Vec<sink::SyncFile>>,
+    /// What is at the sink already, and is to be compared: whether a block of it is different.
+    there: HashMap<EntryId, Option<Block>>,
+    /// Blocks of which only the checksums were sent.
+    compared: Vec<Block>,
     frames: HashMap<u32, (OstId, Vec<(Row, bool)>)>,
     events: Vec<String>,
     blocks_sent: Vec<Block>,
@@ -192,7 +196,11 @@ impl Pair {
         let outcomes = vec![ReadOutcome::Good; work.blocks.len()];
         let service = Duration::from_millis(1);
         self.tell_source(source::Event::Read { work: work.clone(), service, outcomes });
-        self.world.blocks_sent.extend(&work.blocks);
+        let sent = match work.is_comparison {
+            true => &mut self.world.compared,
+            false => &mut self.world.blocks_sent,
+        };
+        sent.extend(&work.blocks);
         let rows: Vec<Row> = work
             .blocks
             .iter()
@@ -201,8 +209,11 @@ impl Pair {
                 Row { block, is_whole: u64::from(block.length) == size, checksum: 0 }
             })
             .collect();
-        let bound =
-            lads_core::frame::Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
+        let bound = lads_core::frame::Bound {
+            sink_ost: work.sink_ost,
+            is_last_grant: work.is_last_grant,
+            has_only_sums: work.is_comparison,
+        };
         let mut head = Vec::new();
         put_head(&rows, self.frame_number, bound, &mut head);
         let header = Header::take(&head[..HEADER_BYTES]).expect("a sound header");
@@ -244,9 +255,22 @@ impl Pair {
     }
 
     fn write(&mut self, write: sink::Write) {
+        if write.is_comparison {
+            return self.compare(write);
+        }
         let failures = vec![None; write.rows.len()];
         let service = Duration::from_millis(1);
         self.tell_sink(sink::Event::Written { write, service, failures });
+    }
+
+    fn compare(&mut self, write: sink::Write) {
+        let compare = |row: &Row| match self.world.there.get(&row.block.entry) {
+            Some(Some(other)) if *other == row.block => Compared::Different,
+            _ => Compared::Same,
+        };
+        let results = write.rows.iter().map(|(row, _)| compare(row)).collect();
+        let service = Duration::from_millis(1);
+        self.tell_sink(sink::Event::Compared { write, service, results });
     }
 
     fn do_sink_task(&mut self, task: sink::Task) {
@@ -273,6 +297,8 @@ impl Pair {
                             let reason = Reason::Os(13);
                             let failure = Failure::new(Side::Sink, Operation::Rename, reason);
                             Committed::Failed(failure)
+                        } else if self.world.there.contains_key(&commit.entry) {
+                            Committed::Same
                         } else {
                             Committed::Complete
                         };
@@ -302,6 +328,9 @@ impl Pair {
 
     fn examine(&mut self, entry: &Entry) -> Examined {
         match &entry.kind {
+            Kind::File { is_different: false, .. } if self.world.there.contains_key(&entry.id) => {
+                Examined::Compare { layout: Layout::on(OstId(0)) }
+            }
             Kind::File { .. } => {
                 let left = self.world.left_over.remove(&entry.id).unwrap_or_default();
                 let done = left.into_iter().flat_map(|file| file.blocks).collect();
@@ -323,7 +352,68 @@ impl Pair {
 
 fn file(size: u64) -> Kind {
     let identity = Identity { size, ..Identity::default() };
-    Kind::File { identity, data_bytes: size, striping: Striping::default(), source_ost: OstId(0) }
+    Kind::File {
+        identity,
+        data_bytes: size,
+        striping: Striping::default(),
+        source_ost: OstId(0),
+        is_different: false,
+    }
+}
+
+#[test]
+fn of_what_is_there_only_the_sums_go_and_what_is_the_same_is_skipped() {
+    let mut pair = Pair::new();
+    for (id, size) in [(1, 5), (2, u64::from(BLOCK)), (3, (3 << 20) + 7)] {
+        pair.find_file(id, size);
+        pair.world.there.insert(EntryId(id), None);
+    }
+    pair.find_file(4, 100);
+    pair.run();
+    assert_eq!(pair.world.blocks_sent.len(), 1);
+    assert_eq!(pair.outcomes[&EntryId(4)], Outcome::Done(Verb::Send, 100));
+    assert_eq!(pair.outcomes[&EntryId(3)], Outcome::Done(Verb::Skip, (3 << 20) + 7));
+    let counters = pair.source.counters();
+    assert_eq!((counters.files_compared, counters.files_skipped, counters.files_moved), (3, 3, 1));
+    assert_eq!((counters.files_unread, counters.files_verified, counters.bytes_sent), (0, 1, 100));
+    assert_eq!(counters.bytes_done, counters.bytes_found);
+    assert_eq!(pair.sink.counters().files_moved, 1);
+    let discarded = pair.world.events.iter().any(|it| it.starts_with("discard"));
+    assert!(!discarded && !pair.world.events.contains(&"sync".to_owned()), "nothing is written");
+}
+
+#[test]
+fn what_is_there_and_different_is_announced_anew_and_sent_whole() {
+    let mut pair = Pair::new();
+    let size = 5 * u64::from(BLOCK);
+    pair.find_file(1, size);
+    let entry = EntryId(1);
+    let other = Block { entry, offset: 2 * u64::from(BLOCK), length: BLOCK };
+    pair.world.there.insert(entry, Some(other));
+    pair.run();
+    assert_eq!(pair.outcomes[&entry], Outcome::Replaced);
+    assert_eq!(pair.outcomes[&EntryId(1000)], Outcome::Done(Verb::Send, size));
+    assert!(pair.world.blocks_sent.iter().all(|block| block.entry == EntryId(1000)));
+    let counters = pair.source.counters();
+    assert_eq!((counters.files_compared, counters.files_moved, counters.bytes_sent), (0, 1, size));
+    assert_eq!(
+        (counters.bytes_found, counters.bytes_done, counters.bytes_skipped),
+        (size, size, 0)
+    );
+}
+
+#[test]
+fn a_source_that_changes_while_it_is_compared_is_compared_anew() {
+    let mut pair = Pair::new();
+    pair.find_file(1, 3 * u64::from(BLOCK));
+    pair.world.there.insert(EntryId(1), None);
+    pair.world.there.insert(EntryId(1000), None);
+    pair.world.changing.insert(EntryId(1), 1);
+    pair.run();
+    assert_eq!(pair.outcomes[&EntryId(1)], Outcome::Replaced);
+    let skipped = Outcome::Done(Verb::Skip, 3 * u64::from(BLOCK));
+    assert_eq!(pair.outcomes[&EntryId(1000)], skipped);
+    assert_eq!(pair.source.counters().bytes_done, 3 * u64::from(BLOCK));
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Board {
     writing_millis: AtomicU64,
     /// Failures told, by the exit code that they call for.
     failures: Mutex<HashMap<ExitCode, u64>>,
+    /// How often a difference between source and sink was told.
+    differences: AtomicU64,
 }
 
 /// What waits to be shown.
@@ -64,6 +66,7 @@ impl Board {
             listening_millis: AtomicU64::new(NEVER),
             writing_millis: AtomicU64::new(NEVER),
             failures: Mutex::default(),
+            differences: AtomicU64::new(0),
         }
     }
 
@@ -173,6 +176,9 @@ impl Board {
     }
 
     fn count(&self, happening: &Happening) {
+        if matches!(happening, Happening::Line(line) if line.verb.is_difference()) {
+            self.differences.fetch_add(1, Ordering::Relaxed);
+        }
         if let Happening::Issue(issue) = happening
             && let Some(code) = exit_code_of(&issue.failure)
         {
@@ -198,7 +204,11 @@ impl Board {
         ]
         .into_iter()
         .find(|code| failures.contains_key(code));
-        (code.unwrap_or(ExitCode::Ok), failures.values().sum())
+        let all_well = match self.differences.load(Ordering::Relaxed) {
+            0 => ExitCode::Ok,
+            _ => ExitCode::Different,
+        };
+        (code.unwrap_or(all_well), failures.values().sum())
     }
 }
 

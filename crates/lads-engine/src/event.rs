@@ -57,7 +57,8 @@ pub trait Observer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// Everything is at the sink, durable and verified.
+    /// All that was asked for is done: what was moved is durable and verified. In a comparison: no
+    /// difference was found.
     Ok = 0,
     /// Anything else.
     Other = 1,
@@ -73,12 +74,14 @@ pub enum ExitCode {
     SinkRefuses = 6,
     /// Data at the sink is not what was sent.
     Mismatch = 7,
-    /// Something at the source kept changing.
+    /// Something kept changing while it was read.
     SourceChanged = 8,
     /// Stopped; the same command goes on from here.
     Interrupted = 9,
     /// As much was removed as the person allowed, and there is more.
     Limit = 10,
+    /// A comparison has found differences.
+    Different = 11,
 }
 
 /// How a transfer ended.

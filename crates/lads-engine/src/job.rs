@@ -181,6 +181,11 @@ pub struct Options {
     pub one_file_system: bool,
     /// Whether directories above the target that are not there are made.
     pub makes_parents: bool,
+    /// Whether files of the same size are compared by their contents, instead of by their times.
+    pub checksum: bool,
+    /// Whether source and sink are only compared, and differences told. Goes with
+    /// [`Self::dry_run`] and [`Self::checksum`].
+    pub check: bool,
     /// A peer that is silent for so long is dead, in seconds.
     pub timeout_seconds: u32,
     /// A transfer in which nothing moves for so long ends, in seconds; zero for never.
@@ -298,6 +303,8 @@ impl Default for Options {
             deletion: None,
             one_file_system: false,
             makes_parents: false,
+            checksum: false,
+            check: false,
             timeout_seconds: 30,
             stall_timeout_seconds: 600,
             bytes_per_second: 0,
@@ -419,6 +426,8 @@ wire_struct!(Options {
     deletion,
     one_file_system,
     makes_parents,
+    checksum,
+    check,
 });
 
 #[cfg(test)]

@@ -215,6 +215,22 @@ pub(crate) fn open_named(path: &[u8]) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Opens something to be read and leaves its time of access as it is, if we may: it is ours, or we
+/// are root.
+///
+/// # Errors
+/// Of the system call.
+pub(crate) fn open_unnoticed(
+    directory: impl AsFd,
+    name: impl Arg + Copy,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    match openat(&directory, name, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => openat(&directory, name, flags, Mode::empty()),
+        result => result,
+    }
+}
+
 /// The directory that holds the last component of a path below `root`, and that component.
 pub(crate) fn parent_of<'a>(
     root: &Arc<Directory>,

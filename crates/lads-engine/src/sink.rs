@@ -2,7 +2,9 @@
 
 mod check;
 mod commit;
+mod comparison;
 mod examine;
+mod extra;
 mod placing;
 mod receive;
 mod remove;
@@ -77,6 +79,8 @@ pub(crate) struct SinkEnd {
     reduced_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     pub(crate) missing: Mutex<Missing>,
+    /// Names that the source has, to find those that only the sink has.
+    names: extra::Names,
     board: Arc<Board>,
     clock: Clock,
     has_noticed_fallback: AtomicBool,
@@ -166,6 +170,7 @@ impl SinkEnd {
             reduced_count: AtomicU64::new(0),
             streams,
             missing: Mutex::default(),
+            names: extra::Names::default(),
             board,
             clock,
             has_noticed_fallback: AtomicBool::new(false),
@@ -197,6 +202,10 @@ impl SinkEnd {
     pub(crate) fn before(&self, message: &Message) -> Result<(), Fatal> {
         match message {
             Message::Roots(roots) => self.make_ready(roots),
+            Message::FileDone(endings) => {
+                self.note_incomplete(endings);
+                Ok(())
+            }
             Message::NewFile(entries) => {
                 self.register(entries).map_err(|error| crate::talk::breach(&error))
             }

@@ -101,6 +101,7 @@ impl SourceEnd {
             may_pass: options.passing.looks_at_sink(),
             may_be_asked: options.deletion.is_some(),
             is_all_there: roots.len() == paths.len(),
+            is_comparing: options.checksum,
             open_files_max: crate::session::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),

@@ -78,8 +78,7 @@ impl Watch<'_, '_> {
         // To open this end may have taken long; the other is listened to from now on.
         self.board.on_listening(self.clock.now());
         let speaker = self.spawn_speaker(end, writer, connected.options.timeout_seconds);
-        let listener =
-            self.spawn_listener(end, reader, Arc::clone(&lost), connected.peer_host.clone());
+        let listener = self.spawn_listener(end, reader, Arc::clone(&lost), &connected);
         let mut pace = Pacer::default();
         self.watch_until_over(end, &lost, &mut pace, &connected);
         let closing = Closing::new(self.stop);
@@ -335,10 +334,15 @@ impl Watch<'_, '_> {
         end: &Arc<E>,
         mut reader: MessageReader<Box<dyn Read + Send>>,
         lost: Arc<Mutex<Option<Fatal>>>,
-        peer_host: String,
+        connected: &Connected,
     ) -> JoinHandle<()> {
         let (board, clock) = (Arc::clone(&self.board), self.clock);
-        let news = if self.observer.is_some() { NewsReader::Person } else { NewsReader::Nobody };
+        let (peer_host, compares) = (connected.peer_host.clone(), connected.options.check);
+        let news = match self.observer.is_some() {
+            true if compares && E::SIDE == Side::Source => NewsReader::PersonWhoCompares,
+            true => NewsReader::Person,
+            false => NewsReader::Nobody,
+        };
         spawn_for(end, "listen", move |end| {
             if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host, news) {
                 if fatal.is_from_peer {

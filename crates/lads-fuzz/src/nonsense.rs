@@ -178,6 +178,7 @@ fn entry(choices: &mut Choices<'_>, topic: &Topic) -> Entry {
             data_bytes: bytes(choices, topic),
             striping: Striping { size: bytes(choices, topic), count: choices.below(9) },
             source_ost: ost(choices, topic),
+            is_different: choices.is_one_in(4),
         },
         3 => Kind::Directory,
         4 => Kind::HardLink { target: choices.one_of(&names).to_vec() },
@@ -194,7 +195,7 @@ fn entry(choices: &mut Choices<'_>, topic: &Topic) -> Entry {
 }
 
 fn answer(choices: &mut Choices<'_>, topic: &Topic) -> Answer {
-    match choices.below(6) {
+    match choices.below(7) {
         0 | 1 => {
             let range = |choices: &mut Choices<'_>| {
                 let start = bytes(choices, topic);
@@ -207,14 +208,18 @@ fn answer(choices: &mut Choices<'_>, topic: &Topic) -> Answer {
         3 => Answer::Made,
         4 if choices.is_one_in(2) => Answer::Passed(Pass::Newer),
         4 => Answer::Would,
+        5 => Answer::Compare { layout: layout(choices, topic) },
         _ => Answer::Failed(failure(choices, Side::Sink)),
     }
 }
 
 fn ending(choices: &mut Choices<'_>) -> Ending {
-    match choices.below(3) {
+    match choices.below(6) {
         0 => Ending::Complete,
         1 => Ending::Dropped,
+        3 => Ending::Same,
+        4 => Ending::Different,
+        5 => Ending::Incomplete,
         _ => Ending::Failed(failure(choices, Side::Sink)),
     }
 }

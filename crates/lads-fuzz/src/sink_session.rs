@@ -182,10 +182,11 @@ impl End<'_> {
 
     /// The source sends a frame of at most this many blocks, if it has something and room for it.
     fn send(&mut self, count_max: u32) {
-        let Some((ost, rows)) = self.peer.next_frame(count_max, &self.owner.config) else { return };
+        let next = self.peer.next_frame(count_max, &self.owner.config);
+        let Some((ost, rows, has_only_sums)) = next else { return };
         let is_last_grant = self.peer.granted(ost) == 0;
         let mut head = Vec::new();
-        put_head(&rows, 0, Bound { sink_ost: ost, is_last_grant }, &mut head);
+        put_head(&rows, 0, Bound { sink_ost: ost, is_last_grant, has_only_sums }, &mut head);
         let header = Header::take(&head[..HEADER_BYTES]).expect("a sound header");
         let refused = self.owner.admit(&header, rows);
         assert!(refused.is_none() || !self.is_honest, "an honest source: {refused:?}");
@@ -198,8 +199,9 @@ impl End<'_> {
         let rows = nonsense::rows(&mut self.choices, &topic);
         let sink_ost = lads_core::units::OstId(self.choices.below(topic.ost_count + 1));
         let is_last_grant = self.choices.is_one_in(2);
+        let has_only_sums = self.choices.is_one_in(4);
         let mut head = Vec::new();
-        put_head(&rows, 0, Bound { sink_ost, is_last_grant }, &mut head);
+        put_head(&rows, 0, Bound { sink_ost, is_last_grant, has_only_sums }, &mut head);
         let header = Header::take(&head[..HEADER_BYTES]).expect("a sound header");
         self.is_refused = self.owner.admit(&header, rows).is_some();
         if !self.is_refused {

@@ -83,16 +83,25 @@ fn frames_begin_with_one_block_and_with_several_files() {
         is_whole,
         checksum: 0x1234_5678_9abc_def0,
     };
-    let head = |rows: &[Row]| {
+    let head = |rows: &[Row], has_only_sums| {
         let mut head = Vec::new();
-        put_head(rows, 7, Bound { sink_ost: OstId(3), is_last_grant: true }, &mut head);
+        put_head(
+            rows,
+            7,
+            Bound { sink_ost: OstId(3), is_last_grant: true, has_only_sums },
+            &mut head,
+        );
         // The first byte says that the checksums are as they are.
         [vec![0], head].concat()
     };
     let files: Vec<Row> = (1..=5).map(|entry| row(entry, 0, 4096, true)).collect();
     check(
         "frame",
-        vec![("block", head(&[row(2, 1 << 20, 1 << 20, false)])), ("files", head(&files))],
+        vec![
+            ("block", head(&[row(2, 1 << 20, 1 << 20, false)], false)),
+            ("files", head(&files, false)),
+            ("sums", head(&files, true)),
+        ],
     );
 }
 

@@ -1,6 +1,7 @@
 //! All lies, by class. A class is a file; a case is a line in its table.
 
 mod answers;
+mod comparisons;
 mod counts;
 mod data_port;
 mod endings;
@@ -20,7 +21,7 @@ use crate::case::Case;
 
 /// The classes, by the titles of their sections in `docs/security.md`, and their cases.
 #[must_use]
-pub fn classes() -> [(&'static str, &'static [Case]); 15] {
+pub fn classes() -> [(&'static str, &'static [Case]); 16] {
     [
         ("No lie", honest::CASES),
         ("Names", names::CASES),
@@ -30,6 +31,7 @@ pub fn classes() -> [(&'static str, &'static [Case]); 15] {
         ("Bytes that are no message", wire::CASES),
         ("Messages out of place", order::CASES),
         ("Data frames", frames::CASES),
+        ("Comparisons", comparisons::CASES),
         ("Answers of a sink", answers::CASES),
         ("Endings, streams and texts", endings::CASES),
         ("What is to be removed", removal::CASES),

@@ -42,7 +42,13 @@ pub fn file(id: u64, name: impl AsRef<[u8]>, size: u64) -> Entry {
     let mtime = Timestamp { seconds: 1_600_000_000, nanos: 5 };
     let identity = Identity { size, mtime, ctime: mtime, inode: id };
     let striping = Striping { size: 0, count: 0 };
-    let kind = Kind::File { identity, data_bytes: size, striping, source_ost: OstId(0) };
+    let kind = Kind::File {
+        identity,
+        data_bytes: size,
+        striping,
+        source_ost: OstId(0),
+        is_different: false,
+    };
     entry(id, name.as_ref(), kind, 0o644)
 }
 

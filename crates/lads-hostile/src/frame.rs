@@ -5,6 +5,8 @@ use twox_hash::XxHash3_64;
 
 /// Row flag: the block is the whole file.
 const WHOLE: u32 = 1;
+/// Header flag: the blocks are only to be compared.
+const ONLY_SUMS: u16 = 2;
 
 /// A frame. What is `None` is what an honest source would write there.
 #[derive(Clone, Debug)]
@@ -13,6 +15,8 @@ pub struct Frame {
     pub magic: [u8; 4],
     /// How many rows the header says there are.
     pub count: Option<u16>,
+    /// Flags of the header. Bit 1: only checksums, no bytes.
+    pub flags: u16,
     /// How many bytes of payload the header says there are.
     pub payload_bytes: Option<u32>,
     /// The checksum of the rows.
@@ -53,6 +57,7 @@ impl Frame {
         Self {
             magic: *b"LDS1",
             count: None,
+            flags: 0,
             payload_bytes: None,
             table_crc: None,
             number: None,
@@ -67,6 +72,12 @@ impl Frame {
     #[must_use]
     pub fn whole(self) -> Self {
         self.with(|frame| frame.rows[0].flags = WHOLE)
+    }
+
+    /// The same without the bytes: only their checksums, to be compared.
+    #[must_use]
+    pub fn only_sums(self) -> Self {
+        self.with(|frame| (frame.flags, frame.payload) = (ONLY_SUMS, Vec::new()))
     }
 
     /// The same with something changed.
@@ -85,7 +96,7 @@ impl Frame {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + table.len() + self.payload.len());
         bytes.extend_from_slice(&self.magic);
         bytes.extend_from_slice(&self.count.unwrap_or(rows).to_le_bytes());
-        bytes.extend_from_slice(&0u16.to_le_bytes());
+        bytes.extend_from_slice(&self.flags.to_le_bytes());
         bytes.extend_from_slice(&self.payload_bytes.unwrap_or(payload).to_le_bytes());
         bytes.extend_from_slice(
             &self.table_crc.unwrap_or_else(|| crc32c::crc32c(&table)).to_le_bytes(),
@@ -127,7 +138,12 @@ mod tests {
             checksum: XxHash3_64::oneshot(b"abc"),
         };
         let mut encoded = Vec::new();
-        put_head(&[row], 5, Bound { sink_ost: OstId(0), is_last_grant: false }, &mut encoded);
+        put_head(
+            &[row],
+            5,
+            Bound { sink_ost: OstId(0), is_last_grant: false, has_only_sums: false },
+            &mut encoded,
+        );
         encoded.extend_from_slice(b"abc");
         assert_eq!(bytes, encoded);
     }

@@ -281,6 +281,7 @@ impl Scenario {
                 may_pass: false,
                 may_be_asked: false,
                 is_all_there: true,
+                is_comparing: true,
                 window_directories: 16_384,
                 open_files_max: 1000,
                 retries_max: 3,

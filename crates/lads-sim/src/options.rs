@@ -298,6 +298,7 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         may_pass: false,
         may_be_asked: false,
         is_all_there: true,
+        is_comparing: true,
         window_directories: u64::MAX,
         open_files_max: if rng.hits(300) { rng.count(1, 4) } else { 1000 },
         retries_max: rng.count(0, 3),

@@ -33,6 +33,7 @@ impl SinkEnd {
             item.is_examined = true;
             item.state = match &examined {
                 Examined::Want { .. } => State::Wanted,
+                Examined::Compare { .. } => unreachable!("no world compares by checksum"),
                 Examined::Answer(Answer::Failed(_)) => State::Failed,
                 Examined::Answer(_) => State::Made,
             };

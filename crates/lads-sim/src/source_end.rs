@@ -421,7 +421,11 @@ impl SourceEnd {
         let id = StreamId(u16::try_from(index).expect("a few streams"));
         let number = self.streams[index].sent;
         let mut head = Vec::new();
-        let bound = Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
+        let bound = Bound {
+            sink_ost: work.sink_ost,
+            is_last_grant: work.is_last_grant,
+            has_only_sums: work.is_comparison,
+        };
         put_head(rows, number, bound, &mut head);
         let payload_bytes = rows.iter().map(|row| u64::from(row.block.length)).sum();
         let mut frame = Frame { head, payload, payload_bytes };
@@ -488,6 +492,7 @@ impl SourceEnd {
             data_bytes: version.data_set().byte_count(),
             striping: world.tree.files[file].layout.striping(identity.size),
             source_ost: world.tree.files[file].layout.ost_at(0),
+            is_different: false,
         };
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();
@@ -535,6 +540,7 @@ fn plan_of(version: &Version, file: &File, block_size: u32) -> Plan {
         taken: RangeSet::new(),
         disk_offset: None,
         is_begun: false,
+        is_comparison: false,
     }
 }
 

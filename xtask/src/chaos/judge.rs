@@ -46,7 +46,9 @@ pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &Histo
     let is_harmless = |ended: &Ended| matches!(ended.code, Some(0 | 2));
     let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0))
         && outcome.ended.iter().all(is_harmless);
-    let is_comparable = history.stealthy.is_empty() || step.choice.has("--ignore-times");
+    let looks_beyond_times =
+        ["--ignore-times", "--checksum"].into_iter().any(|option| step.choice.has(option));
+    let is_comparable = history.stealthy.is_empty() || looks_beyond_times;
     if is_complete && is_at_rest && is_comparable {
         is_identical(step, room)?;
     }

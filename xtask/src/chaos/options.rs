@@ -60,6 +60,7 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     // A limit that is reached would be one more way to end.
     ("--max-delete", Drawn(24, &["1000000"])),
     ("--ignore-errors", Drawn(16, FLAG)),
+    ("--checksum", Drawn(4, FLAG)),
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
     ("--specials", Drawn(12, FLAG)),

@@ -23,12 +23,13 @@ fn the_command_line_is_sound() {
 #[test]
 fn help_says_what_it_should() {
     expect_file!["golden/help.txt"].assert_eq(&help(&["lads", "--help"]));
+    expect_file!["golden/check-help.txt"].assert_eq(&help(&["lads", "check", "--help"]));
     expect_file!["golden/cp-help.txt"].assert_eq(&help(&["lads", "cp", "--help"]));
 }
 
 #[test]
 fn every_exit_code_is_in_the_help() {
-    for code in (0..=10).chain([130]) {
+    for code in (0..=11).chain([130]) {
         let begins = |line: &str| line.trim_start().starts_with(&format!("{code}  "));
         assert!(COPY_NOTES.lines().any(begins), "{code}");
     }

@@ -11,8 +11,45 @@ pub(super) const COPY_ABOUT: &str = "\
 Moves files and directories, to here or to and from another host, through ssh. Directories are \
 moved with all that is in them, and everything that can be kept is kept: links, holes, \
 permissions, times, owners, ACLs, extended attributes. What is at the sink already, the same in \
-size and time of change, is skipped; an interrupted transfer goes on when the same command is \
-run again. Exit status 0 means that everything is at the sink, durable and verified.";
+size and time of change, is skipped, and not read (-c compares its contents instead); an \
+interrupted transfer goes on when the same command is run again. Exit status 0 means that \
+everything is at the sink: what was moved is durable, and every block of it was verified; the last \
+line says how many files were skipped unread.";
+
+/// `lads check --help`.
+pub(super) const CHECK_ABOUT: &str = "\
+Compares source and sink and changes nothing: every file of the same size is read at both ends at \
+once, past the page cache where the file system takes that, and the checksums of its blocks are \
+compared. Differences are listed, a line for each. SRC and DST mean what they mean to lads cp: \
+what it would move where is compared with what is there. What only DST has is told, too, but not \
+beside what is named, nor with --files-from. Each name of a file with several names is compared as \
+a file of its own.";
+
+/// Examples for `lads check`.
+pub(super) const CHECK_EXAMPLES: &str = "\
+Examples:
+  lads check run7 dtn2:/scratch/         compares run7 with /scratch/run7 on the host dtn2
+  lads check run7/ dtn2:/scratch/run7    the same: a slash means what is in it
+  lads check --metadata a/ b/            permissions, owners, times and attributes, too
+  lads check --json a/ b/ | jq .         for another program
+
+";
+
+/// What `lads check --help` ends with.
+pub(super) const CHECK_NOTES: &str = "\
+What a difference is called:
+  only at the source  a directory stands for all that is in it
+  only at the sink    the same
+  other kind          such as a link at one end and a file at the other
+  other size          of a file
+  other contents      of a file of the same size
+  other target        where a link leads, or the number of a device
+  other metadata      with --metadata
+
+Exit status:
+    0  all was compared, and there is no difference
+   11  all was compared, and there are differences
+  Others mean what they mean to lads cp: not all was compared.";
 
 /// Examples for `lads cp -h`.
 pub(super) const COPY_EXAMPLES_SHORT: &str = "\
@@ -37,6 +74,7 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
     ),
     ("lads cp --tunnel run7 dtn2:/scratch/", "data goes through ssh: encrypted, no open port"),
     ("lads cp --ports 5000-5009 run7 dtn2:/scratch/", "only these ports are open in the firewall"),
+    ("lads cp -c run7 dtn2:/scratch/", "compares contents instead of times of change"),
     ("lads cp --verify media run7 dtn2:/scratch/", "reads back from storage what was written"),
     ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "leaves some of the network to others"),
     ("lads cp --json run7 dtn2:/scratch/ | jq .event", "tells another program what happens"),
@@ -59,7 +97,7 @@ Security:
 
 Coming from rsync:
   The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X
-  -S -W -s --numeric-ids --partial. What it cannot do (-c, --inplace, ...) is refused
+  -S -W -s --numeric-ids --partial. What it cannot do (--inplace, --append, ...) is refused
   with what to do instead; -z is taken, and data is not compressed, which is told. Not kept unless
   asked for: devices and specials (-D); set-user-id and set-group-id bits of files, capabilities,
   trusted.* attributes (--privileges).
@@ -75,7 +113,7 @@ Environment:
   NO_COLOR          if set, no colours
 
 Exit status:
-    0  everything is at the sink, durable and verified
+    0  everything is at the sink; what was moved is durable and verified
     1  anything else
     2  the command line is wrong, or the version at the other end does not fit
     3  something at the source is missing or cannot be read; the rest was moved
@@ -83,9 +121,10 @@ Exit status:
     5  the other host cannot be reached, or was lost
     6  the sink is full, over quota, read-only, or does not permit it
     7  data at the sink is not what was sent
-    8  something at the source kept changing while it was moved
+    8  something kept changing while it was read
     9  stopped by a signal; the same command goes on from there
    10  as many were deleted as --max-delete allows, and there are more
+   11  lads check has found differences
   130  ended at once by a second SIGINT";
 
 /// `lads clean --help`.

@@ -33,6 +33,7 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
         Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
         Reason::LargeMetadata => "move it without its attributes (--no-xattrs)",
         Reason::Limit => "see with -n what is left, then allow more with --max-delete",
+        Reason::ManyNames => "compare directories of it one by one, or with --exclude",
         Reason::TooDeep => {
             "move it in a transfer of its own, with a directory further down as the source; files \
              with several names also go with --no-hard-links"

@@ -66,6 +66,7 @@ fn reason(failure: &Failure) -> String {
         Reason::ParentFailed => "its directory could not be made",
         Reason::UnsafeName => "its name would lead elsewhere, or is one of LADS's own (.lads-…)",
         Reason::Archived => "its data is in an archive, not on storage targets",
+        Reason::ManyNames => "more names are in such directories than can be compared at a time",
         Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
         Reason::Limit => "as many were deleted as --max-delete allows, and there are more",
         Reason::TooDeep => {

@@ -2,6 +2,7 @@
 //! `docs/lads-events.schema.json` defines them; within a version, keys are only added.
 
 use super::Settings;
+use super::differences::Differences;
 use super::errno;
 use super::issue::Described;
 use super::line::verb;
@@ -63,13 +64,14 @@ impl PlaceText {
 }
 
 /// What is going to be done.
-pub(super) fn start(places: &Places, is_dry_run: bool) -> String {
+pub(super) fn start(places: &Places, settings: &Settings) -> String {
     #[derive(Serialize)]
     struct Start {
         software: &'static str,
         sources: Vec<PlaceText>,
         target: PlaceText,
         is_dry_run: bool,
+        is_check: bool,
     }
     event(
         "start",
@@ -77,7 +79,8 @@ pub(super) fn start(places: &Places, is_dry_run: bool) -> String {
             software: concat!("lads ", env!("CARGO_PKG_VERSION")),
             sources: places.sources.iter().map(PlaceText::new).collect(),
             target: PlaceText::new(&places.target),
-            is_dry_run,
+            is_dry_run: settings.is_dry_run,
+            is_check: settings.is_check,
         },
     )
 }
@@ -90,6 +93,8 @@ struct Sums {
     files_found: u64,
     files_moved: u64,
     files_skipped: u64,
+    files_unread: u64,
+    files_compared: u64,
     files_failed: u64,
     files_newer: u64,
     files_existing: u64,
@@ -99,6 +104,8 @@ struct Sums {
     bytes_found: u64,
     bytes_done: u64,
     bytes_skipped: u64,
+    bytes_unread: u64,
+    bytes_compared: u64,
     bytes_sent: u64,
     blocks_sent: u64,
     blocks_resent: u64,
@@ -117,6 +124,8 @@ impl Sums {
             files_found: source.files_found,
             files_moved: source.files_moved,
             files_skipped: source.files_skipped,
+            files_unread: source.files_unread,
+            files_compared: source.files_compared,
             files_failed: source.files_failed,
             files_newer: source.passed.newer,
             files_existing: source.passed.there,
@@ -126,6 +135,8 @@ impl Sums {
             bytes_found: source.bytes_found,
             bytes_done: source.bytes_done,
             bytes_skipped: source.bytes_skipped,
+            bytes_unread: source.bytes_unread,
+            bytes_compared: source.bytes_compared,
             bytes_sent: source.bytes_sent,
             blocks_sent: source.blocks_sent,
             blocks_resent: source.blocks_resent.max(progress.sink.blocks_resent),
@@ -191,7 +202,8 @@ pub(super) fn line(line: &Line) -> String {
         bytes: u64,
     }
     let path = PathText::new(&line.path);
-    event("line", Done { verb: verb(line.verb), path, bytes: line.bytes })
+    let kind = if line.verb.is_difference() { "difference" } else { "line" };
+    event(kind, Done { verb: verb(line.verb), path, bytes: line.bytes })
 }
 
 /// An entry that failed.
@@ -268,6 +280,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::LargeMetadata => "large-metadata",
         Reason::TooDeep => "too-deep",
         Reason::Limit => "limit",
+        Reason::ManyNames => "many-names",
     }
 }
 
@@ -314,9 +327,14 @@ impl<'a> End<'a> {
 }
 
 /// How it ended.
-pub(super) fn summary(report: &Report, settings: &Settings, places: &Places) -> String {
+pub(super) fn summary(
+    report: &Report,
+    settings: &Settings,
+    places: &Places,
+    differences: &Differences,
+) -> String {
     let verified = match settings.verify {
-        _ if settings.is_dry_run => "none",
+        _ if report.progress.source.files_verified == 0 => "none",
         Verify::Wire => "wire",
         Verify::Media => "media",
     };
@@ -325,7 +343,8 @@ pub(super) fn summary(report: &Report, settings: &Settings, places: &Places) -> 
         false if places.has_remote() => "ssh",
         false => "local",
     };
-    summary_of(report, verified, protection)
+    let differences = settings.is_check.then(|| differences.sum());
+    summary_of(report, verified, protection, differences)
 }
 
 /// The summary of a command line that was refused.
@@ -337,10 +356,15 @@ pub(super) fn refusal(message: &str) -> String {
         issue_count: 0,
         is_clear: false,
     };
-    summary_of(&report, "none", "local")
+    summary_of(&report, "none", "local", None)
 }
 
-fn summary_of(report: &Report, verified: &'static str, protection: &'static str) -> String {
+fn summary_of(
+    report: &Report,
+    verified: &'static str,
+    protection: &'static str,
+    difference_count: Option<u64>,
+) -> String {
     #[derive(Serialize)]
     struct Summary<'a> {
         exit_code: u8,
@@ -349,6 +373,8 @@ fn summary_of(report: &Report, verified: &'static str, protection: &'static str)
         #[serde(flatten)]
         sums: Sums,
         issue_count: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        difference_count: Option<u64>,
         verified: &'static str,
         is_clear: bool,
         data_protection: &'static str,
@@ -363,6 +389,7 @@ fn summary_of(report: &Report, verified: &'static str, protection: &'static str)
             message: report.message.as_deref(),
             sums: Sums::new(&report.progress, mean_rate(report)),
             issue_count: report.issue_count,
+            difference_count,
             verified,
             is_clear: report.is_clear,
             data_protection: protection,
@@ -385,6 +412,7 @@ fn outcome(code: ExitCode) -> &'static str {
         ExitCode::SourceChanged => "source-changed",
         ExitCode::Interrupted => "interrupted",
         ExitCode::Limit => "limit",
+        ExitCode::Different => "different",
     }
 }
 

@@ -1,11 +1,12 @@
 //! What dry runs and `-v` say of a path.
 
+use super::differences;
 use super::place::Places;
 use super::style::escape;
 use crate::sizes;
 use lads_core::message::{Line, Verb};
 
-/// The word for what is done with a path.
+/// The word for what is done with a path, or how it differs.
 pub(super) fn verb(verb: Verb) -> &'static str {
     match verb {
         Verb::Send => "send",
@@ -15,11 +16,21 @@ pub(super) fn verb(verb: Verb) -> &'static str {
         Verb::HardLink => "link",
         Verb::Special => "special",
         Verb::Delete => "delete",
+        Verb::OnlyAtSource => "only-at-source",
+        Verb::OnlyAtSink => "only-at-sink",
+        Verb::OtherKind => "other-kind",
+        Verb::OtherSize => "other-size",
+        Verb::OtherContents => "other-contents",
+        Verb::OtherTarget => "other-target",
+        Verb::OtherMetadata => "other-metadata",
     }
 }
 
 /// `send       run7/a (1.2 MiB)`
 pub(super) fn text(line: &Line) -> String {
+    if let Some(word) = differences::word(line.verb) {
+        return format!("{word:<18} {}", escape(&line.path));
+    }
     let size = match line.verb {
         Verb::Send => format!(" ({})", sizes::bytes(line.bytes)),
         _ => String::new(),
@@ -30,8 +41,9 @@ pub(super) fn text(line: &Line) -> String {
 }
 
 /// What the paths of all lines are relative to: `into dtn2:/scratch/`.
-pub(super) fn target(places: &Places) -> String {
+pub(super) fn target(places: &Places, is_check: bool) -> String {
     let target = places.target_text();
     let slash = if target.ends_with('/') { "" } else { "/" };
-    format!("into {target}{slash}")
+    let word = if is_check { "differences below" } else { "into" };
+    format!("{word} {target}{slash}")
 }

@@ -1,5 +1,6 @@
 //! How a transfer ended, for a person.
 
+use super::differences::Differences;
 use super::place::Places;
 use super::style::{Tone, escape, escape_text, indented};
 use super::{IssueCount, Settings};
@@ -14,8 +15,9 @@ pub(super) fn lines(
     report: &Report,
     settings: &Settings,
     places: &Places,
-    issues: &IssueCount,
+    counted: (&IssueCount, &Differences),
 ) -> Vec<String> {
+    let (issues, differences) = counted;
     let is_good = report.exit_code == ExitCode::Ok;
     if is_good && !settings.has_summary {
         return Vec::new();
@@ -29,8 +31,11 @@ pub(super) fn lines(
         }
     }
     let tone = if is_good { Tone::Good } else { Tone::Bad };
-    let outcome = outcome(report.exit_code, settings.is_dry_run, issues);
-    lines.push(format!("lads: {}", settings.style.paint(tone, outcome)));
+    let outcome = match settings.is_check {
+        true => outcome_of_check(report, differences),
+        false => outcome(report, settings, issues),
+    };
+    lines.push(format!("lads: {}", settings.style.paint(tone, &outcome)));
     if settings.has_summary {
         let rows = rows(report, settings, places, issues);
         lines.extend(rows.into_iter().map(|(title, text)| format!("      {title:<11}{text}")));
@@ -47,10 +52,59 @@ pub(super) fn hidden_issues(hidden_count: u64, log: Option<&str>) -> String {
     format!("lads: {} not shown; {place}", counted(hidden_count, "more message"))
 }
 
-fn outcome(code: ExitCode, is_dry_run: bool, issues: &IssueCount) -> &'static str {
+fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String {
+    match report.exit_code {
+        ExitCode::Ok if settings.is_dry_run => "this was a dry run: nothing was moved".to_owned(),
+        ExitCode::Ok => {
+            format!("done: {}", what_is_true(&report.progress.source, settings.verify))
+        }
+        code => trouble(code, issues).to_owned(),
+    }
+}
+
+/// What is known of the files after a transfer that went well: no more than was looked at.
+fn what_is_true(counters: &Counters, verify: Verify) -> String {
+    let Counters { files_moved, files_verified, files_skipped, .. } = *counters;
+    let Counters { files_unread, files_compared, .. } = *counters;
+    let word = match verify {
+        Verify::Wire => "wire",
+        Verify::Media => "media",
+    };
+    let others_moved = files_moved.saturating_sub(files_verified);
+    let others_there = files_skipped.saturating_sub(files_unread + files_compared);
+    let files = |number| counted(number, "file");
+    let parts = [
+        (files_verified, format!("{} moved, durable and verified ({word})", files(files_verified))),
+        (others_moved, format!("{} made", counted(others_moved, "link or special file"))),
+        (files_compared, format!("{} the same by checksum", count(files_compared))),
+        (files_unread, format!("{} skipped: {UNREAD}", count(files_unread))),
+        (others_there, format!("{} there already: {OTHERS}", counted(others_there, "other"))),
+    ];
+    let mut said: Vec<String> =
+        parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
+    if files_moved == 0 {
+        said.insert(0, "nothing was moved".to_owned());
+    }
+    said.join("; ")
+}
+
+fn outcome_of_check(report: &Report, differences: &Differences) -> String {
+    let counters = &report.progress.source;
+    let same = format!(
+        "the contents of {} ({}) were read at both ends and are the same",
+        counted(counters.files_compared, "file"),
+        bytes(counters.bytes_compared)
+    );
+    match report.exit_code {
+        ExitCode::Ok | ExitCode::Different => format!("done: {}; {same}", differences.text()),
+        _ if differences.sum() == 0 => format!("not all was compared; so far {same}"),
+        _ => format!("not all was compared; so far {}; {same}", differences.text()),
+    }
+}
+
+fn trouble(code: ExitCode, issues: &IssueCount) -> &'static str {
     match code {
-        ExitCode::Ok if is_dry_run => "this was a dry run: nothing was moved",
-        ExitCode::Ok => "done: everything is at the sink, durable and verified",
+        ExitCode::Ok => "done",
         ExitCode::Other => "it did not end well",
         ExitCode::Usage => "this cannot be done",
         ExitCode::SourceUnreadable => {
@@ -70,9 +124,10 @@ fn outcome(code: ExitCode, is_dry_run: bool, issues: &IssueCount) -> &'static st
             "not all is done: the sink refuses; the same command goes on from here"
         }
         ExitCode::Mismatch => "not all is done: data at the sink is not what was sent",
-        ExitCode::SourceChanged => "not all is done: something at the source kept changing",
+        ExitCode::SourceChanged => "not all is done: something kept changing while it was read",
         ExitCode::Interrupted => "stopped; the same command goes on from here",
         ExitCode::Limit => "all is moved; there is more to delete than --max-delete allows",
+        ExitCode::Different => "source and sink are different",
     }
 }
 
@@ -81,13 +136,15 @@ type Row = (&'static str, String);
 fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCount) -> Vec<Row> {
     let counters = &report.progress.source;
     let mut rows = Vec::new();
-    if settings.is_dry_run {
+    if settings.is_check {
+        rows.push(("compared", compared(report)));
+    } else if settings.is_dry_run {
         rows.push(("would move", would_move(counters)));
     } else {
         rows.push(("moved", moved(report)));
     }
-    if counters.files_skipped > 0 || counters.bytes_skipped > 0 {
-        rows.push(("skipped", skipped(counters)));
+    if !settings.is_check {
+        rows.extend(there_already(counters));
     }
     rows.extend(passed(&counters.passed));
     rows.extend(deleted(report, settings.is_dry_run));
@@ -97,6 +154,9 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     }
     if issues.special > 0 {
         rows.push(("left out", left_out(issues.special)));
+    }
+    if settings.is_check {
+        rows.extend(machine_rows(report, settings.is_verbose));
     }
     if settings.is_dry_run {
         return rows;
@@ -113,7 +173,9 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     if staged > 0 {
         rows.push(("staged", format!("{} waited on flash for the sink", bytes(staged))));
     }
-    rows.push(("verified", verified(settings.verify).to_owned()));
+    if counters.files_verified > 0 {
+        rows.push(("verified", verified(settings.verify).to_owned()));
+    }
     rows.extend(machine_rows(report, settings.is_verbose));
     rows.extend(
         report.progress.bottleneck.map(|bottleneck| ("slowest", slowest(bottleneck).to_owned())),
@@ -154,9 +216,37 @@ pub(super) fn mean_rate(report: &Report) -> f64 {
     if seconds > 0.0 { data as f64 / seconds } else { 0.0 }
 }
 
-fn skipped(counters: &Counters) -> String {
-    let files = counted(counters.files_skipped, "file");
-    format!("{files}, {} that the sink had already", bytes(counters.bytes_skipped))
+/// What the sink had already, and what is known of it.
+fn there_already(counters: &Counters) -> Vec<Row> {
+    let Counters { files_unread, files_compared, files_skipped, .. } = *counters;
+    let others = files_skipped.saturating_sub(files_unread + files_compared);
+    let files =
+        |number, data, known| format!("{}, {}: {known}", counted(number, "file"), bytes(data));
+    let begun_bytes =
+        counters.bytes_skipped.saturating_sub(counters.bytes_unread + counters.bytes_compared);
+    let rows = [
+        (files_unread, ("skipped", files(files_unread, counters.bytes_unread, UNREAD))),
+        (files_compared, ("the same", files(files_compared, counters.bytes_compared, COMPARED))),
+        (others, ("there", format!("{}: {OTHERS}", counted(others, "other")))),
+        (begun_bytes, ("resumed", format!("{} of an earlier attempt", bytes(begun_bytes)))),
+    ];
+    rows.into_iter().filter(|(number, _)| *number > 0).map(|(_, row)| row).collect()
+}
+
+const UNREAD: &str = "same size and time, not read";
+/// What is skipped and has no contents that could be read.
+const OTHERS: &str = "links, special or empty files";
+const COMPARED: &str = "same checksums at both ends";
+
+fn compared(report: &Report) -> String {
+    let counters = &report.progress.source;
+    let data = counters.bytes_compared;
+    format!(
+        "{}, {} in {}",
+        counted(counters.files_compared, "file"),
+        bytes(data),
+        span(report.progress.elapsed)
+    )
 }
 
 /// What was removed, or would be.
@@ -191,8 +281,8 @@ fn left_out(special_count: u64) -> String {
 
 fn verified(verify: Verify) -> &'static str {
     match verify {
-        Verify::Wire => "every block's checksum at the sink, then made durable",
-        Verify::Media => "every block's checksum at the sink, made durable, read back from storage",
+        Verify::Wire => "what was moved: every block's checksum at the sink, then made durable",
+        Verify::Media => "what was moved: every block's checksum, durable, read back from storage",
     }
 }
 

@@ -186,6 +186,20 @@ fn a_transfer_without_a_journal_that_was_killed_leaves_what_the_next_one_removes
     assert_eq!(fs::read(world.target().join("large")).unwrap(), Rng::new(4).bytes(LARGE_BYTES));
 }
 
+/// What is at the target by other means needs nothing of what an earlier attempt has begun.
+#[test]
+fn what_was_begun_of_a_file_that_is_found_the_same_by_its_contents_goes() {
+    let world = World::new();
+    stopped(&world, &["-c"]);
+    fs::copy(world.path("src/large"), world.path("dst/large")).unwrap();
+    // The end of the transfer, which removes what is of no use to it, never comes.
+    world.write("src/unreadable", b"1");
+    fs::create_dir(world.path("dst/unreadable")).unwrap();
+    let ended = run(world.cp(&["-c"])).expect(6);
+    assert_eq!((ended.count("files_compared"), ended.count("bytes_sent")), (1, 0));
+    assert!(own_files(&world.target(), ".part").is_empty());
+}
+
 #[test]
 fn a_temporary_file_that_somebody_replaced_does_not_get_the_real_name() {
     let world = World::new();

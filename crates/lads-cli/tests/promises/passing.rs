@@ -2,7 +2,7 @@
 
 use crate::choice::names_and_bytes;
 use crate::world::{
-    Ended, LADS, Mounted, RUN_HERE, Rng, World, for_seeds, has, is_root, lads, run, there,
+    Ended, LADS, Mounted, RUN_HERE, Rng, World, check, for_seeds, has, is_root, lads, run, there,
 };
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -148,6 +148,14 @@ fn what_is_mounted_below_the_source_is_left_out_with_x() {
     let [ours, theirs] = ["dst", "theirs"].map(|root| names_and_bytes(&world.path(root)));
     assert_eq!(ours, theirs);
     assert!(!world.path("dst/mounted/file").exists());
+    let compared = |options: &[&str]| {
+        let mut command = check(options);
+        command.arg(world.source_contents()).arg(world.target());
+        run(mounted.command(&command)).expect(11).differences()
+    };
+    assert_eq!(compared(&["-x"]), ["only-at-sink mounted/there"]);
+    let both = ["only-at-sink mounted/there", "only-at-source mounted/file"];
+    assert_eq!(compared(&[]), both);
     // What is named is gone into whatever it is mounted on.
     let mut named = lads(&["-x"]);
     named.arg(world.path("src/mounted")).arg(world.path("named"));

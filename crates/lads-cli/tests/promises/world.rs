@@ -4,7 +4,7 @@ use lads_core::journal::{BlockRecord, replay};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -114,6 +114,19 @@ impl World {
         command
     }
 
+    /// Changes four bytes of a file of the target and puts its time of change back, as a disk that
+    /// damages data does.
+    pub(crate) fn damage(&self, name: &str, offset: u64) {
+        let path = self.target().join(name);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let file = fs::File::options().read(true).write(true).open(path).unwrap();
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, offset).unwrap();
+        file.write_all_at(&bytes.map(|byte| !byte), offset).unwrap();
+        file.set_modified(modified).unwrap();
+        file.sync_all().unwrap();
+    }
+
     /// A script that stands for ssh: forgets the host and runs the rest here.
     pub(crate) fn fake_shell(&self, script: &str) -> String {
         let path = self.path(format!("shell-{}", script.len()));
@@ -134,6 +147,13 @@ pub(crate) const RUN_HERE: &str = "shift; exec \"$@\"";
 pub(crate) fn lads<W: AsRef<OsStr>>(words: &[W]) -> Command {
     let mut command = Command::new(LADS);
     command.arg("cp").arg("--json").args(words);
+    command
+}
+
+/// `lads check --json` with these words.
+pub(crate) fn check<W: AsRef<OsStr>>(words: &[W]) -> Command {
+    let mut command = Command::new(LADS);
+    command.arg("check").arg("--json").args(words);
     command
 }
 
@@ -163,6 +183,18 @@ impl Ended {
     /// The events of one kind.
     pub(crate) fn events_of(&self, kind: &str) -> Vec<Value> {
         self.events().into_iter().filter(|event| event["event"] == kind).collect()
+    }
+
+    /// The differences told, as `verb path`, in the order of the alphabet.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        let text = |event: &Value| {
+            let (verb, path) = (event["verb"].as_str().unwrap(), event["path"].as_str().unwrap());
+            format!("{verb} {path}")
+        };
+        let mut told: Vec<String> = self.events_of("difference").iter().map(text).collect();
+        told.sort();
+        assert_eq!(self.summary()["difference_count"], told.len());
+        told
     }
 
     /// The one issue told.
@@ -263,6 +295,11 @@ impl Running {
         let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
         let events = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.filter_map(|event| event["bytes_sent"].as_u64()).max().unwrap_or(0)
+    }
+
+    /// Whether it has told a program this.
+    pub(crate) fn told(&self, words: &str) -> bool {
+        fs::read_to_string(self.output.path().join("stdout")).is_ok_and(|all| all.contains(words))
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

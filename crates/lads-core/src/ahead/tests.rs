@@ -11,6 +11,7 @@ fn file(id: u32, source_ost: u32, bytes: u64) -> Entry {
         data_bytes: bytes,
         striping: Striping::default(),
         source_ost: OstId(source_ost),
+        is_different: false,
     };
     entry(id.into(), kind)
 }

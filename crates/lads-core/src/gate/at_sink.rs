@@ -202,10 +202,16 @@ impl AtSink {
         let live = self.live.get(&entry);
         match (ending, live) {
             (Ending::Failed(_), _) => Err(ProtocolError::OutOfPlace("FILE_DONE of a failure")),
+            (Ending::Same | Ending::Different, _) => {
+                Err(ProtocolError::OutOfPlace("FILE_DONE of a comparison"))
+            }
+            (Ending::Incomplete, Some(live)) if !live.is_directory => {
+                Err(ProtocolError::OutOfPlace("FILE_DONE for a file as for a directory"))
+            }
             (Ending::Dropped, Some(live)) if live.is_directory => {
                 Err(ProtocolError::OutOfPlace("FILE_DONE that drops a directory"))
             }
-            (Ending::Complete, Some(live)) if live.is_closing => {
+            (Ending::Complete | Ending::Incomplete, Some(live)) if live.is_closing => {
                 Err(ProtocolError::OutOfPlace("FILE_DONE for a directory again"))
             }
             (_, Some(_)) => Ok(()),
@@ -233,7 +239,7 @@ fn check_entry(entry: &Entry) -> Result<(), ProtocolError> {
     }
     check_metadata(&entry.metadata)?;
     match &entry.kind {
-        Kind::File { identity, data_bytes, striping, source_ost } => {
+        Kind::File { identity, data_bytes, striping, source_ost, is_different: _ } => {
             let is_possible = identity.size <= FILE_BYTES_MAX
                 && *data_bytes <= identity.size
                 && is_moment(identity.mtime)

@@ -86,7 +86,9 @@ impl AtSource {
     }
 
     fn check_answer(&self, answer: &Answer) -> Result<(), ProtocolError> {
-        let Answer::Want { layout, .. } = answer else { return Ok(()) };
+        let (Answer::Want { layout, .. } | Answer::Compare { layout }) = answer else {
+            return Ok(());
+        };
         if !layout.is_aligned(ALIGNMENT_BYTES) {
             return Err(ProtocolError::Impossible("stripes that are no whole pages"));
         }

@@ -19,6 +19,7 @@ fn file_kind(size: u64) -> Kind {
         data_bytes: size,
         striping: Striping::default(),
         source_ost: OstId(0),
+        is_different: false,
     }
 }
 
@@ -149,6 +150,7 @@ fn what_no_file_system_has_is_refused() {
         data_bytes,
         striping,
         source_ost: OstId(source_ost),
+        is_different: false,
     };
     let plain = Striping::default();
     let kinds = [
@@ -403,6 +405,10 @@ fn news_are_read_by_who_has_a_person_and_are_bounded() {
         cut_news(&mut same);
         assert_eq!(same, bounded);
     }
+    let different = Line { verb: Verb::OtherSize, path: Vec::new(), bytes: 0 };
+    let different = Message::Lines(vec![different]);
+    assert_eq!(check_news(&different, Reader::PersonWhoCompares), Ok(()));
+    refused(check_news(&different, Reader::Person));
     let fatal = |bytes| Message::Fatal { code: 1, text: text(bytes) };
     assert_eq!(check_news(&fatal(10), Reader::Nobody), Ok(()));
     refused(check_news(&fatal(TEXT_BYTES_MAX + 1), Reader::Person));

@@ -57,6 +57,7 @@ fn bytes_on_the_wire_stay_as_documented() {
                 data_bytes: 300,
                 striping: Striping { size: 1 << 20, count: 4 },
                 source_ost: OstId(3),
+                is_different: false,
             },
             metadata: Metadata {
                 mode: 0o644,
@@ -67,7 +68,7 @@ fn bytes_on_the_wire_stay_as_documented() {
             },
         }]),
         &expect![
-            "2c 00 00 00 06 01 02 01 04 64 61 74 61 00 ac 02 80 c4 9f d5 0c 05 82 c4 9f d5 0c 06 0c ac 02 80 80 40 04 03 a4 03 e8 07 64 80 c4 9f d5 0c 05 00"
+            "2d 00 00 00 06 01 02 01 04 64 61 74 61 00 ac 02 80 c4 9f d5 0c 05 82 c4 9f d5 0c 06 0c ac 02 80 80 40 04 03 00 a4 03 e8 07 64 80 c4 9f d5 0c 05 00"
         ],
     );
     let done: RangeSet = [0..100, 200..250].into_iter().collect();

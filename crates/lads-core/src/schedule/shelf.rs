@@ -93,9 +93,9 @@ impl Shelf<'_> {
                 // Nor has any lane behind it been begun.
                 return None;
             }
-            let is_small = is_packed(plan, &piece);
+            let (is_small, is_comparison) = (is_packed(plan, &piece), plan.is_comparison);
             let is_passed = match self.is_staging {
-                true => self.room.has(piece.sink_ost),
+                true => is_comparison || self.room.has(piece.sink_ost),
                 false => self.room.count(piece.sink_ost) < grants_wanted,
             };
             if is_passed {
@@ -111,7 +111,7 @@ impl Shelf<'_> {
             }
             let is_new = !std::mem::replace(&mut lane.is_begun, true);
             self.admit(lane.entry);
-            let mut work = work_of(&lane, &piece);
+            let mut work = Work { is_comparison, ..work_of(&lane, &piece) };
             self.take(&work.blocks[0]);
             lanes.remove(at);
             if is_small {
@@ -183,6 +183,7 @@ impl Shelf<'_> {
             }
             let fits = is_packed(plan, &piece)
                 && (lane.mirror, piece.sink_ost) == (work.mirror, work.sink_ost)
+                && plan.is_comparison == work.is_comparison
                 && bytes + in_pages(piece.length) <= bytes_max;
             if !fits || !self.admit(lane.entry) {
                 return;

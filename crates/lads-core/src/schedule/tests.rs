@@ -22,6 +22,7 @@ fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
         taken: RangeSet::new(),
         disk_offset: None,
         is_begun: false,
+        is_comparison: false,
     }
 }
 
@@ -413,6 +414,32 @@ fn only_what_the_sink_has_no_room_for_is_staged() {
     let is_staged = |work: &Work| matches!(work.way, Way::Stage(_));
     assert_eq!(works.iter().map(|work| work.sink_ost.0).collect::<Vec<_>>(), [0, 0, 1, 1]);
     assert_eq!(works.iter().map(is_staged).collect::<Vec<_>>(), [false, false, true, true]);
+}
+
+#[test]
+fn what_is_only_compared_is_never_staged() {
+    let mut schedule = with_stage(9);
+    while next(&mut schedule).is_some() {}
+    let compared = Plan { is_comparison: true, ..plan(u64::from(BLOCK), 0, 3) };
+    schedule.add(EntryId(9), compared);
+    assert_eq!(next(&mut schedule), None);
+    schedule.on_grant(OstId(3), 1);
+    let work = next(&mut schedule).unwrap();
+    assert_eq!((work.way.clone(), work.is_comparison, entries(&work)), (Way::Send, true, vec![9]));
+}
+
+#[test]
+fn what_is_sent_and_what_is_only_compared_share_no_frame() {
+    let mut schedule = schedule(Policy::Adaptive, 1);
+    for entry in 0..4 {
+        let is_comparison = entry >= 2;
+        schedule.add(EntryId(entry), Plan { is_comparison, ..plan(100, 0, 0) });
+    }
+    let sent = next(&mut schedule).unwrap();
+    assert_eq!((entries(&sent), sent.is_comparison), (vec![0, 1], false));
+    schedule.on_read(Instant::START, &sent, Duration::ZERO);
+    let compared = next(&mut schedule).unwrap();
+    assert_eq!((entries(&compared), compared.is_comparison), (vec![2, 3], true));
 }
 
 #[test]

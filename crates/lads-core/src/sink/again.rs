@@ -89,7 +89,7 @@ impl Sink {
         for (&entry, file) in &self.files {
             let is_placed = file.ahead.is_some_and(|placed| placed.sink_ost.is_some());
             let Some(layout) = file.layout.as_ref().filter(|_| is_placed) else { continue };
-            if file.phase != Phase::Receiving {
+            if file.phase != Phase::Receiving || file.is_compared {
                 continue;
             }
             let left_bytes = file.data_bytes.saturating_sub(file.written.byte_count());

@@ -32,6 +32,9 @@ pub struct Write {
     pub ost: OstId,
     /// Blocks, and where in the buffer each begins.
     pub rows: Vec<(Row, u32)>,
+    /// Whether the blocks are not to be written, but to be compared with what is there: only their
+    /// checksums have come. The buffer is there to read into.
+    pub is_comparison: bool,
 }
 
 impl Write {
@@ -39,6 +42,12 @@ impl Write {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum()
+    }
+
+    /// Whether its bytes could wait in the stage as well.
+    #[must_use]
+    pub fn is_stageable(&self) -> bool {
+        self.is_in_memory() && !self.is_comparison
     }
 
     /// Whether its bytes are in memory, not in the stage.
@@ -82,7 +91,7 @@ pub struct Discard {
 pub enum Task {
     /// See what is there under these names; make directories and links.
     Examine(Vec<Entry>),
-    /// Write a frame.
+    /// Write a frame, or compare its blocks with what is there.
     Write(Write),
     /// Put a frame into this place in the stage, and free its buffer.
     Stage(Write, Slot),
@@ -121,6 +130,11 @@ pub enum Examined {
         /// Where it will lie.
         layout: Layout,
     },
+    /// There is a file of the same size: it is to be compared.
+    Compare {
+        /// Where it lies.
+        layout: Layout,
+    },
     /// Anything else, as it goes to the source.
     Answer(Answer),
 }
@@ -134,6 +148,21 @@ pub enum Committed {
     Failed(Failure),
     /// Read back, these blocks are not what was written.
     Bad(Vec<BlockRecord>),
+    /// It was compared, and is the same.
+    Same,
+    /// It was compared, and is not to stay as it is.
+    Different,
+}
+
+/// How a block that was only to be compared turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// The same bytes are at the sink.
+    Same,
+    /// Others.
+    Different,
+    /// They could not be read.
+    Failed(Failure),
 }
 
 /// What the owner tells the session.
@@ -151,6 +180,15 @@ pub enum Event {
         service: Duration,
         /// For each block, what went wrong.
         failures: Vec<Option<Failure>>,
+    },
+    /// [`Task::Write`] is done, of a frame of which [`Write::is_comparison`] is true.
+    Compared {
+        /// What was asked for.
+        write: Write,
+        /// How long it took.
+        service: Duration,
+        /// For each block, how it turned out.
+        results: Vec<Compared>,
     },
     /// [`Task::Stage`] is done: the frame, with its place.
     Staged(Write),

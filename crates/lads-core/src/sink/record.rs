@@ -71,8 +71,8 @@ impl Sink {
             && file.phase == Phase::Receiving;
         if is_complete {
             file.phase = Phase::Committing;
-            let verify =
-                self.config.verifies_media.then(|| file.records.values().copied().collect());
+            let is_read_back = self.config.verifies_media && !file.is_compared;
+            let verify = is_read_back.then(|| file.records.values().copied().collect());
             self.to_commit.push_back(Commit { entry, verify });
         }
     }
@@ -81,11 +81,14 @@ impl Sink {
     pub(super) fn on_committed(&mut self, entry: EntryId, committed: Committed) {
         let Some(file) = self.files.get_mut(&entry) else { return };
         match committed {
-            Committed::Complete => {
-                self.counters.files_moved += 1;
+            Committed::Different => self.on_different(entry),
+            Committed::Complete | Committed::Same => {
+                let is_same = committed == Committed::Same;
+                self.counters.files_moved += u64::from(!is_same);
                 let is_given_up = file.is_given_up;
                 self.forget(entry);
-                self.endings.push_back((entry, Ending::Complete));
+                let ending = if is_same { Ending::Same } else { Ending::Complete };
+                self.endings.push_back((entry, ending));
                 if is_given_up {
                     self.endings.push_back((entry, Ending::Dropped));
                 }

@@ -93,12 +93,12 @@ impl Sink {
         let ost = in_turn.find(|&ost| self.is_stageable(ost))?;
         self.aside.turn = ost.index() + 1;
         let bytes_of = |write: &Write| write.bytes();
-        let write = self.queues.remove_last(ost, Write::is_in_memory, bytes_of)?;
+        let write = self.queues.remove_last(ost, Write::is_stageable, bytes_of)?;
         Some(Task::Stage(write, self.aside.slots.reserve()?))
     }
 
     fn is_stageable(&self, ost: OstId) -> bool {
-        self.grants.is_used_up(ost) && self.queues.waiting(ost).any(Write::is_in_memory)
+        self.grants.is_used_up(ost) && self.queues.waiting(ost).any(Write::is_stageable)
     }
 
     /// A frame is in its place in the stage; its buffer is free.

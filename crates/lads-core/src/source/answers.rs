@@ -28,10 +28,15 @@ impl Source {
         let outcome = match answer {
             Answer::Want { done, layout } => return self.on_wanted(entry, &done, layout),
             Answer::Begun { done } => return self.on_begun(entry, &done),
+            Answer::Compare { layout } => return self.on_compare(entry, layout),
             Answer::Have => {
                 self.counters.files_skipped += 1;
                 self.counters.bytes_skipped += open.data_bytes;
                 self.counters.bytes_done += open.data_bytes;
+                if open.size > 0 {
+                    self.counters.files_unread += 1;
+                    self.counters.bytes_unread += open.data_bytes;
+                }
                 Outcome::Done(Verb::Skip, open.data_bytes)
             }
             Answer::Passed(pass) if self.config.may_pass => {
@@ -69,7 +74,7 @@ impl Source {
             Answer::Passed(_) => {
                 return Err(ProtocolError::OutOfPlace("FILE_ID that passes a directory over"));
             }
-            Answer::Want { .. } | Answer::Begun { .. } => {
+            Answer::Want { .. } | Answer::Begun { .. } | Answer::Compare { .. } => {
                 return Err(ProtocolError::OutOfPlace("FILE_ID that wants a directory"));
             }
         }
@@ -128,6 +133,7 @@ impl Source {
             taken: RangeSet::new(),
             disk_offset,
             is_begun: false,
+            is_comparison: false,
         };
         // Count as done only what the file still has: what is data here, and was done there.
         let skipped = match &plan.data {

@@ -4,6 +4,7 @@
 //! (`SourceConfig::window_directories`), so memory follows the window, not the tree.
 
 use crate::issue::Failure;
+use crate::message::Ending;
 use crate::units::EntryId;
 use std::collections::HashMap;
 
@@ -20,6 +21,8 @@ struct Directory {
     is_closing: bool,
     /// Whether the sink made it, or would.
     is_new: bool,
+    /// Whether something in it failed, and may never have been announced.
+    is_incomplete: bool,
     failure: Option<Failure>,
     /// Its name and attributes, in bytes.
     metadata_bytes: u64,
@@ -62,6 +65,7 @@ impl Directories {
             is_answered: directory == EntryId::ROOT,
             is_closing: false,
             is_new: false,
+            is_incomplete: false,
             failure: None,
             metadata_bytes,
         };
@@ -125,6 +129,22 @@ impl Directories {
     pub(super) fn on_failed(&mut self, directory: EntryId, failure: Failure) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.failure = Some(failure);
+        }
+    }
+
+    /// Something in it failed.
+    pub(super) fn on_child_failed(&mut self, directory: EntryId) {
+        if let Some(row) = self.open.get_mut(&directory) {
+            row.is_incomplete = true;
+        }
+    }
+
+    /// How it ends, as the sink is told.
+    pub(super) fn ending(&self, directory: EntryId) -> Ending {
+        let is_incomplete = |row: &Directory| row.is_incomplete || row.failure.is_some();
+        match self.open.get(&directory).is_some_and(is_incomplete) {
+            true => Ending::Incomplete,
+            false => Ending::Complete,
         }
     }
 

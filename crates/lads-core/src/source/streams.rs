@@ -55,8 +55,10 @@ impl Source {
     /// A frame went out; this many went before it on this stream.
     pub(super) fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
         let work = self.free_slot(work);
-        self.counters.blocks_sent += work.blocks.len() as u64;
-        self.counters.bytes_sent += work.bytes();
+        if !work.is_comparison {
+            self.counters.blocks_sent += work.blocks.len() as u64;
+            self.counters.bytes_sent += work.bytes();
+        }
         self.grow_streams(stream);
         if self.streams[stream.index()].ended_at.is_some_and(|frames| number >= frames) {
             self.on_lost(work);

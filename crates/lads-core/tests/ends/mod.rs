@@ -26,6 +26,7 @@ pub(crate) fn source_config() -> SourceConfig {
         may_pass: false,
         may_be_asked: false,
         is_all_there: true,
+        is_comparing: true,
         window_directories: 100,
         open_files_max: 100,
         retries_max: 3,

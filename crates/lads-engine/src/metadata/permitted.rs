@@ -71,6 +71,7 @@ mod tests {
         data_bytes: 0,
         striping: Striping { size: 0, count: 1 },
         source_ost: OstId(0),
+        is_different: false,
     };
     const FIFO: Kind = Kind::Special { file_type: 0o010_000, device: 0 };
 

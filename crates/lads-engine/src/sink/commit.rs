@@ -64,6 +64,9 @@ impl SinkEnd {
         let _asked = self.begin_call(Operation::Sync, commit.entry, None);
         let gone = || Committed::Failed(failed(Operation::Rename, Errno::NOENT));
         let item = self.table.get(commit.entry).ok_or_else(gone)?;
+        if let Some(there) = item.compared.get() {
+            return Err(self.keep(commit.entry, &item, there));
+        }
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
         // Only a head start: what cannot have one is written when it is synced.
         let _ = lads_sys::start_writeback(&temporary.file);
@@ -129,7 +132,7 @@ impl SinkEnd {
                 let directory = item.as_ref().and_then(|item| item.own.clone());
                 let subject = directory.map_or(Subject::Target, Subject::In);
                 let _asked = self.hub.deeds.begin(Operation::SetMetadata, subject, None);
-                let failure = item.and_then(|item| match self.close_directory(&item) {
+                let failure = item.and_then(|item| match self.close_directory(entry, &item) {
                     Ok(()) => {
                         self.count_reduced(&item);
                         None
@@ -145,7 +148,10 @@ impl SinkEnd {
         self.tell(Event::Closed(results));
     }
 
-    fn close_directory(&self, item: &Item) -> Result<(), Failure> {
+    fn close_directory(&self, entry: EntryId, item: &Item) -> Result<(), Failure> {
+        if self.options.check {
+            return self.find_extra(entry, item);
+        }
         if self.options.dry_run {
             return Ok(());
         }

@@ -8,13 +8,14 @@ use crate::layout;
 use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usable, mtime_of};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of, remove_left_over};
 use crate::sink::check::{clear_outside, unchanged};
+use crate::sink::comparison::difference_of_file;
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
 use lads_core::entry::{Entry, Identity, Kind, is_own_name};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
 use lads_core::layout::Layout;
-use lads_core::message::{Answer, Root};
+use lads_core::message::{Answer, Root, Verb};
 use lads_core::placement::{self, STRIPE_BYTES_MIN};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
@@ -58,8 +59,10 @@ impl SinkEnd {
                 let (above, name) = target.split_at(cut);
                 self.open_root(above, self.open_directory(above)?, Some(name.to_vec()))
             }
-            (Err(Errno::NOENT), None) if self.options.dry_run => self.missing_place(),
-            (Err(Errno::NOENT), None) => self.make_root(target),
+            (Err(Errno::NOENT), None) if self.options.dry_run && !self.options.check => {
+                self.missing_place()
+            }
+            (Err(Errno::NOENT), None) if !self.options.check => self.make_root(target),
             (Err(errno), _) => Err(self.cannot("examine the target", target, *errno)),
         }
     }
@@ -179,7 +182,9 @@ impl SinkEnd {
                     self.tell_failure(&item, failure);
                     Examined::Answer(Answer::Failed(failure))
                 });
-                let stays = matches!(examined, Examined::Want { .. }) || entry.is_directory();
+                let is_needed =
+                    matches!(examined, Examined::Want { .. } | Examined::Compare { .. });
+                let stays = is_needed || entry.is_directory();
                 let has_failed = matches!(examined, Examined::Answer(Answer::Failed(_)));
                 if !stays
                     && let Some(item) = self.table.remove(entry.id)
@@ -215,9 +220,7 @@ impl SinkEnd {
         let handle = match directory.open() {
             Ok(handle) => handle,
             Err(errno) if let Some(pass) = passing.of_directory(errno) => return passed(pass),
-            Err(Errno::NOENT) if self.options.dry_run => {
-                return Ok(Examined::Answer(Answer::Would));
-            }
+            Err(errno) if self.is_absent(errno) => return Ok(Examined::Answer(Answer::Would)),
             Err(_) => return Err(parent_failed()),
         };
         let there = match statat(&handle, item.name.as_slice(), NOT_THROUGH_LINKS) {
@@ -225,6 +228,12 @@ impl SinkEnd {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed(Operation::Examine, errno)),
         };
+        if there.is_some() {
+            self.note_name(item);
+        }
+        if self.options.check {
+            return self.examine_difference(entry, item, &handle, there.as_ref());
+        }
         if let Some(pass) = passing.at_sink(&entry.kind, there.as_ref()) {
             return passed(pass);
         }
@@ -256,6 +265,9 @@ impl SinkEnd {
 
     fn examine_directory(&self, item: &Item) -> Result<Examined, Failure> {
         let own = item.own.as_ref().ok_or_else(parent_failed)?;
+        if self.options.check {
+            return self.examine_difference_of_directory(item, own);
+        }
         let is_missing = self.place().is_missing;
         let opened = if is_missing { Err(Errno::NOENT) } else { own.open() };
         let answer = match opened {
@@ -283,11 +295,19 @@ impl SinkEnd {
         there: Option<&Stat>,
     ) -> Result<Examined, Failure> {
         let identity = item.identity.expect("files are announced with it");
-        let same = there.filter(|stat| {
+        let of_its_size = there.filter(|stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
                 && u64::try_from(stat.st_size) == Ok(identity.size)
-                && mtime_of(stat) == identity.mtime
-                && !self.options.ignores_times
+                && !item.is_known_different
+        });
+        let is_compared = self.options.checksum && identity.size > 0;
+        if let (true, Some(stat)) = (is_compared, of_its_size) {
+            return self.begin_comparison(item, handle, stat);
+        }
+        let same = of_its_size.filter(|stat| {
+            let has_its_time = mtime_of(stat) == identity.mtime && !self.options.ignores_times;
+            // By its contents, an empty file is as good as any other.
+            has_its_time || self.options.checksum
         });
         if let Some(stat) = same
             && (self.options.dry_run || self.mend_metadata(item, handle, stat)?)
@@ -305,7 +325,7 @@ impl SinkEnd {
     }
 
     /// An earlier attempt may have begun to send a file that need not be sent now.
-    fn clear_left_over(&self, item: &Item, handle: &OwnedFd) {
+    pub(super) fn clear_left_over(&self, item: &Item, handle: &OwnedFd) {
         let journal = &self.place().journal;
         if journal.is_inherited() {
             let path = item.path();
@@ -428,7 +448,12 @@ impl SinkEnd {
     /// Makes the metadata that of the source, of a file whose data is the same; `there` is what a
     /// look at the name found. `false` if its metadata must not be set: then the file is sent, and
     /// takes the place of what is there.
-    fn mend_metadata(&self, item: &Item, handle: &OwnedFd, there: &Stat) -> Result<bool, Failure> {
+    pub(super) fn mend_metadata(
+        &self,
+        item: &Item,
+        handle: &OwnedFd,
+        there: &Stat,
+    ) -> Result<bool, Failure> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(handle, item.name.as_slice(), flags, Mode::empty()) {
             Ok(file) => file,
@@ -450,6 +475,98 @@ impl SinkEnd {
         apply(&file, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
         fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
         Ok(true)
+    }
+
+    /// Whether a directory that cannot be opened is only not there, in a dry run or a comparison,
+    /// which make none. What is in it is not told apart.
+    fn is_absent(&self, errno: Errno) -> bool {
+        match errno {
+            Errno::NOENT => self.options.dry_run,
+            Errno::NOTDIR | Errno::LOOP => self.options.check,
+            _ => false,
+        }
+    }
+
+    /// How what is there differs from a file, link or special of the source; files of the same size
+    /// are to be compared.
+    fn examine_difference(
+        &self,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        there: Option<&Stat>,
+    ) -> Result<Examined, Failure> {
+        let difference = match &item.identity {
+            Some(identity) => difference_of_file(there, identity.size),
+            None => self.difference_of_other(entry, item, handle, there)?,
+        };
+        if let Some(verb) = difference {
+            self.tell_difference(item, verb);
+            return Ok(Examined::Answer(Answer::Would));
+        }
+        match there {
+            Some(stat) if entry.size() > 0 => self.begin_comparison(item, handle, stat),
+            _ => Ok(Examined::Answer(Answer::Have)),
+        }
+    }
+
+    fn difference_of_other(
+        &self,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        there: Option<&Stat>,
+    ) -> Result<Option<Verb>, Failure> {
+        if there.is_none() {
+            return Ok(Some(Verb::OnlyAtSource));
+        }
+        let of_examine = |errno| failed(Operation::Examine, errno);
+        let held = Held::open(handle, &item.name).map_err(of_examine)?;
+        if !held.is(&entry.kind).map_err(of_examine)? {
+            let file_type = FileType::from_raw_mode(held.stat().st_mode);
+            let is_of_kind = match entry.kind {
+                Kind::Symlink { .. } => file_type == FileType::Symlink,
+                Kind::Special { file_type: of_source, .. } => {
+                    file_type == FileType::from_raw_mode(of_source)
+                }
+                _ => false,
+            };
+            let verb = if is_of_kind { Verb::OtherTarget } else { Verb::OtherKind };
+            return Ok(Some(verb));
+        }
+        let is_other = differs(&held, held.stat(), &item.metadata, &self.options);
+        Ok(is_other.then_some(Verb::OtherMetadata))
+    }
+
+    fn examine_difference_of_directory(
+        &self,
+        item: &Item,
+        own: &Arc<Directory>,
+    ) -> Result<Examined, Failure> {
+        let verb = match own.open() {
+            Ok(handle) => {
+                self.note_name(item);
+                let stat = fstat(&*handle).map_err(|errno| failed(Operation::Examine, errno))?;
+                let is_other = differs(&*handle, &stat, &item.metadata, &self.options);
+                is_other.then_some(Verb::OtherMetadata)
+            }
+            Err(errno) => {
+                let above = item.directory.as_ref().ok_or_else(parent_failed)?;
+                match (above.open().is_ok(), errno) {
+                    (false, errno) if self.is_absent(errno) => None,
+                    (true, Errno::NOENT) => Some(Verb::OnlyAtSource),
+                    (true, Errno::NOTDIR | Errno::LOOP) => {
+                        self.note_name(item);
+                        Some(Verb::OtherKind)
+                    }
+                    _ => return Err(failed(Operation::Open, errno)),
+                }
+            }
+        };
+        if let Some(verb) = verb {
+            self.tell_difference(item, verb);
+        }
+        Ok(Examined::Answer(Answer::Have))
     }
 
     /// Links and specials, which have no data and are made here.

@@ -1,5 +1,6 @@
 //! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
 
+use super::comparison::There;
 use super::placing::Outstanding;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
@@ -18,12 +19,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(super) struct Item {
     /// The directory that it lies in; `None` if that is not known, because it failed.
     pub(super) directory: Option<Arc<Directory>>,
+    /// The number of that directory.
+    pub(super) parent: EntryId,
     pub(super) name: Vec<u8>,
     /// What it gets of the metadata that the source says.
     pub(super) metadata: Metadata,
     /// Whether something is missing in it that `--privileges` would have kept.
     pub(super) is_reduced: bool,
     pub(super) identity: Option<Identity>,
+    /// Whether an earlier comparison has shown that it is different.
+    pub(super) is_known_different: bool,
     /// Whether all its bytes are data, none a hole.
     pub(super) is_dense: bool,
     /// How it is striped at the source.
@@ -42,7 +47,11 @@ pub(super) struct Item {
     pub(super) has_failed: OnceLock<()>,
     /// The file that its blocks are written to, under a temporary name.
     pub(super) temporary: Mutex<FileState>,
-    /// That name, which no other entry has meanwhile.
+    /// What is there already and is compared, if it is.
+    pub(super) compared: OnceLock<There>,
+    /// Whether a difference was told.
+    pub(super) is_different: OnceLock<()>,
+    /// The name of the temporary file, which no other entry has meanwhile.
     pub(super) claim: Mutex<Option<Claim>>,
 }
 
@@ -137,10 +146,12 @@ impl Table {
         };
         let item = Item {
             directory,
+            parent: entry.parent,
             name,
             metadata: permitted.metadata,
             is_reduced: permitted.is_reduced,
             identity,
+            is_known_different: matches!(entry.kind, Kind::File { is_different: true, .. }),
             is_dense,
             striping,
             is_made: AtomicBool::new(false),
@@ -149,6 +160,8 @@ impl Table {
             goes_on: OnceLock::new(),
             has_failed: OnceLock::new(),
             temporary: Mutex::default(),
+            compared: OnceLock::new(),
+            is_different: OnceLock::new(),
             claim: Mutex::default(),
         };
         items.insert(entry.id, Arc::new(item));

@@ -29,6 +29,9 @@ const DIRECT_BYTES_MIN: u64 = 1 << 20;
 impl SinkEnd {
     /// Writes a frame and frees its buffer.
     pub(super) fn write_queued(&self, write: Write) {
+        if write.is_comparison {
+            return self.compare_queued(write);
+        }
         let Some(buffer) = self.bytes_of(&write) else { return };
         let started = Instant::now();
         self.layouts.pretend(write.ost);
@@ -242,6 +245,10 @@ impl SinkEnd {
     }
 
     fn discard(&self, item: &Item) {
+        if item.compared.get().is_some() {
+            // Nothing was made of it.
+            return;
+        }
         self.place().journal.forget_dropped(&item.path());
         let mut state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(temporary) = state.end() {

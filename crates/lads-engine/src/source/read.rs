@@ -9,6 +9,7 @@ use crate::event::ExitCode;
 use crate::hub::Fatal;
 use crate::job::IoMode;
 use crate::metadata::identity_of;
+use crate::paths::open_unnoticed;
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::Operation;
 use lads_core::schedule::{Way, Work};
@@ -81,8 +82,15 @@ impl SourceEnd {
 
     /// Sends the blocks that are in a buffer, and tells of it.
     pub(super) fn send(&self, work: Work, rows: &[Row], buffer: &[u8], worker: usize) {
-        let payload: Vec<&[u8]> = places(rows).map(|place| &buffer[place]).collect();
-        let bound = Bound { sink_ost: work.sink_ost, is_last_grant: work.is_last_grant };
+        let payload: Vec<&[u8]> = match work.is_comparison {
+            true => Vec::new(),
+            false => places(rows).map(|place| &buffer[place]).collect(),
+        };
+        let bound = Bound {
+            sink_ost: work.sink_ost,
+            is_last_grant: work.is_last_grant,
+            has_only_sums: work.is_comparison,
+        };
         let head = |number| {
             let mut head = Vec::new();
             put_head(rows, number, bound, &mut head);
@@ -181,7 +189,10 @@ impl SourceEnd {
             };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let name = item.name.as_slice();
-        let open = |flags| openat(&directory, name, flags, Mode::empty());
+        let open = |flags| match self.options.check {
+            true => open_unnoticed(&directory, name, flags),
+            false => openat(&directory, name, flags, Mode::empty()),
+        };
         let file = if wants_direct {
             match open(flags | OFlags::DIRECT) {
                 Ok(handle) => OpenFile { handle, is_direct: true },

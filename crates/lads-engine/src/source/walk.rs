@@ -14,7 +14,7 @@ use crate::event::ExitCode;
 use crate::hub::{Fatal, Waiter};
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::{identity_of, metadata_of, xattrs_at};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, open_unnoticed};
 use lads_core::entry::{Entry, Kind, Metadata, is_own_name, shortened};
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -320,7 +320,7 @@ impl<'a> Walk<'a> {
         let deeds = &end.hub.deeds;
         let ask = || deeds.begin(Operation::List, Subject::In(Arc::clone(directory)), None);
         let mut asked = ask();
-        let handle = match directory.open() {
+        let handle = match self.listing(directory) {
             Ok(handle) => handle,
             Err(errno) => return Some(Err(errno)),
         };
@@ -339,6 +339,16 @@ impl<'a> Walk<'a> {
             asked = ask();
         }
         Some(Ok(()))
+    }
+
+    /// A handle to list a directory with; in a comparison one that leaves no trace.
+    fn listing(&self, directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
+        let handle = directory.open()?;
+        if !self.end.options.check {
+            return Ok(handle);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        open_unnoticed(&*handle, c".", flags).map(Arc::new)
     }
 
     /// Looks at a directory and announces it; `Some(None)` if it cannot be opened. Of several of
@@ -639,7 +649,8 @@ fn look(
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
             let striping = seen.layout.striping(identity.size);
             let source_ost = seen.layout.ost_at(0);
-            seen.kind = Kind::File { identity, data_bytes, striping, source_ost };
+            seen.kind =
+                Kind::File { identity, data_bytes, striping, source_ost, is_different: false };
             if options.hard_links && stat.st_nlink > 1 {
                 seen.link = Some(LinkName {
                     device: stat.st_dev,

@@ -37,6 +37,8 @@ struct File {
     is_placed_again: bool,
     /// Whether it is dropped for that.
     is_replaced: bool,
+    /// Whether the sink has asked for its checksums only.
+    is_compared: bool,
 }
 
 #[derive(Debug)]
@@ -155,21 +157,28 @@ impl Peer {
 
     fn keep(&mut self, entry: &Entry, is_placed_again: bool) {
         let (size, state, is_replaced) = (entry.size(), State::Announced, false);
-        let file = File { size, state, is_placed_again, is_replaced };
+        let file = File { size, state, is_placed_again, is_replaced, is_compared: false };
         self.files.insert(entry.id, file);
     }
 
-    /// Blocks for one OST for which there is room, at most this many, not more than fit a buffer.
+    /// Blocks for one OST for which there is room, at most this many, not more than fit a buffer;
+    /// and whether only their checksums go.
     pub(super) fn next_frame(
         &mut self,
         count_max: u32,
         config: &SinkConfig,
-    ) -> Option<(OstId, Vec<Row>)> {
+    ) -> Option<(OstId, Vec<Row>, bool)> {
         let mut frame: Option<(OstId, Vec<Row>)> = None;
+        let mut has_only_sums = false;
         let mut bytes_left = u64::from(config.buffer_bytes);
         let granted = &self.granted;
         let has_room = |ost: OstId| granted.get(ost.index()).is_some_and(|&count| count > 0);
         for (&entry, file) in &mut self.files {
+            if frame.is_none() {
+                has_only_sums = file.is_compared;
+            } else if file.is_compared != has_only_sums {
+                continue;
+            }
             let State::Moving(moving) = &mut file.state else { continue };
             while let Some((ost, range)) = moving.next(file.size, bytes_left) {
                 let (to, rows) = match &mut frame {
@@ -191,7 +200,7 @@ impl Peer {
         }
         let (ost, rows) = frame?;
         self.use_grant(ost);
-        Some((ost, rows))
+        Some((ost, rows, has_only_sums))
     }
 
     /// Frames that did not arrive go again, and their grants were not used.
@@ -309,8 +318,17 @@ impl Peer {
             }
             Message::FileDone(endings) => {
                 for (entry, ending) in endings {
-                    let is_true = ending != Ending::Complete || books.complete.contains(&entry);
-                    assert!(is_true, "{entry} has not got its name");
+                    let is_true = match ending {
+                        Ending::Complete => {
+                            books.complete.contains(&entry) && !books.compared.contains(&entry)
+                        }
+                        Ending::Same => {
+                            books.complete.contains(&entry) && !books.different.contains(&entry)
+                        }
+                        Ending::Different => books.different.contains(&entry),
+                        _ => true,
+                    };
+                    assert!(is_true, "{entry} has not ended so: {ending:?}");
                     self.on_ended(entry, &ending);
                 }
             }
@@ -336,6 +354,9 @@ impl Peer {
             self.dropped.push(entry);
             self.anew.extend(file.is_replaced.then_some(file.size));
         }
+        if *ending == Ending::Different {
+            self.anew.push(file.size);
+        }
     }
 
     fn on_place_again(&mut self, entry: EntryId) {
@@ -360,6 +381,11 @@ impl Peer {
             Answer::Want { done, layout } => {
                 assert!(layout.is_aligned(ALIGNMENT_BYTES), "{layout:?}");
                 file.state = State::Moving(Moving { layout, sent: done.clone(), done });
+            }
+            Answer::Compare { layout } => {
+                let (sent, done) = (RangeSet::new(), RangeSet::new());
+                file.is_compared = true;
+                file.state = State::Moving(Moving { layout, sent, done });
             }
             _ => {
                 self.files.remove(&entry);
@@ -408,5 +434,5 @@ fn file(choices: &mut Choices<'_>) -> Kind {
 fn file_of(size: u64, source_ost: OstId, stripe_count: u32) -> Kind {
     let identity = Identity { size, ..Identity::default() };
     let striping = Striping { size: 0, count: stripe_count };
-    Kind::File { identity, data_bytes: size, striping, source_ost }
+    Kind::File { identity, data_bytes: size, striping, source_ost, is_different: false }
 }

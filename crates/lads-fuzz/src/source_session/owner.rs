@@ -300,6 +300,7 @@ fn config(choices: &mut Choices<'_>) -> SourceConfig {
         may_pass: block_size == 4096,
         may_be_asked: block_size > 4096,
         is_all_there: true,
+        is_comparing: true,
         open_files_max: 1 + choices.below(20),
         retries_max: choices.below(3),
         bytes_per_second: choices.is_one_in(6).then_some(1 << 20),

@@ -143,6 +143,7 @@ fn file(id: EntryId, parent: EntryId, choices: &mut Choices<'_>) -> Found {
         data_bytes: data.as_ref().map_or(size, RangeSet::byte_count),
         striping: Striping::default(),
         source_ost: OstId(0),
+        is_different: false,
     };
     let mirror_count = if choices.is_one_in(6) { 1 + choices.below(2) } else { 0 };
     Found {

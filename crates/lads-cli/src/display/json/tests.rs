@@ -30,16 +30,19 @@ fn examples() -> Vec<String> {
     let failure = failure.of_block(112 << 20, 1 << 20, OstId(7));
     let no_space = Issue { path: b"run7/ckpt.0041".to_vec(), failure };
     let sent = Line { verb: Verb::Send, path: b"run7/ckpt.0041".to_vec(), bytes: 1_258_291 };
+    let path = b"run7/ckpt.0042".to_vec();
+    let different = Line { verb: Verb::OtherContents, path, bytes: 1_258_291 };
     let skipped = Line { verb: Verb::Skip, path: b"run7/caf\xe9".to_vec(), bytes: 0 };
     vec![
-        start(&places(), false),
+        start(&places(), &settings()),
         progress(&half, &figures),
         ost_bytes(Side::Sink, &OstBytes { elapsed_micros: 66_000_125, bytes: vec![0, 1 << 30] }),
         line(&sent),
         line(&skipped),
+        line(&different),
         issue(&no_space, &describe(&no_space, &places()), &places()),
         notice("direct I/O is not possible at the source; reading through the page cache"),
-        summary(&report(), &settings(), &places()),
+        summary(&report(), &settings(), &places(), &Differences::default()),
     ]
 }
 

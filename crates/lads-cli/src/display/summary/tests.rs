@@ -2,6 +2,7 @@ use super::*;
 use crate::display::issue::tests::places;
 use crate::display::{Meters, Style};
 use expect_test::{Expect, expect};
+use lads_core::message::Verb;
 use lads_engine::Progress;
 
 pub(in crate::display) fn settings() -> Settings {
@@ -11,6 +12,7 @@ pub(in crate::display) fn settings() -> Settings {
         has_summary: true,
         is_json: false,
         is_dry_run: false,
+        is_check: false,
         verify: Verify::Wire,
         log: None,
         style: Style { has_color: false },
@@ -26,7 +28,10 @@ pub(in crate::display) fn report() -> Report {
         bytes_found: 1200 << 30,
         is_walk_ended: true,
         files_moved: 4190,
+        files_verified: 4190,
         files_skipped: 3,
+        files_unread: 3,
+        bytes_unread: 3 << 30,
         bytes_done: 1200 << 30,
         bytes_skipped: 3 << 30,
         bytes_sent: 1198 << 30,
@@ -60,7 +65,10 @@ pub(in crate::display) fn report() -> Report {
 }
 
 fn check(report: &Report, settings: &Settings, expected: &Expect) {
-    expected.assert_eq(&lines(report, settings, &places(), &IssueCount::default()).join("\n"));
+    let counted = (&IssueCount::default(), &Differences::default());
+    let told = lines(report, settings, &places(), counted).join("\n");
+    // In the lines of this file, which are shorter than that of the outcome.
+    expected.assert_eq(&told.replace("; ", ";\n"));
 }
 
 #[test]
@@ -69,37 +77,39 @@ fn a_good_end_says_all_that_was_done() {
         &report(),
         &settings(),
         &expect![[r#"
-        lads: done: everything is at the sink, durable and verified
-              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-              skipped    3 files, 3.0 GiB that the sink had already
-              re-sent    2 blocks
-              verified   every block's checksum at the sink, then made durable
-              CPU        source 1 min 01 s, sink 1 min 10 s
-              memory     source 310.0 MiB, sink 305.0 MiB at most
-              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
-              slowest    reading at the source held the rest up
-              security   connections authenticated;
-                         data neither encrypted nor protected on its way (use --tunnel)"#]],
+            lads: done: 4,190 files moved, durable and verified (wire);
+            3 skipped: same size and time, not read
+                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+                  skipped    3 files, 3.0 GiB: same size and time, not read
+                  re-sent    2 blocks
+                  verified   what was moved: every block's checksum at the sink, then made durable
+                  CPU        source 1 min 01 s, sink 1 min 10 s
+                  memory     source 310.0 MiB, sink 305.0 MiB at most
+                  busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
+                  slowest    reading at the source held the rest up
+                  security   connections authenticated;
+                             data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
     let settings = Settings { is_verbose: true, verify: Verify::Media, ..settings() };
     check(
         &report(),
         &settings,
         &expect![[r#"
-        lads: done: everything is at the sink, durable and verified
-              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-              skipped    3 files, 3.0 GiB that the sink had already
-              re-sent    2 blocks
-              verified   every block's checksum at the sink, made durable, read back from storage
-              CPU        source 1 min 01 s, sink 1 min 10 s
-              memory     source 310.0 MiB, sink 305.0 MiB at most
-              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
-              in storage source 8 min 20 s, sink 8 min 20 s
-              in network source 1 min 30 s, sink 1 min 30 s
-              sent       1,226,752 blocks, 1.2 TiB
-              slowest    reading at the source held the rest up
-              security   connections authenticated;
-                         data neither encrypted nor protected on its way (use --tunnel)"#]],
+            lads: done: 4,190 files moved, durable and verified (media);
+            3 skipped: same size and time, not read
+                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+                  skipped    3 files, 3.0 GiB: same size and time, not read
+                  re-sent    2 blocks
+                  verified   what was moved: every block's checksum, durable, read back from storage
+                  CPU        source 1 min 01 s, sink 1 min 10 s
+                  memory     source 310.0 MiB, sink 305.0 MiB at most
+                  busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
+                  in storage source 8 min 20 s, sink 8 min 20 s
+                  in network source 1 min 30 s, sink 1 min 30 s
+                  sent       1,226,752 blocks, 1.2 TiB
+                  slowest    reading at the source held the rest up
+                  security   connections authenticated;
+                             data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
 }
 
@@ -110,10 +120,59 @@ fn a_dry_run_says_what_would_be_done() {
         &report(),
         &settings,
         &expect![[r#"
-        lads: this was a dry run: nothing was moved
-              would move 4,190 files, 1.2 TiB
-              skipped    3 files, 3.0 GiB that the sink had already"#]],
+            lads: this was a dry run: nothing was moved
+                  would move 4,190 files, 1.2 TiB
+                  skipped    3 files, 3.0 GiB: same size and time, not read"#]],
     );
+}
+
+#[test]
+fn what_was_not_moved_is_not_said_to_be_verified() {
+    let mut report = report();
+    let source = &mut report.progress.source;
+    (source.files_moved, source.files_verified) = (0, 0);
+    (source.files_skipped, source.files_unread, source.files_compared) = (12, 3, 4);
+    let counted = (&IssueCount::default(), &Differences::default());
+    let told = lines(&report, &settings(), &places(), counted);
+    expect![[r#"
+        lads: done: nothing was moved
+        4 the same by checksum
+        3 skipped: same size and time, not read
+        5 others there already: links, special or empty files"#]]
+    .assert_eq(&told[0].replace("; ", "\n"));
+    assert!(!told.join("\n").contains("verified"));
+    report.progress.source.files_moved = 2;
+    let told = lines(&report, &settings(), &places(), counted);
+    assert!(told[0].starts_with("lads: done: 2 link or special files made; "), "{told:?}");
+    assert!(!told.join("\n").contains("verified"));
+}
+
+#[test]
+fn a_comparison_says_what_was_compared_and_how_it_differs() {
+    let mut report = report();
+    report.progress.source.files_compared = 3;
+    report.progress.source.bytes_compared = 3 << 30;
+    let settings = Settings { is_dry_run: true, is_check: true, ..settings() };
+    let issues = IssueCount::default();
+    let mut differences = Differences::default();
+    let told = |report: &Report, differences: &Differences| {
+        lines(report, &settings, &places(), (&issues, differences))[0].replace("; ", ";\n")
+    };
+    expect![[r#"
+        lads: done: no difference;
+        the contents of 3 files (3.0 GiB) were read at both ends and are the same"#]]
+    .assert_eq(&told(&report, &differences));
+    for verb in [Verb::OtherSize, Verb::OnlyAtSink, Verb::OtherSize, Verb::Send] {
+        differences.count(verb);
+    }
+    report.exit_code = ExitCode::Different;
+    expect![[r#"
+        lads: done: 3 differences: 1 only at the sink, 2 other size;
+        the contents of 3 files (3.0 GiB) were read at both ends and are the same"#]]
+    .assert_eq(&told(&report, &differences));
+    report.exit_code = ExitCode::Interrupted;
+    let interrupted = told(&report, &differences);
+    assert!(interrupted.starts_with("lads: not all was compared;\nso far 3 diff"), "{interrupted}");
 }
 
 #[test]
@@ -128,9 +187,10 @@ fn quiet_is_quiet_only_if_all_went_well() {
         &report,
         &settings,
         &expect![[r#"
-        lads: ssh: Could not resolve hostname dtn2
-              connection closed\u{1b}
-        lads: the other host cannot be reached or was lost; the same command goes on from here"#]],
+            lads: ssh: Could not resolve hostname dtn2
+                  connection closed\u{1b}
+            lads: the other host cannot be reached or was lost;
+            the same command goes on from here"#]],
     );
 }
 
@@ -139,11 +199,11 @@ fn a_bad_end_says_how_many_failed() {
     let mut report = report();
     report.exit_code = ExitCode::SinkRefuses;
     let issues = IssueCount { failed: 2, special: 1, ..IssueCount::default() };
-    let told = lines(&report, &settings(), &places(), &issues);
+    let told = lines(&report, &settings(), &places(), (&issues, &Differences::default()));
     expect![[r#"
         lads: not all is done: the sink refuses; the same command goes on from here
               moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-              skipped    3 files, 3.0 GiB that the sink had already
+              skipped    3 files, 3.0 GiB: same size and time, not read
               failed     2 entries
               left out   1 device, FIFO or socket"#]]
     .assert_eq(&told[..5].join("\n"));
@@ -153,7 +213,9 @@ fn a_bad_end_says_how_many_failed() {
 fn what_is_in_the_way_is_not_called_full() {
     let mut report = report();
     report.exit_code = ExitCode::SinkRefuses;
-    let said = |issues| lines(&report, &settings(), &places(), &issues)[0].clone();
+    let said = |issues| {
+        lines(&report, &settings(), &places(), (&issues, &Differences::default()))[0].clone()
+    };
     let full = said(IssueCount { failed: 2, sink_full: 1, in_the_way: 1, ..Default::default() });
     let expected = "the sink is full or over quota; the same command goes on from here";
     assert_eq!(full, format!("lads: not all is done: {expected}"));
@@ -165,7 +227,9 @@ fn what_is_in_the_way_is_not_called_full() {
 fn what_a_lost_transfer_leaves_is_named() {
     let mut report = report();
     report.exit_code = ExitCode::Network;
-    let told = lines(&report, &settings(), &places(), &IssueCount::default()).join("\n");
+    let told =
+        lines(&report, &settings(), &places(), (&IssueCount::default(), &Differences::default()))
+            .join("\n");
     assert!(
         told.contains("unfinished .lads-*.part files and a .lads-*.journal are in dtn2:/scratch/"),
         "{told}"

@@ -55,6 +55,7 @@ impl Bench {
         match self.end.examine(entry, &item) {
             Ok(Examined::Answer(answer)) => answer,
             Ok(Examined::Want { done, layout }) => panic!("wanted: {done:?} {layout:?}"),
+            Ok(Examined::Compare { layout }) => Answer::Compare { layout },
             Err(failure) => Answer::Failed(failure),
         }
     }
@@ -88,7 +89,11 @@ fn special(id: u64, file_type: u32, device: u64) -> Entry {
 fn file(id: u64, name: &str) -> Entry {
     let identity = Identity::default();
     let (striping, source_ost) = (Striping::default(), OstId(0));
-    entry(id, name, Kind::File { identity, data_bytes: 0, striping, source_ost })
+    entry(
+        id,
+        name,
+        Kind::File { identity, data_bytes: 0, striping, source_ost, is_different: false },
+    )
 }
 
 fn reason(answer: &Answer) -> Option<Reason> {

@@ -1,0 +1,101 @@
+//! Which of the options of `lads cp` mean something to `lads check`, and what it is told besides.
+
+use super::{CopyArgs, EXAMPLES_FIRST, SELECTION, text};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command};
+
+/// Options of `lads cp` that `lads check` takes, too.
+const CHECK_TAKES: &[&str] = &[
+    "paths",
+    "exclude",
+    "include",
+    "exclude_from",
+    "include_from",
+    "files_from",
+    "from0",
+    "one_file_system",
+    "restore",
+    "quiet",
+    "partial_progress",
+    "progress",
+    "no_progress",
+    "stats",
+    "json",
+    "log",
+    "color",
+    "timeout",
+    "stall_timeout",
+    "rsh",
+    "remote_lads",
+    "tunnel",
+    "connect_timeout",
+    "data_address",
+    "ports",
+    "streams",
+    "buffers",
+    "source_buffers",
+    "sink_buffers",
+    "block_size",
+    "threads",
+    "source_threads",
+    "sink_threads",
+    "schedule",
+    "polite",
+    "threshold",
+    "layout",
+    "source_layout",
+    "sink_layout",
+    "source_io",
+    "sink_io",
+    "help_short",
+    "help",
+];
+
+/// `lads check`: what it has in common with `lads cp` is read by the same code, and means the same.
+pub(super) fn command() -> Command {
+    let command = CheckArgs::augment_args(CopyArgs::augment_args(Command::new("check")));
+    let own = CheckArgs::augment_args(Command::new("own"));
+    let is_taken = |id: &str| {
+        CHECK_TAKES.contains(&id) || own.get_arguments().any(|argument| argument.get_id() == id)
+    };
+    command
+        .mut_args(|argument| match is_taken(argument.get_id().as_str()) {
+            true => argument,
+            false => argument.hide(true),
+        })
+        .about("Compares source and sink by the contents of their files, and changes nothing")
+        .long_about(text::CHECK_ABOUT)
+        .override_usage("lads check [OPTIONS] SRC... DST")
+        .help_template(EXAMPLES_FIRST)
+        .before_help(text::CHECK_EXAMPLES)
+        .after_long_help(text::CHECK_NOTES)
+        .disable_help_flag(true)
+        .args_override_self(true)
+}
+
+/// Options that were given to `lads check` and that only `lads cp` takes, as they are written.
+pub(crate) fn only_for_copy(matches: &ArgMatches) -> Vec<String> {
+    let own = CopyArgs::augment_args(Command::new("own"));
+    let is_given = |argument: &&Arg| {
+        let id = argument.get_id().as_str();
+        let source = matches.value_source(id);
+        !CHECK_TAKES.contains(&id) && source == Some(ValueSource::CommandLine)
+    };
+    own.get_arguments().filter(is_given).map(written).collect()
+}
+
+fn written(argument: &Arg) -> String {
+    match (argument.get_long(), argument.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => argument.get_id().to_string(),
+    }
+}
+
+/// What `lads check` is told besides.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// Compare permissions, owners, times of change, extended attributes and ACLs, too
+    #[arg(long, help_heading = SELECTION)]
+    pub(crate) metadata: bool,
+}

@@ -1,0 +1,236 @@
+//! Files that are there already: whether they hold what the source's checksums say.
+
+use super::table::Item;
+use super::write::PAGE_BYTES;
+use super::{SinkEnd, failed};
+use crate::job::{IoMode, Verify};
+use crate::metadata::{differs, identity_of};
+use crate::paths::{NOT_THROUGH_LINKS, open_unnoticed};
+use crate::whole::read_at_least;
+use lads_core::entry::Identity;
+use lads_core::frame::Row;
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::message::{Line, Verb};
+use lads_core::sink::{Committed, Compared, Event, Examined, Place, Write};
+use lads_core::units::EntryId;
+use rustix::fs::{
+    Advice, FileType, Mode, OFlags, Stat, fadvise, fcntl_getfl, fcntl_setfl, fstat, openat, statat,
+};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use twox_hash::XxHash3_64;
+
+/// From this on, a file is read past the page cache although nobody asked for it.
+const DIRECT_BYTES_MIN: u64 = 1 << 20;
+
+/// A file that is there, and is compared.
+#[derive(Debug)]
+pub(super) struct There {
+    /// What it was when it was looked at: what is compared is that, or the comparison is void.
+    identity: Identity,
+    /// Open while blocks of it are compared.
+    file: Mutex<Option<Arc<OpenThere>>>,
+}
+
+#[derive(Debug)]
+struct OpenThere {
+    handle: OwnedFd,
+    /// Whether it is read past the page cache.
+    is_direct: bool,
+}
+
+impl SinkEnd {
+    /// A file of the right size is there: says that it is to be compared, and where it lies.
+    pub(super) fn begin_comparison(
+        &self,
+        item: &Item,
+        directory: &OwnedFd,
+        stat: &Stat,
+    ) -> Result<Examined, Failure> {
+        let identity = identity_of(stat);
+        let (device, inode, size) = (stat.st_dev, stat.st_ino, identity.size);
+        let name = item.name.as_slice();
+        let at = crate::layout::FileAt { directory, name, device, inode, size };
+        let located = self.layouts.of_file(&at);
+        if located.is_archived && !self.options.restore {
+            return Err(Failure::new(Side::Sink, Operation::Read, Reason::Archived));
+        }
+        // An entry is examined once.
+        let _ = item.compared.set(There { identity, file: Mutex::default() });
+        Ok(Examined::Compare { layout: located.layout })
+    }
+
+    /// Compares the blocks of a frame, and frees its buffer.
+    pub(super) fn compare_queued(&self, write: Write) {
+        let Place::Buffer(id) = write.place else { return };
+        let Some(mut buffer) = self.take_buffer(id) else { return };
+        let started = Instant::now();
+        self.layouts.pretend(write.ost);
+        let results = write
+            .rows
+            .iter()
+            .map(|(row, _)| {
+                let block = row.block;
+                let _asked = self.begin_call(Operation::Read, block.entry, Some(write.ost));
+                self.compare_block(row, &mut buffer).unwrap_or_else(|failure| {
+                    Compared::Failed(failure.of_block(block.offset, block.length, write.ost))
+                })
+            })
+            .collect();
+        let service = started.elapsed();
+        drop(buffer);
+        self.tell(Event::Compared { write, service, results });
+    }
+
+    fn compare_block(&self, row: &Row, buffer: &mut [u8]) -> Result<Compared, Failure> {
+        // An entry that ended meanwhile: the session ignores what comes of it.
+        let Some(item) = self.table.get(row.block.entry) else { return Ok(Compared::Same) };
+        let Some(there) = item.compared.get() else { return Ok(Compared::Same) };
+        let Some(file) = self.open_there(&item, there)? else { return self.changed_there() };
+        let (offset, length) = (row.block.offset, row.block.length as usize);
+        let room = match file.is_direct {
+            true => length.next_multiple_of(PAGE_BYTES),
+            false => length,
+        };
+        match read_at_least(&file.handle, &mut buffer[..room], offset, length) {
+            Ok(()) if XxHash3_64::oneshot(&buffer[..length]) == row.checksum => Ok(Compared::Same),
+            Ok(()) => {
+                self.tell_difference(&item, Verb::OtherContents);
+                Ok(Compared::Different)
+            }
+            Err(errno) => Err(failed(Operation::Read, errno)),
+        }
+    }
+
+    /// The file, opened when it is first needed; `None` if it is not what was looked at.
+    fn open_there(&self, item: &Item, there: &There) -> Result<Option<Arc<OpenThere>>, Failure> {
+        let mut place = there.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*place {
+            return Ok(Some(Arc::clone(file)));
+        }
+        let of_open = |errno| failed(Operation::Open, errno);
+        let opened = self.open_as_it_is(item, there.identity.size).map_err(of_open)?;
+        let stat = fstat(&opened.handle).map_err(of_open)?;
+        if identity_of(&stat) != there.identity {
+            return Ok(None);
+        }
+        if self.options.restore {
+            // Lustre brings nothing back from an archive for a file that must not block.
+            let flags = fcntl_getfl(&opened.handle).map_err(of_open)?;
+            fcntl_setfl(&opened.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
+        }
+        let opened = Arc::new(opened);
+        *place = Some(Arc::clone(&opened));
+        Ok(Some(opened))
+    }
+
+    fn open_as_it_is(&self, item: &Item, size: u64) -> Result<OpenThere, Errno> {
+        let directory = item.directory.as_ref().ok_or(Errno::NOENT)?.open()?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let name = item.name.as_slice();
+        let open = |flags| match self.options.check {
+            true => open_unnoticed(&*directory, name, flags),
+            false => openat(&*directory, name, flags, Mode::empty()),
+        };
+        let is_asked_for =
+            self.options.sink_io == IoMode::Direct || self.options.verify == Verify::Media;
+        let is_large = self.options.sink_io == IoMode::Auto && size >= DIRECT_BYTES_MIN;
+        if is_asked_for || is_large {
+            match open(flags | OFlags::DIRECT) {
+                Err(Errno::INVAL) => {}
+                handle => return Ok(OpenThere { handle: handle?, is_direct: true }),
+            }
+        }
+        let handle = open(flags)?;
+        if is_asked_for {
+            self.notice_cached();
+            // What is not dirty goes, so that most of it comes from storage all the same.
+            let _ = fadvise(&handle, 0, None, Advice::DontNeed);
+        }
+        Ok(OpenThere { handle, is_direct: false })
+    }
+
+    fn notice_cached(&self) {
+        if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
+            self.board.notice(
+                "the sink file system does not take direct I/O: what is compared there may come \
+                 from the page cache"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Somebody writes at the sink: then what is there is not what was compared.
+    fn changed_there(&self) -> Result<Compared, Failure> {
+        if self.options.dry_run {
+            return Err(Failure::new(Side::Sink, Operation::Read, Reason::Changed));
+        }
+        Ok(Compared::Different)
+    }
+
+    /// A file was compared and is the same: it stays, with the source's metadata.
+    pub(super) fn keep(&self, entry: EntryId, item: &Item, there: &There) -> Committed {
+        match self.kept(item, there) {
+            Ok(true) => {
+                if self.table.remove(entry).is_some() {
+                    self.count_reduced(item);
+                }
+                Committed::Same
+            }
+            Ok(false) => Committed::Different,
+            Err(failure) => Committed::Failed(failure),
+        }
+    }
+
+    /// `false` if it cannot stay.
+    fn kept(&self, item: &Item, there: &There) -> Result<bool, Failure> {
+        let of_examine = |errno| failed(Operation::Examine, errno);
+        let directory = item.directory.as_ref().ok_or_else(|| of_examine(Errno::NOENT))?;
+        let handle = directory.open().map_err(of_examine)?;
+        let stat = statat(&*handle, item.name.as_slice(), NOT_THROUGH_LINKS).map_err(of_examine)?;
+        if identity_of(&stat) != there.identity {
+            return self.changed_there().map(|_| false);
+        }
+        let file = there.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.options.dry_run {
+            let file = file.as_ref().map(|file| &file.handle);
+            if file.is_some_and(|it| differs(it, &stat, &item.metadata, &self.options)) {
+                self.tell_difference(item, Verb::OtherMetadata);
+            }
+            return Ok(true);
+        }
+        if !self.mend_metadata(item, &handle, &stat)? {
+            return Ok(false);
+        }
+        self.clear_left_over(item, &handle);
+        Ok(true)
+    }
+
+    /// Tells how source and sink differ in an entry, once, if that is what was asked for.
+    pub(super) fn tell_difference(&self, item: &Item, verb: Verb) {
+        if self.options.check && item.is_different.set(()).is_ok() {
+            let bytes = item.identity.map_or(0, |identity| identity.size);
+            let mut path = item.path();
+            if item.own.is_some() && verb == Verb::OnlyAtSource {
+                path.push(b'/');
+            }
+            self.board.line(Line { verb, path, bytes });
+        }
+    }
+}
+
+/// How what is under a name differs from a file of so many bytes that the source has there, as far
+/// as a look at it tells.
+pub(super) fn difference_of_file(there: Option<&Stat>, size: u64) -> Option<Verb> {
+    match there {
+        None => Some(Verb::OnlyAtSource),
+        Some(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+            Some(Verb::OtherKind)
+        }
+        Some(stat) if u64::try_from(stat.st_size) != Ok(size) => Some(Verb::OtherSize),
+        Some(_) => None,
+    }
+}
