@@ -192,6 +192,11 @@ impl Choice {
         self.0.insert(name, value);
     }
 
+    /// Of which sizes files are moved.
+    pub(super) fn sizes(&self) -> [Option<&'static str>; 2] {
+        ["--max-size", "--min-size"].map(|name| self.value(name))
+    }
+
     /// Whether what the source does not have is removed.
     pub(super) fn deletes(&self) -> bool {
         DELETION.iter().any(|name| self.has(name))

@@ -71,10 +71,11 @@ impl<'a> Round<'a> {
     /// Makes the place of a round in `directory`.
     pub(super) fn new(plan: &Plan, directory: PathBuf, tools: &'a Tools) -> Result<Self> {
         let first = plan.steps.first().context("a plan has a step")?;
+        let files = |step: &Step| (step.selection, step.choice.sizes());
         let is_all_known = plan
             .steps
             .iter()
-            .all(|step| !step.choice.has("--no-journal") && step.selection == first.selection);
+            .all(|step| !step.choice.has("--no-journal") && files(step) == files(first));
         Ok(Self {
             tools,
             room: Room::new(directory, plan.storage, tools)?,

@@ -200,6 +200,42 @@ fn what_was_begun_of_a_file_that_is_found_the_same_by_its_contents_goes() {
     assert!(own_files(&world.target(), ".part").is_empty());
 }
 
+/// What is left alone needs nothing of what an earlier attempt has begun, either.
+#[test]
+fn what_was_begun_of_a_file_that_is_passed_over_goes() {
+    let world = World::new();
+    let part = stopped(&world, &[]);
+    world.write("dst/large", b"of another");
+    run(world.cp(&["--ignore-existing", "-n"])).expect(0);
+    assert!(part.exists(), "a dry run changes nothing");
+    // The next attempt knows it at once, not only when it has come to its end.
+    world.write("src/other", &Rng::new(2).bytes(LARGE_BYTES));
+    let mut running = start(world.cp(&[PACE, &["--ignore-existing"]].concat()));
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 1 << 20));
+    assert!(!part.exists());
+    running.end().expect(0);
+    assert_eq!(fs::read(world.path("dst/large")).unwrap(), b"of another");
+}
+
+/// Two commands may find at the same time that the target is not there.
+#[test]
+fn a_target_directory_that_another_makes_at_the_same_moment_is_used() {
+    let world = World::new();
+    world.write("src/file", b"bytes");
+    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+    storage.command("hang mkdir path=dst nth=1");
+    let mut command = lads::<&str>(&[]);
+    command.arg(format!("{}/", world.source().display())).arg(storage.path("dst"));
+    let running = start(command);
+    storage.wait_for_fault("hang");
+    world.write("storage.below/dst/of-another", b"1");
+    storage.command("release");
+    running.end().expect(0);
+    assert_eq!(fs::read(storage.path("dst/file")).unwrap(), b"bytes");
+    assert_eq!(fs::read(storage.path("dst/of-another")).unwrap(), b"1");
+}
+
 #[test]
 fn a_temporary_file_that_somebody_replaced_does_not_get_the_real_name() {
     let world = World::new();

@@ -109,8 +109,12 @@ impl SinkEnd {
 
     /// Makes the target directory. Only we look inside until it gets its mode, at the very end.
     fn make_root(&self, target: &[u8]) -> Result<Place, Fatal> {
-        mkdirat(CWD, named(target), Mode::RWXU)
-            .map_err(|errno| self.cannot("make the target directory", target, errno))?;
+        match mkdirat(CWD, named(target), Mode::RWXU) {
+            Ok(()) => {}
+            // Somebody else has made it since we looked, such as another transfer.
+            Err(Errno::EXIST) => return self.open_root(target, self.open_directory(target)?, None),
+            Err(errno) => return Err(self.cannot("make the target directory", target, errno)),
+        }
         let handle = open_made(target).map_err(|errno| {
             let place = self.place_name(target);
             let text = format!(
@@ -235,6 +239,9 @@ impl SinkEnd {
             return self.examine_difference(entry, item, &handle, there.as_ref());
         }
         if let Some(pass) = passing.at_sink(&entry.kind, there.as_ref()) {
+            if is_file(&entry.kind) && !self.options.dry_run {
+                self.clear_left_over(item, &handle);
+            }
             return passed(pass);
         }
         let in_the_way =
