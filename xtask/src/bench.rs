@@ -6,6 +6,7 @@
 //! A benchmark that lacks what it needs prints no figure and says what is missing.
 
 pub(crate) mod bare;
+mod check;
 mod journal;
 mod lookups;
 mod machine;
@@ -28,8 +29,10 @@ use std::path::PathBuf;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk: those that run if none is named.
-pub(crate) const NAMES: [&str; 9] =
-    ["big", "medium", "small", "journal", "memory", "threads", "lookups", "harm", "slow-ost"];
+pub(crate) const NAMES: [&str; 10] = [
+    "big", "medium", "small", "check", "journal", "memory", "threads", "lookups", "harm",
+    "slow-ost",
+];
 
 /// What every benchmark starts from.
 struct Bench {
@@ -80,6 +83,7 @@ impl Bench {
         println!("{machine}\n");
         let tables = match name {
             "big" | "medium" | "small" => vec![moves::run(self, name)?],
+            "check" => check::run(self)?,
             "journal" => journal::run(self)?,
             "memory" => vec![memory::run(self)?],
             "lookups" => vec![lookups::run(self)?],
@@ -99,6 +103,7 @@ impl Bench {
             "big" | "medium" | "small" => {
                 needs.program("rsync").space(&self.memory, moves::space(name))
             }
+            "check" => needs.program("rsync").program("diff").space(&self.memory, check::space()),
             "journal" => {
                 needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)
             }

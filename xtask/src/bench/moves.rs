@@ -24,7 +24,7 @@ const FILES_PER_DIRECTORY: u64 = 1000;
 
 impl Uniform {
     /// The data set of a benchmark.
-    fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         match name {
             "big" => Self { files: 1, bytes_each: 2 << 30 },
             "medium" => Self { files: 1000, bytes_each: 1 << 20 },

@@ -43,18 +43,30 @@ pub(super) struct Timing {
     pub(super) samples: Vec<Sample>,
 }
 
-/// Lets movers take turns; the order is turned round every other time, so that none always runs
-/// in the wake of the same one.
+/// Lets movers do the same work in turn, after a first time in which what they do is checked.
 pub(super) fn race(source: &Path, movers: &[Mover<'_>]) -> Result<Vec<Timing>> {
-    let mut results: Vec<Timing> = movers
-        .iter()
-        .map(|mover| Timing { name: mover.name.clone(), samples: Vec::new() })
-        .collect();
     for mover in movers {
         run_once(source, mover).with_context(|| mover.name.clone())?;
         tree::compare(source, &mover.target).with_context(|| mover.name.clone())?;
         clear(&mover.target)?;
     }
+    take_turns(movers, |mover| {
+        let sample = run_once(source, mover)?;
+        clear(&mover.target)?;
+        Ok(sample)
+    })
+}
+
+/// Measures every mover in each round; the order is turned round every other time, so that none
+/// always runs in the wake of the same one.
+pub(super) fn take_turns<'a>(
+    movers: &[Mover<'a>],
+    run: impl Fn(&Mover<'a>) -> Result<Sample>,
+) -> Result<Vec<Timing>> {
+    let mut results: Vec<Timing> = movers
+        .iter()
+        .map(|mover| Timing { name: mover.name.clone(), samples: Vec::new() })
+        .collect();
     for round in 0..ROUNDS {
         let mut order: Vec<usize> = (0..movers.len()).collect();
         if round % 2 == 1 {
@@ -62,8 +74,7 @@ pub(super) fn race(source: &Path, movers: &[Mover<'_>]) -> Result<Vec<Timing>> {
         }
         for index in order {
             let mover = &movers[index];
-            let sample = run_once(source, mover).with_context(|| mover.name.clone())?;
-            clear(&mover.target)?;
+            let sample = run(mover).with_context(|| mover.name.clone())?;
             results[index].samples.push(sample);
         }
     }
