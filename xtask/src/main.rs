@@ -34,7 +34,7 @@ cargo xtask fuzz TARGET INPUT...
                            play inputs again
 cargo xtask chaos          rounds of random trees, options and accidents
     [--rounds N] [--seed S] [--jobs J]
-cargo xtask mutants [FILTER] [--seconds N] [--jobs J]
+cargo xtask mutants [FILTER] [--shard K/N] [--seconds N] [--jobs J]
                            put small faults in one by one, and list those that no test notices
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups

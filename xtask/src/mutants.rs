@@ -60,14 +60,28 @@ const PARTS: [Part; 2] = [
             "metadata/permitted.rs",
             "sink/check.rs",
             "sink/commit.rs",
+            "sink/comparison.rs",
             "sink/examine.rs",
+            "sink/extra.rs",
+            "sink/remove.rs",
+            "sink/remove/*.rs",
             "sink/write.rs",
+            "source/lookup.rs",
             "source/read.rs",
         ],
         slower: (
             "lads-cli",
             &["promises"],
-            &["order::", "resume::", "names::", "storage::", "media::"],
+            &[
+                "order::",
+                "resume::",
+                "names::",
+                "storage::",
+                "media::",
+                "check::",
+                "truth::",
+                "delete::",
+            ],
         ),
     },
 ];
@@ -78,11 +92,13 @@ struct Arguments<'a> {
     /// Only faults with this in their names, which begin with their places: a regular expression.
     /// Fields that are left out are tried whatever it is: cargo-mutants 27 does not filter them.
     filter: Option<&'a str>,
+    /// One of so many parts of all faults, such as `0/20`: every twentieth, of every file.
+    shard: Option<&'a str>,
     seconds: u64,
     jobs: u32,
 }
 
-/// Runs what was asked for: `[FILTER] [--seconds N] [--jobs J]`.
+/// Runs what was asked for: `[FILTER] [--shard K/N] [--seconds N] [--jobs J]`.
 ///
 /// # Errors
 /// If a fault is let pass that is not in `docs/testing.md`, or nothing could be tried.
@@ -94,8 +110,8 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     let page = std::fs::read_to_string(shell::root().join("docs/testing.md"))?;
     let (mut tried, mut unknown) = (0, Vec::new());
-    for part in &PARTS {
-        let outcome = part.run(&arguments, until)?;
+    for (part, parts_left) in PARTS.iter().zip((1..=PARTS.len()).rev()) {
+        let outcome = part.run(&arguments, share_until(until, parts_left))?;
         tried += outcome.caught + outcome.passed.len();
         for fault in outcome.passed {
             let is_known = is_listed(&page, &fault);
@@ -111,8 +127,14 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     }
 }
 
+/// When one of so many steps is over that have equal shares of the time that is left.
+fn share_until(until: Instant, steps: usize) -> Instant {
+    let now = Instant::now();
+    now + until.saturating_duration_since(now) / u32::try_from(steps).unwrap_or(u32::MAX)
+}
+
 fn parse<'a>(words: &[&'a str]) -> Result<Arguments<'a>> {
-    let mut arguments = Arguments { filter: None, seconds: SECONDS, jobs: 1 };
+    let mut arguments = Arguments { filter: None, shard: None, seconds: SECONDS, jobs: 1 };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
         let mut number = || {
@@ -122,6 +144,9 @@ fn parse<'a>(words: &[&'a str]) -> Result<Arguments<'a>> {
         match word {
             "--seconds" => arguments.seconds = number()?.into(),
             "--jobs" => arguments.jobs = number()?.max(1),
+            "--shard" => {
+                arguments.shard = Some(words.next().context("--shard needs a part, such as 0/20")?);
+            }
             _ if word.starts_with('-') => bail!("no such option: {word}"),
             _ if arguments.filter.is_none() => arguments.filter = Some(word),
             _ => bail!("one filter, not also {word}"),
@@ -144,7 +169,7 @@ impl Part {
         let _ = std::fs::remove_dir_all(&output);
         std::fs::create_dir_all(&output)?;
         let mut own = self.command(arguments, &output);
-        run_until(own.arg("--cargo-arg=--lib"), until)?;
+        run_until(own.arg("--cargo-arg=--lib"), share_until(until, 2))?;
         let (package, programs, names) = self.slower;
         let mut slower = self.command(arguments, &output);
         slower.args(["--iterate", "--baseline", "skip", "--test-package", package]);
@@ -165,6 +190,8 @@ impl Part {
         command.arg("--timeout").arg(TEST_SECONDS_MAX.to_string());
         command.arg("--jobs").arg(arguments.jobs.to_string());
         command.arg("--output").arg(output);
+        let shard = arguments.shard.iter();
+        command.args(shard.flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
         command.args(arguments.filter.iter().flat_map(|filter| ["--re", filter]));
         // Without symbols it builds in half the time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
@@ -225,9 +252,13 @@ mod tests {
 
     #[test]
     fn a_filter_and_limits_can_be_given() {
-        let expected = Arguments { filter: Some("room"), seconds: 60, jobs: 2 };
-        assert_eq!(parse(&["--jobs", "2", "room", "--seconds", "60"]).unwrap(), expected);
-        for wrong in [&["--second"][..], &["--seconds", "x"], &["--jobs"], &["a", "b"]] {
+        let (filter, shard) = (Some("room"), Some("1/9"));
+        let expected = Arguments { filter, shard, seconds: 60, jobs: 2 };
+        let words = ["--jobs", "2", "room", "--seconds", "60", "--shard", "1/9"];
+        assert_eq!(parse(&words).unwrap(), expected);
+        let wrong: [&[&str]; 5] =
+            [&["--second"], &["--seconds", "x"], &["--jobs"], &["--shard"], &["a", "b"]];
+        for wrong in wrong {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }
