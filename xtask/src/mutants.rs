@@ -28,6 +28,8 @@ struct Part {
     package: &'static str,
     /// Below the package's `src`.
     files: &'static [&'static str],
+    /// Which of the package's own tests are tried first.
+    own: &'static str,
     /// What the slower tests are: their package, their programs, and what is in their names.
     slower: (&'static str, &'static [&'static str], &'static [&'static str]),
 }
@@ -49,6 +51,7 @@ const PARTS: [Part; 2] = [
             "source.rs",
             "source/*.rs",
         ],
+        own: "--tests",
         slower: ("lads-sim", &["seeds", "congestion"], &[]),
     },
     Part {
@@ -69,6 +72,7 @@ const PARTS: [Part; 2] = [
             "source/lookup.rs",
             "source/read.rs",
         ],
+        own: "--lib",
         slower: (
             "lads-cli",
             &["promises"],
@@ -169,7 +173,7 @@ impl Part {
         let _ = std::fs::remove_dir_all(&output);
         std::fs::create_dir_all(&output)?;
         let mut own = self.command(arguments, &output);
-        run_until(own.arg("--cargo-arg=--lib"), share_until(until, 2))?;
+        run_until(own.arg(format!("--cargo-arg={}", self.own)), share_until(until, 2))?;
         let (package, programs, names) = self.slower;
         let mut slower = self.command(arguments, &output);
         slower.args(["--iterate", "--baseline", "skip", "--test-package", package]);
