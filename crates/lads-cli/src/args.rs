@@ -139,7 +139,7 @@ pub(crate) struct LayoutArgs {
 #[derive(Args, Debug)]
 pub(crate) struct OstsArgs {
     /// Anything on the file system
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
     /// Tell it as JSON, an object for each target, one a line
@@ -154,9 +154,14 @@ pub(crate) struct OstsArgs {
 /// What `lads probe` is told.
 #[derive(Args, Debug)]
 pub(crate) struct ProbeArgs {
-    /// A file or directory; in a directory, an empty file is made and removed again
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    /// A file or directory; where the place of new files can be chosen, empty ones are made in the
+    /// directory, and removed again
+    #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
+
+    /// Tell it as JSON, in one object
+    #[arg(long)]
+    pub(crate) json: bool,
 
     /// Make no file: only look
     #[arg(long)]

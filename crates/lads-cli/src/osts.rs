@@ -24,7 +24,8 @@ pub(crate) fn run(args: &OstsArgs) -> Result<()> {
     Ok(())
 }
 
-fn json(index: usize, target: &Target) -> serde_json::Value {
+/// What another program is told of a target.
+pub(crate) fn json(index: usize, target: &Target) -> serde_json::Value {
     let is_space_known = target.capacity_bytes > 0;
     serde_json::json!({
         "ost": index,

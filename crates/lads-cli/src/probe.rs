@@ -1,32 +1,35 @@
 //! `lads probe`: what LADS can know of a file system, and do with it.
 //!
 //! Meant to be sent to whoever is asked why a file system is not served as it could be: it shows
-//! what was found out and the bytes that it was read from.
+//! what was found out and the bytes that it was read from. This finds it out, and tells programs;
+//! [`text`] tells people.
+
+mod text;
 
 use crate::args::ProbeArgs;
-use crate::display::escape_text;
-use crate::osts::write_table;
-use crate::sizes;
+use crate::display::{PathText, errno_name};
+use crate::osts;
 use crate::subject::Subject;
 use anyhow::Result;
 use lads_core::ceph::FileLayout;
-use lads_core::layout::Layout;
 use lads_core::lov::Lov;
 use lads_core::placement::Wish;
 use lads_core::units::OstId;
 use lads_engine::layout::{Heeds, NewFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstatfs, openat, statx, unlinkat};
-use std::collections::BTreeSet;
+use rustix::io::Errno;
+use serde::Serialize;
+use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// `STATX_DIOALIGN`: since Linux 6.1.
 const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 
-/// Bytes of an attribute in a line.
-const HEX_COLUMNS: usize = 32;
-/// More bytes of an attribute than this are not shown.
-const HEX_BYTES_MAX: usize = 4096;
+/// Bytes in a stripe of a file that is made for trial: Lustre's default. A file system that rounds
+/// it up to more (BeeGFS takes its directory's) says so, which is what is to be found out.
+const TRIAL_STRIPE_BYTES: u64 = 1 << 20;
 
 /// What Lustre shows only to root, and what it would be good for.
 const PRIVILEGED: [(&str, &str); 2] = [
@@ -34,58 +37,101 @@ const PRIVILEGED: [(&str, &str); 2] = [
     ("/sys/fs/lustre", "servers of targets"),
 ];
 
-/// Shows all of it.
+/// Finds out all of it, and shows it.
 pub(crate) fn run(args: &ProbeArgs) -> Result<()> {
     let subject = Subject::open(&args.path, "auto")?;
     let mut out = io::stdout().lock();
-    write_file_system(&subject, &mut out)?;
-    write_attribute(&subject, &mut out)?;
-    write_targets(&subject, &mut out)?;
-    write_direct_io(&subject, &mut out)?;
-    match args.read_only {
-        true => writeln!(out, "\nNew files: not tried (--read-only)")?,
-        false => try_new_files(&subject, &mut out)?,
-    }
-    if subject.layouts.kind() == "lustre" {
-        write_privileges(&mut out)?;
+    if args.json {
+        let found = serde_json::to_string(&Found::all(&subject, args.read_only)?)?;
+        writeln!(out, "{found}")?;
+    } else {
+        text::write(&subject, args.read_only, &mut out)?;
     }
     Ok(())
 }
 
-fn write_file_system(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
-    let kind = fstatfs(&subject.directory).map(|it| format!("{:#010x}", it.f_type));
-    let kind = kind.unwrap_or_else(|errno| format!("not told: {errno}"));
-    writeln!(out, "Path: {}", escape_text(&subject.path.to_string_lossy()))?;
-    writeln!(out, "File system: type {kind}, served as {}", subject.layouts.kind())?;
-    for remark in subject.layouts.remarks() {
-        writeln!(out, "  {}", escape_text(&remark))?;
+/// All that another program is told, by names that `docs/json.md` explains.
+#[derive(Serialize)]
+struct Found {
+    #[serde(flatten)]
+    path: PathText,
+    is_directory: bool,
+    #[serde(flatten)]
+    file_system: FileSystem,
+    layout: LayoutFound,
+    targets: Vec<serde_json::Value>,
+    direct_io: Option<DirectIo>,
+    new_files: NewFiles,
+    privileges: Vec<Privilege>,
+}
+
+impl Found {
+    fn all(subject: &Subject, is_read_only: bool) -> io::Result<Self> {
+        let targets = subject.layouts.targets();
+        let targets = targets.iter().enumerate();
+        Ok(Self {
+            path: PathText::new(subject.path.as_os_str().as_bytes()),
+            is_directory: subject.is_directory(),
+            file_system: FileSystem::of(subject),
+            layout: LayoutFound::of(subject),
+            targets: targets.map(|(index, target)| osts::json(index, target)).collect(),
+            direct_io: DirectIo::of(subject),
+            new_files: NewFiles::tried(subject, is_read_only)?,
+            privileges: Privilege::all(subject),
+        })
     }
-    Ok(())
+}
+
+/// As what a file system is recognised.
+#[derive(Serialize)]
+struct FileSystem {
+    /// The number by which `statfs` knows it.
+    statfs_type: Option<i64>,
+    kind: &'static str,
+    remarks: Vec<String>,
+    /// Why there is no number.
+    #[serde(skip)]
+    errno: Option<Errno>,
+}
+
+impl FileSystem {
+    fn of(subject: &Subject) -> Self {
+        // The type of the field is another one on other processors.
+        #[expect(clippy::useless_conversion, reason = "it is useless only on this processor")]
+        let number = fstatfs(&subject.directory).map(|it| i64::from(it.f_type));
+        let (kind, remarks) = (subject.layouts.kind(), subject.layouts.remarks());
+        Self { statfs_type: number.ok(), kind, remarks, errno: number.err() }
+    }
 }
 
 /// The layout as the file system says it, byte by byte, and as it is understood.
-fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
-    match subject.raw() {
-        None => writeln!(out, "\nLayout: the file system says nothing of it")?,
-        Some(bytes) => {
-            writeln!(
-                out,
-                "\nLayout: the file system says it in {}",
-                sizes::bytes_exactly(bytes.len() as u64)
-            )?;
-            for line in bytes[..bytes.len().min(HEX_BYTES_MAX)].chunks(HEX_COLUMNS) {
-                let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-                writeln!(out, "  {}", hex.join(" "))?;
-            }
-            if let Some(text) = understood(subject, &bytes) {
-                writeln!(out, "  {}", escape_text(&text))?;
-            }
-        }
+#[derive(Serialize)]
+struct LayoutFound {
+    #[serde(serialize_with = "as_hex", rename = "attribute_hex")]
+    attribute: Option<Vec<u8>>,
+    understood: Option<String>,
+    /// The OST of each stripe or object, if it is one of a file.
+    osts: Option<Vec<u32>>,
+}
+
+fn as_hex<S: serde::Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+    let hex = bytes.as_ref().map(|bytes| {
+        bytes.iter().fold(String::new(), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("a String takes everything");
+            hex
+        })
+    });
+    hex.serialize(to)
+}
+
+impl LayoutFound {
+    fn of(subject: &Subject) -> Self {
+        let attribute = subject.raw();
+        let understood = attribute.as_ref().and_then(|bytes| understood(subject, bytes));
+        let is_file = !subject.is_directory();
+        let osts = is_file.then(|| subject.located().layout.osts().map(|ost| ost.0).collect());
+        Self { attribute, understood, osts }
     }
-    if !subject.is_directory() {
-        writeln!(out, "  in short: {}", named(subject, &subject.located().layout))?;
-    }
-    Ok(())
 }
 
 /// What the bytes of a layout say, if they are of a kind that is known here.
@@ -98,116 +144,185 @@ fn understood(subject: &Subject, bytes: &[u8]) -> Option<String> {
     Some(text.unwrap_or_else(|error| format!("not understood: {error}")))
 }
 
-/// The first OSTs of a layout, by name.
-fn named(subject: &Subject, layout: &Layout) -> String {
-    let targets = subject.targets();
-    let name =
-        |ost: OstId| targets.get(ost.index()).map_or_else(|| ost.to_string(), |it| it.name.clone());
-    let names: Vec<String> = layout.osts().take(8).map(name).collect();
-    let more = layout.osts().len().saturating_sub(names.len());
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    escape_text(&format!("{}{more}", names.join(", ")))
-}
-
-fn write_targets(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
-    let targets = subject.layouts.targets();
-    let servers = targets.iter().map(|it| it.server.as_str()).filter(|it| !it.is_empty());
-    let servers: BTreeSet<&str> = servers.collect();
-    let osts = sizes::counted(targets.len() as u64, "target");
-    let servers = match servers.len() as u64 {
-        0 => "servers not known".to_owned(),
-        count => format!("on {}", sizes::counted(count, "server")),
-    };
-    writeln!(out, "\nTargets: {osts}, {servers}")?;
-    write_table(&targets, out)
-}
-
 /// Whether reads and writes may go past the page cache, and what they must be multiples of.
-fn write_direct_io(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
-    if subject.is_directory() {
-        return Ok(());
-    }
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let opened = openat(CWD, &subject.path, flags, Mode::empty());
-    let alignment = statx(CWD, &subject.path, AtFlags::empty(), DIRECT_ALIGNMENT)
-        .ok()
-        .filter(|it| it.stx_mask & DIRECT_ALIGNMENT.bits() != 0);
-    let opened = match opened {
-        Ok(_) => "files open with it".to_owned(),
-        Err(errno) => format!("files do not open with it: {errno}"),
-    };
-    let alignment = alignment.map_or_else(
-        || "the kernel does not say what it must be aligned to".to_owned(),
-        |it| {
-            let (memory, offset) = (it.stx_dio_mem_align, it.stx_dio_offset_align);
-            format!("aligned to {memory} bytes in memory, {offset} in the file")
-        },
-    );
-    writeln!(out, "\nDirect I/O: {opened}; {alignment}")
+#[derive(Serialize)]
+struct DirectIo {
+    is_possible: bool,
+    #[serde(flatten)]
+    error: ErrorFound,
+    memory_alignment_bytes: Option<u32>,
+    offset_alignment_bytes: Option<u32>,
 }
 
-/// Makes files on chosen OSTs, and sees where they came to be.
-fn try_new_files(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
-    if !subject.is_directory() {
-        return writeln!(out, "\nNew files: not tried, for the path is not a directory");
+impl DirectIo {
+    /// `None` of a directory.
+    fn of(subject: &Subject) -> Option<Self> {
+        if subject.is_directory() {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let opened = openat(CWD, &subject.path, flags, Mode::empty());
+        let alignment = statx(CWD, &subject.path, AtFlags::empty(), DIRECT_ALIGNMENT)
+            .ok()
+            .filter(|it| it.stx_mask & DIRECT_ALIGNMENT.bits() != 0);
+        Some(Self {
+            is_possible: opened.is_ok(),
+            error: ErrorFound::new(opened.err()),
+            memory_alignment_bytes: alignment.as_ref().map(|it| it.stx_dio_mem_align),
+            offset_alignment_bytes: alignment.as_ref().map(|it| it.stx_dio_offset_align),
+        })
     }
+}
+
+/// A number of Linux's, and its name, if something failed.
+#[derive(Serialize)]
+struct ErrorFound {
+    errno: Option<i32>,
+    errno_name: Option<&'static str>,
+}
+
+impl ErrorFound {
+    fn new(errno: Option<Errno>) -> Self {
+        let errno = errno.map(Errno::raw_os_error);
+        Self { errno, errno_name: errno.and_then(errno_name) }
+    }
+}
+
+/// What comes of wishes where new files should go.
+#[derive(Serialize)]
+struct NewFiles {
+    choice: Choice,
+    /// Why none was made.
+    not_tried: Option<NotTried>,
+    trials: Vec<Trial>,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Choice {
+    Nothing,
+    Striping,
+    Place,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum NotTried {
+    ReadOnly,
+    NotADirectory,
+    NothingToChoose,
+    NoTarget,
+}
+
+/// A file that was made for trial, and is gone.
+#[derive(Serialize)]
+struct Trial {
+    stripe_bytes: u64,
+    stripe_count: usize,
+    /// Wished for; `None` if only the striping can be chosen.
+    osts: Option<Vec<u32>>,
+    outcome: Outcome,
+    difference: Option<String>,
+    #[serde(flatten)]
+    error: ErrorFound,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Outcome {
+    AsWished,
+    Otherwise,
+    Failed,
+}
+
+impl NewFiles {
+    /// Makes files on chosen OSTs, sees where they came to be, and removes them.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    fn tried(subject: &Subject, is_read_only: bool) -> io::Result<Self> {
+        let choice = match subject.layouts.heeds() {
+            Heeds::Nothing => Choice::Nothing,
+            Heeds::Striping => Choice::Striping,
+            Heeds::Place => Choice::Place,
+        };
+        let none = |why| Ok(Self { choice, not_tried: Some(why), trials: Vec::new() });
+        if is_read_only {
+            return none(NotTried::ReadOnly);
+        }
+        if !subject.is_directory() {
+            return none(NotTried::NotADirectory);
+        }
+        let pair = last_two(subject);
+        let (stripe_size, stripe_count) = (TRIAL_STRIPE_BYTES, pair.len().max(1));
+        let trials = match choice {
+            Choice::Nothing => return none(NotTried::NothingToChoose),
+            Choice::Striping => {
+                vec![Trial::made(subject, &Wish::Striped { stripe_size, stripe_count })?]
+            }
+            Choice::Place if pair.is_empty() => return none(NotTried::NoTarget),
+            Choice::Place => [pair[..1].to_vec(), pair]
+                .into_iter()
+                .map(|osts| Trial::made(subject, &Wish::On { stripe_size, osts }))
+                .collect::<io::Result<_>>()?,
+        };
+        Ok(Self { choice, not_tried: None, trials })
+    }
+}
+
+/// The last two OSTs that take files, the last first: seldom those that would be chosen anyway.
+fn last_two(subject: &Subject) -> Vec<OstId> {
     let targets = subject.layouts.targets();
     let takes_files = |index: &u32| targets[*index as usize].state.takes_files();
     let count = u32::try_from(targets.len()).unwrap_or(u32::MAX);
-    let osts: Vec<OstId> = (0..count).filter(takes_files).map(OstId).collect();
-    let pair: Vec<OstId> = osts.iter().rev().take(2).copied().collect();
-    let stripe_size = 1 << 20;
-    match subject.layouts.heeds() {
-        Heeds::Nothing => writeln!(out, "\nNew files: their place cannot be chosen here"),
-        Heeds::Striping => {
-            writeln!(out, "\nNew files: only how they are striped can be chosen here")?;
-            let wish = Wish::Striped { stripe_size, stripe_count: pair.len().max(1) };
-            let wished = format!("{} stripes of {}", pair.len().max(1), sizes::bytes(stripe_size));
-            try_new_file(subject, &wish, &wished, out)
-        }
-        Heeds::Place => {
-            writeln!(out, "\nNew files:")?;
-            for osts in [pair[..pair.len().min(1)].to_vec(), pair] {
-                let Some(layout) = Layout::striped(stripe_size, osts.clone()) else {
-                    return writeln!(out, "  no target takes files");
-                };
-                let wished = named(subject, &layout);
-                try_new_file(subject, &Wish::On { stripe_size, osts }, &wished, out)?;
-            }
-            Ok(())
-        }
-    }
+    (0..count).rev().filter(takes_files).map(OstId).take(2).collect()
 }
 
-fn try_new_file(
-    subject: &Subject,
-    wish: &Wish,
-    wished: &str,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let name = format!(".lads-probe-{}", std::process::id());
-    let (directory, is_there) = (&subject.directory, false);
-    let file = NewFile { directory, name: &name, number: 0, size: 0, wish, is_there };
-    let placed = subject.layouts.of_new_file(&file);
-    let placed = match placed {
-        Ok(placed) => placed,
-        Err(errno) => return writeln!(out, "  wished for {wished}: cannot make a file: {errno}"),
-    };
-    // First of all: nobody may read on.
-    unlinkat(directory, name.as_str(), AtFlags::empty())?;
-    match placed.difference {
-        None => writeln!(out, "  wished for {wished}: came so"),
-        Some(difference) => writeln!(out, "  {}", escape_text(&difference)),
+impl Trial {
+    fn made(subject: &Subject, wish: &Wish) -> io::Result<Self> {
+        let (stripe_bytes, stripe_count, osts) = match wish {
+            Wish::Default => (0, 0, None),
+            Wish::Striped { stripe_size, stripe_count } => (*stripe_size, *stripe_count, None),
+            Wish::On { stripe_size, osts } => {
+                (*stripe_size, osts.len(), Some(osts.iter().map(|ost| ost.0).collect()))
+            }
+        };
+        let name = format!(".lads-probe-{}", std::process::id());
+        let (directory, is_there) = (&subject.directory, false);
+        let file = NewFile { directory, name: &name, number: 0, size: 0, wish, is_there };
+        let placed = subject.layouts.of_new_file(&file);
+        if placed.is_ok() {
+            // First of all: nobody may read on.
+            unlinkat(directory, name.as_str(), AtFlags::empty())?;
+        }
+        let (outcome, difference, errno) = match placed {
+            Ok(placed) if placed.difference.is_none() => (Outcome::AsWished, None, None),
+            Ok(placed) => (Outcome::Otherwise, placed.difference, None),
+            Err(errno) => (Outcome::Failed, None, Some(errno)),
+        };
+        let error = ErrorFound::new(errno);
+        Ok(Self { stripe_bytes, stripe_count, osts, outcome, difference, error })
     }
 }
 
 /// What would be known with more rights.
-fn write_privileges(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\nNot needed, but good to have:")?;
-    for (path, use_of_it) in PRIVILEGED {
-        let is_readable = Path::new(path).read_dir().is_ok();
-        let found = if is_readable { "readable" } else { "not readable for this user" };
-        writeln!(out, "  {path} ({use_of_it}): {found}")?;
+#[derive(Serialize)]
+struct Privilege {
+    path: &'static str,
+    gives: &'static str,
+    is_readable: bool,
+}
+
+impl Privilege {
+    fn all(subject: &Subject) -> Vec<Self> {
+        if subject.layouts.kind() != "lustre" {
+            return Vec::new();
+        }
+        let found = |(path, gives)| {
+            let is_readable = Path::new(path).read_dir().is_ok();
+            Self { path, gives, is_readable }
+        };
+        PRIVILEGED.map(found).into()
     }
-    Ok(())
 }

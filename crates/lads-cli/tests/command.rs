@@ -1,7 +1,12 @@
 //! What the `lads` command does that needs no transfer.
 
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,7 +43,7 @@ fn completions_offer_nothing_that_is_refused() {
         for refused in ["delete-before", "compress-level", "iconv", "fuzzy"] {
             assert!(!script.contains(refused), "{shell} offers --{refused}");
         }
-        for offered in ["bwlimit", "exclude-from", "connect-timeout", "imbalance"] {
+        for offered in ["bwlimit", "exclude-from", "connect-timeout", "imbalance", "read-only"] {
             assert!(script.contains(offered), "{shell} does not offer {offered}");
         }
     }
@@ -60,7 +65,7 @@ fn a_wrong_command_line_exits_with_2_and_one_line_for_each_reason() {
 fn a_program_gets_a_summary_even_if_the_command_line_is_refused() {
     let output = lads(&["cp", "--json", "h1:a", "h2:b"]);
     let events = text(&output.stdout);
-    let event: serde_json::Value = serde_json::from_str(&events).expect("it is one event");
+    let event: Value = serde_json::from_str(&events).expect("it is one event");
     assert_eq!((&event["event"], &event["exit_code"]), (&"summary".into(), &2.into()));
 }
 
@@ -77,6 +82,8 @@ fn writes_manual_pages_and_completions() {
     let pages = directory.path().join("man/man1");
     assert!(lads(&["man", pages.to_str().expect("it is text")]).status.success());
     assert!(pages.join("lads.1").is_file() && pages.join("lads-cp.1").is_file());
+    let probe = fs::read_to_string(pages.join("lads-probe.1")).expect("it is there");
+    assert!(probe.contains("\\-\\-json") && probe.contains("[default: .]"), "{probe}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(text(&lads(&["completions", shell]).stdout).contains("lads"), "{shell}");
     }
@@ -150,13 +157,13 @@ fn relay_says_that_nobody_listens() {
 fn shows_where_a_file_lies() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("file");
-    std::fs::write(&path, vec![1; 3 << 20]).expect("it can be written");
+    fs::write(&path, vec![1; 3 << 20]).expect("it can be written");
     let path = path.to_str().expect("it is text");
     let synthetic = "--layout=synthetic:osts=4,stripe_count=3,stripe_size=1M";
     let shown = text(&lads(&["layout", synthetic, path]).stdout);
     assert!(shown.contains("3.0 MiB on 3 OSTs (synthetic)"), "{shown}");
     let json = text(&lads(&["layout", "--json", synthetic, path]).stdout);
-    let value: serde_json::Value = serde_json::from_str(&json).expect("it is one object");
+    let value: Value = serde_json::from_str(&json).expect("it is one object");
     assert_eq!(value["osts"].as_array().map(Vec::len), Some(3), "{value}");
     assert_eq!(lads(&["layout", "/no/such/file", path]).status.code(), Some(3));
 }
@@ -167,8 +174,88 @@ fn shows_the_targets_of_a_file_system() {
     assert!(table.starts_with("OST "), "{table}");
     let json = text(&lads(&["osts", "--json", "/"]).stdout);
     let first = json.lines().next().expect("there is one");
-    let value: serde_json::Value = serde_json::from_str(first).expect("it is an object");
+    let value: Value = serde_json::from_str(first).expect("it is an object");
     assert_eq!((&value["ost"], &value["state"]), (&0.into(), &"up".into()));
+}
+
+/// What a command prints that is started in a directory; with its first line as an object, if it
+/// is one.
+fn printed_in(directory: &Path, arguments: &[&str]) -> (String, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
+    let output = command.args(arguments).current_dir(directory).stdin(Stdio::null()).output();
+    let output = output.expect("it can be started");
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    let object = told.lines().next().and_then(|line| serde_json::from_str(line).ok());
+    (told, object.unwrap_or_default())
+}
+
+/// The memory that programs share is a file system of its own on every Linux, so what is shown of
+/// the current directory differs from what is shown of any other.
+#[test]
+fn the_file_system_of_the_current_directory_is_shown_if_none_is_named() {
+    let here = Path::new("/dev/shm");
+    for command in ["osts", "probe"] {
+        let shown = |arguments: &[&str]| printed_in(here, arguments).1;
+        let of_target = |told: Value| match command {
+            "osts" => told["name"].clone(),
+            _ => told["targets"][0]["name"].clone(),
+        };
+        let unnamed = of_target(shown(&[command, "--json"]));
+        assert!(unnamed.is_string(), "{command}: {unnamed}");
+        assert_eq!(unnamed, of_target(shown(&[command, "--json", "/dev/shm"])), "{command}");
+        assert_ne!(unnamed, of_target(shown(&[command, "--json", "/proc"])), "{command}");
+    }
+    let (told, _) = printed_in(here, &["probe"]);
+    assert!(told.starts_with("Path: .\n"), "{told}");
+}
+
+#[test]
+fn a_probe_tells_a_program_the_same_in_one_object() {
+    let directory = tempfile::tempdir().expect("there is room");
+    fs::write(directory.path().join("file"), "x").expect("it can be written");
+    let (told, of_file) = printed_in(directory.path(), &["probe", "--json", "file"]);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!((&of_file["path"], &of_file["is_directory"]), (&json!("file"), &json!(false)));
+    assert_eq!((&of_file["kind"], &of_file["layout"]["osts"]), (&json!("local"), &json!([0])));
+    let direct_io = &of_file["direct_io"];
+    let errno = &direct_io["errno"];
+    assert_eq!(direct_io["is_possible"].as_bool(), Some(errno.is_null()), "{direct_io}");
+    assert_eq!(of_file["new_files"]["not_tried"], "not-a-directory");
+
+    let targets = printed_in(directory.path(), &["osts", "--json"]).1;
+    let (_, of_directory) = printed_in(directory.path(), &["probe", "--json"]);
+    assert_eq!(of_directory["targets"][0]["name"], targets["name"]);
+    assert_eq!(of_directory["direct_io"], Value::Null);
+    assert_eq!(of_directory["new_files"]["not_tried"], "nothing-to-choose");
+    let (_, of_directory) = printed_in(directory.path(), &["probe", "--json", "--read-only"]);
+    assert_eq!(of_directory["new_files"]["not_tried"], "read-only");
+
+    let strange = OsStr::from_bytes(b"not\xfftext");
+    fs::write(directory.path().join(strange), "x").expect("it can be written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
+    command.args(["probe", "--json"]).arg(strange).current_dir(directory.path());
+    let output = command.output().expect("it can be started");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("it is an object");
+    assert_eq!(found["path_hex"], "6e6f74ff74657874");
+}
+
+#[test]
+fn the_page_for_programs_shows_the_keys_that_are_told() {
+    let page = include_str!("../../../docs/json.md");
+    let keys = |object: &Value| -> Vec<String> {
+        object.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+    };
+    for (command, first_key) in [("osts", "{\"ost\""), ("probe", "{\"path\"")] {
+        let (_, section) = page.split_once(&format!("### lads {command}\n")).expect("it is there");
+        let example = section.lines().find(|line| line.starts_with(first_key));
+        let example: Value = serde_json::from_str(example.expect("it is there")).expect("JSON");
+        let (_, told) = printed_in(Path::new("/"), &[command, "--json"]);
+        assert_eq!(keys(&told), keys(&example), "{command}");
+        for part in ["layout", "new_files"] {
+            assert_eq!(keys(&told[part]), keys(&example[part]), "{command}: {part}");
+        }
+    }
 }
 
 #[test]
@@ -177,13 +264,20 @@ fn a_probe_leaves_nothing_behind() {
     let output = lads(&["probe", directory.path().to_str().expect("it is text")]);
     let told = text(&output.stdout);
     assert!(output.status.success() && told.contains("served as local"), "{told}");
-    let left = std::fs::read_dir(directory.path()).expect("it is there").count();
+    let left = fs::read_dir(directory.path()).expect("it is there").count();
     assert_eq!(left, 0);
 }
 
 #[test]
 fn a_command_whose_output_nobody_reads_ends_without_a_word() {
-    let looks = ["osts /", "osts --json /", "layout /", "probe --read-only /", "completions bash"];
+    let looks = [
+        "osts /",
+        "osts --json /",
+        "layout /",
+        "probe --read-only /",
+        "probe --json --read-only /",
+        "completions bash",
+    ];
     for look in looks {
         let (reader, writer) = std::io::pipe().expect("there are handles");
         drop(reader);

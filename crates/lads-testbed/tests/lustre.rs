@@ -5,7 +5,7 @@
 use lads_core::lov::{ATTRIBUTE, Lov};
 use lads_core::units::OstId;
 use rustix::fs::{CWD, Mode, OFlags, XattrFlags, fsetxattr, openat, setxattr};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -289,6 +289,34 @@ fn no_new_file_comes_to_an_ost_that_is_full_down_or_closed() {
         let least = if rule == "spread" { 16 } else { 1 };
         assert!([0, 2, 3, 5, 7].iter().all(|&ost| new[ost] >= least), "{rule}: {new:?}");
     }
+}
+
+/// It is what somebody sends whose file system is not served as it could be.
+#[test]
+fn a_probe_tells_a_program_what_came_of_each_wish_and_leaves_no_file() {
+    let Some(lustre) = mounted(&["--osts", "4", "--osses", "2"]) else { return };
+    let probe = || -> Value {
+        let told = run(&["probe", "--json"], &[&lustre.mount]);
+        serde_json::from_str(&told).unwrap()
+    };
+    let found = probe();
+    assert_eq!((&found["kind"], &found["statfs_type"]), (&"lustre".into(), &0x6573_5546.into()));
+    let attribute = found["layout"]["attribute_hex"].as_str().unwrap();
+    assert!(attribute.starts_with("d00bd10b"), "{attribute}");
+    assert!(found["layout"]["understood"].as_str().unwrap().contains("stripe_size: 1048576"));
+    assert_eq!(found["targets"][3]["name"], "OST0003");
+    let trials = found["new_files"]["trials"].as_array().unwrap();
+    let osts: Vec<&Value> = trials.iter().map(|trial| &trial["osts"]).collect();
+    assert_eq!(osts, [&json!([3]), &json!([3, 2])]);
+    assert!(trials.iter().all(|trial| trial["outcome"] == "as-wished"), "{trials:?}");
+
+    lustre.control("state 3 full");
+    assert_eq!(probe()["new_files"]["trials"][0]["osts"], json!([2]), "not on a full one");
+    lustre.control("state all down");
+    let found = probe();
+    assert_eq!(found["new_files"]["not_tried"], "no-target", "{found}");
+    let left = fs::read_dir(&lustre.mount).unwrap().count();
+    assert_eq!(left, 0, "the control directory is not listed, and no trial is left");
 }
 
 #[test]

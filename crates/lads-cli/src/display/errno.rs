@@ -66,7 +66,7 @@ const NAMES: &[(i32, &str)] = &[
 ];
 
 /// `ENOSPC`, if it is known here.
-pub(super) fn name(errno: i32) -> Option<&'static str> {
+pub(crate) fn name(errno: i32) -> Option<&'static str> {
     NAMES.iter().find(|(number, _)| *number == errno).map(|(_, name)| *name)
 }
 
