@@ -5,6 +5,7 @@
 
 mod check;
 mod choice;
+mod imbalance;
 mod text;
 mod threshold;
 
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
+pub(crate) use imbalance::ImbalanceArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
 /// Help that begins with examples.
@@ -178,45 +180,6 @@ pub(crate) struct CleanArgs {
     /// Say what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-}
-
-/// What `lads imbalance` is told.
-#[derive(Args, Debug)]
-pub(crate) struct ImbalanceArgs {
-    /// Bandwidth of every target over time, as CSV or NDJSON; - is stdin
-    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
-    pub(crate) files: Vec<PathBuf>,
-
-    /// Take all files as one series: a collector's file for each day
-    #[arg(long)]
-    pub(crate) join: bool,
-
-    /// Tell it as JSON, an object for each series, one a line
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Write a page with plots, too: one file that needs nothing else
-    #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
-    pub(crate) html: Option<PathBuf>,
-
-    /// Bandwidth that a value of 1 means, in a second
-    #[arg(long, value_name = "UNIT", default_value = "B")]
-    pub(crate) unit: RateUnit,
-
-    /// Values are not bandwidth but all that was moved so far, and grow
-    #[arg(long)]
-    pub(crate) sums: bool,
-
-    /// All samples within this many seconds are one moment
-    ///
-    /// For a collector that asks each target at a moment of its own, or more often than matters.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) every: Option<f64>,
-
-    /// Deviations above these percentiles are imbalance
-    #[arg(long, value_name = "PERCENTILES", value_delimiter = ',', default_value = "80,95")]
-    #[arg(value_parser = parse_percentile)]
-    pub(crate) above: Vec<f64>,
 }
 
 /// Headings of the help text.
@@ -737,57 +700,6 @@ impl From<Io> for IoMode {
             Io::Buffered => Self::Buffered,
         }
     }
-}
-
-/// What a value of bandwidth is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RateUnit {
-    /// Bytes
-    #[value(name = "B")]
-    B,
-    /// 1000 bytes
-    #[value(name = "kB")]
-    Kb,
-    /// 1024 bytes
-    #[value(name = "KiB")]
-    Kib,
-    /// Millions of bytes
-    #[value(name = "MB")]
-    Mb,
-    /// 1024 KiB
-    #[value(name = "MiB")]
-    Mib,
-    /// Thousands of millions of bytes
-    #[value(name = "GB")]
-    Gb,
-    /// 1024 MiB
-    #[value(name = "GiB")]
-    Gib,
-}
-
-impl RateUnit {
-    /// How many bytes it is.
-    pub(crate) fn bytes(self) -> f64 {
-        match self {
-            Self::B => 1.0,
-            Self::Kb => 1e3,
-            Self::Kib => 1024.0,
-            Self::Mb => 1e6,
-            Self::Mib => 1024.0 * 1024.0,
-            Self::Gb => 1e9,
-            Self::Gib => 1024.0 * 1024.0 * 1024.0,
-        }
-    }
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
-    seconds.ok_or_else(|| "it must be a number above 0".to_owned())
-}
-
-fn parse_percentile(text: &str) -> Result<f64, String> {
-    let percentile = text.parse().ok().filter(|percent: &f64| (0.0..100.0).contains(percent));
-    percentile.ok_or_else(|| "it must be a number from 0 to below 100".to_owned())
 }
 
 /// `5000-5009`, or one port.

@@ -14,7 +14,7 @@ use crate::args::ImbalanceArgs;
 use crate::display::escape_text;
 use crate::{complain, sizes};
 use anyhow::{Context, Result, ensure};
-use lads_core::imbalance::{Analysis, Sampling, Series, Values};
+use lads_core::imbalance::{Analysis, Sampling, Series, Threshold, Values};
 use read::{Parts, Reading};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -34,6 +34,10 @@ pub(crate) fn run(args: &ImbalanceArgs) -> Result<()> {
     if let Some(path) = &args.html {
         let page = page::of(&findings);
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &args.svg {
+        let picture = page::picture_of(&findings);
+        fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let mut out = io::stdout().lock();
     for (index, finding) in findings.iter().enumerate() {
@@ -75,7 +79,7 @@ fn read_file(path: &Path, parts: &mut Parts) -> Result<()> {
 }
 
 /// Analyses all series of a file; one that has nothing to compare is only told of if another has.
-fn analyse(name: &str, parts: Parts, above: &[f64]) -> Result<Vec<Finding>> {
+fn analyse(name: &str, parts: Parts, above: &[Threshold]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut lone = Vec::new();
     for part in parts.into_parts() {

@@ -4,8 +4,13 @@
 //! over any series of bandwidth per target ([`Series`]): how the least, the mean and the greatest
 //! of all targets are distributed (figure 3a), how the deviation across targets is (3b), how it
 //! depends on bandwidth (3c), how long periods of imbalance last (4a), and how long it is from one
-//! to the next (4b). A period of imbalance is a run of moments whose deviation is above that of a
-//! percentile of all moments; the paper takes the 80th and the 95th.
+//! to the next (4b). A period of imbalance is a run of moments whose deviation is above a
+//! [`Threshold`]: a share of the mean at that moment, a rate, or, as in the paper, a percentile of
+//! the deviation itself, of which it takes the 80th and the 95th.
+//!
+//! A percentile says how long periods are if a fifth of the time counts as imbalance. It cannot say
+//! whether there is any: of an even system, too, a fifth of the time is above the 80th percentile,
+//! and of one that is uneven for half of the time only the worse part is. The other two can.
 //!
 //! Reading files and drawing pictures is left to others.
 
@@ -38,6 +43,8 @@ pub struct Analysis {
     pub maximum: Distribution,
     /// Of the instant standard deviation across targets, in bytes per second.
     pub deviation: Distribution,
+    /// The same as a share of the mean at that moment; moments without any bandwidth left out.
+    pub relative_deviation: Distribution,
     /// Periods above each threshold, in the order asked for.
     pub imbalances: Vec<Imbalance>,
     /// How the deviation depends on bandwidth, from the least bandwidth to the greatest.
@@ -46,19 +53,42 @@ pub struct Analysis {
     pub correlation: Option<f64>,
 }
 
+/// Which deviations are imbalance: those that are greater than this.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Threshold {
+    /// This share of the mean of all targets at the same moment; 1 is as much as the mean.
+    OfMean(f64),
+    /// This many bytes per second.
+    Rate(f64),
+    /// This percentile of the deviation at all moments.
+    Percentile(f64),
+}
+
 /// Periods in which the deviation is above a threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imbalance {
-    /// Which percentile of the deviation the threshold is.
-    pub percentile: f64,
-    /// Deviations greater than this are imbalance, in bytes per second.
-    pub threshold: f64,
+    /// What they are above.
+    pub threshold: Threshold,
+    /// What that is in bytes per second; `None` if it is another at each moment.
+    pub rate: Option<f64>,
     /// The part of the time that is spent above it, from 0 to 1.
     pub share: f64,
+    /// Each period, in the order of time.
+    pub periods: Vec<Period>,
     /// How long each period lasted, in seconds.
     pub lifetimes: Distribution,
     /// From the end of each period to the beginning of the next, in seconds; not across pauses.
     pub distances: Distribution,
+}
+
+/// Moments of imbalance in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Period {
+    /// When it begins, by the clock of the series: a moment stands for the time since the one
+    /// before it, so this is when the last even moment ends.
+    pub begin: f64,
+    /// How long it lasts, in seconds.
+    pub seconds: f64,
 }
 
 /// What the deviation is while bandwidth is in some range.
@@ -73,10 +103,10 @@ pub struct Band {
 }
 
 impl Analysis {
-    /// Analyses a series, with periods of imbalance above these percentiles of the deviation.
-    /// `None` if the series has no moment.
+    /// Analyses a series, with periods of imbalance above these thresholds. `None` if the series
+    /// has no moment.
     #[must_use]
-    pub fn of(series: &Series, percentiles: &[f64]) -> Option<Self> {
+    pub fn of(series: &Series, thresholds: &[Threshold]) -> Option<Self> {
         let moments = series.moments();
         if moments.is_empty() {
             return None;
@@ -84,22 +114,44 @@ impl Analysis {
         let of = |value: fn(&Moment) -> f64| moments.iter().map(value).collect::<Distribution>();
         let deviation = of(|it| it.deviation);
         let (interval_seconds, spans) = spans(moments);
-        let imbalance = |&percentile: &f64| {
-            let threshold = deviation.percentile(percentile);
-            let periods = Periods::above(threshold, moments, &spans);
-            periods.imbalance(percentile, threshold)
+        let imbalance = |&threshold: &Threshold| {
+            let rate = threshold.rate(&deviation);
+            let periods = Periods::above(|it| threshold.is_exceeded(it, rate), moments, &spans);
+            periods.imbalance(threshold, rate)
         };
+        let relative = |it: &Moment| (it.mean > 0.0).then(|| it.deviation / it.mean);
         Some(Self {
             interval_seconds,
             seconds: spans.iter().map(|it| it.seconds).sum(),
             minimum: of(|it| it.minimum),
             mean: of(|it| it.mean),
             maximum: of(|it| it.maximum),
-            imbalances: percentiles.iter().map(imbalance).collect(),
+            relative_deviation: moments.iter().filter_map(relative).collect(),
+            imbalances: thresholds.iter().map(imbalance).collect(),
             bands: bands(moments),
             correlation: correlation(moments),
             deviation,
         })
+    }
+}
+
+impl Threshold {
+    /// What it is in bytes per second, if that is the same at each moment.
+    fn rate(self, deviation: &Distribution) -> Option<f64> {
+        match self {
+            Self::OfMean(_) => None,
+            Self::Rate(rate) => Some(rate),
+            Self::Percentile(percent) => Some(deviation.percentile(percent)),
+        }
+    }
+
+    /// Whether a moment's deviation is above it; `rate` is what [`Self::rate`] says.
+    fn is_exceeded(self, moment: &Moment, rate: Option<f64>) -> bool {
+        let threshold = match self {
+            Self::OfMean(share) => Some(share * moment.mean),
+            Self::Rate(_) | Self::Percentile(_) => rate,
+        };
+        threshold.is_some_and(|threshold| moment.deviation > threshold)
     }
 }
 
@@ -131,47 +183,59 @@ fn spans(moments: &[Moment]) -> (f64, Vec<Span>) {
 /// Gathers periods above a threshold.
 #[derive(Debug, Default)]
 struct Periods {
-    lifetimes: Vec<f64>,
+    ended: Vec<Period>,
+    /// The one in which we are.
+    current: Option<Period>,
     distances: Vec<f64>,
     seconds: f64,
-    seconds_above: f64,
 }
 
 impl Periods {
-    fn above(threshold: f64, moments: &[Moment], spans: &[Span]) -> Self {
+    fn above(is_above: impl Fn(&Moment) -> bool, moments: &[Moment], spans: &[Span]) -> Self {
         let mut periods = Self::default();
-        // How long the period lasts in which we are; since the last one ended, if there was one.
-        let (mut lifetime, mut distance) = (None, None);
+        // Since the last period ended, if there was one and no pause since.
+        let mut distance: Option<f64> = None;
         for (moment, span) in moments.iter().zip(spans) {
             if span.is_after_pause {
-                periods.lifetimes.extend(lifetime.take());
+                periods.end();
                 distance = None;
             }
             periods.seconds += span.seconds;
-            if moment.deviation > threshold {
-                periods.seconds_above += span.seconds;
+            if is_above(moment) {
                 periods.distances.extend(distance.take());
-                lifetime = Some(lifetime.unwrap_or(0.0) + span.seconds);
+                let begin = moment.at - span.seconds;
+                let period = periods.current.get_or_insert(Period { begin, seconds: 0.0 });
+                period.seconds += span.seconds;
             } else {
-                if lifetime.is_some() {
+                if periods.end() {
                     distance = Some(0.0);
                 }
-                periods.lifetimes.extend(lifetime.take());
                 distance = distance.map(|so_far| so_far + span.seconds);
             }
         }
-        periods.lifetimes.extend(lifetime);
+        periods.end();
         periods
     }
 
-    fn imbalance(self, percentile: f64, threshold: f64) -> Imbalance {
-        let share = if self.seconds > 0.0 { self.seconds_above / self.seconds } else { 0.0 };
+    /// Ends the period in which we are; whether there is one.
+    fn end(&mut self) -> bool {
+        let ended = self.current.take();
+        self.ended.extend(ended);
+        ended.is_some()
+    }
+
+    fn imbalance(self, threshold: Threshold, rate: Option<f64>) -> Imbalance {
+        let lifetimes = self.ended.iter().map(|it| it.seconds);
+        // A sum of none would be below zero, and be shown so.
+        let seconds_above = lifetimes.clone().fold(0.0, |sum, seconds| sum + seconds);
+        let share = if self.seconds > 0.0 { seconds_above / self.seconds } else { 0.0 };
         Imbalance {
-            percentile,
             threshold,
+            rate,
             share,
-            lifetimes: self.lifetimes.into_iter().collect(),
+            lifetimes: lifetimes.collect(),
             distances: self.distances.into_iter().collect(),
+            periods: self.ended,
         }
     }
 }

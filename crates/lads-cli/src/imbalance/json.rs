@@ -1,10 +1,13 @@
 //! What another program is told.
 
 use super::Finding;
-use lads_core::imbalance::{Band, Distribution, Imbalance};
+use lads_core::imbalance::{Band, Distribution, Imbalance, Period, Threshold};
 use serde_json::{Map, Value, json};
 
 const PERCENTILES: [u32; 8] = [5, 25, 50, 75, 80, 90, 95, 99];
+/// Periods that are told one by one, the longest: about 60 KB. Twice as many are seldom looked at;
+/// months of a busy system have a million.
+const PERIODS_TOLD_MAX: usize = 1000;
 
 /// What was found out about a series.
 pub(super) fn object(finding: &Finding) -> Value {
@@ -29,6 +32,7 @@ pub(super) fn object(finding: &Finding) -> Value {
             "maximum": distribution(&analysis.maximum),
             "deviation": distribution(&analysis.deviation),
         },
+        "deviation_share_of_mean": distribution(&analysis.relative_deviation),
         "imbalances": analysis.imbalances.iter().map(imbalance).collect::<Vec<_>>(),
         "dispersion": {
             "correlation": analysis.correlation.map(rounded),
@@ -39,14 +43,31 @@ pub(super) fn object(finding: &Finding) -> Value {
 }
 
 fn imbalance(imbalance: &Imbalance) -> Value {
+    let (share_of_mean, percentile) = match imbalance.threshold {
+        Threshold::OfMean(share) => (Some(share), None),
+        Threshold::Percentile(percentile) => (None, Some(percentile)),
+        Threshold::Rate(_) => (None, None),
+    };
     json!({
-        "percentile": imbalance.percentile,
-        "threshold_bytes_per_second": rounded(imbalance.threshold),
+        "share_of_mean": share_of_mean,
+        "percentile": percentile,
+        "threshold_bytes_per_second": imbalance.rate.map(rounded),
         "time_share": rounded(imbalance.share),
         "periods": imbalance.lifetimes.count(),
+        "longest_periods": longest(&imbalance.periods),
         "lifetime_seconds": distribution(&imbalance.lifetimes),
         "distance_seconds": distribution(&imbalance.distances),
     })
+}
+
+/// Periods one by one, in the order of time; of very many, the longest.
+fn longest(periods: &[Period]) -> Vec<Value> {
+    let mut longest: Vec<&Period> = periods.iter().collect();
+    longest.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    longest.truncate(PERIODS_TOLD_MAX);
+    longest.sort_by(|a, b| a.begin.total_cmp(&b.begin));
+    let told = |it: &Period| json!({"begin_seconds": rounded(it.begin), "lifetime_seconds": rounded(it.seconds)});
+    longest.into_iter().map(told).collect()
 }
 
 fn band(band: &Band) -> Value {

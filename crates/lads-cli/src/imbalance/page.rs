@@ -1,40 +1,68 @@
-//! The page with plots: one file that needs nothing else, for a browser or a mail.
+//! The page with plots: one file that needs nothing else, for a browser or a mail; and the plots as
+//! one picture.
 
-use super::plot::{Axis, Layer, Plot, escaped};
+use super::plot::{Axis, CELL, Layer, Plot, Quantity, escaped};
 use super::{Finding, table};
-use crate::sizes;
-use lads_core::imbalance::{Distribution, Imbalance, Moment};
-use std::time::Duration;
+use lads_core::imbalance::{Distribution, Imbalance, Moment, Threshold};
 
 /// Points of a curve: as many as there are columns to draw them.
 const CURVE_POINTS: usize = 400;
 /// Points of a cloud: more would hide each other.
 const CLOUD_POINTS: usize = 4000;
-/// A distribution whose greatest is this many times its median is drawn on a logarithmic axis.
-const HEAVY_TAIL: f64 = 30.0;
+/// A distribution whose greatest is so many times its median is drawn on a logarithmic axis. If it is
+/// even more, the median is as good as zero, which has no place there.
+const HEAVY_TAIL: std::ops::Range<f64> = 30.0..10_000.0;
 
-const STYLE: &str = "\
-:root { color-scheme: light dark; --ink: #1c2330; --paper: #fff; --grid: #dfe3ea; }
+/// How plots look. Some programs that draw SVG know no variables, so there are none.
+const PLOT_STYLE: &str = "\
+svg text { fill: #1c2330; font: 11px system-ui, sans-serif; }
+svg .title { font-size: 14px; font-weight: 600; }
+svg .label { font-size: 12px; }
+svg polyline, svg path { fill: none; }
+svg polyline, svg line { stroke-width: 1.8; }
+svg .grid { stroke: #dfe3ea; stroke-width: 1; }
+svg .mark { stroke: #1c2330; stroke-width: 1; stroke-dasharray: 4 4; }
+svg .s0 { stroke: #2f6fde; } svg .s1 { stroke: #2a9d61; } svg .s2 { stroke: #d9662b; }
+svg .s3 { stroke: #8e44ad; }
+svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
+svg .paper { fill: #fff; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ef; --paper: #14181f; --grid: #333b48; }
+  svg text { fill: #e6e9ef; }
+  svg .grid { stroke: #333b48; } svg .mark { stroke: #e6e9ef; } svg .paper { fill: #14181f; }
 }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+";
+
+const PAGE_STYLE: &str = "\
+:root { color-scheme: light dark; }
+body { font: 15px/1.45 system-ui, sans-serif; color: #1c2330; background: #fff;
   max-width: 1180px; margin: 2em auto; padding: 0 1em; }
+@media (prefers-color-scheme: dark) { body { color: #e6e9ef; background: #14181f; } }
 h1, h2 { font-weight: 600; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1.5em; }
 pre { overflow-x: auto; font-size: 13px; }
 svg { width: 100%; height: auto; }
-svg text { fill: var(--ink); font-size: 11px; }
-svg .title { font-size: 14px; font-weight: 600; }
-svg .label { font-size: 12px; }
-svg .grid { stroke: var(--grid); }
-svg .mark { stroke: var(--ink); stroke-dasharray: 4 4; }
-svg polyline, svg path { fill: none; }
-svg .s0 { stroke: #2f6fde; } svg .s1 { stroke: #2a9d61; } svg .s2 { stroke: #d9662b; }
-svg .s3 { stroke: #8e44ad; }
-svg polyline, svg line { stroke-width: 1.8; } svg .grid { stroke-width: 1; }
-svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
 ";
+
+/// Pixels between plots of a picture, and around them.
+const GAP: f64 = 24.0;
+/// Plots side by side in a picture.
+const COLUMNS: usize = 2;
+
+/// The plots of all series, one series below the other, as a picture.
+pub(super) fn picture_of(findings: &[Finding]) -> String {
+    let plots: Vec<Plot<'_>> = findings.iter().flat_map(plots).collect();
+    let size = |cells: usize, cell: f64| GAP + cells as f64 * (cell + GAP);
+    let (width, height) = (size(COLUMNS, CELL.0), size(plots.len().div_ceil(COLUMNS), CELL.1));
+    let at = |(index, plot): (usize, &Plot<'_>)| {
+        plot.svg_at(size(index % COLUMNS, CELL.0), size(index / COLUMNS, CELL.1))
+    };
+    let plots: String = plots.iter().enumerate().map(at).collect();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
+         <style>\n{PLOT_STYLE}</style>\n\
+         <rect class=\"paper\" width=\"{width:.0}\" height=\"{height:.0}\"/>\n{plots}</svg>\n"
+    )
+}
 
 /// The page.
 pub(super) fn of(findings: &[Finding]) -> String {
@@ -42,7 +70,7 @@ pub(super) fn of(findings: &[Finding]) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Imbalance of storage targets</title>\n<style>\n{STYLE}</style></head>\n\
+         <title>Imbalance of storage targets</title>\n<style>\n{PAGE_STYLE}{PLOT_STYLE}</style></head>\n\
          <body>\n<h1>Imbalance of storage targets</h1>\n{sections}</body></html>\n"
     )
 }
@@ -64,7 +92,7 @@ fn section(finding: &Finding) -> String {
 /// The figures of the paper, and what they are made from.
 fn plots(finding: &Finding) -> Vec<Plot<'static>> {
     let moments = finding.series.moments();
-    vec![over_time(moments), bandwidths(finding), deviations(finding), dispersion(moments)]
+    vec![over_time(moments), bandwidths(finding), deviations(finding), dispersion(finding)]
         .into_iter()
         .chain([lifetimes(finding), distances(finding)])
         .collect()
@@ -113,24 +141,36 @@ fn bandwidths(finding: &Finding) -> Plot<'static> {
 
 fn deviations(finding: &Finding) -> Plot<'static> {
     let it = &finding.analysis;
-    let mark = |it: &Imbalance| (it.threshold, format!("{} %", it.percentile));
+    let mark = |it: &Imbalance| Some((it.rate?, table::threshold(it.threshold)));
     Plot {
         title: "Deviation across targets (figure 3b)",
         x: rates("instant standard deviation", has_heavy_tail(&it.deviation)),
         y: shares(),
         layers: vec![curve("deviation", &it.deviation)],
-        marks: it.imbalances.iter().map(mark).collect(),
+        marks: it.imbalances.iter().filter_map(mark).collect(),
     }
 }
 
-fn dispersion(moments: &[Moment]) -> Plot<'static> {
+fn dispersion(finding: &Finding) -> Plot<'static> {
+    let moments = finding.series.moments();
+    let of_mean = &finding.analysis.mean;
+    let range = [of_mean.percentile(0.0), of_mean.maximum()];
+    let border = |it: &Imbalance| match it.threshold {
+        Threshold::OfMean(share) => {
+            let points = range.map(|mean| (mean, share * mean));
+            Some(line(&table::threshold(it.threshold), points.into()))
+        }
+        Threshold::Rate(_) | Threshold::Percentile(_) => None,
+    };
     let step = moments.len().div_ceil(CLOUD_POINTS).max(1);
     let points = moments.iter().step_by(step).map(|it| (it.mean, it.deviation)).collect();
+    let cloud = Layer { name: "a moment".to_owned(), points, is_line: false };
+    let borders = finding.analysis.imbalances.iter().filter_map(border);
     Plot {
         title: "Deviation against bandwidth (figure 3c)",
         x: rates("mean bandwidth of all targets", false),
         y: rates("deviation", false),
-        layers: vec![Layer { name: "a moment".to_owned(), points, is_line: false }],
+        layers: std::iter::once(cloud).chain(borders).collect(),
         marks: Vec::new(),
     }
 }
@@ -151,7 +191,8 @@ fn of_periods(
     of: fn(&Imbalance) -> &Distribution,
 ) -> Plot<'static> {
     let imbalances = &finding.analysis.imbalances;
-    let layer = |it: &Imbalance| curve(&format!("above {} %", it.percentile), of(it));
+    let layer =
+        |it: &Imbalance| curve(&format!("above {}", table::threshold(it.threshold)), of(it));
     Plot {
         title,
         x: times(label, imbalances.iter().any(|it| has_heavy_tail(of(it)))),
@@ -174,27 +215,17 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Layer {
 
 fn has_heavy_tail(distribution: &Distribution) -> bool {
     let median = distribution.percentile(50.0);
-    median > 0.0 && distribution.maximum() > median * HEAVY_TAIL
+    median > 0.0 && HEAVY_TAIL.contains(&(distribution.maximum() / median))
 }
 
 fn rates(label: &'static str, is_logarithmic: bool) -> Axis<'static> {
-    Axis { label, said: sizes::rate, is_logarithmic }
+    Axis { label, quantity: Quantity::Rate, is_logarithmic }
 }
 
 fn times(label: &'static str, is_logarithmic: bool) -> Axis<'static> {
-    let said = |seconds| match Duration::try_from_secs_f64(seconds) {
-        Ok(span) if seconds < 10.0 => sizes::span(span),
-        Ok(_) if seconds < 60.0 => format!("{seconds:.0} s"),
-        Ok(span) => sizes::clock(span),
-        Err(_) => String::new(),
-    };
-    Axis { label, said, is_logarithmic }
+    Axis { label, quantity: Quantity::Time, is_logarithmic }
 }
 
 fn shares() -> Axis<'static> {
-    Axis {
-        label: "not greater",
-        said: |part| format!("{:.0} %", part * 100.0),
-        is_logarithmic: false,
-    }
+    Axis { label: "not greater", quantity: Quantity::Share, is_logarithmic: false }
 }

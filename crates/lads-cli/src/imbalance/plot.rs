@@ -1,7 +1,11 @@
 //! How curves and clouds of points are drawn as SVG.
 //!
-//! Colours are names of classes (`s0`, `f0`, ...), so that one picture serves light and dark pages.
+//! Colours are names of classes (`s0`, `s1`, ...), so that one picture serves light and dark pages.
 
+mod scale;
+
+pub(super) use scale::Quantity;
+use scale::Scale;
 use std::fmt::Write as _;
 
 /// One picture.
@@ -18,8 +22,7 @@ pub(super) struct Plot<'a> {
 /// What one direction means.
 pub(super) struct Axis<'a> {
     pub(super) label: &'a str,
-    /// How a value is written.
-    pub(super) said: fn(f64) -> String,
+    pub(super) quantity: Quantity,
     pub(super) is_logarithmic: bool,
 }
 
@@ -35,88 +38,126 @@ pub(super) struct Layer {
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 18.0;
+/// Half as wide as `100 MB/s` at the last tick.
+const RIGHT: f64 = 30.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 const LEGEND_LINE: f64 = 18.0;
 /// More than this would be told apart by nobody.
 const COLOURS: usize = 4;
-/// On a logarithmic axis, what is less than this part of the greatest lies at the edge.
-const DECADES_MAX: f64 = 6.0;
-/// About this many lines of a grid.
-const GRID: f64 = 5.0;
+/// About as wide as a letter of a tick, with what must be free between two ticks: a little more
+/// than usual fonts of that size have.
+const LETTER_WIDTH: f64 = 6.4;
+const TICK_GAP: f64 = 8.0;
+/// As high as a line of small letters.
+const TICK_LINE: f64 = 14.0;
+/// How large a picture is, with a legend of two lines.
+pub(super) const CELL: (f64, f64) = (WIDTH, HEIGHT + 2.0 * LEGEND_LINE);
 
 impl Plot<'_> {
     /// The picture as an SVG element.
     pub(super) fn svg(&self) -> String {
-        let scale = |of: fn(&(f64, f64)) -> f64, axis: &Axis<'_>| {
-            Scale::of(self.layers.iter().flat_map(|it| &it.points).map(of), axis.is_logarithmic)
-        };
-        let (x, y) = (scale(|it| it.0, &self.x), scale(|it| it.1, &self.y));
         let legend = self.layers.len().div_ceil(2) as f64 * LEGEND_LINE;
+        self.element(&format!("viewBox=\"0 0 {WIDTH} {:.0}\"", HEIGHT + legend))
+    }
+
+    /// The same as a part of another picture, of which it fills a [`CELL`].
+    pub(super) fn svg_at(&self, x: f64, y: f64) -> String {
+        let (width, height) = CELL;
+        self.element(&format!(
+            "x=\"{x:.0}\" y=\"{y:.0}\" width=\"{width:.0}\" height=\"{height:.0}\""
+        ))
+    }
+
+    fn element(&self, attributes: &str) -> String {
+        let points = self.layers.iter().flat_map(|it| &it.points);
+        let marks = self.marks.iter().map(|mark| mark.0);
+        let values = points.clone().map(|it| it.0).chain(marks);
+        let x = Scale::of(values, self.x.quantity, self.x.is_logarithmic);
+        let y = Scale::of(points.map(|it| it.1), self.y.quantity, self.y.is_logarithmic);
         let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{1}\">\n\
-             <text class=\"title\" x=\"{LEFT}\" y=\"16\">{1}</text>\n",
-            HEIGHT + legend,
+            "<svg {attributes} role=\"img\" aria-label=\"{0}\">\n\
+             <text class=\"title\" x=\"{LEFT}\" y=\"16\">{0}</text>\n",
             escaped(self.title)
         );
-        self.draw_axes(&x, &y, &mut out);
+        draw_grid(&x, &y, &mut out);
+        self.draw_marks(&x, &mut out);
+        self.draw_labels(&x, &y, &mut out);
         for (index, layer) in self.layers.iter().enumerate() {
             let at = |&(a, b): &(f64, f64)| (x_of(&x, a), y_of(&y, b));
             draw_layer(layer, index, layer.points.iter().map(at), &mut out);
             draw_key(layer, index, &mut out);
         }
+        if self.layers.iter().all(|it| it.points.is_empty()) {
+            let (x, y) = (f64::midpoint(LEFT, WIDTH - RIGHT), f64::midpoint(TOP, HEIGHT - BOTTOM));
+            out += &text("label", "middle", x, y, "none");
+        }
         out.push_str("</svg>\n");
         out
     }
 
-    fn draw_axes(&self, x: &Scale, y: &Scale, out: &mut String) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for value in y.grid() {
-            let (at, said) = (y_of(y, value), escaped(&(self.y.said)(value)));
-            let _ = writeln!(
-                out,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{said}</text>",
-                LEFT - 6.0,
-                at + 4.0
-            );
-        }
-        for value in x.grid() {
-            let (at, said) = (x_of(x, value), escaped(&(self.x.said)(value)));
-            let _ = writeln!(
-                out,
-                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" \
-                 text-anchor=\"middle\">{said}</text>",
-                bottom + 16.0
-            );
-        }
-        for (value, said) in &self.marks {
-            let (at, said) = (x_of(x, *value), escaped(said));
+    /// Each on a line of its own: they may be at nearly the same place.
+    fn draw_marks(&self, x: &Scale, out: &mut String) {
+        let bottom = HEIGHT - BOTTOM;
+        for (index, (value, said)) in self.marks.iter().enumerate() {
+            let at = x_of(x, *value);
             let is_right = at > WIDTH * 0.8;
             let (side, anchor) = if is_right { (-4.0, "end") } else { (4.0, "start") };
-            let _ = writeln!(
-                out,
-                "<line class=\"mark\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" \
-                 text-anchor=\"{anchor}\">{said}</text>",
-                at + side,
-                bottom - 6.0
-            );
+            let height = bottom - 6.0 - index as f64 * TICK_LINE;
+            *out += &line("mark", (at, TOP), (at, bottom));
+            *out += &text("tick", anchor, at + side, height, said);
         }
+    }
+
+    fn draw_labels(&self, x: &Scale, y: &Scale, out: &mut String) {
+        let label = |axis: &Axis<'_>, scale: &Scale| match scale.unit {
+            Some(unit) => format!("{} ({unit})", axis.label),
+            None => axis.label.to_owned(),
+        };
+        let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
+        *out += &text("label", "middle", middle, HEIGHT - 10.0, &label(&self.x, x));
         let _ = writeln!(
             out,
-            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
-             <text class=\"label\" text-anchor=\"middle\" transform=\"translate(14 {:.1}) \
+            "<text class=\"label\" text-anchor=\"middle\" transform=\"translate(14 {:.1}) \
              rotate(-90)\">{}</text>",
-            f64::midpoint(LEFT, right),
-            HEIGHT - 10.0,
-            escaped(self.x.label),
-            f64::midpoint(TOP, bottom),
-            escaped(self.y.label)
+            f64::midpoint(TOP, HEIGHT - BOTTOM),
+            escaped(&label(&self.y, y))
         );
     }
+}
+
+/// Lines at all ticks, and what is written there if there is room for it.
+fn draw_grid(x: &Scale, y: &Scale, out: &mut String) {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    for (value, said) in &y.ticks {
+        let at = y_of(y, *value);
+        *out += &line("grid", (LEFT, at), (right, at));
+        *out += &text("tick", "end", LEFT - 6.0, at + 4.0, said);
+    }
+    let mut free_from = 0.0;
+    for (value, said) in &x.ticks {
+        let at = x_of(x, *value);
+        *out += &line("grid", (at, TOP), (at, bottom));
+        let half = said.chars().count() as f64 * LETTER_WIDTH / 2.0;
+        if at - half >= free_from {
+            *out += &text("tick", "middle", at, bottom + 16.0, said);
+            free_from = at + half + TICK_GAP;
+        }
+    }
+}
+
+fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> String {
+    let ((x1, y1), (x2, y2)) = (from, to);
+    format!(
+        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
+    )
+}
+
+fn text(class: &str, anchor: &str, x: f64, y: f64, said: &str) -> String {
+    let said = escaped(said);
+    format!(
+        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{said}</text>\n"
+    )
 }
 
 fn draw_layer(
@@ -139,16 +180,9 @@ fn draw_layer(
 fn draw_key(layer: &Layer, index: usize, out: &mut String) {
     let x = LEFT + (index % 2) as f64 * (WIDTH - LEFT) / 2.0;
     let y = HEIGHT + (index / 2) as f64 * LEGEND_LINE + 6.0;
-    let _ = writeln!(
-        out,
-        "<line class=\"s{}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-        index % COLOURS,
-        x + 22.0,
-        x + 28.0,
-        y + 4.0,
-        escaped(&layer.name)
-    );
+    let colour = format!("s{}", index % COLOURS);
+    *out += &line(&colour, (x, y), (x + 22.0, y));
+    *out += &text("tick", "start", x + 28.0, y + 4.0, &layer.name);
 }
 
 fn x_of(scale: &Scale, value: f64) -> f64 {
@@ -157,63 +191,6 @@ fn x_of(scale: &Scale, value: f64) -> f64 {
 
 fn y_of(scale: &Scale, value: f64) -> f64 {
     HEIGHT - BOTTOM - scale.part(value) * (HEIGHT - BOTTOM - TOP)
-}
-
-/// From which value to which an axis goes.
-struct Scale {
-    from: f64,
-    to: f64,
-    is_logarithmic: bool,
-}
-
-impl Scale {
-    /// For all values; a straight one begins at zero, or at the least if that is far from it.
-    fn of(values: impl Iterator<Item = f64> + Clone, is_logarithmic: bool) -> Self {
-        let most = values.clone().fold(0.0, f64::max);
-        let most = if most > 0.0 { most } else { 1.0 };
-        if is_logarithmic {
-            let positive = values.filter(|value| *value > 0.0);
-            let least = positive.fold(most, f64::min).max(most / 10_f64.powf(DECADES_MAX));
-            let (from, to) = (least.log10().floor(), most.log10().ceil());
-            return Self {
-                from: 10_f64.powf(from),
-                to: 10_f64.powf(to.max(from + 1.0)),
-                is_logarithmic,
-            };
-        }
-        let least = values.fold(most, f64::min);
-        Self { from: if least > most / 2.0 { least } else { 0.0 }, to: most, is_logarithmic }
-    }
-
-    /// Where a value lies, from 0 to 1.
-    fn part(&self, value: f64) -> f64 {
-        let part = match self.is_logarithmic {
-            true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
-            false => (value - self.from) / (self.to - self.from),
-        };
-        if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 }
-    }
-
-    fn grid(&self) -> Vec<f64> {
-        if self.is_logarithmic {
-            let powers = std::iter::successors(Some(self.from), |value| Some(value * 10.0));
-            return powers.take_while(|value| *value <= self.to * 1.001).collect();
-        }
-        let step = nice_step((self.to - self.from) / GRID);
-        let first = (self.from / step).ceil();
-        let values = (0..).map(|index| (first + f64::from(index)) * step);
-        values.take_while(|value| *value <= self.to * 1.000_001).collect()
-    }
-}
-
-/// 1, 2 or 5 times a power of ten, not below the wish.
-fn nice_step(wish: f64) -> f64 {
-    if wish <= 0.0 {
-        return 1.0;
-    }
-    let power = 10_f64.powf(wish.log10().floor());
-    let times = [1.0, 2.0, 5.0, 10.0].into_iter().find(|times| times * power >= wish * 0.999);
-    power * times.unwrap_or(10.0)
 }
 
 /// Text that may stand in HTML.
@@ -226,7 +203,7 @@ mod tests {
     use super::*;
 
     fn plot(is_logarithmic: bool, points: Vec<(f64, f64)>) -> String {
-        let axis = || Axis { label: "a < b", said: |value| value.to_string(), is_logarithmic };
+        let axis = || Axis { label: "a < b", quantity: Quantity::Rate, is_logarithmic };
         let layer = Layer { name: "one".to_owned(), points, is_line: true };
         let marks = vec![(2.0, "here".to_owned())];
         Plot { title: "t", x: axis(), y: axis(), layers: vec![layer], marks }.svg()
@@ -245,6 +222,39 @@ mod tests {
             assert!(numbers.into_iter().all(|number| (0.0..=WIDTH).contains(&number)), "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
+    }
+
+    /// What is written at the ticks of the horizontal axis, and where.
+    fn ticks(svg: &str) -> Vec<(f64, String)> {
+        let ticks = svg.lines().filter(|line| line.contains("class=\"tick\""));
+        let below = ticks.filter(|line| line.contains(&format!("y=\"{:.1}\"", HEIGHT - 30.0)));
+        let tick = |line: &str| {
+            let x = line.split("x=\"").nth(1)?.split('"').next()?.parse().ok()?;
+            Some((x, line.split(['<', '>']).nth(2)?.to_owned()))
+        };
+        below.filter_map(tick).collect()
+    }
+
+    #[test]
+    fn ticks_do_not_touch_each_other() {
+        for exponent in -20..130 {
+            let most = 10_f64.powf(f64::from(exponent) / 10.0);
+            for is_logarithmic in [true, false] {
+                let svg = plot(is_logarithmic, vec![(most / 2e5, 0.0), (most, 1.0)]);
+                let ticks = ticks(&svg);
+                assert!(ticks.len() > 2, "{ticks:?}");
+                for pair in ticks.windows(2) {
+                    let letters = pair[0].1.chars().count() + pair[1].1.chars().count();
+                    let room = pair[1].0 - pair[0].0 - letters as f64 * LETTER_WIDTH / 2.0;
+                    assert!(room >= TICK_GAP - 0.2, "{ticks:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plot_of_nothing_says_so() {
+        assert!(plot(false, vec![]).contains(">none<"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::sizes;
-use lads_core::imbalance::{Distribution, Imbalance};
+use lads_core::imbalance::{Distribution, Imbalance, Threshold};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ const TARGETS_MAX: usize = 16;
 
 const LABEL_COLUMNS: usize = 24;
 const VALUE_COLUMNS: usize = 11;
+/// As wide as `20 % of mean` and two blanks.
+const THRESHOLD_COLUMNS: usize = 14;
 
 /// Writes what was found out.
 pub(super) fn write(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
@@ -66,7 +68,10 @@ fn write_bandwidth(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         let values = values.chain([distribution.mean(), distribution.maximum()]);
         write_row(label, values.map(sizes::rate), out)?;
     }
-    Ok(())
+    let it = &analysis.relative_deviation;
+    let values = PERCENTILES.map(|percent| it.percentile(percent)).into_iter();
+    let values = values.chain([it.mean(), it.maximum()]);
+    write_row("the same, of the mean", values.map(percent), out)
 }
 
 fn write_imbalances(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
@@ -75,12 +80,14 @@ fn write_imbalances(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     let row = |label: &str, of: &dyn Fn(&Imbalance) -> String, out: &mut dyn Write| {
-        write_row(label, imbalances.iter().map(of), out)
+        write_wide_row(label, imbalances.iter().map(of), THRESHOLD_COLUMNS, out)
     };
-    let title = |it: &Imbalance| format!("{} %", it.percentile);
-    row("\nImbalance, above", &title, out)?;
-    row("a deviation of", &|it| sizes::rate(it.threshold), out)?;
-    row("part of the time", &|it| format!("{:.1} %", it.share * 100.0), out)?;
+    row("\nImbalance, above", &|it| threshold(it.threshold), out)?;
+    if imbalances.iter().any(|it| matches!(it.threshold, Threshold::Percentile(_))) {
+        let rate = |it: &Imbalance| it.rate.map_or_else(|| "-".to_owned(), sizes::rate);
+        row("a deviation of", &rate, out)?;
+    }
+    row("part of the time", &|it| percent(it.share), out)?;
     row("periods", &|it| sizes::count(it.lifetimes.count() as u64), out)?;
     for percent in TIME_PERCENTILES {
         row(&format!("lifetime, {percent} %"), &|it| time_at(&it.lifetimes, percent), out)?;
@@ -124,17 +131,40 @@ fn write_targets(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// A title begins with a new line and stands further left than what it is the title of.
+/// What is above it counts as imbalance: `20 % of mean`, `50.0 MB/s`, `p80`.
+pub(super) fn threshold(threshold: Threshold) -> String {
+    match threshold {
+        // What is a round number of per cent but for the division is one.
+        Threshold::OfMean(share) => format!("{} % of mean", (share * 1e6).round() / 1e4),
+        Threshold::Rate(rate) => sizes::rate(rate),
+        Threshold::Percentile(percentile) => format!("p{percentile}"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 fn write_row(
     label: &str,
     values: impl Iterator<Item = String>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_wide_row(label, values, VALUE_COLUMNS, out)
+}
+
+/// A title begins with a new line and stands further left than what it is the title of.
+fn write_wide_row(
+    label: &str,
+    values: impl Iterator<Item = String>,
+    columns: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let (indent, label) = match label.strip_prefix('\n') {
         Some(title) => ("\n", format!("{title:<0$}", LABEL_COLUMNS + 2)),
         None => ("  ", format!("{label:<LABEL_COLUMNS$}")),
     };
-    let values: String = values.map(|value| format!("{value:>VALUE_COLUMNS$}")).collect();
+    let values: String = values.map(|value| format!("{value:>columns$}")).collect();
     writeln!(out, "{indent}{label}{values}")
 }
 

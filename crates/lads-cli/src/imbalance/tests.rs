@@ -16,6 +16,14 @@ const SAMPLES: [[u64; 3]; 10] = [
     [10, 10, 10],
 ];
 
+/// What they are analysed with: above 35 % of the mean is the fourth only.
+const THRESHOLDS: [Threshold; 4] = [
+    Threshold::OfMean(0.35),
+    Threshold::Rate(7.0),
+    Threshold::Percentile(80.0),
+    Threshold::Percentile(95.0),
+];
+
 fn lines(of: impl Fn(usize, [u64; 3]) -> String) -> String {
     SAMPLES.into_iter().enumerate().map(|(index, rates)| of(index, rates)).collect()
 }
@@ -38,7 +46,7 @@ fn sums(of: impl Fn(usize, [u64; 3]) -> String) -> String {
 fn find(values: Values, every_seconds: Option<f64>, content: &str) -> Result<Vec<Finding>> {
     let mut parts = Parts::new(Reading { sampling: Sampling { values, every_seconds }, unit: 1.0 });
     parts.read(content.as_bytes())?;
-    analyse("samples", parts, &[80.0, 95.0])
+    analyse("samples", parts, &THRESHOLDS)
 }
 
 fn refusal(content: &str) -> String {
@@ -56,9 +64,19 @@ fn tables_show_what_was_computed_by_hand() {
     expect_file!["golden/table.txt"].assert_eq(&String::from_utf8(shown).unwrap());
 }
 
+/// What was found out, with times since the first moment: clocks begin at different times.
+fn analysis(findings: &[Finding]) -> Analysis {
+    let Finding { series, analysis, .. } = &findings[0];
+    let mut analysis = analysis.clone();
+    for period in analysis.imbalances.iter_mut().flat_map(|it| &mut it.periods) {
+        period.begin -= series.moments()[0].at;
+    }
+    analysis
+}
+
 #[test]
 fn every_format_means_the_same() {
-    let expected = find(Values::Rates, None, &wide()).unwrap().remove(0).analysis;
+    let expected = analysis(&find(Values::Rates, None, &wide()).unwrap());
     let row = |at: String, [a, b, c]: [u64; 3]| format!("{at},a,{a}\n{at},b,{b}\n{at},c,{c}\n");
     let date = |index: usize| format!("2012-01-01 00:00:{:02}", index * 2);
     let formats = [
@@ -94,11 +112,11 @@ fn every_format_means_the_same() {
     ];
     for content in formats {
         let findings = find(Values::Rates, None, &content).unwrap();
-        assert_eq!(findings[0].analysis, expected, "{content}");
+        assert_eq!(analysis(&findings), expected, "{content}");
     }
     let content = "time,a,b,c\n".to_owned()
         + &sums(|index, [a, b, c]| format!("{},{a},{b},{c}\n", index * 2));
-    assert_eq!(find(Values::Sums, None, &content).unwrap()[0].analysis, expected);
+    assert_eq!(analysis(&find(Values::Sums, None, &content).unwrap()), expected);
 }
 
 #[test]
@@ -169,6 +187,17 @@ fn programs_are_told_in_base_units() {
     let finding = find(Values::Rates, None, &wide()).unwrap().remove(0);
     let object = json::object(&finding);
     assert_eq!(object["bytes_per_second"]["deviation"]["p80"], 6.0);
-    assert_eq!(object["imbalances"][0]["distance_seconds"]["max"], 6.0);
+    assert_eq!(object["deviation_share_of_mean"]["max"], 0.4);
+    let [of_mean, rate, percentile, _] = object["imbalances"].as_array().unwrap().as_slice() else {
+        panic!("four were asked for: {object}")
+    };
+    assert_eq!((&of_mean["share_of_mean"], &of_mean["percentile"]), (&0.35.into(), &().into()));
+    assert_eq!(
+        of_mean["longest_periods"],
+        serde_json::json!([{"begin_seconds": 4.0, "lifetime_seconds": 2.0}])
+    );
+    assert_eq!(rate["threshold_bytes_per_second"], 7.0);
+    assert_eq!((&percentile["percentile"], &percentile["periods"]), (&80.0.into(), &2.into()));
+    assert_eq!(percentile["distance_seconds"]["max"], 6.0);
     assert_eq!(object["targets"][2]["mean_bytes_per_second"], 16.4);
 }
