@@ -66,7 +66,10 @@ fn longest(periods: &[Period]) -> Vec<Value> {
     longest.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     longest.truncate(PERIODS_TOLD_MAX);
     longest.sort_by(|a, b| a.begin.total_cmp(&b.begin));
-    let told = |it: &Period| json!({"begin_seconds": rounded(it.begin), "lifetime_seconds": rounded(it.seconds)});
+    let told = |it: &Period| {
+        let (begin, lifetime) = (rounded(it.begin), rounded(it.seconds));
+        json!({"begin_seconds": begin, "lifetime_seconds": lifetime})
+    };
     longest.into_iter().map(told).collect()
 }
 

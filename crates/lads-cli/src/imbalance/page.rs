@@ -9,8 +9,8 @@ use lads_core::imbalance::{Distribution, Imbalance, Moment, Threshold};
 const CURVE_POINTS: usize = 400;
 /// Points of a cloud: more would hide each other.
 const CLOUD_POINTS: usize = 4000;
-/// A distribution whose greatest is so many times its median is drawn on a logarithmic axis. If it is
-/// even more, the median is as good as zero, which has no place there.
+/// A distribution whose greatest is so many times its median is drawn on a logarithmic axis. If it
+/// is even more, the median is as good as zero, which has no place there.
 const HEAVY_TAIL: std::ops::Range<f64> = 30.0..10_000.0;
 
 /// How plots look. Some programs that draw SVG know no variables, so there are none.
@@ -70,7 +70,8 @@ pub(super) fn of(findings: &[Finding]) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Imbalance of storage targets</title>\n<style>\n{PAGE_STYLE}{PLOT_STYLE}</style></head>\n\
+         <title>Imbalance of storage targets</title>\n\
+         <style>\n{PAGE_STYLE}{PLOT_STYLE}</style></head>\n\
          <body>\n<h1>Imbalance of storage targets</h1>\n{sections}</body></html>\n"
     )
 }
