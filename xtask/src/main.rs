@@ -25,7 +25,8 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask ci             format, lints, docs, licences, tests, simulation, fuzzing: what CI runs
+cargo xtask ci             format, licences, lints, docs, tests, simulation, fuzzing, chaos: what CI
+                           runs
 cargo xtask setup          install what the tests need (rsync, sshd, fuse3, strace, g++, Ceph, …)
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask fuzz [TARGET] [--seconds N]

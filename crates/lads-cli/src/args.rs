@@ -401,10 +401,14 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = NETWORK)]
     pub(crate) tunnel: bool,
 
-    /// How long the other host may say nothing at first: to connect, and to ask for a password
+    /// How long the other host may say nothing at first
+    ///
+    /// Nothing said, 300 s with a remote shell that has "ssh" in its name, since it may ask for a
+    /// password; with any other as long as any peer may be silent (--timeout). Once it is 3 s, that
+    /// is told, and when it ends.
     #[arg(long, value_name = "SECONDS", help_heading = NETWORK, hide_short_help = true)]
-    #[arg(default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) connect_timeout: u32,
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) connect_timeout: Option<u32>,
 
     /// Address for the data connections, if not that of the host
     ///

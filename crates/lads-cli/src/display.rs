@@ -17,7 +17,7 @@ mod summary;
 
 use lads_core::issue::{Issue, Reason, Side};
 use lads_core::message::OstBytes;
-use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Verify};
+use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Verify, Waiting};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -92,6 +92,10 @@ pub(crate) struct Display<'a> {
     /// When progress is shown next.
     next_shown: Duration,
     has_status_line: bool,
+    /// Whether something is written in the line below the cursor.
+    has_line_below: bool,
+    /// Whether a person or program knows that we wait.
+    is_wait_told: bool,
     issues: IssueCount,
     differences: Differences,
 }
@@ -133,6 +137,8 @@ impl<'a> Display<'a> {
             meter: Meter::default(),
             next_shown,
             has_status_line: false,
+            has_line_below: false,
+            is_wait_told: false,
             issues: IssueCount::default(),
             differences: Differences::default(),
         }
@@ -264,6 +270,24 @@ impl<'a> Display<'a> {
         }
     }
 
+    /// The other end has not answered yet. On a terminal this is shown below the cursor: whoever
+    /// asks for a password or whether a host is known asks there, and should not be overwritten.
+    fn on_waiting(&mut self, waiting: &Waiting) {
+        if self.settings.is_quiet {
+            return;
+        }
+        let text = progress::waiting(waiting);
+        match self.settings.meters {
+            Meters::Redrawn { columns } if !self.settings.is_json => {
+                let line: String = text.chars().take(columns().saturating_sub(1)).collect();
+                self.tell_below(&line);
+            }
+            _ if !self.is_wait_told => self.on_notice(&text),
+            _ => {}
+        }
+        self.is_wait_told = true;
+    }
+
     fn on_line(&mut self, line: &lads_core::message::Line) {
         self.differences.count(line.verb);
         if self.settings.is_json {
@@ -287,12 +311,28 @@ impl<'a> Display<'a> {
     }
 
     fn tell_status(&mut self, line: &str) {
+        if self.has_line_below {
+            self.erase_status();
+        }
         self.has_status_line = true;
         // ESC [ K erases what an earlier, longer line left.
         let _ = write!(self.err, "\r{line}\x1b[K").and_then(|()| self.err.flush());
     }
 
+    /// A line below that of the cursor, which stays where it is.
+    fn tell_below(&mut self, line: &str) {
+        self.has_line_below = true;
+        // ESC D and ESC [ A go down a line and up again, so that there is one below; ESC 7 and ESC 8
+        // keep the place of the cursor meanwhile.
+        let _ = write!(self.err, "\x1bD\x1b[A\x1b7\r\n{line}\x1b[J\x1b8")
+            .and_then(|()| self.err.flush());
+    }
+
     fn erase_status(&mut self) {
+        if std::mem::take(&mut self.has_line_below) {
+            // All behind the cursor: if a person has typed a line, it is in the line told meanwhile.
+            let _ = write!(self.err, "\x1b[J").and_then(|()| self.err.flush());
+        }
         if std::mem::take(&mut self.has_status_line) {
             let _ = write!(self.err, "\r\x1b[K").and_then(|()| self.err.flush());
         }
@@ -307,6 +347,7 @@ impl Observer for Display<'_> {
             Happening::Line(line) => self.on_line(&line),
             Happening::Issue(issue) => self.on_issue(&issue),
             Happening::Notice(text) => self.on_notice(&text),
+            Happening::Waiting(waiting) => self.on_waiting(&waiting),
         }
         if self.out.has_no_reader
             && let Some(stop) = self.stop.take()

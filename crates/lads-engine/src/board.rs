@@ -217,7 +217,7 @@ fn message_of(happening: Happening) -> Option<Message> {
         Happening::Line(line) => Message::Lines(vec![line]),
         Happening::Issue(issue) => Message::Issues(vec![issue]),
         Happening::Notice(text) => Message::Notice(text),
-        Happening::Progress(_) | Happening::OstBytes(..) => return None,
+        Happening::Progress(_) | Happening::OstBytes(..) | Happening::Waiting(_) => return None,
     })
 }
 
@@ -254,7 +254,7 @@ fn text_bytes(happening: &Happening) -> usize {
         Happening::Line(line) => line.path.len(),
         Happening::Issue(issue) => issue.path.len(),
         Happening::Notice(text) => text.len(),
-        Happening::Progress(_) | Happening::OstBytes(..) => 0,
+        Happening::Progress(_) | Happening::OstBytes(..) | Happening::Waiting(_) => 0,
     }
 }
 

@@ -17,6 +17,19 @@ pub enum Happening {
     Issue(Issue),
     /// Something to know, such as that direct I/O is not possible here.
     Notice(String),
+    /// The other end has not answered yet; about once a second.
+    Waiting(Waiting),
+}
+
+/// A wait for the other end, before the transfer begins, that is long enough to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// What for, in words.
+    pub what: String,
+    /// How long so far.
+    pub elapsed: Duration,
+    /// How long at most.
+    pub limit: Duration,
 }
 
 /// Which part of the path holds the others up, by what its threads spent their time on.

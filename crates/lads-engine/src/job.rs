@@ -332,9 +332,10 @@ pub struct RemoteShell {
     pub data_address: Option<String>,
     /// TCP ports that the other end may listen on, first and last; any by default.
     pub ports: Option<(u16, u16)>,
-    /// How long the command may say nothing at first, in seconds: as long as it takes to connect,
-    /// and to ask a person for a password.
-    pub connect_timeout_seconds: u32,
+    /// How long the command may say nothing at first, in seconds. `None`: with ssh as long as it
+    /// takes to connect, and to ask a person for a password (300); with any other command as long
+    /// as any peer may be silent ([`Options::timeout_seconds`]).
+    pub connect_timeout_seconds: Option<u32>,
 }
 
 impl Default for RemoteShell {
@@ -345,7 +346,7 @@ impl Default for RemoteShell {
             tunnel: false,
             data_address: None,
             ports: None,
-            connect_timeout_seconds: 300,
+            connect_timeout_seconds: None,
         }
     }
 }

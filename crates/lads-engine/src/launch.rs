@@ -11,7 +11,7 @@ mod ssh;
 
 use crate::closing::Closing;
 use crate::control::{MessageReader, write_message};
-use crate::event::ExitCode;
+use crate::event::{ExitCode, Observer};
 use crate::hub::Fatal;
 use crate::job::{Assignment, Job, Location, Options, shown_host};
 use crate::session::StopFlag;
@@ -22,7 +22,7 @@ use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
-use other::{Errors, Other};
+use other::{Errors, FirstWord, Other};
 use patience::Patient;
 pub(crate) use patience::{Cut, Patience};
 use process::Process;
@@ -99,8 +99,12 @@ impl Connected {
     }
 }
 
-/// Starts the other end and connects to it.
-pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
+/// Starts the other end and connects to it; tells `observer` if that takes long.
+pub(crate) fn start(
+    job: &Job,
+    stop: &StopFlag,
+    observer: &mut dyn Observer,
+) -> Result<Connected, Fatal> {
     let (own_side, host) = sides(job)?;
     job.options.check()?;
     let options = with_defaults(&job.options);
@@ -116,7 +120,7 @@ pub(crate) fn start(job: &Job, stop: &StopFlag) -> Result<Connected, Fatal> {
     let mut other = Other::start(job, typed, host.as_deref())?;
     let patience = Patience::new(stop, LAST_WORD_DEADLINE);
     other.say_hello(&patience);
-    other.await_first_word(&job.remote, stop, silence)?;
+    other.await_first_word(&FirstWord::of(&job.remote, silence), stop, observer)?;
     let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
     other.greet(&patience)?;
     other.say(&told, &patience)?;

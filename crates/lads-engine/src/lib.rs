@@ -36,7 +36,7 @@ mod watch;
 mod whole;
 
 pub use clean::{Kept, Remains, clean};
-pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report};
+pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Waiting};
 pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, Passing, RemoteShell, Verify,
     shown_host,

@@ -80,7 +80,7 @@ pub(crate) struct Setup {
 /// Moves data; returns when it is durable at the sink, or cannot be moved, or `stop` was set.
 pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let clock = Clock::start();
-    match launch::start(job, stop) {
+    match launch::start(job, stop, observer) {
         Ok(connected) => {
             let pushes = connected.own_side == Side::Source;
             let mut report = drive(connected, clock, stop, Some(observer));

@@ -35,9 +35,20 @@ const DESCRIPTORS_MAX: u64 = 1000;
 /// this size takes 0.1 s.
 const ELAPSED_MAX: Duration = Duration::from_secs(40);
 
-/// Options of every case: two streams, small blocks, and a silent peer is dead after two seconds.
-const OPTIONS: [&str; 8] =
-    ["--streams", "2", "--buffers", "16M", "--block-size", "64K", "--timeout", "2"];
+/// Options of every case: two streams, small blocks, and a silent peer is dead after two seconds,
+/// but one that a busy machine has not started yet is not.
+const OPTIONS: [&str; 10] = [
+    "--streams",
+    "2",
+    "--buffers",
+    "16M",
+    "--block-size",
+    "64K",
+    "--timeout",
+    "2",
+    "--connect-timeout",
+    "60",
+];
 
 /// The programs that a trial needs.
 #[derive(Clone, Debug)]

@@ -129,10 +129,12 @@ impl Plan {
     }
 }
 
-/// A network that swallows what it carries is noticed after the timeout: it is short then.
+/// A network that swallows what it carries is noticed after the timeout: it is short then, but not
+/// for a process that a busy machine has not started yet.
 fn keep_to_a_network_in_time(steps: &mut [Step]) {
     for step in steps.iter_mut().filter(|step| !step.network.is_empty()) {
         step.choice.give("--timeout", "2");
+        step.choice.give("--connect-timeout", "60");
     }
 }
 

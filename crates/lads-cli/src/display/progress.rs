@@ -2,7 +2,7 @@
 
 use super::style::escape;
 use crate::sizes;
-use lads_engine::{Bottleneck, Progress};
+use lads_engine::{Bottleneck, Progress, Waiting};
 use std::time::Duration;
 
 /// The rate shown is that of about so long: long enough to be read, short enough to follow.
@@ -107,6 +107,16 @@ impl Meter {
         let by_files = if files < MANY_FILES { None } else { self.files_rate.time_for(files) };
         Some(by_files.map_or(by_bytes, |by_files| by_files.max(by_bytes)))
     }
+}
+
+/// What a wait is for, how long it is, and when it ends.
+pub(super) fn waiting(waiting: &Waiting) -> String {
+    let whole = |time: Duration| match time.as_secs() {
+        seconds @ ..60 => format!("{seconds} s"),
+        seconds => sizes::span(Duration::from_secs(seconds)),
+    };
+    let (elapsed, limit) = (whole(waiting.elapsed), whole(waiting.limit));
+    format!("waited {elapsed} ({limit} at most) for {}", escape(waiting.what.as_bytes()))
 }
 
 fn percent(figures: &Figures) -> u64 {

@@ -67,6 +67,39 @@ fn a_terminal_line_is_drawn_ten_times_a_second_and_erased() {
     assert!(!err.contains('\n'));
 }
 
+fn waiting(seconds: u64) -> Happening {
+    let (elapsed, limit) = (Duration::from_secs(seconds), Duration::from_secs(300));
+    let what = "LADS on dtn2 to answer".to_owned();
+    Happening::Waiting(Waiting { what, elapsed, limit })
+}
+
+/// ssh asks for a password on the same terminal: what it asks stands where the cursor is.
+#[test]
+fn a_wait_is_shown_below_the_cursor_and_erased() {
+    let meters = Meters::Redrawn { columns: || 46 };
+    let happenings = vec![waiting(3), waiting(64), progress(0)];
+    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    expect![[r"
+        ESCDESC[AESC7CR
+        waited 3 s (5 min 00 s at most) for LADS on dESC[JESC8ESCDESC[AESC7CR
+        waited 1 min 04 s (5 min 00 s at most) for LAESC[JESC8ESC[JCR0 B of 2.0 KiB, scanning…  0 B/s  0:00ESC[KCRESC[K"]]
+    .assert_eq(&err.replace('\r', "CR").replace('\x1b', "ESC"));
+}
+
+#[test]
+fn a_wait_is_told_once_where_there_is_no_terminal_and_never_if_quiet() {
+    let happenings = || vec![waiting(3), waiting(4), waiting(5)];
+    let told = "lads: waited 3 s (5 min 00 s at most) for LADS on dtn2 to answer\n";
+    let plain = Meters::Plain { interval: Duration::from_secs(1) };
+    for meters in [plain, Meters::None] {
+        let settings = || Settings { meters, has_summary: false, ..settings() };
+        assert_eq!(show(settings(), happenings()).1, told);
+        assert_eq!(show(Settings { is_quiet: true, ..settings() }, happenings()).1, "");
+        let (out, err, _) = show(Settings { is_json: true, ..settings() }, happenings());
+        assert_eq!((out.matches("\"notice\"").count(), err.as_str()), (1, ""), "{out}");
+    }
+}
+
 #[test]
 fn messages_erase_the_terminal_line_first() {
     let meters = Meters::Redrawn { columns: || 40 };

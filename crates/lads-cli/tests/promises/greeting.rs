@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,6 +104,64 @@ fn a_peer_that_never_says_a_word_is_given_up() {
     let silent = running.other_end();
     running.end().expect(5).says(&["said nothing for 1 s", "--connect-timeout"]).within(SLACK);
     wait_until_gone(silent);
+}
+
+/// `lads cp`, for a person, to a host that is reached by a command which says nothing.
+fn to_a_mute(world: &World, options: &[&str]) -> Command {
+    through(world, &world.fake_shell("exec sleep 300"), options)
+}
+
+fn through(world: &World, shell: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(LADS);
+    command.args(["cp", "-e", shell, "--remote-lads", LADS]).args(options);
+    command.arg(world.source_contents()).arg("there:/nowhere");
+    command
+}
+
+/// It was 300 s, without a sign of life, whatever `--timeout` said.
+#[test]
+fn a_command_that_is_not_ssh_is_given_up_after_the_timeout_which_is_told() {
+    let world = one_file();
+    let ended = run(to_a_mute(&world, &["--timeout", "5"])).expect(5).within(SLACK);
+    let told: Vec<&str> = ended.stderr.lines().collect();
+    let [waited, gave_up] = told[..] else { panic!("{told:?}") };
+    assert!(waited.starts_with("lads: waited 3 s (5 s at most) for LADS on there "), "{waited}");
+    assert!(waited.contains("shell-"), "through what is told: {waited}");
+    let words = ["there said nothing for 5 s (--timeout)", "--connect-timeout SECONDS"];
+    assert!(words.iter().all(|words| gave_up.contains(words)), "{gave_up}");
+    assert!(ended.elapsed >= Duration::from_secs(5), "{:?}", ended.elapsed);
+}
+
+#[test]
+fn a_wait_is_not_told_if_only_what_went_wrong_is_wanted() {
+    let world = one_file();
+    let ended = run(to_a_mute(&world, &["-q", "--connect-timeout", "4"])).expect(5).within(SLACK);
+    assert!(!ended.stderr.contains("waited"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+}
+
+#[test]
+fn a_program_is_told_once_of_a_wait() {
+    let world = one_file();
+    let command = to_a_mute(&world, &["--json", "--timeout", "1", "--connect-timeout", "5"]);
+    let ended = run(command).expect(5).within(SLACK);
+    let notices = ended.events_of("notice");
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0]["text"].as_str().unwrap().starts_with("waited 3 s (5 s at most)"));
+}
+
+/// Somebody may type a password meanwhile, or look for a telephone.
+#[test]
+fn ssh_has_more_time_than_the_timeout() {
+    let world = one_file();
+    let file = world.write("bin/ssh", b"#!/bin/sh\n[ \"$1\" = -G ] || exec sleep 300\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    for words in [file.display().to_string(), format!("env X=1 {}", file.display())] {
+        let running = start(through(&world, &words, &["--timeout", "1"]));
+        let told = "(5 min 00 s at most)";
+        wait_for("the wait to be told", || running.has_said(told).then_some(()));
+        heeds(running);
+    }
 }
 
 #[test]

@@ -330,7 +330,7 @@ fn a_peer_that_greets_and_says_no_more_is_noticed() {
     // It says HELLO, and hears nothing that it is told.
     let shell = world.fake_shell("shift; sleep 50 | \"$@\"");
     let mut command = there(&shell);
-    command.args(["--timeout", "1"]).arg(world.source_contents());
+    command.args(["--timeout", "1", "--connect-timeout", "60"]).arg(world.source_contents());
     command.arg(format!("there:{}", world.target().display()));
     run(command).expect(5).says(&["silent", "1 s"]).within(Duration::from_secs(20));
 }

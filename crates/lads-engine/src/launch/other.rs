@@ -6,20 +6,32 @@ use super::greeting::{
 };
 use super::patience::{Cut, Patience};
 use super::process::Process;
-use crate::event::ExitCode;
+use crate::event::{ExitCode, Happening, Observer, Waiting};
 use crate::hub::Fatal;
 use crate::job::{Job, RemoteShell, shown_host};
 use crate::session::StopFlag;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
+use rustix::event::{PollFd, PollFlags};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// How long ssh may say nothing at first, unless somebody said otherwise. A person who is asked for a
+/// password, and for a second factor that comes by telephone, needs a minute or two; half of it is
+/// tight for a second attempt, and with double of it, whoever is not there holds up a script for
+/// ten minutes.
+const SSH_SILENCE: Duration = Duration::from_secs(300);
+/// A wait that is longer is told. ssh over a long line needs about a second, and a login node under
+/// load two; double of it, and people wonder whether anything happens.
+const WAIT_UNTOLD: Duration = Duration::from_secs(3);
+/// How often it is told again, for a line that shows seconds.
+const WAIT_TOLD_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait for an exit code, and for the last words of an other end that has ended.
 const END_DEADLINE: Duration = Duration::from_secs(2);
 const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
@@ -41,7 +53,9 @@ pub(super) struct Other {
     name: String,
     is_remote: bool,
     lads: String,
-    /// What a person can type to see whether they get in there.
+    /// What it is started through, as the person gave it; and what they can type to see whether
+    /// they get in there.
+    shell: String,
     login: String,
     /// The last of what it wrote to its standard error.
     complaints: Arc<Mutex<Vec<u8>>>,
@@ -62,6 +76,36 @@ impl Errors {
     pub(super) fn finish(&self) {
         let _: Result<(), _> = self.end.recv_timeout(LAST_ERRORS_DEADLINE);
         self.is_muted.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long another host may say nothing at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FirstWord {
+    limit: Duration,
+    /// Whether that is what holds for any silence of a peer.
+    is_as_any_silence: bool,
+}
+
+impl FirstWord {
+    /// `silence` is how long any peer may be silent. A command that has to do with ssh may ask a
+    /// person for a password; any other is a program that answers or does not.
+    pub(super) fn of(remote: &RemoteShell, silence: Duration) -> Self {
+        let is_ssh = |word: &str| {
+            let name = Path::new(word).file_name();
+            name.is_some_and(|name| name.to_string_lossy().contains("ssh"))
+        };
+        let may_ask = shell_words(remote).any(is_ssh);
+        // No limit for silence is not meant for a command that never began.
+        let is_limited = silence < Duration::from_secs(u32::MAX.into());
+        match remote.connect_timeout_seconds {
+            Some(seconds) => {
+                let limit = Duration::from_secs(seconds.into());
+                Self { limit, is_as_any_silence: false }
+            }
+            None if may_ask || !is_limited => Self { limit: SSH_SILENCE, is_as_any_silence: false },
+            None => Self { limit: silence, is_as_any_silence: true },
+        }
     }
 }
 
@@ -102,37 +146,58 @@ impl Other {
             name,
             is_remote: host.is_some(),
             lads: job.remote.lads.clone(),
+            shell: shown(shell_words(typed)),
             login: login_command(typed, host.unwrap_or_default()),
             complaints,
             errors,
         })
     }
 
-    /// Waits for its first word. Another host gets more time than a process of this one: somebody
-    /// may be asked for a password.
+    /// Waits for its first word. Another host may get more time than a process of this one:
+    /// somebody may be asked for a password. A wait that lasts is told.
     pub(super) fn await_first_word(
         &mut self,
-        remote: &RemoteShell,
+        remote: &FirstWord,
         stop: &StopFlag,
-        silence: Duration,
+        observer: &mut dyn Observer,
     ) -> Result<(), Fatal> {
-        let seconds = remote.connect_timeout_seconds;
         let limit = match self.is_remote {
-            true => Duration::from_secs(seconds.into()),
-            false => silence.min(GREETING_DEADLINE),
+            true => remote.limit,
+            false => remote.limit.min(GREETING_DEADLINE),
         };
         let patience = Patience::new(stop, limit);
-        patience.wait_readable(self.greeting.input()).map_err(|cut| match cut {
-            Cut::Silent(_) | Cut::Late(_) if self.is_remote => {
-                let (name, login) = (&self.name, &self.login);
-                let text = format!(
-                    "{name} said nothing for {seconds} s, neither LADS nor a reason why not; try: \
-                     {login}, or wait longer with --connect-timeout SECONDS"
-                );
-                Fatal::new(ExitCode::Network, text)
+        let what = match self.is_remote {
+            true => format!("LADS on {} to answer, through `{}`", self.name, self.shell),
+            false => "the second process of this transfer".to_owned(),
+        };
+        let since = Instant::now();
+        let mut told_next = WAIT_UNTOLD;
+        loop {
+            let polled = &mut [PollFd::new(self.greeting.input(), PollFlags::IN)];
+            match patience.look(polled, since) {
+                Ok(true) => return Ok(()),
+                Ok(false) if since.elapsed() >= told_next => {
+                    let (what, elapsed) = (what.clone(), since.elapsed());
+                    observer.on(Happening::Waiting(Waiting { what, elapsed, limit }));
+                    told_next += WAIT_TOLD_INTERVAL;
+                }
+                Ok(false) => {}
+                Err(cut) => return Err(self.explain_silence(cut, remote)),
             }
-            cut => cut.fatal(&self.name),
-        })
+        }
+    }
+
+    fn explain_silence(&self, cut: Cut, remote: &FirstWord) -> Fatal {
+        if cut == Cut::Stopped || !self.is_remote {
+            return cut.fatal(&self.name);
+        }
+        let (name, login, seconds) = (&self.name, &self.login, remote.limit.as_secs());
+        let set_by = if remote.is_as_any_silence { " (--timeout)" } else { "" };
+        let text = format!(
+            "{name} said nothing for {seconds} s{set_by}, neither LADS nor a reason why not; try: \
+             {login}, or wait longer with --connect-timeout SECONDS"
+        );
+        Fatal::new(ExitCode::Network, text)
     }
 
     /// Exchanges HELLO.
@@ -300,8 +365,16 @@ pub(super) fn shell_command(remote: &RemoteShell) -> Command {
 
 /// What a person types to run nothing on another host, as they would have LADS run there.
 fn login_command(remote: &RemoteShell, host: &str) -> String {
-    let shell = if remote.command.is_empty() { &["ssh".to_owned()][..] } else { &remote.command };
-    let words = shell.iter().map(String::as_str).chain([host, "true"]);
+    shown(shell_words(remote).chain([host, "true"]))
+}
+
+fn shell_words(remote: &RemoteShell) -> impl Iterator<Item = &str> {
+    let is_ssh = remote.command.is_empty().then_some("ssh");
+    is_ssh.into_iter().chain(remote.command.iter().map(String::as_str))
+}
+
+/// Words as a person types them.
+fn shown<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 

@@ -70,7 +70,8 @@ impl Ssh {
     pub(super) fn made_impatient(&self, job: &Job) -> Job {
         let mut job = job.clone();
         if !self.has_connect_timeout {
-            let seconds = CONNECT_SECONDS.min(job.remote.connect_timeout_seconds);
+            let limit = job.remote.connect_timeout_seconds.unwrap_or(CONNECT_SECONDS);
+            let seconds = CONNECT_SECONDS.min(limit);
             job.remote.command.extend(["-o".to_owned(), format!("ConnectTimeout={seconds}")]);
         }
         job
@@ -84,6 +85,7 @@ mod tests {
 
     fn command(told: &str, connect_timeout_seconds: u32) -> Vec<String> {
         let place = Location { host: None, path: Vec::new() };
+        let connect_timeout_seconds = Some(connect_timeout_seconds);
         let remote = RemoteShell { connect_timeout_seconds, ..RemoteShell::default() };
         let options = Options::default();
         let job = Job { sources: Vec::new(), target: place, options, remote };
