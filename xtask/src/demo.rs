@@ -14,8 +14,11 @@ use std::time::Instant;
 /// Builds LADS and shows it at work.
 pub(crate) fn run() -> Result<()> {
     println!(
-        "This takes about four minutes the first time, one later: LADS is compiled (a minute or \
-         two on two cores), moves a tree three times, and then moves files past slow storage."
+        "This takes about four minutes the first time, one later. LADS is compiled (a minute or \
+         two on two cores), and moves the Rust compiler that is installed here: to another \
+         directory, and over ssh. Then, as root, it moves files between two emulated file systems \
+         of which some disks are slow, beside cp and rsync. Nothing stays behind but what \
+         was compiled."
     );
     part("Compiling lads");
     let lads = shell::build_quickly("lads-cli", "lads")?;
@@ -23,7 +26,7 @@ pub(crate) fn run() -> Result<()> {
     part("4. Between two emulated parallel file systems, with a slow OST at each end");
     let missing = show::missing()?;
     if !missing.is_empty() {
-        println!("left out, for want of: {}", missing.join("; "));
+        println!("left out, since this is missing: {}", missing.join("; "));
         return Ok(());
     }
     println!("First the emulator is compiled (half a minute).");
@@ -43,13 +46,13 @@ fn show_toolchain(lads: &Path) -> Result<()> {
     let extent = tree::extent(&source)?;
     let scratch = Scratch::new(&std::env::temp_dir(), "lads-demo")?;
     println!(
-        "\nThe data set: {} files, {} bytes, {}",
+        "\nWhat is moved: {}, {} files, {} MiB",
+        source.display(),
         extent.files,
-        extent.bytes,
-        source.display()
+        extent.bytes >> 20
     );
 
-    part("1. From one process to another, here");
+    part("1. To another directory here: one process reads, another one writes");
     let target = scratch.join("here");
     move_tree(lads, &[], &source, &slashed(&target))?;
     compare(&source, &target)?;
@@ -58,7 +61,7 @@ fn show_toolchain(lads: &Path) -> Result<()> {
     move_tree(lads, &[], &source, &slashed(&target))?;
     fs::remove_dir_all(&target).context("cannot remove the first copy")?;
 
-    part("3. To another host, over ssh (an sshd of our own on a loopback port)");
+    part("3. To another host, over ssh (this machine plays it, with an sshd of its own)");
     let keys = scratch.join("keys");
     fs::create_dir(&keys)?;
     let Some(sshd) = Sshd::start(&keys)? else {
@@ -84,7 +87,7 @@ fn move_tree(lads: &Path, options: &[&str], source: &Path, target: &str) -> Resu
 fn compare(source: &Path, target: &Path) -> Result<()> {
     if shell::find("rsync").is_none() {
         tree::compare(source, target)?;
-        println!("compared: every byte is the same (rsync is not here to judge the metadata)");
+        println!("compared: every byte is the same (rsync, which compares the rest, is not here)");
         return Ok(());
     }
     let arguments = ["-aHAXSnci", "--delete"];
@@ -93,7 +96,10 @@ fn compare(source: &Path, target: &Path) -> Result<()> {
     if !differences.is_empty() {
         bail!("rsync {} sees differences:\n{differences}", arguments.join(" "));
     }
-    println!("compared: rsync {} sees no difference", arguments.join(" "));
+    println!(
+        "compared: rsync {} finds no difference in data, owners, permissions, times, links",
+        arguments.join(" ")
+    );
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! What the machine room shows in a minute: LADS between two emulated file systems, each with a
 //! slow OST, and what its rivals need for the same.
 
-use super::contest::{Arena, Congestion, Contestant, DATA, Row};
+use super::contest::{Arena, Congestion, Contestant, DATA};
 use super::data::DataSet;
 use super::mount::{Bytes, Pair, Storage, bound_to_us};
 use super::route::Route;
@@ -42,9 +42,10 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
         ..Congestion::default()
     };
     println!(
-        "{} files, {} MiB, between two file systems of 8 storage targets (OSTs) each. An OST does \
-         20 MB/s; OST 2 of the source is slow and does 8 MB/s, OST 5 of the sink 4 MB/s. Below, a \
-         bar for each OST shows how busy it is.\n",
+        "{} files, {} MiB, move from one file system (the source) to another (the sink). Each has \
+         8 storage targets (OSTs), which hold a part of the files each and do 20 MB/s, but for two \
+         slow ones: OST 2 of the source does 8 MB/s, OST 5 of the sink 4 MB/s. Below, a bar for \
+         each OST shows how busy it is: the others should not wait for the slow ones.\n",
         extent.files,
         extent.bytes >> 20
     );
@@ -68,7 +69,7 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
             in_words(&watched(rival, testbed), &arena)
         })
         .collect();
-    println!("\n{}", sentence(&row, &rivals));
+    println!("\n{}", sentence(row.figures(), &rivals));
     missing.iter().for_each(|missing| println!("({missing})"));
     Ok(())
 }
@@ -86,17 +87,19 @@ fn watched(contestant: Contestant, testbed: &Path) -> Contestant {
 
 fn in_words(rival: &Contestant, arena: &Arena<'_>) -> String {
     match arena.run_once(rival, 0) {
-        Ok(row) => format!("{} {:.1} s", rival.line, row.figures()[0]),
+        Ok(row) => format!("{} took {:.1} s", rival.line, row.figures()[0]),
         Err(error) => format!("{} failed ({error})", rival.line),
     }
 }
 
-fn sentence(row: &Row, rivals: &[String]) -> String {
-    let [seconds, rate, share] = row.figures();
+/// What came of it, for somebody who has never heard of it. The share is that of the fluid bound.
+fn sentence([seconds, rate, share]: [f64; 3], rivals: &[String]) -> String {
     format!(
-        "LADS took {seconds:.1} s ({:.0} MB/s): {:.0} % of what these OSTs can do at all. Every \
-         byte is the same. On the same storage: {}.",
+        "LADS took {seconds:.1} s ({:.0} MB/s), and every byte is the same. With two OSTs as slow \
+         as these, no program could have taken less than {:.1} s: LADS reached {:.0} % of the best \
+         possible speed. On the same storage: {}.",
         rate / 1e6,
+        seconds * share,
         share * 100.0,
         rivals.join(", ")
     )
@@ -123,5 +126,21 @@ impl Drop for Picture {
         // An error means that it has ended already.
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+
+    #[test]
+    fn a_stranger_is_told_what_was_possible_in_seconds() {
+        let rivals = ["8 × cp took 11.2 s".to_owned(), "rsync took 40.0 s".to_owned()];
+        assert_eq!(
+            sentence([5.0, 67.1e6, 0.96], &rivals),
+            "LADS took 5.0 s (67 MB/s), and every byte is the same. With two OSTs as slow as \
+             these, no program could have taken less than 4.8 s: LADS reached 96 % of the best \
+             possible speed. On the same storage: 8 × cp took 11.2 s, rsync took 40.0 s."
+        );
     }
 }
