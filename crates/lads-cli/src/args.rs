@@ -345,8 +345,8 @@ pub(crate) struct CopyArgs {
 
     /// Tell everything as JSON on stdout, one event a line
     ///
-    /// Nothing is told on stderr then, but what is wrong with the command line. The last event is
-    /// always `summary`. docs/json.md describes the events.
+    /// Nothing is told on stderr then, but what is wrong with the command line, and what the remote
+    /// shell says. The last event is always `summary`. docs/json.md describes the events.
     #[arg(long, help_heading = TELLING)]
     pub(crate) json: bool,
 

@@ -322,15 +322,15 @@ impl<'a> Display<'a> {
     /// A line below that of the cursor, which stays where it is.
     fn tell_below(&mut self, line: &str) {
         self.has_line_below = true;
-        // ESC D and ESC [ A go down a line and up again, so that there is one below; ESC 7 and ESC 8
-        // keep the place of the cursor meanwhile.
+        // ESC D and ESC [ A go down a line and up again, so that there is one below; ESC 7 and
+        // ESC 8 keep the place of the cursor meanwhile.
         let _ = write!(self.err, "\x1bD\x1b[A\x1b7\r\n{line}\x1b[J\x1b8")
             .and_then(|()| self.err.flush());
     }
 
     fn erase_status(&mut self) {
         if std::mem::take(&mut self.has_line_below) {
-            // All behind the cursor: if a person has typed a line, it is in the line told meanwhile.
+            // All behind the cursor: if a person has typed a line, it is in the line below by now.
             let _ = write!(self.err, "\x1b[J").and_then(|()| self.err.flush());
         }
         if std::mem::take(&mut self.has_status_line) {

@@ -120,7 +120,7 @@ pub struct Options {
     /// Memory for blocks at the source, in bytes. Nothing beyond it grows with the data.
     pub source_buffers_bytes: u64,
     /// Memory for blocks at the sink, in bytes; a block for each of its OSTs at least. Zero for
-    /// [`BUFFERS_BYTES`], or two blocks for each OST if that is more.
+    /// [`BUFFERS_BYTES`], or twice what is needed if that is more.
     pub sink_buffers_bytes: u64,
     /// TCP connections that carry data; zero to choose.
     pub streams: u16,

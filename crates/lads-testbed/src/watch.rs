@@ -193,7 +193,7 @@ fn line(seconds: f64, sides: &[Side; 2]) -> String {
             .iter()
             .enumerate()
             .filter(|(_, ost)| ost.is_congested)
-            .map(|(index, ost)| format!("OST {index} at {:.0}", ost.bytes_per_second / 1e6))
+            .map(|(index, ost)| format!("OST {index} at {:.0} MB/s", ost.bytes_per_second / 1e6))
             .collect();
         if !congested.is_empty() {
             let _ = write!(text, " (slow: {})", congested.join(", "));
@@ -250,7 +250,7 @@ mod tests {
         let sides = [side("source", 50_000_000), side("sink", 25_000_000)];
         assert_eq!(
             line(3.0, &sides),
-            "  3.0 s  source 160 MB/s (slow: OST 2 at 10)  sink 80 MB/s (slow: OST 2 at 5)"
+            "  3.0 s  source 160 MB/s (slow: OST 2 at 10 MB/s)  sink 80 MB/s (slow: OST 2 at 5 MB/s)"
         );
     }
 
