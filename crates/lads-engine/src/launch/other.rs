@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long ssh may say nothing at first, unless somebody said otherwise. A person who is asked for
-/// a password, and for a second factor that comes by telephone, needs a minute or two; half of it is
-/// tight for a second attempt, and with double of it, whoever is not there holds up a script for
-/// ten minutes.
+/// How long ssh may say nothing at first, unless somebody said otherwise. A person who is asked
+/// for a password, and for a second factor that comes by telephone, needs a minute or two; half of
+/// it is tight for a second attempt, and with double of it, whoever is not there holds up a script
+/// for ten minutes.
 const SSH_SILENCE: Duration = Duration::from_secs(300);
 /// A wait that is longer is told. ssh over a long line needs about a second, and a login node under
 /// load two; double of it, and people wonder whether anything happens.
