@@ -407,10 +407,12 @@ mod tests {
             let data = align_data(&data, size);
             plan.done = done.into_iter().map(|(s, l)| s << 16..(s + l) << 16).collect();
             plan.data = Some(data.clone());
-            let mut rest = data;
+            let mut rest = data.clone();
             for range in plan.done.clone().iter() { rest.remove(range); }
             for piece in pieces(&plan) {
-                rest.remove(piece.offset..piece.offset + u64::from(piece.length));
+                let range = piece.offset..piece.offset + u64::from(piece.length);
+                prop_assert_eq!(data.byte_count_in(range.clone()), u64::from(piece.length));
+                rest.remove(range);
             }
             prop_assert!(rest.is_empty(), "left behind: {:?}", rest);
         }

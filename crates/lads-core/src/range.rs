@@ -169,6 +169,16 @@ mod tests {
         assert_eq!(set.next_from(25), Some(25..30));
     }
 
+    #[test]
+    fn what_is_split_off_and_what_is_left_know_their_bytes() {
+        let mut left: RangeSet = [0..10, 20..23, 30..40].into_iter().collect();
+        let first = left.split_first(2);
+        assert_eq!((first.range_count(), first.byte_count()), (2, 13));
+        assert_eq!((left.range_count(), left.byte_count()), (1, 10));
+        let last = left.split_first(2);
+        assert_eq!((last.byte_count(), left.byte_count(), left.is_empty()), (10, 0, true));
+    }
+
     proptest! {
         #[test]
         fn agrees_with_a_bitmap(steps in prop::collection::vec(

@@ -283,9 +283,16 @@ impl Other {
             _ => Fatal::new(
                 ExitCode::Network,
                 format!(
-                    "{name} ended before LADS began there (exit {}); it printed: {}",
+                    "{name} ended before LADS began there (exit {}){}",
                     code.map_or_else(|| "by a signal".to_owned(), |code| code.to_string()),
-                    String::from_utf8_lossy(said).escape_debug()
+                    match (said, complaints.as_str()) {
+                        ([], "") => String::new(),
+                        ([], _) => "; see the message above".to_owned(),
+                        _ => format!(
+                            "; it printed: \"{}\"",
+                            String::from_utf8_lossy(said).escape_debug()
+                        ),
+                    }
                 ),
             ),
         }
