@@ -469,6 +469,21 @@ fn a_block_that_is_always_damaged_fails_its_file_only() {
     let outcome = pair.outcomes[&EntryId(1)];
     assert!(matches!(outcome, Outcome::Failed(f) if f.reason == Reason::Checksum), "{outcome:?}");
     assert!(pair.is_done(2));
+    let times = pair.world.blocks_sent.iter().filter(|block| **block == damaged).count();
+    assert_eq!(times, 1 + 3, "as often as the sink asks for it again");
+    assert!(pair.world.events.contains(&"discard 1 false".to_owned()), "nothing is on record");
+}
+
+#[test]
+fn what_is_on_record_of_a_file_that_fails_is_kept_for_the_next_attempt() {
+    let mut pair = Pair::new();
+    let damaged = Block { entry: EntryId(1), offset: 20 << 20, length: BLOCK };
+    pair.world.damaged = vec![damaged; 10];
+    pair.find_file(1, 21 << 20);
+    pair.run();
+    assert!(!pair.is_done(1));
+    assert!(pair.world.events.contains(&"sync".to_owned()));
+    assert!(pair.world.events.contains(&"discard 1 true".to_owned()), "{:?}", pair.world.events);
 }
 
 #[test]
