@@ -87,6 +87,40 @@ fn nothing_is_said_of_an_entry_before_it_was_announced() {
     }
 }
 
+#[test]
+fn nothing_is_said_of_an_entry_that_there_is_not() {
+    let mut source = moving(PAGE);
+    for entry in [EntryId::ROOT, EntryId(FILE.0 + 1)] {
+        let range = BlockRange { entry, offset: 0, length: PAGE };
+        for word in [Message::BlockDone(vec![range]), Message::BlockBad(vec![range])] {
+            hear(&mut source, word.clone()).expect_err(&format!("{word:?}"));
+        }
+    }
+    hear(&mut source, Message::BlockDone(vec![range(0, PAGE)])).expect("of the file that there is");
+}
+
+/// Read back at the sink, a block may turn out not to be what was written.
+#[test]
+fn what_is_bad_after_all_counts_as_neither_done_nor_skipped() {
+    let mut source = source();
+    find(&mut source, file(3 * PAGE));
+    announce(&mut source);
+    hear(&mut source, want(std::iter::once(0..PAGE).collect())).expect("a sound answer");
+    hear(&mut source, Message::BlockDone(vec![range(PAGE, PAGE)])).expect("it was sent");
+    let counted = |source: &Source| {
+        (
+            source.counters().bytes_done,
+            source.counters().bytes_skipped,
+            source.counters().blocks_resent,
+        )
+    };
+    assert_eq!(counted(&source), (2 * PAGE, PAGE, 0));
+    hear(&mut source, Message::BlockBad(vec![range(PAGE, PAGE)])).expect("it may be damaged");
+    assert_eq!(counted(&source), (PAGE, PAGE, 1));
+    hear(&mut source, Message::BlockBad(vec![range(0, PAGE)])).expect("it may be damaged");
+    assert_eq!(counted(&source), (0, 0, 2));
+}
+
 /// To pass everything over would look like a transfer that ended well.
 #[test]
 fn nothing_is_passed_over_unless_the_person_asked_for_it() {
