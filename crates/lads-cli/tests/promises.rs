@@ -41,6 +41,8 @@ mod network;
 mod order;
 #[path = "promises/passing.rs"]
 mod passing;
+#[path = "promises/placing.rs"]
+mod placing;
 #[path = "promises/power.rs"]
 mod power;
 #[path = "promises/privileges.rs"]

@@ -36,6 +36,8 @@ pub struct Ahead {
     is_striped: bool,
     /// Of what is placed, about this many bytes are in the source's stage.
     staged_bytes: u64,
+    /// What has got a place so far, in bytes.
+    decided_bytes: u64,
     interval_began: Instant,
 }
 
@@ -96,6 +98,7 @@ impl Ahead {
             is_calm: true,
             is_striped: false,
             staged_bytes: 0,
+            decided_bytes: 0,
             interval_began: Instant::START,
         }
     }
@@ -123,17 +126,34 @@ impl Ahead {
         }
     }
 
-    /// Bytes of the files that have no place yet, those that are being looked at too; without a
-    /// limit it is not known which those are, and there may be any number.
+    /// Bytes of the files that are placed next: those that are being looked at, and those that may
+    /// be before anything else has come. Without a limit it is not known which those are, and there
+    /// may be any number.
     #[must_use]
-    pub fn unplaced_bytes(&self) -> u64 {
+    pub fn coming_bytes(&self) -> u64 {
         if !self.is_limited() {
             return u64::MAX;
         }
         let of_source = |source: &SourceOst| {
-            source.waiting_bytes.saturating_add(*source.placed.get(&None).unwrap_or(&0))
+            let room = self.bytes_max(source).saturating_sub(source.listed.unwrap_or(u64::MAX));
+            // However long a file is, it comes if there is any room.
+            let at_least = if room > 0 { source.next_bytes() } else { 0 };
+            let next = room.clamp(at_least, source.waiting_bytes.max(at_least));
+            source.bytes_undecided().saturating_add(next)
         };
         self.sources.values().map(of_source).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of the files that have got a place so far, and of those that have none yet; any number
+    /// if there is no limit.
+    #[must_use]
+    pub fn transfer_bytes(&self) -> u64 {
+        if !self.is_limited() {
+            return u64::MAX;
+        }
+        let unplaced =
+            |source: &SourceOst| source.waiting_bytes.saturating_add(source.bytes_undecided());
+        self.sources.values().map(unplaced).fold(self.decided_bytes, u64::saturating_add)
     }
 
     /// Whether [`Self::take_next`] has something.
@@ -169,6 +189,7 @@ impl Ahead {
         if let Some(source) = self.sources.get_mut(&placed.source_ost) {
             source.subtract(placed.sink_ost, placed.bytes);
             source.add(Some(sink_ost), placed.bytes);
+            self.decided_bytes = self.decided_bytes.saturating_add(placed.bytes);
             placed.sink_ost = Some(sink_ost);
             self.update(placed.source_ost);
         }
@@ -234,6 +255,16 @@ impl Ahead {
         (self.bytes_min.unwrap_or(0).saturating_mul(times) / self.sources_max).max(1)
     }
 
+    /// How much of this source OST may be in hand.
+    fn bytes_max(&self, source: &SourceOst) -> u64 {
+        let come = source.come_bytes.max(source.come_bytes_before);
+        // Stripes of several files are read side by side to the end.
+        let is_end = source.waiting.len() <= LAST_FILES && !self.is_striped;
+        let part = if is_end { LAST_PART } else { 1 };
+        let staged_bytes = self.staged_bytes / self.sources_max;
+        self.share().max(come).div_ceil(part).saturating_add(staged_bytes)
+    }
+
     fn update_if_more(&mut self) {
         let count = self.sources.len() as u64;
         if count > self.sources_max {
@@ -249,8 +280,9 @@ impl Ahead {
 
     /// Lists an OST among those that are open, or not, as it is now; forgets it if nothing is left.
     fn update(&mut self, ost: OstId) {
-        let (share, staged_bytes) = (self.share(), self.staged_bytes / self.sources_max);
-        let is_striped = self.is_striped;
+        let Some(bytes_max) = self.sources.get(&ost).map(|source| self.bytes_max(source)) else {
+            return;
+        };
         let Some(source) = self.sources.get_mut(&ost) else { return };
         if let Some(listed) = source.listed.take() {
             self.open.remove(&(listed, ost));
@@ -261,11 +293,6 @@ impl Ahead {
             }
             return;
         }
-        let come = source.come_bytes.max(source.come_bytes_before);
-        // Stripes of several files are read side by side to the end.
-        let is_end = source.waiting.len() <= LAST_FILES && !is_striped;
-        let part = if is_end { LAST_PART } else { 1 };
-        let bytes_max = share.max(come).div_ceil(part).saturating_add(staged_bytes);
         let in_hand = source.bytes_in_hand(&self.congested);
         if in_hand < bytes_max {
             source.listed = Some(in_hand);
@@ -285,6 +312,19 @@ impl SourceOst {
         *placed = placed.saturating_sub(bytes);
         if *placed == 0 {
             self.placed.remove(&sink_ost);
+        }
+    }
+
+    /// Bytes of the files that are being looked at.
+    fn bytes_undecided(&self) -> u64 {
+        self.placed.get(&None).copied().unwrap_or(0)
+    }
+
+    /// Bytes of the file that is looked at next; zero if there is none.
+    fn next_bytes(&self) -> u64 {
+        match self.waiting.front().map(|entry| &entry.kind) {
+            Some(Kind::File { data_bytes, .. }) => *data_bytes,
+            _ => 0,
         }
     }
 

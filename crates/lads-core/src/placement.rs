@@ -12,17 +12,16 @@
 //! whole transfer took as much longer. Nothing is ever placed where no file can be made or the
 //! stripe does not fit.
 
+mod stripes;
+
 use crate::units::OstId;
+pub use stripes::STRIPE_BYTES_MIN;
 
 /// A file gets this many stripes more for each of these bytes (NASA's Shift does the same). A file
 /// that fills one OST's bandwidth for about a second gains by a second one; a smaller one costs
-/// only more requests to the metadata server.
+/// only more requests to the metadata server. So it is in any case; how many more it gets if the
+/// transfer would otherwise take longer, [`stripes`] says.
 pub const BYTES_PER_STRIPE: u64 = 1 << 30;
-
-/// A file that is long among those that are left gets more: so many that none of its OSTs has more
-/// to write than an OST's share of all that is left, or a single large file would be written by one
-/// OST while all others have nothing to do. But no stripe is shorter than this for that, in bytes.
-pub const STRIPE_BYTES_MIN: u64 = 32 << 20;
 
 /// How much slower an OST counts that is being rebuilt.
 const DEGRADED_FACTOR: u64 = 4;
@@ -122,8 +121,12 @@ pub struct Striping {
 pub struct NewFile {
     /// Its size in bytes.
     pub size: u64,
-    /// Bytes of all files that are announced and have no place yet, this one's too.
-    pub unplaced_bytes: u64,
+    /// Bytes of all files that are placed now or soon, this one's too; not of those that are placed
+    /// when these have come.
+    pub coming_bytes: u64,
+    /// Bytes of all files that are sent, as far as they are announced: those that are written, those
+    /// that have a place, and those that have none yet.
+    pub transfer_bytes: u64,
     /// How it is striped at the source.
     pub source: Striping,
 }
@@ -214,18 +217,10 @@ impl Placer {
 
     /// An OST for each stripe.
     fn least_loaded(&mut self, file: &NewFile, candidates: &[Candidate]) -> Vec<OstId> {
-        let queued = candidates.iter().map(|it| it.queued_bytes).fold(0, u64::saturating_add);
-        let left_bytes = queued.saturating_add(file.unplaced_bytes.max(file.size));
-        let count = eligible(candidates, 0).count().max(1) as u64;
-        let share = (left_bytes / count).max(STRIPE_BYTES_MIN);
-        let wanted = file.size.div_ceil(BYTES_PER_STRIPE).max(file.size / share);
-        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let wanted = wanted.clamp(1, self.stripe_count_max.min(candidates.len().max(1)));
-        // Fewer stripes are longer, so fewer OSTs may have room for one.
-        let bytes_of = |count: usize| file.size.div_ceil(count as u64);
-        let has_places = |&count: &usize| eligible(candidates, bytes_of(count)).count() >= count;
-        let Some(count) = (1..=wanted).rev().find(has_places) else { return Vec::new() };
-        let stripe_bytes = bytes_of(count);
+        let Some(count) = stripes::count(file, candidates, self.stripe_count_max) else {
+            return Vec::new();
+        };
+        let stripe_bytes = file.size.div_ceil(count as u64);
         let mut left: Vec<_> = eligible(candidates, stripe_bytes).collect();
         let mut stripes = Vec::new();
         while stripes.len() < count {
@@ -260,8 +255,15 @@ fn eligible(candidates: &[Candidate], bytes: u64) -> impl Iterator<Item = (OstId
 
 impl Candidate {
     fn takes(&self, bytes: u64) -> bool {
-        let has_room = self.capacity_bytes == 0 || self.free_after_queue() >= bytes;
-        self.state.takes_files() && has_room
+        self.state.takes_files() && self.space() >= bytes
+    }
+
+    /// Bytes that it can take, as far as known.
+    fn space(&self) -> u64 {
+        match self.capacity_bytes {
+            0 => u64::MAX,
+            _ => self.free_after_queue(),
+        }
     }
 
     /// Space left when all that is placed here is written.
@@ -269,14 +271,18 @@ impl Candidate {
         self.free_bytes.saturating_sub(self.queued_bytes)
     }
 
-    /// How long it takes until this many bytes are written here, in no particular unit; what is
-    /// almost full counts as slower, so that OSTs fill evenly.
+    /// How long it takes until this many bytes are written here, in no particular unit.
     fn cost(&self, bytes: u64) -> u128 {
         let bytes = u128::from(self.queued_bytes) + u128::from(bytes) + 1;
+        bytes * self.slowness_in_all()
+    }
+
+    /// How long each byte takes, in no particular unit; what is almost full counts as slower, so
+    /// that OSTs fill evenly. At least 256,000.
+    fn slowness_in_all(&self) -> u128 {
         let slowness = u128::from(self.slowness.max(SLOWNESS_ONE));
         let degraded = if self.state == OstState::Degraded { DEGRADED_FACTOR } else { 1 };
-        let time = bytes * slowness * u128::from(degraded);
-        time * self.fullness()
+        slowness * u128::from(degraded) * self.fullness()
     }
 
     /// From 256 for an OST that is empty, or of which nothing is known, to

@@ -533,10 +533,16 @@ impl Sink {
         &self.counters
     }
 
-    /// Bytes of the files that are announced and have no place yet.
+    /// Bytes of the files that are placed now, or before anything else has come.
     #[must_use]
-    pub fn unplaced_bytes(&self) -> u64 {
-        self.ahead.unplaced_bytes()
+    pub fn coming_bytes(&self) -> u64 {
+        self.ahead.coming_bytes()
+    }
+
+    /// Bytes of the files that have got a place so far, and of those that have none yet.
+    #[must_use]
+    pub fn transfer_bytes(&self) -> u64 {
+        self.ahead.transfer_bytes()
     }
 
     /// How many times as long as usual requests to each OST are expected to take, in thousandths;

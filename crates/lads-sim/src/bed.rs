@@ -55,8 +55,8 @@ pub struct Scenario {
 /// How large a bed is: the more it has to move, the less it matters how it begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Files for each OST.
-    pub files_each: usize,
+    /// How many files; the first of them begins on the first OST, the second on the second.
+    pub file_count: usize,
     /// Blocks in a file, each of 1 MiB.
     pub file_blocks: u64,
     /// Of an end of eight OSTs; one of 32 has the same.
@@ -73,8 +73,7 @@ impl Size {
     pub fn full(ost_count: usize) -> Self {
         let bytes_per_second = 200.0 * BLOCK as f64;
         let buffers_each = 256 / u32::try_from(ost_count).expect("a few OSTs");
-        let files_each = 160 / ost_count;
-        Self { files_each, file_blocks: 8, bytes_per_second, buffers_each, threads: None }
+        Self { file_count: 160, file_blocks: 8, bytes_per_second, buffers_each, threads: None }
     }
 
     /// How long a block takes by itself, on an OST that is not slow.
@@ -89,7 +88,7 @@ impl Size {
         let files_each = if ost_count > 8 { 1 } else { 4 };
         let buffers_each = rng.count(2, 16);
         Self {
-            files_each,
+            file_count: files_each * ost_count,
             file_blocks: 4,
             bytes_per_second: 40.0 * BLOCK as f64,
             buffers_each,
@@ -189,8 +188,7 @@ impl Scenario {
         let mut rng = Rng::new(seed);
         let (source, sink) = self.weather(&mut rng, size);
         let stripes: Vec<Layout> = (0..self.ost_count).map(|first| self.stripes(first)).collect();
-        let file_count = size.files_each * self.ost_count;
-        let tree = Tree::of_files(file_count, size.file_blocks * BLOCK, &stripes);
+        let tree = Tree::of_files(size.file_count, size.file_blocks * BLOCK, &stripes);
         let bound = self.bound(&tree, source, sink);
         let options = self.options(source, sink, size, policy, threshold);
         let rule = if self.is_placed { Place::Aware } else { Place::Spread };
@@ -212,8 +210,10 @@ impl Scenario {
         })
     }
 
-    /// The stripes of a file whose first is on this OST.
+    /// The stripes of a file whose first is on this OST; on all OSTs they begin on the first one, as
+    /// file systems have it that leave nothing to choose.
     fn stripes(&self, first: usize) -> Layout {
+        let first = if self.stripe_count == self.ost_count { 0 } else { first };
         let osts = (0..self.stripe_count).map(|step| ost_at((first + step) % self.ost_count));
         Layout::striped(BLOCK, osts.collect()).expect("an OST at least")
     }

@@ -3,7 +3,8 @@
 use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Striping, Wish};
 use lads_core::range::RangeSet;
-use lads_core::units::OstId;
+use lads_core::sink::Sink;
+use lads_core::units::{Instant, OstId};
 
 /// Places files, and knows what waits where.
 #[derive(Debug)]
@@ -20,16 +21,21 @@ impl Placing {
         Self { placer, queued: vec![0; ost_count] }
     }
 
-    /// Where a file of this many bytes goes.
-    pub(crate) fn place(&mut self, size: u64, slowness: impl Iterator<Item = u32>) -> Layout {
-        let candidates: Vec<Candidate> = (self.queued.iter().zip(slowness))
+    /// Where a file of this many bytes goes, as far as a session knows of the others.
+    pub(crate) fn place(&mut self, size: u64, session: &Sink, now: Instant) -> Layout {
+        let candidates: Vec<Candidate> = (self.queued.iter().zip(session.slowness(now)))
             .map(|(&queued_bytes, slowness)| Candidate {
                 queued_bytes,
                 slowness,
                 ..Candidate::default()
             })
             .collect();
-        let file = NewFile { size, unplaced_bytes: size, source: Striping::default() };
+        let file = NewFile {
+            size,
+            coming_bytes: session.coming_bytes(),
+            transfer_bytes: session.transfer_bytes(),
+            source: Striping::default(),
+        };
         let Wish::On { stripe_size, osts } = self.placer.wish(&file, &candidates) else {
             panic!("every OST takes every file")
         };

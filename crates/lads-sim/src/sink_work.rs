@@ -153,7 +153,7 @@ impl SinkEnd {
     fn place(&self, world: &mut World, size: u64) -> Layout {
         match &mut world.placing {
             None => draw_layout(&mut world.rng, self.config.osts.len()),
-            Some(placing) => placing.place(size, self.session.slowness(world.now)),
+            Some(placing) => placing.place(size, &self.session, world.now),
         }
     }
 

@@ -11,9 +11,12 @@ use std::sync::OnceLock;
 
 /// A mounted file system that does harm, as long as it is kept.
 pub(crate) struct FaultFs {
-    daemon: Child,
+    _daemon: Daemon,
     mount: PathBuf,
 }
+
+/// A program of the machine room that serves a mount, as long as it is kept.
+pub(crate) struct Daemon(Child);
 
 impl FaultFs {
     /// Mounts `NAME`, which passes through `NAME.below`, in a world; `None` where that is not
@@ -24,30 +27,13 @@ impl FaultFs {
 
     /// The same with these options.
     pub(crate) fn mount_with(world: &World, name: &str, options: &[&str]) -> Option<Self> {
-        if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-            not_tried("this needs /dev/fuse");
-            return None;
-        }
         let (below, mount) = (world.path(format!("{name}.below")), world.path(name));
         for directory in [&below, &mount] {
             fs::create_dir_all(directory).unwrap();
         }
-        let mut daemon = Command::new(testbed())
-            .arg("faultfs")
-            .args([&below, &mount])
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = [0; 6];
-        if daemon.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
-            let _ = daemon.wait();
-            not_tried("mounting with FUSE is not permitted here");
-            return None;
-        }
-        assert_eq!(&said, b"ready\n");
-        Some(Self { daemon, mount })
+        let mut command = Command::new(testbed());
+        command.arg("faultfs").args([&below, &mount]).args(options);
+        Some(Self { _daemon: Daemon::start(command)?, mount })
     }
 
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -87,12 +73,31 @@ pub(crate) fn torn(seed: Option<u64>) -> String {
     seed.map_or_else(String::new, |seed| format!("tear={seed}"))
 }
 
-impl Drop for FaultFs {
+impl Daemon {
+    /// Starts it, and waits until it is ready; `None` where mounting is not possible.
+    pub(crate) fn start(mut command: Command) -> Option<Self> {
+        if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+            not_tried("this needs /dev/fuse");
+            return None;
+        }
+        let mut daemon = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 6];
+        if daemon.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+            let _ = daemon.wait();
+            not_tried("mounting with FUSE is not permitted here");
+            return None;
+        }
+        assert_eq!(&said, b"ready\n");
+        Some(Self(daemon))
+    }
+}
+
+impl Drop for Daemon {
     fn drop(&mut self) {
-        let pid = Pid::from_child(&self.daemon);
+        let pid = Pid::from_child(&self.0);
         let _ = kill_process(pid, Signal::TERM);
         // It ends although somebody should still use the mount.
-        let _ = self.daemon.wait();
+        let _ = self.0.wait();
     }
 }
 

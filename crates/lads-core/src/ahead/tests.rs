@@ -71,6 +71,28 @@ fn as_much_is_in_hand_as_came_lately() {
 }
 
 #[test]
+fn only_what_is_placed_next_is_coming_and_everything_is_part_of_the_transfer() {
+    let mut ahead = Ahead::new(Some(20));
+    (0..10).for_each(|id| ahead.push(file(id, 0, 50)));
+    assert_eq!((ahead.coming_bytes(), ahead.transfer_bytes()), (50, 500), "one at a time");
+    ahead.push(file(10, 7, 3));
+    assert_eq!((ahead.coming_bytes(), ahead.transfer_bytes()), (53, 503), "of each source OST");
+    let mut placed = next_all(&mut ahead);
+    assert_eq!(ids(&placed), [0, 10]);
+    assert_eq!((ahead.coming_bytes(), ahead.transfer_bytes()), (53, 503), "not yet decided");
+    ahead.on_decided(&mut placed[0].1, OstId(2));
+    assert_eq!((ahead.coming_bytes(), ahead.transfer_bytes()), (3, 503), "the others wait");
+    ahead.on_come(Instant::START, &mut placed[0].1, 50);
+    assert_eq!((ahead.coming_bytes(), ahead.transfer_bytes()), (53, 503), "and now come");
+}
+
+#[test]
+fn without_a_limit_any_number_may_be_coming() {
+    let ahead = Ahead::new(None);
+    assert_eq!((ahead.coming_bytes(), ahead.transfer_bytes()), (u64::MAX, u64::MAX));
+}
+
+#[test]
 fn what_waits_for_a_congested_ost_is_hardly_in_hand() {
     let mut ahead = Ahead::new(Some(10));
     (0..10).for_each(|id| ahead.push(file(id, 0, 80)));

@@ -10,7 +10,8 @@ fn placer(rule: Place, seed: u64) -> Placer {
 
 fn file(size: u64) -> NewFile {
     // Far more is left than this file.
-    NewFile { size, unplaced_bytes: 1 << 50, source: Striping { size: 4 * MIB, count: 3 } }
+    let source = Striping { size: 4 * MIB, count: 3 };
+    NewFile { size, coming_bytes: 1 << 50, transfer_bytes: 1 << 50, source }
 }
 
 /// This many OSTs, two to a server, all alike.
@@ -63,21 +64,98 @@ fn files_come_to_all_osts_alike() {
     }
 }
 
+/// Places files of these MiB on this many OSTs, all announced before the first; none is written
+/// meanwhile. Says how many stripes each got, and what the fullest OST has, in MiB.
+fn striped(candidates: &[Candidate], files: &[u64]) -> (Vec<usize>, u64) {
+    let mut candidates = candidates.to_vec();
+    let transfer_bytes = files.iter().sum::<u64>() * MIB;
+    let mut coming_bytes = transfer_bytes;
+    let mut placer = placer(Place::Aware, 3);
+    let mut counts = Vec::new();
+    for mib in files {
+        let file = NewFile { coming_bytes, transfer_bytes, ..file(mib * MIB) };
+        let osts = osts(placer.wish(&file, &candidates));
+        for &ost in &osts {
+            candidates[ost as usize].queued_bytes += (mib * MIB).div_ceil(osts.len() as u64);
+        }
+        coming_bytes -= mib * MIB;
+        counts.push(osts.len());
+    }
+    (counts, candidates.iter().map(|it| it.queued_bytes).max().unwrap() / MIB)
+}
+
 #[test]
-fn a_file_that_is_long_among_those_left_lies_on_more_osts() {
-    let stripes = |size, unplaced_bytes, queued_bytes| {
-        let mut candidates = alike(8);
-        candidates[0].queued_bytes = queued_bytes;
-        let file = NewFile { unplaced_bytes, ..file(size) };
-        osts(placer(Place::Aware, 3).wish(&file, &candidates)).len()
+fn a_file_that_is_alone_lies_on_all_osts_unless_it_is_short() {
+    assert_eq!(striped(&alike(8), &[512]), (vec![8], 64));
+    assert_eq!(striped(&alike(8), &[96]), (vec![8], 12));
+    assert_eq!(striped(&alike(32), &[96]), (vec![12], 8));
+    assert_eq!(striped(&alike(8), &[32]), (vec![4], 8));
+    assert_eq!(striped(&alike(8), &[15]), (vec![1], 15));
+}
+
+#[test]
+fn a_few_large_files_fill_all_osts_alike() {
+    assert_eq!(striped(&alike(8), &[96; 2]), (vec![8; 2], 24));
+    assert_eq!(striped(&alike(8), &[96; 3]), (vec![8; 3], 36));
+    assert_eq!(striped(&alike(8), &[96; 5]), (vec![8; 5], 60));
+}
+
+#[test]
+fn as_many_files_as_osts_have_one_each_and_what_is_over_fills_the_gaps() {
+    assert_eq!(striped(&alike(8), &[12; 8]), (vec![1; 8], 12));
+    assert_eq!(striped(&alike(8), &[96; 8]), (vec![1; 8], 96));
+    let (counts, most) = striped(&alike(8), &[96; 10]);
+    assert_eq!((counts, most), (vec![1, 1, 1, 1, 1, 1, 1, 1, 4, 4], 120));
+}
+
+#[test]
+fn of_many_files_each_lies_on_one_ost() {
+    assert_eq!(striped(&alike(8), &[8; 160]), (vec![1; 160], 160));
+    assert_eq!(striped(&alike(32), &[8; 320]), (vec![1; 320], 80));
+    let (counts, most) = striped(&alike(8), &[96; 100]);
+    assert!(counts[..96].iter().all(|&count| count == 1), "{counts:?}");
+    assert!(most <= 1200 + 32, "{most}");
+}
+
+#[test]
+fn a_large_file_among_many_small_ones_lies_on_more_only_if_they_do_not_fill_the_others() {
+    let (counts, most) = striped(&alike(8), &[[8; 100].as_slice(), &[96]].concat());
+    assert_eq!((&counts[..100], counts[100], most), ([1; 100].as_slice(), 4, 120));
+    let (counts, _) = striped(&alike(8), &[[96].as_slice(), &[8; 100]].concat());
+    assert_eq!(counts, [1; 101]);
+}
+
+#[test]
+fn stripes_keep_away_from_an_ost_that_is_slow_or_busy() {
+    let mut slow = alike(8);
+    slow[2].slowness = 10 * SLOWNESS_ONE;
+    assert_eq!(striped(&slow, &[96]), (vec![7], 13));
+    let mut busy = alike(8);
+    busy[2].queued_bytes = 96 * MIB;
+    assert_eq!(striped(&busy, &[96]).0, [7]);
+}
+
+#[test]
+fn what_is_written_already_counts_for_how_many_there_are() {
+    let left = |transfer_bytes| {
+        let file = NewFile { coming_bytes: 32 * MIB, transfer_bytes, ..file(32 * MIB) };
+        osts(placer(Place::Aware, 3).wish(&file, &alike(8))).len()
     };
-    assert_eq!(stripes(512 * MIB, 512 * MIB, 0), 8, "it is alone");
-    assert_eq!(stripes(512 * MIB, 1024 * MIB, 0), 4, "there is another");
-    assert_eq!(stripes(512 * MIB, 512 * MIB, 512 * MIB), 4, "another has its place already");
-    assert_eq!(stripes(512 * MIB, 100 * GIB, 0), 1, "there are many");
-    assert_eq!(stripes(100 * MIB, 100 * MIB, 0), 3, "stripes are long");
-    assert_eq!(stripes(8 * MIB, 8 * MIB, 0), 1, "it is short");
-    assert_eq!(stripes(4 * GIB, 100 * GIB, 0), 4, "one for each GiB in any case");
+    assert_eq!(left(32 * MIB), 4, "it is alone");
+    assert_eq!(left(100 * GIB), 1, "it is the last of many");
+}
+
+#[test]
+fn where_stripes_fit_nowhere_else_there_are_fewer_or_more() {
+    let mut small = alike(4);
+    for candidate in &mut small {
+        (candidate.capacity_bytes, candidate.free_bytes) = (GIB, 10 * MIB);
+    }
+    assert_eq!(striped(&small, &[40]), (vec![4], 10));
+    assert_eq!(striped(&small, &[41]).0, [0]);
+    small[0].free_bytes = GIB;
+    let many = NewFile { size: 60 * MIB, ..file(60 * MIB) };
+    assert_eq!(osts(placer(Place::Aware, 3).wish(&many, &small)), [0]);
 }
 
 #[test]

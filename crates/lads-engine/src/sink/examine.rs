@@ -353,11 +353,14 @@ impl SinkEnd {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
         // Of a file that gets one stripe in any case it need not be known.
-        let unplaced_bytes = match size {
-            0..=STRIPE_BYTES_MIN => size,
-            _ => self.hub.with(|inner| inner.session.unplaced_bytes()),
+        let (coming_bytes, transfer_bytes) = match size {
+            0..=STRIPE_BYTES_MIN => (size, size),
+            _ => self
+                .hub
+                .with(|inner| (inner.session.coming_bytes(), inner.session.transfer_bytes())),
         };
-        let new_file = placement::NewFile { size, unplaced_bytes, source: item.striping };
+        let new_file =
+            placement::NewFile { size, coming_bytes, transfer_bytes, source: item.striping };
         // What comes with the wish stands for the file until it is counted where it is.
         let (wish, _waiting) = self.placing.wish(&new_file, self.layouts.as_ref(), || {
             let now = self.clock.now();

@@ -1,0 +1,70 @@
+//! On how many storage targets new files lie, on an emulated parallel file system: what each target
+//! was given says it.
+
+use crate::faultfs::{Daemon, testbed};
+use crate::world::{World, run};
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+
+const MIB: usize = 1 << 20;
+
+/// A world whose target is a parallel file system of eight OSTs.
+struct Bed {
+    // Unmounted before the directory that it is in is removed.
+    _daemon: Daemon,
+    world: World,
+}
+
+impl Bed {
+    fn new() -> Option<Self> {
+        let world = World::new();
+        fs::create_dir(world.target()).unwrap();
+        let mut command = Command::new(testbed());
+        command.args(["pfs", "--osts=8"]).arg(world.target());
+        Some(Self { _daemon: Daemon::start(command)?, world })
+    }
+
+    /// Moves this many files of this many MiB.
+    fn moves(&self, file_count: u8, mib: usize, options: &[&str]) {
+        for number in 1..=file_count {
+            self.world.write(format!("src/{number}"), &vec![number; mib * MIB]);
+        }
+        run(self.world.cp(options)).expect(0);
+        for number in 1..=file_count {
+            let moved = fs::read(self.world.target().join(number.to_string())).unwrap();
+            assert!(moved == vec![number; mib * MIB], "{number}");
+        }
+    }
+
+    /// What each OST was given, in MiB.
+    fn written_mib(&self) -> Vec<u64> {
+        let stats = fs::read(self.world.target().join(".pfs/stats")).unwrap();
+        let stats: Value = serde_json::from_slice(&stats).unwrap();
+        let of_ost = |ost: &Value| ost["written_bytes"].as_u64().unwrap() / MIB as u64;
+        stats["osts"].as_array().unwrap().iter().map(of_ost).collect()
+    }
+}
+
+/// It lay on two of them, and was written in four times the time.
+#[test]
+fn one_large_file_is_written_by_all_targets_alike() {
+    let Some(bed) = Bed::new() else { return };
+    bed.moves(1, 64, &[]);
+    assert_eq!(bed.written_mib(), [8; 8]);
+}
+
+#[test]
+fn a_few_large_files_are_written_by_all_targets_alike() {
+    let Some(bed) = Bed::new() else { return };
+    bed.moves(3, 64, &[]);
+    assert_eq!(bed.written_mib(), [24; 8]);
+}
+
+#[test]
+fn where_the_file_system_shall_decide_a_large_file_lies_as_it_says() {
+    let Some(bed) = Bed::new() else { return };
+    bed.moves(1, 64, &["--place", "inherit"]);
+    let busy: Vec<u64> = bed.written_mib().into_iter().filter(|&mib| mib > 0).collect();
+    assert_eq!(busy, [64]);
+}
