@@ -48,7 +48,7 @@ pub(crate) struct Choice {
 
 impl Default for Choice {
     fn default() -> Self {
-        Self { repeats: 5, peers: Vec::new(), stage: None }
+        Self { repeats: 3, peers: Vec::new(), stage: None }
     }
 }
 

@@ -169,6 +169,13 @@ impl FileBody {
         self.lock().kept.byte_count()
     }
 
+    /// The OSTs that it lies on; none as long as it has no layout.
+    pub(super) fn osts(&self) -> Vec<usize> {
+        let state = self.lock();
+        let osts = state.placed.iter().flat_map(|placed| placed.layout.osts());
+        osts.filter(|ost| *ost < NOWHERE).map(OstId::index).collect()
+    }
+
     /// Its layout; `None` as long as it has none.
     pub(super) fn lov(&self) -> Option<Lov> {
         self.lock().placed.as_ref().map(|placed| placement::told(&placed.lov))

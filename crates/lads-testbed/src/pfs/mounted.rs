@@ -580,18 +580,28 @@ impl Filesystem for Mounted {
         reply.error(Errno::ENOSYS);
     }
 
-    /// The same.
+    /// What was written has been served: the kernel has waited for it. But every OST of the file is
+    /// asked whether it is durable, which takes its latency; it does so beside its requests, and no
+    /// bytes move.
     fn fsync(
         &self,
         _req: &Request,
         _ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        let osts = match self.handle(fh) {
+            Ok(Handle::File(_, file)) => file.osts(),
+            _ => Vec::new(),
+        };
+        let service = &self.system.service;
+        let longest = service
+            .with_model(|model| osts.into_iter().map(|ost| model.queues().latency(ost)).max());
+        service.delay(longest.unwrap_or_default(), Box::new(move |_| reply.ok()));
     }
 
+    /// A question to the metadata server.
     fn fsyncdir(
         &self,
         _req: &Request,
@@ -600,7 +610,7 @@ impl Filesystem for Mounted {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        self.system.answer_metadata(move || reply.ok());
     }
 
     fn release(

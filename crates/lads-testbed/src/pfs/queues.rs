@@ -157,6 +157,11 @@ impl Queues {
         self.share(oss);
     }
 
+    /// An OST's latency.
+    pub(super) fn latency(&self, ost: usize) -> Duration {
+        self.osts[ost].latency
+    }
+
     /// Sets an OST's latency, from the next piece on.
     pub(super) fn set_latency(&mut self, ost: usize, latency: Duration) {
         self.osts[ost].latency = latency;

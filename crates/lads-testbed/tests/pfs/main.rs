@@ -106,6 +106,30 @@ fn counters_show_the_osts_that_the_layout_says() {
 }
 
 #[test]
+fn an_fsync_takes_as_long_as_the_slowest_ost_of_the_file_needs_to_answer() {
+    on_a_mount(&["--osts", "3"], |daemon| {
+        let file = create_delayed(&daemon.path("f"))?;
+        wish(&file, &Lov::wish_on(1 << 20, &[OstId(2), OstId(0)]))?;
+        file.write_all_at(b"x", 0)?;
+        file.sync_all()?;
+        let took = |ost: u32, latency: Duration| -> Result<Duration> {
+            daemon.order(&format!("latency {ost} {}", latency.as_micros()))?;
+            let start = Instant::now();
+            file.sync_all()?;
+            daemon.order("latency all 0")?;
+            Ok(start.elapsed())
+        };
+        let latency = Duration::from_millis(300);
+        assert!(took(0, latency)? >= latency, "one of its OSTs, of which nothing is written");
+        assert!(took(2, latency)? >= latency, "another");
+        // So long that nobody mistakes a busy machine for it.
+        let hour = Duration::from_secs(3600);
+        assert!(took(1, hour)? < hour, "none of its OSTs");
+        Ok(())
+    });
+}
+
+#[test]
 fn new_files_go_round_the_osts_and_follow_their_directory() {
     on_a_mount(&["--osts", "4"], |daemon| {
         let names = ["a", "b", "c"].map(|name| daemon.path(name));

@@ -50,7 +50,9 @@ pub(super) struct Contestant {
     pub(super) run: Move,
 }
 
-/// What is set on the file systems while a mover runs.
+/// What is set on the file systems while a mover runs. `{seed}` in a command stands for a number
+/// that is another one in each round, and the same for all movers of a round: so as many weathers
+/// are seen as there are rounds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Congestion {
     /// A command for the source's control file.
@@ -202,7 +204,7 @@ impl Arena<'_> {
         let load_average = load_average()?;
         self.pair.throttle()?;
         let start_seconds = monotonic_seconds();
-        let result = self.congested(contestant, &from, &to);
+        let result = self.congested(contestant, round, &from, &to);
         // Before the rates are lifted: they are what the bound is made of.
         let said = [self.note(source, "source")?, self.note(sink, "sink")?];
         self.pair.release()?;
@@ -234,6 +236,7 @@ impl Arena<'_> {
         let sample = measure(|| {
             let done = (contestant.run)(self.route, from, to)?;
             let start = Instant::now();
+            self.pair.sink.answer_at_once()?;
             sync(to)?;
             let elapsed = done.elapsed + start.elapsed();
             run = Some(done);
@@ -243,8 +246,14 @@ impl Arena<'_> {
     }
 
     /// Runs a mover while the sink's congestion takes its turns.
-    fn congested(&self, contestant: &Contestant, from: &Path, to: &Path) -> Result<(Run, Sample)> {
-        self.congest()?;
+    fn congested(
+        &self,
+        contestant: &Contestant,
+        round: usize,
+        from: &Path,
+        to: &Path,
+    ) -> Result<(Run, Sample)> {
+        self.congest(round)?;
         let is_over = Condvar::new();
         let over = Mutex::new(false);
         thread::scope(|scope| {
@@ -272,11 +281,14 @@ impl Arena<'_> {
         Ok(())
     }
 
-    fn congest(&self) -> Result<()> {
+    fn congest(&self, round: usize) -> Result<()> {
         let Congestion { source, sink, .. } = self.congestion;
-        for (mount, command) in [(&self.pair.source, source), (&self.pair.sink, sink)] {
+        let ends = [(&self.pair.source, source), (&self.pair.sink, sink)];
+        for (end, (mount, command)) in ends.into_iter().enumerate() {
             if let Some(command) = command {
-                mount.control(command)?;
+                // Both ends have weather of their own.
+                let seed = 1 + end + 2 * round;
+                mount.control(&command.replace("{seed}", &seed.to_string()))?;
             }
         }
         Ok(())

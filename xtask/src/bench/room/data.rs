@@ -18,6 +18,17 @@ pub(super) enum DataSet {
         /// Bytes in each.
         bytes_each: u64,
     },
+    /// Files of lengths between two, each power of two as often as the next.
+    Between {
+        /// How many.
+        files: u64,
+        /// The shortest.
+        bytes_min: u64,
+        /// The longest.
+        bytes_max: u64,
+        /// Which of the many possible sets.
+        seed: u64,
+    },
     /// Lengths as in LADS (FAST '15), figure 6: 86.76 % of the files are below 1 MiB, 90.35 %
     /// below 4 MiB, and the rest holds most of the bytes.
     Spider {
@@ -35,6 +46,10 @@ impl DataSet {
     pub(super) fn make(self, root: &Path) -> Result<Extent> {
         match self {
             Self::Uniform { files, bytes_each } => Uniform { files, bytes_each }.make(root),
+            Self::Between { files, bytes_min, bytes_max, seed } => {
+                make_files(root, &lengths_between(files, bytes_min, bytes_max, seed), seed)?;
+                tree::extent(root)
+            }
             Self::Spider { files, bytes, seed } => {
                 make_files(root, &spider(files, bytes, seed), seed)?;
                 tree::extent(root)
@@ -42,9 +57,19 @@ impl DataSet {
         }
     }
 
-    /// Bytes in it, about.
+    /// Files in it.
+    pub(super) fn file_count(self) -> u64 {
+        match self {
+            Self::Uniform { files, .. }
+            | Self::Between { files, .. }
+            | Self::Spider { files, .. } => files,
+        }
+    }
+
+    /// Bytes in it, about, or more.
     pub(super) fn bytes(self) -> u64 {
         match self {
+            Self::Between { files, bytes_max, .. } => files * bytes_max,
             Self::Uniform { files, bytes_each } => files * bytes_each,
             Self::Spider { bytes, .. } => bytes,
         }
@@ -77,6 +102,21 @@ const LEAST: f64 = 512.0;
 /// How far the lengths of large files spread: the Pareto exponent for which few hold most.
 const TAIL: f64 = 1.1;
 
+fn between(least: f64, most: f64, share: f64) -> f64 {
+    least * (most / least).powf(share)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "lengths are positive and far below 2^53"
+)]
+fn lengths_between(files: u64, bytes_min: u64, bytes_max: u64, seed: u64) -> Vec<u64> {
+    let mut noise = Noise::new(seed);
+    let length = |_| between(bytes_min as f64, bytes_max as f64, noise.share()) as u64;
+    (0..files).map(length).collect()
+}
+
 /// Lengths in the shares of the figure, in an order of their own.
 #[expect(
     clippy::cast_possible_truncation,
@@ -87,7 +127,6 @@ fn spider(files: u64, bytes: u64, seed: u64) -> Vec<u64> {
     let mut noise = Noise::new(seed);
     let count = usize::try_from(files).expect("as many files fit into memory");
     let (small, medium) = (count * 8676 / 10_000, count * 9035 / 10_000);
-    let between = |least: f64, most: f64, share: f64| least * (most / least).powf(share);
     let mut lengths: Vec<f64> = (0..count)
         .map(|index| match index {
             index if index < small => between(LEAST, MIB, noise.share()),
@@ -124,6 +163,16 @@ mod tests {
         assert!(total.abs_diff(20 << 30) < (20 << 30) / 100, "{total}");
         let large: u64 = lengths.iter().filter(|&&length| length >= 4 << 20).sum();
         assert!(large * 2 > total, "the large files hold most of the bytes");
+    }
+
+    #[test]
+    fn lengths_between_two_are_no_others_and_every_power_of_two_is_there() {
+        let lengths = lengths_between(1000, 4096, 65_536, 1);
+        assert!(lengths.iter().all(|length| (4096..=65_536).contains(length)));
+        for power in 12..16 {
+            let count = lengths.iter().filter(|length| length.ilog2() == power).count();
+            assert!((200..300).contains(&count), "2^{power}: {count}");
+        }
     }
 
     #[test]

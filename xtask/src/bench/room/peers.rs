@@ -66,24 +66,42 @@ fn ends(events: &str) -> Result<[End; 2]> {
     Ok([end("source")?, end("sink")?])
 }
 
+/// What there is to do, as far as a person who starts several copies of a program would look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// OSTs of each end.
+    pub(super) ost_count: u32,
+    /// Files to move.
+    pub(super) file_count: u64,
+}
+
+impl Work {
+    /// As many as LADS has threads at the source if nothing is said: four for each OST, 128 at most.
+    fn copies(self) -> u64 {
+        (u64::from(self.ost_count) * 4).min(128)
+    }
+}
+
 /// All rivals that are here and can go this way, and what is missing.
 pub(super) fn all(
     route: &Route,
     notes: &Scratch,
     others: &[(String, String)],
+    work: Work,
 ) -> (Vec<Contestant>, Vec<String>) {
     let mut contestants = Vec::new();
     let mut missing = Vec::new();
     if route.is_local() {
-        contestants.push(cp());
-        contestants.push(parallel_cp());
+        contestants.extend([cp(), parallel_cp(8, work), parallel_cp(work.copies(), work)]);
+        contestants.extend(shell::find("rsync").map(|_| rsync()));
     }
-    let config = notes.join("rsyncd.conf");
-    let keys = notes.join("keys");
-    let rivals: [(&[&str], &str, Contestant); 3] = [
-        (&["rsync"], "rsync", rsync_daemon(config)),
-        (&["globus-url-copy", "globus-gridftp-server"], GRIDFTP_PACKAGES, gridftp()),
-        (&["scp", "sshd"], "openssh-client openssh-server", scp(keys)),
+    let gridftp_programs: &[&str] = &["globus-url-copy", "globus-gridftp-server"];
+    let rivals: [(&[&str], &str, Contestant); 5] = [
+        (&["rsync"], "rsync", rsync_daemon(notes.join("rsyncd.conf"))),
+        (gridftp_programs, GRIDFTP_PACKAGES, gridftp(GRIDFTP, &["-pp", "-p", "4", "-cc", "8"])),
+        (gridftp_programs, GRIDFTP_PACKAGES, gridftp(GRIDFTP_PLAIN, &[])),
+        (&["scp", "sshd"], SSH_PACKAGES, scp(SCP_PLAIN, notes.join("keys"), &[])),
+        (&["scp", "sshd"], SSH_PACKAGES, scp(SCP, notes.join("keys"), &["-c", CIPHER])),
     ];
     for (programs, packages, contestant) in rivals {
         let absent: Vec<&str> =
@@ -91,7 +109,7 @@ pub(super) fn all(
         if !absent.is_empty() {
             let absent = absent.join(" and no ");
             missing.push(format!("{}: no {absent} here ({packages})", contestant.line));
-        } else if route.is_local() || contestant.line != SCP {
+        } else if route.is_local() || ![SCP, SCP_PLAIN].contains(&contestant.line.as_str()) {
             contestants.push(contestant);
         }
     }
@@ -102,13 +120,21 @@ pub(super) fn all(
 /// As Debian calls them.
 const GRIDFTP_PACKAGES: &str = "globus-gass-copy-progs globus-gridftp-server-progs";
 
-/// Rivals that are named elsewhere, too.
+const SSH_PACKAGES: &str = "openssh-client openssh-server";
+const CIPHER: &str = "aes128-gcm@openssh.com";
+
+/// Rivals that are named elsewhere, too. Each is there as it comes, and as those use it who want it
+/// to be quick.
 const CP: &str = "cp -r";
+const RSYNC_PLAIN: &str = "rsync -a, one host";
 pub(super) const RSYNC: &str = "rsync daemon -aW";
+const GRIDFTP: &str = "GridFTP, two servers, -pp -p 4 -cc 8";
+const GRIDFTP_PLAIN: &str = "GridFTP, two servers";
+const SCP_PLAIN: &str = "scp -r";
 const SCP: &str = "scp -r, AES-GCM";
 
 /// Those that take file after file, in one stream.
-pub(super) const SERIAL: [&str; 3] = [CP, RSYNC, SCP];
+pub(super) const SERIAL: [&str; 6] = [CP, RSYNC_PLAIN, RSYNC, GRIDFTP_PLAIN, SCP_PLAIN, SCP];
 
 fn contestant(
     line: &str,
@@ -136,13 +162,28 @@ fn cp() -> Contestant {
     })
 }
 
-/// What a person does who has learnt that one `cp` is slow.
-fn parallel_cp() -> Contestant {
-    rival("8 × cp", |route, source, target| {
+/// What a person does who has learnt that one `cp` is slow. On the emulated file system `close` waits
+/// until a file is written, as it does not on Lustre: so there are, besides eight, so many copies at
+/// once that there are always others at work. Each takes several files where there are many.
+fn parallel_cp(copies: u64, work: Work) -> Contestant {
+    const BATCHES_EACH: u64 = 4;
+    let files_each = (work.file_count / (copies * BATCHES_EACH)).max(1).to_string();
+    let copies = copies.to_string();
+    rival(&format!("{copies} × cp"), move |route, source, target| {
         let script = "cd \"$1\" && find . -type d -print0 | (cd \"$2\" && xargs -0 mkdir -p) && \
-                      find . -type f -print0 | xargs -0 -P 8 -n 2 cp --parents -t \"$2\"";
+                      find . -type f -print0 | \
+                      xargs -0 -P \"$3\" -n \"$4\" cp --parents -t \"$2\"";
         let mut command = limited(route);
-        Ok(timed(command.args(["sh", "-c", script, "sh"]).arg(source).arg(target))?.0)
+        command.args(["sh", "-c", script, "sh"]).arg(source).arg(target);
+        Ok(timed(command.args([&copies, &files_each]))?.0)
+    })
+}
+
+/// As it comes, without a network: both directories are on this host.
+fn rsync() -> Contestant {
+    rival(RSYNC_PLAIN, |route, source, target| {
+        let mut command = limited(route);
+        Ok(timed(command.args(["rsync", "-a"]).args(slashed(source, target)))?.0)
     })
 }
 
@@ -163,36 +204,46 @@ fn rsync_daemon(config: PathBuf) -> Contestant {
     })
 }
 
-/// Eight sessions, pipelined; no security in its way.
-fn gridftp() -> Contestant {
-    rival("GridFTP -pp -cc 8", |route, source, target| {
-        let port = route.free_port()?;
-        let mut command = route.at_sink("globus-gridftp-server");
-        command.args(["-aa", "-log-level", "error", "-p", &port.to_string()]);
-        for interface in ["-control-interface", "-data-interface"] {
-            command.args([interface, &route.sink_address]);
-        }
-        if setup::is_root() {
-            command.args(["-anonymous-user", "root", "-allow-root"]);
-        }
-        let _daemon = Daemon::start(&mut command, port)?;
-        let from = format!("file://{}/", source.display());
-        let to = format!("ftp://{}:{port}{}/", route.sink_address, target.display());
-        let options = ["-r", "-cd", "-pp", "-cc", "8", "-fast"];
+/// From one server to another, as sites use it; no security in its way. `-r -cd` is what a directory
+/// takes.
+fn gridftp(line: &'static str, options: &'static [&'static str]) -> Contestant {
+    rival(line, move |route, source, target| {
+        let from_port = route.free_port()?;
+        let from = route.at_source(GRIDFTP_SERVER);
+        let _from = gridftp_server(from, &route.source_address, from_port)?;
+        // Asked for only now: in a namespace of its own it may be the same.
+        let to_port = route.free_port()?;
+        let to = route.at_sink(GRIDFTP_SERVER);
+        let _to = gridftp_server(to, &route.sink_address, to_port)?;
+        let from = format!("ftp://{}:{from_port}{}/", route.source_address, source.display());
+        let to = format!("ftp://{}:{to_port}{}/", route.sink_address, target.display());
         let mut command = limited(route);
-        Ok(timed(command.arg("globus-url-copy").args(options).args([from, to]))?.0)
+        command.arg("globus-url-copy").args(["-r", "-cd"]).args(options);
+        Ok(timed(command.args([from, to]))?.0)
     })
 }
 
-fn scp(keys: PathBuf) -> Contestant {
-    rival(SCP, move |route, source, target| {
+const GRIDFTP_SERVER: &str = "globus-gridftp-server";
+
+fn gridftp_server(mut command: Command, address: &str, port: u16) -> Result<Daemon> {
+    command.args(["-aa", "-log-level", "error", "-p", &port.to_string()]);
+    for interface in ["-control-interface", "-data-interface"] {
+        command.args([interface, address]);
+    }
+    if setup::is_root() {
+        command.args(["-anonymous-user", "root", "-allow-root"]);
+    }
+    Daemon::start(&mut command, port)
+}
+
+fn scp(line: &'static str, keys: PathBuf, options: &'static [&'static str]) -> Contestant {
+    rival(line, move |route, source, target| {
         let _ = fs::remove_dir_all(&keys);
         fs::create_dir_all(&keys)?;
         let sshd = Sshd::start(&keys)?.context("sshd is not here")?;
         let to = format!("localhost:{}/", target.display());
-        let cipher = ["-q", "-r", "-c", "aes128-gcm@openssh.com"];
         let mut command = limited(route);
-        command.arg("scp").args(cipher).args(sshd.options());
+        command.args(["scp", "-q", "-r"]).args(options).args(sshd.options());
         Ok(timed(command.arg(source.join(".")).arg(to))?.0)
     })
 }
@@ -312,7 +363,8 @@ mod tests {
         }
         let by_hand = ("by hand".to_owned(), "cp -r {src}/. {dst}".to_owned());
         let route = Route::loopback();
-        let (rivals, missing) = all(&route, &scratch, &[by_hand]);
+        let work = Work { ost_count: 2, file_count: 3 };
+        let (rivals, missing) = all(&route, &scratch, &[by_hand], work);
         missing.iter().for_each(|missing| println!("not tried: {missing}"));
         for rival in rivals {
             let target = scratch.join("target");

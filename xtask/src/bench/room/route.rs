@@ -97,6 +97,7 @@ fn route_of(said: &Value, distance: Distance) -> Result<Route> {
     };
     Ok(Route {
         name: format!("{} there and back, {LINE_RATE}/s", distance.said()),
+        source_address: text(said, "source", "address")?,
         sink_address: text(said, "sink", "address")?,
         source_prefix: prefix("source")?,
         sink_prefix: prefix("sink")?,
@@ -114,6 +115,8 @@ fn text(said: &Value, end: &str, key: &str) -> Result<String> {
 pub(super) struct Route {
     /// What it is called in results.
     pub(super) name: String,
+    /// The address of the source.
+    pub(super) source_address: String,
     /// The address of the sink.
     pub(super) sink_address: String,
     /// Put before each command at the source.
@@ -129,6 +132,7 @@ impl Route {
     pub(super) fn loopback() -> Self {
         Self {
             name: "loopback".to_owned(),
+            source_address: "127.0.0.1".to_owned(),
             sink_address: "127.0.0.1".to_owned(),
             source_prefix: Vec::new(),
             sink_prefix: Vec::new(),

@@ -120,7 +120,8 @@ impl Stage {
         if self.rivals == Rivals::No {
             return (contestants, Vec::new());
         }
-        let (mut rivals, missing) = peers::all(route, notes, others);
+        let work = peers::Work { ost_count: self.source.osts, file_count: self.data.file_count() };
+        let (mut rivals, missing) = peers::all(route, notes, others, work);
         if self.rivals == Rivals::Parallel {
             rivals.retain(|rival| !peers::SERIAL.contains(&rival.line.as_str()));
         }
@@ -131,8 +132,8 @@ impl Stage {
 
 /// All scenarios.
 pub(in crate::bench) const NAMES: [&str; 14] = [
+    "sizes",
     "fig7",
-    "fig8",
     "fig9",
     "fig10",
     "fig11",
@@ -150,8 +151,8 @@ pub(in crate::bench) const NAMES: [&str; 14] = [
 /// The scenario of this name.
 pub(super) fn of(name: &str) -> Option<Scenario> {
     Some(match name {
+        "sizes" => sizes(),
         "fig7" => fig7(),
-        "fig8" => fig8(),
         "fig9" => fig9(),
         "fig10" => fig10(),
         "fig11" => fig11(),
@@ -170,18 +171,15 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
 
 const MIB: u64 = 1 << 20;
 
-/// 384 MiB in files of several blocks, four on each OST: the paper's 100 × 1 GB, scaled so that
-/// eight threads have work for two seconds.
-const BIG: DataSet = DataSet::Uniform { files: 128, bytes_each: 3 * MIB };
-/// The same, half as many more: eight threads have work for three seconds, so that beginning and
-/// end, which no thread shortens, are a few percent.
-const LONG: DataSet = DataSet::Uniform { files: 192, bytes_each: 3 * MIB };
+/// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled so that eight
+/// threads have work for a second.
+const BIG: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
 /// Little enough for a mover that has one OST at a time.
-const LITTLE: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
+const LITTLE: DataSet = DataSet::Uniform { files: 24, bytes_each: 3 * MIB };
 /// Enough for many threads to work for four seconds.
 const MORE: DataSet = DataSet::Uniform { files: 512, bytes_each: 3 * MIB };
-/// 384 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
-const SMALL: DataSet = DataSet::Uniform { files: 1536, bytes_each: MIB / 4 };
+/// 128 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
+const SMALL: DataSet = DataSet::Uniform { files: 512, bytes_each: MIB / 4 };
 
 /// The LADS paper's test bed: 32 OSTs below one OSS.
 fn lads_storage() -> Storage {
@@ -219,19 +217,20 @@ fn both_schedules(counts: &[&str]) -> Vec<Entry> {
     [threads("layout", counts), threads("file", counts)].concat()
 }
 
-/// LADS by every rule with this many threads, and left to itself.
-fn all_schedules(count: &str) -> Vec<Entry> {
-    let rules = ["layout", "threshold", "adaptive", "file"];
-    let by_itself = entry("LADS, nothing said", None, &[]);
+/// LADS by these rules with this many threads, and left to itself.
+fn by_rules(rules: &[&str], count: &str) -> Vec<Entry> {
+    let by_itself = entry(BY_ITSELF, None, &[]);
     rules.iter().flat_map(|rule| threads(rule, &[count])).chain([by_itself]).collect()
 }
 
 /// As many threads as OSTs, half and twice as many, and as many as LADS takes by itself.
 fn many_threads() -> Vec<Entry> {
-    let counts = ["16", "32", "64"];
-    let by_itself = entry("LADS, nothing said", Some("64"), &[]);
-    [threads("adaptive", &counts), both_schedules(&counts), vec![by_itself]].concat()
+    let by_itself = entry(BY_ITSELF, Some("64"), &[]);
+    [threads("adaptive", &["16", "32", "64"]), threads("file", &["64"]), vec![by_itself]].concat()
 }
+
+/// LADS without an option.
+const BY_ITSELF: &str = "LADS, nothing said";
 
 const THREADS: [&str; 4] = ["1", "2", "4", "8"];
 const THREADS_LABEL: Option<&str> = Some("I/O threads at each end");
@@ -252,34 +251,76 @@ impl View {
     }
 }
 
+/// The same with and without latency: of small files it is most of what they cost.
+fn sizes() -> Scenario {
+    let narrow = ndm_storage();
+    let wide = Storage { stripe_count: 4, ..narrow };
+    let small = DataSet::Between { files: 1000, bytes_min: 4 << 10, bytes_max: 64 << 10, seed: 1 };
+    let medium = DataSet::Uniform { files: 48, bytes_each: MIB };
+    let large = DataSet::Uniform { files: 1, bytes_each: 96 * MIB };
+    let huge = DataSet::Uniform { files: 1, bytes_each: 1024 * MIB };
+    let run = |name, storage, data, rivals| Stage {
+        rivals,
+        ..stage(name, storage, data, vec![entry(BY_ITSELF, None, &[])])
+    };
+    let at_once =
+        |name, storage: Storage, data| run(name, storage.without_latency(), data, Rivals::Parallel);
+    Scenario {
+        name: "sizes",
+        title: "small, middle and large files, with nothing said",
+        about: "Beyond the papers: what a person gets who gives no option, beside what else is \
+                used, as it comes and as those use it who want it to be quick. 8 OSTs of 25 MB/s \
+                at each end; a request to an OST takes 0.5 ms besides, one to the metadata server \
+                0.3 ms, and nothing where it says so. Large files lie in four stripes. LADS makes \
+                durable what it moves; the others leave that to the file system.",
+        stages: vec![
+            run("1,000 of 4 to 64 KiB", narrow, small, Rivals::All),
+            run("48 of 1 MiB", narrow, medium, Rivals::All),
+            run("one of 96 MiB", wide, large, Rivals::All),
+            run("one of 1 GiB", wide, huge, Rivals::Parallel),
+            at_once("1,000 of 4 to 64 KiB, no latency", narrow, small),
+            at_once("48 of 1 MiB, no latency", narrow, medium),
+            at_once("one of 96 MiB, no latency", wide, large),
+        ],
+        views: vec![
+            view("Small", &[0, 4], None, Quantity::Seconds),
+            view("Middle", &[1, 5], None, Quantity::Seconds),
+            view("Large", &[2, 6], None, Quantity::Seconds),
+            view("One of 1 GiB", &[3], None, Quantity::Seconds),
+        ],
+    }
+}
+
 fn fig7() -> Scenario {
     Scenario {
         name: "fig7",
-        title: "throughput against I/O threads, stripe count 1",
+        title: "throughput, processor time and memory against I/O threads, stripe count 1",
         about: "LADS (FAST '15), figure 7: blocks of many files are read from whichever OST is \
                 free, so threads add up; a mover that takes file after file has one OST at a time. \
-                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 576 and 384 \
-                MiB; those who have one OST at a time by themselves, on 192 MiB; for more threads, \
-                OSTs of 12.5 MB/s, so that the machine is not the bottleneck.",
+                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 and 128 \
+                MiB; those who have one OST at a time by themselves, on 72 MiB; for more threads, \
+                OSTs of 12.5 MB/s, so that the machine is not the bottleneck. Figure 8 of the paper \
+                is of the same runs: processor time grows slightly with the threads, memory does \
+                not; both as LADS says in its summary.",
         stages: vec![
             Stage {
                 rivals: Rivals::Parallel,
-                ..stage("big files: 192 of 3 MiB", lads_storage(), LONG, both_schedules(&THREADS))
+                ..stage("big files: 64 of 3 MiB", lads_storage(), BIG, both_schedules(&THREADS))
             },
             Stage {
                 rivals: Rivals::Parallel,
                 ..stage(
-                    "small files: 1536 of 256 KiB",
+                    "small files: 512 of 256 KiB",
                     lads_storage(),
                     SMALL,
                     both_schedules(&THREADS),
                 )
             },
             stage(
-                "one OST at a time: 64 of 3 MiB",
+                "one OST at a time: 24 of 3 MiB",
                 lads_storage(),
                 LITTLE,
-                vec![entry("LADS, nothing said", None, &[])],
+                vec![entry(BY_ITSELF, None, &[])],
             ),
             Stage {
                 rivals: Rivals::No,
@@ -295,41 +336,19 @@ fn fig7() -> Scenario {
             view("Big files", &[0], THREADS_LABEL, Quantity::Throughput)
                 .beside(paper::figure_7(425.0, Some((400.0, 450.0)))),
             view("Small files", &[1], THREADS_LABEL, Quantity::Throughput),
+            view("Big files: processor", &[0], THREADS_LABEL, Quantity::Cpu),
+            view("Big files: memory", &[0], THREADS_LABEL, Quantity::Memory)
+                .beside(paper::figure_8_memory()),
             view("One OST at a time", &[2], None, Quantity::Throughput),
             view("More threads", &[3], THREADS_LABEL, Quantity::Share),
         ],
     }
 }
 
-fn fig8() -> Scenario {
-    let alone = |name, data| Stage {
-        rivals: Rivals::No,
-        ..stage(name, lads_storage(), data, threads("layout", &THREADS))
-    };
-    Scenario {
-        name: "fig8",
-        title: "processor time and memory of both ends against I/O threads",
-        about: "LADS (FAST '15), figure 8: processor time grows slightly with the threads, memory \
-                does not. Here as fig7, LADS alone; both as LADS says in its summary.",
-        stages: vec![
-            alone("big files: 128 of 3 MiB", BIG),
-            alone("small files: 1536 of 256 KiB", SMALL),
-        ],
-        views: vec![
-            view("Big files: processor", &[0], THREADS_LABEL, Quantity::Cpu),
-            view("Big files: memory", &[0], THREADS_LABEL, Quantity::Memory)
-                .beside(paper::figure_8_memory()),
-            view("Small files: processor", &[1], THREADS_LABEL, Quantity::Cpu),
-            view("Small files: memory", &[1], THREADS_LABEL, Quantity::Memory)
-                .beside(paper::figure_8_memory()),
-        ],
-    }
-}
-
 /// From four blocks on.
-const SOURCE_BUFFERS: [&str; 7] = ["1M", "2M", "4M", "8M", "16M", "64M", "256M"];
+const SOURCE_BUFFERS: [&str; 4] = ["1M", "4M", "16M", "256M"];
 /// From one block for each OST on.
-const SINK_BUFFERS: [&str; 5] = ["9M", "16M", "32M", "64M", "256M"];
+const SINK_BUFFERS: [&str; 3] = ["9M", "32M", "256M"];
 
 fn fig9() -> Scenario {
     let varied = |option: &str, sizes: &[&'static str]| -> Vec<Entry> {
@@ -363,7 +382,7 @@ fn fig9() -> Scenario {
 /// Four OSTs of 32 at a tenth of their rate, for a second each time, as the paper's load
 /// generator moved from four disks to the next four.
 fn moving(count: u32) -> String {
-    format!("congest moving COUNT={count} DWELL=1 RATE=2500000 SEED=1")
+    format!("congest moving COUNT={count} DWELL=1 RATE=2500000 SEED={{seed}}")
 }
 
 fn congested_at(source: Option<String>, sink: Option<String>) -> Congestion {
@@ -371,11 +390,11 @@ fn congested_at(source: Option<String>, sink: Option<String>) -> Congestion {
 }
 
 fn fig10() -> Scenario {
-    let data = DataSet::Uniform { files: 128, bytes_each: 4 * MIB };
+    let data = DataSet::Uniform { files: 96, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
         rivals: Rivals::Parallel,
-        ..stage(name, lads_storage(), data, all_schedules("8"))
+        ..stage(name, lads_storage(), data, by_rules(&["layout", "adaptive"], "8"))
     };
     Scenario {
         name: "fig10",
@@ -383,7 +402,7 @@ fn fig10() -> Scenario {
         about: "LADS (FAST '15), figure 10 and table 1: a load generator goes from four disks to \
                 the next four; scheduling that avoids them won up to 35 % at the source, and \
                 nothing at the sink, where buffered writes hid the congestion. Here: 4 of 32 OSTs \
-                at a tenth of their rate, moving every second, 512 MiB.",
+                at a tenth of their rate, moving every second, 384 MiB; in each round other ones.",
         stages: vec![
             run("normal", Congestion::default()),
             run("source congested", congested_at(Some(moving(4)), None)),
@@ -437,8 +456,7 @@ fn fig11() -> Scenario {
                     "all OSTs of the sink congested at times",
                     source,
                     data,
-                    [vec![small.clone()], ["64M", "128M", "256M"].iter().flat_map(waits).collect()]
-                        .concat(),
+                    [vec![small.clone()], ["128M"].iter().flat_map(waits).collect()].concat(),
                 )
             },
             Stage {
@@ -495,7 +513,7 @@ fn table2() -> Scenario {
                 26.8 ms.",
         stages: vec![Stage {
             distance: Some(Distance::Chicago),
-            ..stage("26.8 ms", storage, BIG, both_schedules(&THREADS))
+            ..stage("26.8 ms", storage, BIG, threads("layout", &THREADS))
         }],
         views: vec![
             view("Throughput", &[0], THREADS_LABEL, Quantity::Throughput).beside(paper::table_2()),
@@ -509,13 +527,13 @@ fn ndm_storage() -> Storage {
 }
 
 fn ndm6() -> Scenario {
-    let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
+    let data = DataSet::Uniform { files: 48, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
         rivals: Rivals::Parallel,
-        ..stage(name, ndm_storage(), data, all_schedules("4"))
+        ..stage(name, ndm_storage(), data, by_rules(&["file", "layout", "adaptive"], "4"))
     };
-    let one_moving = "congest moving COUNT=1 DWELL=0.7 RATE=2500000 SEED=1".to_owned();
+    let one_moving = "congest moving COUNT=1 DWELL=0.7 RATE=2500000 SEED={seed}".to_owned();
     Scenario {
         name: "ndm6",
         title: "a congested OST at the source: file by file, or by layout",
@@ -534,11 +552,11 @@ fn ndm6() -> Scenario {
 }
 
 fn ndm8() -> Scenario {
-    let data = DataSet::Uniform { files: 64, bytes_each: 4 * MIB };
+    let data = DataSet::Uniform { files: 48, bytes_each: 4 * MIB };
     let run = |name, congestion| Stage {
         congestion,
         rivals: Rivals::Parallel,
-        ..stage(name, ndm_storage(), data, all_schedules("8"))
+        ..stage(name, ndm_storage(), data, by_rules(&["file", "layout", "adaptive"], "8"))
     };
     let fixed = "congest fixed OSTS=5 2500000".to_owned();
     Scenario {
@@ -564,12 +582,12 @@ fn volume() -> Storage {
 }
 
 fn xdd_lan() -> Scenario {
-    let data = DataSet::Uniform { files: 1, bytes_each: 512 * MIB };
+    let data = DataSet::Uniform { files: 1, bytes_each: 256 * MIB };
     Scenario {
         name: "xdd-lan",
         title: "one large file over a short line, against I/O threads",
         about: "XDD (MSST '11 and later), figure 28: one file of 200 GiB, direct I/O, volumes that \
-                do 1000 MB/s, a loop of 0.28 ms. Here: 512 MiB over 8 OSTs of 50 MB/s.",
+                do 1000 MB/s, a loop of 0.28 ms. Here: 256 MiB over 8 OSTs of 50 MB/s.",
         stages: vec![Stage {
             distance: Some(Distance::Ornl),
             ..stage("0.28 ms", volume(), data, threads("layout", &["1", "2", "4", "8", "16"]))
@@ -582,7 +600,7 @@ fn xdd_lan() -> Scenario {
 }
 
 fn xdd_wan() -> Scenario {
-    let data = DataSet::Uniform { files: 1, bytes_each: 768 * MIB };
+    let data = DataSet::Uniform { files: 1, bytes_each: 384 * MIB };
     let run = |distance: Distance| Stage {
         distance: Some(distance),
         ..stage(distance.said(), volume(), data, vec![entry("LADS", None, &[])])
@@ -591,7 +609,7 @@ fn xdd_wan() -> Scenario {
         name: "xdd-wan",
         title: "one large file over four distances",
         about: "XDD, figures 8 and 29 to 31: the same file over loops of 0.28, 26.8, 128 and 163 \
-                ms; what is made for the distance loses least by it. Here: 768 MiB, options by \
+                ms; what is made for the distance loses least by it. Here: 384 MiB, options by \
                 default.",
         stages: Distance::ALL.map(run).into(),
         views: vec![
@@ -603,6 +621,7 @@ fn xdd_wan() -> Scenario {
 
 fn xdd_null() -> Scenario {
     let storage = Storage { ost_bytes_per_second: None, bytes: Bytes::Dropped, ..volume() };
+    let storage = storage.without_latency();
     let data = DataSet::Uniform { files: 1, bytes_each: 2048 * MIB };
     Scenario {
         name: "xdd-null",
@@ -631,7 +650,10 @@ fn spider() -> Scenario {
         about: "LADS (FAST '15), figure 6: 86.76 % of the files are below 1 MiB, 90.35 % below 4 \
                 MiB, and the few large ones hold the bytes. Here: 300 such files, 192 MiB, 8 OSTs \
                 of 25 MB/s, stripe count 1.",
-        stages: vec![stage("loopback", ndm_storage(), data, entries)],
+        stages: vec![Stage {
+            rivals: Rivals::Parallel,
+            ..stage("loopback", ndm_storage(), data, entries)
+        }],
         views: vec![
             view("Throughput", &[0], None, Quantity::Throughput),
             view("Share of the fluid bound", &[0], None, Quantity::Share),
@@ -647,7 +669,7 @@ fn stripes() -> Scenario {
     let composite = Storage { one_stripe_until: Some(2 * MIB), ..four };
     let run = |name, storage| Stage {
         rivals: Rivals::No,
-        ..stage(name, storage, data, vec![entry("LADS, nothing said", None, &[])])
+        ..stage(name, storage, data, vec![entry(BY_ITSELF, None, &[])])
     };
     Scenario {
         name: "stripes",
@@ -679,16 +701,15 @@ fn lads_beside(
     (storage, files, slow): Bed,
     [source, sink]: [bool; 2],
 ) -> Stage {
-    let there =
-        |is_there: bool, seed| is_there.then(|| format!("congest moving {slow} SEED={seed}"));
+    let there = |is_there: bool| is_there.then(|| format!("congest moving {slow} SEED={{seed}}"));
     Stage {
-        congestion: congested_at(there(source, 1), there(sink, 2)),
+        congestion: congested_at(there(source), there(sink)),
         rivals: Rivals::No,
         ..stage(
             name,
             storage,
             DataSet::Uniform { files, bytes_each: 8 * MIB },
-            vec![entry("LADS, nothing said", None, &[])],
+            vec![entry(BY_ITSELF, None, &[])],
         )
     }
 }
@@ -696,18 +717,9 @@ fn lads_beside(
 fn congestion() -> Scenario {
     let eight = (ndm_storage(), 160, "COUNT=1 DWELL=0.7 RATE=5000000");
     let many = many_osts(320, "COUNT=4 DWELL=1.5 RATE=2500000");
-    let twice = many_osts(640, "COUNT=4 DWELL=1.5 RATE=2500000");
-    let shorter = many_osts(320, "COUNT=4 DWELL=0.7 RATE=2500000");
-    let longer = many_osts(320, "COUNT=4 DWELL=5 RATE=2500000");
-    let run = |name, bed, ends| {
-        let mut stage = lads_beside(name, bed, ends);
+    let run = lads_beside;
+    let by_layout = |mut stage: Stage| {
         stage.lads.push(entry("LADS, --schedule layout", None, &["--schedule", "layout"]));
-        stage
-    };
-    // Past the page cache by default: so it is seen which OSTs are slow.
-    let with_buffered = |mut stage: Stage| {
-        let buffered = entry("LADS, --sink-io buffered", None, &["--sink-io", "buffered"]);
-        stage.lads.push(buffered);
         stage
     };
     let placed = |name, bed| Stage {
@@ -721,42 +733,31 @@ fn congestion() -> Scenario {
     Scenario {
         name: "congestion",
         title: "one OST in eight at a fifth of its rate, and never the same one",
-        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 to 5 \
-                s, at the source, at the sink and at both. Here: 8 OSTs of 25 MB/s and 160 files \
+        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
+                s, at the source, at the sink and at both, and otherwise in each round. Here: 8 OSTs of 25 MB/s and 160 files \
                 of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
                 four. Where files are placed in turn at the sink, the bound has to write them \
                 there, too.",
         stages: vec![
             run("8 OSTs, clear", eight, [false, false]),
             run("8 OSTs, source", eight, [true, false]),
-            with_buffered(run("8 OSTs, sink", eight, [false, true])),
+            by_layout(run("8 OSTs, sink", eight, [false, true])),
             run("8 OSTs, both", eight, [true, true]),
             run("32 OSTs, clear", many, [false, false]),
             run("32 OSTs, source", many, [true, false]),
-            with_buffered(run("32 OSTs, sink", many, [false, true])),
+            by_layout(run("32 OSTs, sink", many, [false, true])),
             run("32 OSTs, both", many, [true, true]),
             placed("8 OSTs, sink, placed in turn", eight),
             placed("32 OSTs, sink, placed in turn", many),
             in_four("8 OSTs, stripe count 4, source", eight, [true, false]),
             in_four("8 OSTs, stripe count 4, sink", eight, [false, true]),
             in_four("8 OSTs, stripe count 4, both", eight, [true, true]),
-            in_four("32 OSTs, stripe count 4, source", many, [true, false]),
-            in_four("32 OSTs, stripe count 4, sink", many, [false, true]),
-            in_four("32 OSTs, stripe count 4, both", many, [true, true]),
-            lads_beside("32 OSTs, twice as many files, sink", twice, [false, true]),
-            lads_beside("32 OSTs, twice as many files, both", twice, [true, true]),
-            lads_beside("32 OSTs, others after 0.7 s, sink", shorter, [false, true]),
-            lads_beside("32 OSTs, others after 0.7 s, both", shorter, [true, true]),
-            lads_beside("32 OSTs, others after 5 s, sink", longer, [false, true]),
-            lads_beside("32 OSTs, others after 5 s, both", longer, [true, true]),
         ],
         views: vec![
             view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
             view("32 OSTs", &[4, 5, 6, 7], None, Quantity::Share),
             view("Placed in turn", &[8, 9], None, Quantity::Share),
             view("Stripe count 4, 8 OSTs", &[10, 11, 12], None, Quantity::Share),
-            view("Stripe count 4, 32 OSTs", &[13, 14, 15], None, Quantity::Share),
-            view("32 OSTs, longer and otherwise", &[16, 17, 18, 19, 20, 21], None, Quantity::Share),
         ],
     }
 }

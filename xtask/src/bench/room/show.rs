@@ -18,6 +18,7 @@ const STORAGE: Storage = Storage {
     ost_bytes_per_second: Some(20_000_000),
     oss_bytes_per_second: None,
     latency_micros: 0,
+    metadata_latency_micros: 0,
     stripe_count: 1,
     one_stripe_until: None,
     bytes: Bytes::Kept,
@@ -60,7 +61,8 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
     };
     println!("LADS:");
     let row = arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), testbed), 0)?;
-    let (rivals, missing) = peers::all(&route, &notes, &[]);
+    let work = peers::Work { ost_count: STORAGE.osts, file_count: extent.files };
+    let (rivals, missing) = peers::all(&route, &notes, &[], work);
     let rivals = rivals.into_iter();
     let rivals: Vec<String> = rivals
         .filter(|rival| ["8 × cp", peers::RSYNC].contains(&rival.line.as_str()))
