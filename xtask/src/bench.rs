@@ -7,6 +7,7 @@
 
 pub(crate) mod bare;
 mod check;
+mod gathered;
 mod journal;
 mod lookups;
 mod machine;
@@ -26,6 +27,7 @@ use machine::Machine;
 use needs::Needs;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk: those that run if none is named.
@@ -45,21 +47,24 @@ struct Bench {
 
 /// Runs these benchmarks, all of [`NAMES`] if there are none, or all of the machine room by the
 /// name of `room`; writes `target/bench/NAME.json` and a table for each, and for those of the
-/// machine room a page.
+/// machine room a page. By the name of `page` the tables of all are gathered.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let disk = shell::target_dir()?.join("bench");
+    fs::create_dir_all(&disk)?;
+    let known: Vec<&str> = NAMES.into_iter().chain(room::NAMES).collect();
     let (choice, mut names) = room::choice(words)?;
+    if names == ["page"] {
+        return gathered::run(&disk, &known);
+    }
     if names.is_empty() {
         names = NAMES.map(str::to_owned).to_vec();
     } else if names == ["room"] {
         names = room::NAMES.map(str::to_owned).to_vec();
     }
-    let known = || NAMES.into_iter().chain(room::NAMES);
-    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
-        let known: Vec<&str> = known().collect();
-        bail!("no such benchmark: {name}; there are {}, and room for all", known.join(", "));
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        let known = known.join(", ");
+        bail!("no such benchmark: {name}; there are {known}, room for those of the room, and page");
     }
-    let disk = shell::target_dir()?.join("bench");
-    fs::create_dir_all(&disk)?;
     let bench = Bench { lads: shell::build_lads()?, memory: "/dev/shm".into(), disk };
     for name in &names {
         println!("\n## {name}\n");
@@ -81,6 +86,7 @@ impl Bench {
         }
         let machine = Machine::here()?;
         println!("{machine}\n");
+        let start = Instant::now();
         let tables = match name {
             "big" | "medium" | "small" => vec![moves::run(self, name)?],
             "check" => check::run(self)?,
@@ -94,7 +100,7 @@ impl Bench {
         for table in &tables {
             println!("{table}");
         }
-        self.keep(name, &machine, &tables)
+        self.keep(name, &machine, &tables, start.elapsed().as_secs_f64())
     }
 
     fn needs(&self, name: &str) -> Needs<'_> {
@@ -117,11 +123,21 @@ impl Bench {
         }
     }
 
-    fn keep(&self, name: &str, machine: &Machine, tables: &[Table]) -> Result<()> {
+    fn keep(
+        &self,
+        name: &str,
+        machine: &Machine,
+        tables: &[Table],
+        took_seconds: f64,
+    ) -> Result<()> {
+        let markdown: Vec<String> = tables.iter().map(Table::to_string).collect();
         let path = self.disk.join(format!("{name}.json"));
         let text = serde_json::to_string_pretty(&serde_json::json!({
             "benchmark": name,
             "machine": machine,
+            "said": machine.to_string(),
+            "markdown": markdown,
+            "took_seconds": took_seconds,
             "tables": tables,
         }))?;
         fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;

@@ -39,10 +39,11 @@ cargo xtask mutants [FILTER] [--shard K/N] [--seconds N] [--jobs J]
                            put small faults in one by one, and list those that no test notices
 cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
-                           harm slow-ost; or, on emulated file systems: fig7 fig8 fig9 fig10
+                           harm slow-ost; or, on emulated file systems: sizes fig7 fig9 fig10
                            fig11 table2 ndm6 ndm8 xdd-lan xdd-wan xdd-null spider stripes
                            congestion, all by `room`
     [--repeats N] [--stage WORD] [--peer 'NAME=COMMAND {src} {dst}']
+cargo xtask bench page     gather all tables, if they are of one commit
 cargo xtask ceph up [DIR]  a Ceph cluster on loopback, in memory, mounted (/tmp/lads-ceph)
 cargo xtask ceph down [DIR]
 cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched

@@ -124,8 +124,8 @@ pub struct NewFile {
     /// Bytes of all files that are placed now or soon, this one's too; not of those that are placed
     /// when these have come.
     pub coming_bytes: u64,
-    /// Bytes of all files that are sent, as far as they are announced: those that are written, those
-    /// that have a place, and those that have none yet.
+    /// Bytes of all files that are sent, as far as they are announced: those that are written,
+    /// those that have a place, and those that have none yet.
     pub transfer_bytes: u64,
     /// How it is striped at the source.
     pub source: Striping,

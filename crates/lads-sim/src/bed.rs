@@ -210,8 +210,8 @@ impl Scenario {
         })
     }
 
-    /// The stripes of a file whose first is on this OST; on all OSTs they begin on the first one, as
-    /// file systems have it that leave nothing to choose.
+    /// The stripes of a file whose first is on this OST; on all OSTs they begin on the first one,
+    /// as file systems have it that leave nothing to choose.
     fn stripes(&self, first: usize) -> Layout {
         let first = if self.stripe_count == self.ost_count { 0 } else { first };
         let osts = (0..self.stripe_count).map(|step| ost_at((first + step) % self.ost_count));

@@ -32,6 +32,7 @@ use scenario::{Quantity, Scenario, Stage, View};
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 pub(super) use scenario::NAMES;
 
@@ -85,6 +86,7 @@ impl Room {
         }
         let machine = Machine::here()?;
         println!("{machine}\n");
+        let start = Instant::now();
         let is_wanted = |stage: &&Stage| {
             choice.stage.as_ref().is_none_or(|word| stage.name.contains(word.as_str()))
         };
@@ -98,7 +100,7 @@ impl Room {
             println!("{} of {} stages: no page", held.len(), scenario.stages.len());
             return Ok(());
         }
-        self.keep(&scenario, &machine, &held)
+        self.keep(&scenario, &machine, &held, start.elapsed().as_secs_f64())
     }
 
     fn hold(&self, stage: &Stage, choice: &Choice) -> Result<Held> {
@@ -114,7 +116,7 @@ impl Room {
             route: &route,
             congestion: &stage.congestion,
             notes: &notes,
-            bytes: extent.bytes,
+            extent,
             is_placed: stage.is_placed,
         };
         let standings = arena.hold(&contestants, choice.repeats)?;
@@ -125,12 +127,22 @@ impl Room {
         Ok(held)
     }
 
-    fn keep(&self, scenario: &Scenario, machine: &Machine, held: &[Held]) -> Result<()> {
+    fn keep(
+        &self,
+        scenario: &Scenario,
+        machine: &Machine,
+        held: &[Held],
+        took_seconds: f64,
+    ) -> Result<()> {
         let name = scenario.name;
+        let markdown: Vec<String> = held.iter().map(|held| table(held).to_string()).collect();
         let text = serde_json::to_string_pretty(&serde_json::json!({
             "benchmark": name,
             "about": scenario.about,
             "machine": machine,
+            "said": format!("{machine}. {}", scenario.about),
+            "markdown": markdown,
+            "took_seconds": took_seconds,
             "stages": held,
         }))?;
         let plots = plots(scenario, held);

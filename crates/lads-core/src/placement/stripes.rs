@@ -20,9 +20,9 @@ use std::ops::RangeInclusive;
 
 /// No stripe is shorter than this, in bytes: eight requests of 1 MiB, twice as many as an OST of a
 /// parallel file system has under way. With half of it the first of 160 files of 8 MiB were torn in
-/// two, before it was known that more followed, and 32 OSTs, for which five whole files each are the
-/// same to a byte, came to 89 % of what is possible, not 97 % (simulator). With the double, one file
-/// of 96 MiB would lie on six of eight OSTs, and take a third longer.
+/// two, before it was known that more followed, and 32 OSTs, for which five whole files each are
+/// the same to a byte, came to 89 % of what is possible, not 97 % (simulator). With the double, one
+/// file of 96 MiB would lie on six of eight OSTs, and take a third longer.
 pub const STRIPE_BYTES_MIN: u64 = 8 << 20;
 
 /// Nor is one shorter than this part of an OST's share of the whole transfer, for then whole files
@@ -40,7 +40,7 @@ const STRIPE_BYTES_ENOUGH: u64 = 32 << 20;
 /// The level is raised by this part of it, so a file's end may be later than need be by as much.
 const LEVEL_PART: u128 = 8;
 
-/// How often it is raised: nine eighths to the power of 64 are 1,900 times, more than OSTs differ by.
+/// How often it is raised: nine eighths to the power of 64 are 1,900, more than OSTs differ by.
 const RAISES_MAX: u32 = 64;
 
 /// The level is counted in this part of a byte by what an OST's slowness is, so that the slowest

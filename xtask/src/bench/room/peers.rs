@@ -76,7 +76,8 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// As many as LADS has threads at the source if nothing is said: four for each OST, 128 at most.
+    /// As many as LADS has threads at the source if nothing is said: four for each OST, 128 at
+    /// most.
     fn copies(self) -> u64 {
         (u64::from(self.ost_count) * 4).min(128)
     }
@@ -162,9 +163,10 @@ fn cp() -> Contestant {
     })
 }
 
-/// What a person does who has learnt that one `cp` is slow. On the emulated file system `close` waits
-/// until a file is written, as it does not on Lustre: so there are, besides eight, so many copies at
-/// once that there are always others at work. Each takes several files where there are many.
+/// What a person does who has learnt that one `cp` is slow. On the emulated file system `close`
+/// waits until a file is written, as it does not on Lustre: so there are, besides eight, so many
+/// copies at once that there are always others at work. Each takes several files where there are
+/// many.
 fn parallel_cp(copies: u64, work: Work) -> Contestant {
     const BATCHES_EACH: u64 = 4;
     let files_each = (work.file_count / (copies * BATCHES_EACH)).max(1).to_string();
@@ -204,8 +206,8 @@ fn rsync_daemon(config: PathBuf) -> Contestant {
     })
 }
 
-/// From one server to another, as sites use it; no security in its way. `-r -cd` is what a directory
-/// takes.
+/// From one server to another, as sites use it; no security in its way. `-r -cd` is what a
+/// directory takes.
 fn gridftp(line: &'static str, options: &'static [&'static str]) -> Contestant {
     rival(line, move |route, source, target| {
         let from_port = route.free_port()?;

@@ -171,8 +171,8 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
 
 const MIB: u64 = 1 << 20;
 
-/// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled so that eight
-/// threads have work for a second.
+/// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled so that
+/// eight threads have work for a second.
 const BIG: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
 /// Little enough for a mover that has one OST at a time.
 const LITTLE: DataSet = DataSet::Uniform { files: 24, bytes_each: 3 * MIB };
@@ -299,9 +299,9 @@ fn fig7() -> Scenario {
                 free, so threads add up; a mover that takes file after file has one OST at a time. \
                 Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 and 128 \
                 MiB; those who have one OST at a time by themselves, on 72 MiB; for more threads, \
-                OSTs of 12.5 MB/s, so that the machine is not the bottleneck. Figure 8 of the paper \
-                is of the same runs: processor time grows slightly with the threads, memory does \
-                not; both as LADS says in its summary.",
+                OSTs of 12.5 MB/s, so that the machine is not the bottleneck. Figure 8 of the \
+                paper is of the same runs: processor time grows slightly with the threads, \
+                memory does not; both as LADS says in its summary.",
         stages: vec![
             Stage {
                 rivals: Rivals::Parallel,
@@ -734,7 +734,8 @@ fn congestion() -> Scenario {
         name: "congestion",
         title: "one OST in eight at a fifth of its rate, and never the same one",
         about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
-                s, at the source, at the sink and at both, and otherwise in each round. Here: 8 OSTs of 25 MB/s and 160 files \
+                s, at the source, at the sink and at both, and otherwise in each round. Here: 8 \
+                OSTs of 25 MB/s and 160 files \
                 of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
                 four. Where files are placed in turn at the sink, the bound has to write them \
                 there, too.",

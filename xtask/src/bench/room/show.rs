@@ -56,7 +56,7 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
         route: &route,
         congestion: &congestion,
         notes: &notes,
-        bytes: extent.bytes,
+        extent,
         is_placed: false,
     };
     println!("LADS:");

@@ -1,0 +1,119 @@
+//! All tables of all benchmarks, if they are of one commit: what `docs/benchmarks.md` is written
+//! from.
+//!
+//! Figures of two commits side by side say nothing about either, and those of a tree with changes
+//! cannot be measured again by anybody. So there is no page of such.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// Where the tables are written to, below the directory of the benchmarks.
+const PAGE: &str = "tables.md";
+
+/// Gathers what these benchmarks have kept in a directory, writes it there, and says where.
+pub(super) fn run(directory: &Path, names: &[&str]) -> Result<()> {
+    let mut kept = BTreeMap::new();
+    for &name in names {
+        let path = directory.join(format!("{name}.json"));
+        if let Ok(text) = fs::read_to_string(&path) {
+            let value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+            kept.insert(name, value);
+        }
+    }
+    let page = gathered(names, &kept)?;
+    let path = directory.join(PAGE);
+    fs::write(&path, page).with_context(|| path.display().to_string())?;
+    println!("kept in {}", path.display());
+    Ok(())
+}
+
+/// A page of them all, in the order of their names.
+fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
+    let commit = the_commit(kept)?;
+    let mut page = format!("All of commit {commit}.\n");
+    let mut seconds = 0.0;
+    for name in names {
+        let Some(value) = kept.get(name) else { continue };
+        let took = value["took_seconds"].as_f64().context("it is not said how long it took")?;
+        seconds += took;
+        let _ = write!(page, "\n## {name}\n\n{}\n", text_of(&value["said"], "said")?);
+        for table in value["markdown"].as_array().context("no tables")? {
+            let _ = write!(page, "\n{}", text_of(table, "a table")?);
+        }
+        let _ = write!(page, "\nThis took {took:.0} s.\n");
+    }
+    let _ = write!(page, "\nAll together took {:.0} minutes.\n", seconds / 60.0);
+    for name in names.iter().filter(|name| !kept.contains_key(*name)) {
+        let _ = writeln!(page, "Not measured: {name}.");
+    }
+    Ok(page)
+}
+
+/// The one of which they all are.
+fn the_commit(kept: &BTreeMap<&str, Value>) -> Result<String> {
+    let mut names_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (&name, value) in kept {
+        let commit = value["machine"]["commit"].as_str().context("no commit")?;
+        names_of.entry(commit).or_default().push(name);
+    }
+    let all: Vec<String> =
+        names_of.iter().map(|(commit, names)| format!("{}: {commit}", names.join(", "))).collect();
+    match all.len() {
+        0 => bail!("nothing is measured yet"),
+        1 => {}
+        _ => bail!("not of one commit:\n  {}\nmeasure some again", all.join("\n  ")),
+    }
+    let commit = names_of.keys().next().expect("one, as was just seen");
+    if commit.contains(' ') {
+        bail!("measured in a tree that differs from its commit: {commit}");
+    }
+    Ok((*commit).to_owned())
+}
+
+fn text_of<'a>(value: &'a Value, what: &str) -> Result<&'a str> {
+    value.as_str().with_context(|| format!("{what} is no text: measured before this was kept"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(commit: &str, table: &str) -> Value {
+        let machine = json!({ "commit": commit });
+        json!({ "machine": machine, "said": "here", "markdown": [table], "took_seconds": 90.0 })
+    }
+
+    fn said(kept: &[(&'static str, Value)]) -> Result<String, String> {
+        let kept = kept.iter().cloned().collect();
+        gathered(&["big", "small", "fig7"], &kept).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn tables_of_one_commit_make_a_page_that_says_what_is_missing() {
+        let page = said(&[("small", of("abc", "| s |\n")), ("big", of("abc", "| b |\n"))]).unwrap();
+        let expected = "All of commit abc.\n\n## big\n\nhere\n\n| b |\n\nThis took 90 s.\n\n\
+                        ## small\n\nhere\n\n| s |\n\nThis took 90 s.\n\n\
+                        All together took 3 minutes.\nNot measured: fig7.\n";
+        assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn tables_of_two_commits_or_of_none_make_no_page() {
+        let two = said(&[("small", of("abc", "")), ("big", of("def", ""))]).unwrap_err();
+        assert_eq!(two, "not of one commit:\n  small: abc\n  big: def\nmeasure some again");
+        let changed = said(&[("big", of("abc with changes", ""))]).unwrap_err();
+        assert!(changed.contains("differs from its commit"), "{changed}");
+        assert_eq!(said(&[]).unwrap_err(), "nothing is measured yet");
+    }
+
+    #[test]
+    fn what_was_kept_in_another_way_is_refused() {
+        let old = json!({ "machine": { "commit": "abc" }, "tables": [] });
+        assert!(said(&[("big", old)]).is_err());
+    }
+}
