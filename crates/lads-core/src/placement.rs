@@ -20,7 +20,7 @@ pub use stripes::STRIPE_BYTES_MIN;
 /// A file gets this many stripes more for each of these bytes (NASA's Shift does the same). A file
 /// that fills one OST's bandwidth for about a second gains by a second one; a smaller one costs
 /// only more requests to the metadata server. So it is in any case; how many more it gets if the
-/// transfer would otherwise take longer, [`stripes`] says.
+/// transfer would otherwise take longer, the module `stripes` says.
 pub const BYTES_PER_STRIPE: u64 = 1 << 30;
 
 /// How much slower an OST counts that is being rebuilt.

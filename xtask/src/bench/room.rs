@@ -390,6 +390,19 @@ mod tests {
     }
 
     #[test]
+    fn congestion_that_moves_is_another_one_in_each_round() {
+        let mut count = 0;
+        for stage in NAMES.iter().flat_map(|name| scenario::of(name).unwrap().stages) {
+            let contest::Congestion { source, sink, .. } = stage.congestion;
+            for command in [source, sink].into_iter().flatten().filter(|it| it.contains("moving")) {
+                assert!(command.ends_with(" SEED={seed}"), "{}: {command}", stage.name);
+                count += 1;
+            }
+        }
+        assert!(count > 10, "{count}");
+    }
+
+    #[test]
     fn every_scenario_has_a_page_with_all_its_pictures() {
         for name in NAMES {
             let scenario = scenario::of(name).unwrap();

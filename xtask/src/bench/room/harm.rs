@@ -27,7 +27,7 @@ pub(in crate::bench) const SPACE: u64 = 5 << 29;
 const SHARED_OST: u32 = 3;
 /// What the other program can have if it is the only one.
 const OST_BYTES_PER_SECOND: u64 = 25_000_000;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// How long the other program is alone, where nothing is moved.
 const ALONE: Duration = Duration::from_secs(3);
 

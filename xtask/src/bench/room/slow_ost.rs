@@ -25,7 +25,7 @@ pub(in crate::bench) const SPACE: u64 = 3 << 30;
 const OST_BYTES_PER_SECOND: u64 = 25_000_000;
 const SLOW_OST: usize = 5;
 const SLOW_BYTES_PER_SECOND: u64 = OST_BYTES_PER_SECOND / 100;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// After so long it is looked for the first time, and so much later for the last.
 const FROM: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(4);
