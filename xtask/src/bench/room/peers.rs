@@ -93,7 +93,10 @@ pub(super) fn all(
     let mut contestants = Vec::new();
     let mut missing = Vec::new();
     if route.is_local() {
-        contestants.extend([cp(), parallel_cp(8, work), parallel_cp(work.copies(), work)]);
+        contestants.push(cp());
+        if work.file_count > 1 {
+            contestants.extend([8, work.copies()].map(|copies| parallel_cp(copies, work)));
+        }
         contestants.extend(shell::find("rsync").map(|_| rsync()));
     }
     let gridftp_programs: &[&str] = &["globus-url-copy", "globus-gridftp-server"];
@@ -126,7 +129,7 @@ const CIPHER: &str = "aes128-gcm@openssh.com";
 
 /// Rivals that are named elsewhere, too. Each is there as it comes, and as those use it who want it
 /// to be quick.
-const CP: &str = "cp -r";
+pub(super) const CP: &str = "cp -r";
 const RSYNC_PLAIN: &str = "rsync -a, one host";
 pub(super) const RSYNC: &str = "rsync daemon -aW";
 const GRIDFTP: &str = "GridFTP, two servers, -pp -p 4 -cc 8";
