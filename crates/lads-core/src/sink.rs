@@ -353,8 +353,7 @@ impl Sink {
                 self.announced.check_was_announced(block.entry)?;
                 continue;
             };
-            let is_of_this_kind = file.is_compared == header.has_only_sums;
-            if !is_of_this_kind || !file.may_hold(row, ost, self.config.buffer_bytes) {
+            if !file.may_hold(row, header, self.config.buffer_bytes) {
                 return Err(ProtocolError::ImpossibleBlock {
                     entry: block.entry,
                     offset: block.offset,
@@ -372,21 +371,23 @@ impl Sink {
         &mut self,
         now: Instant,
         buffer: BufferId,
-        ost: OstId,
+        header: &Header,
         rows: &[(Row, bool)],
     ) -> Option<Write> {
+        let ost = header.sink_ost;
         let mut good = Vec::with_capacity(rows.len());
-        let (mut place, mut is_comparison) = (0, false);
+        let mut place = 0;
         for (row, is_good) in rows {
+            // While it arrived its file may have ended, and another may have got its number.
             if let Some(file) = self.files.get_mut(&row.block.entry)
                 && file.phase == Phase::Receiving
+                && file.may_hold(row, header, self.config.buffer_bytes)
             {
                 if *is_good {
                     file.in_flight += 1;
                     if let Some(placed) = &mut file.ahead {
                         self.ahead.on_come(now, placed, row.block.length.into());
                     }
-                    is_comparison |= file.is_compared;
                     good.push((*row, place));
                 } else {
                     self.on_damaged(row, ost);
@@ -394,7 +395,7 @@ impl Sink {
             }
             place += row.block.length;
         }
-        let place = Place::Buffer(buffer);
+        let (place, is_comparison) = (Place::Buffer(buffer), header.has_only_sums);
         let write = Write { place, ost, rows: good, is_comparison };
         let (bytes, at_once_max) = (write.bytes(), self.config.at_once_max);
         if write.rows.is_empty() || self.queues.start_at_once(now, ost, bytes, at_once_max) {
@@ -929,13 +930,15 @@ impl File {
             && end.is_some_and(|end| end == self.size || end < self.size && gate::is_aligned(end))
     }
 
-    /// Whether a row of a frame for this OST can be one of this file, in such a buffer.
-    fn may_hold(&self, row: &Row, ost: OstId, buffer_bytes: u32) -> bool {
+    /// Whether a row of a frame can be one of this file, in such a buffer.
+    fn may_hold(&self, row: &Row, header: &Header, buffer_bytes: u32) -> bool {
         let block = row.block;
-        self.is_block(block.offset, block.length.into())
+        self.is_compared == header.has_only_sums
+            && self.is_block(block.offset, block.length.into())
             && block.length <= buffer_bytes
             && self.layout.as_ref().is_some_and(|layout| {
-                layout.ost_at(block.offset) == ost && block.end() <= layout.stripe_end(block.offset)
+                layout.ost_at(block.offset) == header.sink_ost
+                    && block.end() <= layout.stripe_end(block.offset)
             })
             && (!row.is_whole || u64::from(block.length) == self.size)
     }

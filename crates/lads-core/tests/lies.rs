@@ -234,8 +234,15 @@ fn admit_of_kind(
     length: u32,
     has_only_sums: bool,
 ) -> Result<(), ProtocolError> {
-    let rows = [Row { block: Block { entry: FILE, offset, length }, is_whole: false, checksum: 0 }];
-    let header = Header {
+    sink.admit(&header(length, has_only_sums), &[row(offset, length)])
+}
+
+fn row(offset: u64, length: u32) -> Row {
+    Row { block: Block { entry: FILE, offset, length }, is_whole: false, checksum: 0 }
+}
+
+fn header(length: u32, has_only_sums: bool) -> Header {
+    Header {
         count: 1,
         payload_bytes: if has_only_sums { 0 } else { length },
         table_crc: 0,
@@ -243,8 +250,17 @@ fn admit_of_kind(
         sink_ost: OstId(0),
         is_last_grant: false,
         has_only_sums,
-    };
-    sink.admit(&header, &rows)
+    }
+}
+
+/// A page arrives, of which this frame was let in; what is to be done at once, or next.
+fn arrive(sink: &mut Sink, offset: u64, has_only_sums: bool) -> Option<Write> {
+    let (header, rows) = (header(4096, has_only_sums), [(row(offset, 4096), true)]);
+    let write = sink.on_frame(Instant::START, BufferId(0), &header, &rows);
+    write.or_else(|| match sink.next_task(Instant::START) {
+        Some(sink::Task::Write(write)) => Some(write),
+        _ => None,
+    })
 }
 
 #[test]
@@ -337,16 +353,43 @@ fn nothing_is_the_same_before_all_of_it_was_compared() {
 /// Has a page compared, which is the same.
 fn compared(sink: &mut Sink, offset: u64) {
     admit_of_kind(sink, offset, 4096, true).expect("it is to be compared");
-    let block = Block { entry: FILE, offset, length: 4096 };
-    let row = Row { block, is_whole: false, checksum: 0 };
-    let write = sink.on_frame(Instant::START, BufferId(0), OstId(0), &[(row, true)]);
-    let write = write.or_else(|| match sink.next_task(Instant::START) {
-        Some(sink::Task::Write(write)) => Some(write),
-        _ => None,
-    });
-    let write = write.expect("there is a block to compare");
+    let write = arrive(sink, offset, true).expect("there is a block to compare");
     let (service, results) = (Duration::ZERO, vec![Compared::Same]);
     sink.handle(Instant::START, sink::Event::Compared { write, service, results }).expect("ours");
+}
+
+/// Bytes would be written that never came, or beyond the end of a file.
+#[test]
+fn a_frame_counts_for_no_other_file_that_has_got_the_number_while_it_arrived() {
+    // Of which kind the file and the frame are, and the file that has the number then; and where
+    // the block is.
+    let cases = [(false, true, 0), (true, false, 0), (false, false, 9 * PAGE)];
+    for (was_compared, is_compared, offset) in cases {
+        let mut sink = sink();
+        announce_to(&mut sink, 10 * PAGE, was_compared);
+        admit_of_kind(&mut sink, offset, 4096, was_compared).expect("it is sound");
+        tell(&mut sink, Message::FileDone(vec![(FILE, Ending::Dropped)])).expect("it is moved");
+        let Some(sink::Task::Discard(_)) = sink.next_task(Instant::START) else {
+            panic!("nothing of it is under way")
+        };
+        sink.handle(Instant::START, sink::Event::Discarded(vec![FILE])).expect("our own word");
+        announce_to(&mut sink, PAGE, is_compared);
+        let write = arrive(&mut sink, offset, was_compared).expect("its buffer is free again");
+        assert_eq!(write.rows, []);
+    }
+}
+
+/// Announces the file, which is to be compared, or sent.
+fn announce_to(sink: &mut Sink, size: u64, is_compared: bool) {
+    tell(sink, Message::NewFile(vec![file(size)])).expect("a sound file");
+    assert!(matches!(sink.next_task(Instant::START), Some(sink::Task::Examine(_))));
+    let layout = Layout::on(OstId(0));
+    let examined = match is_compared {
+        true => Examined::Compare { layout },
+        false => Examined::Want { done: Vec::new(), layout },
+    };
+    sink.handle(Instant::START, sink::Event::Examined(vec![(FILE, examined)])).expect("our word");
+    while sink.next_message().is_some() {}
 }
 
 /// Found by fuzzing: the end of a write that was late counted for the file that had its number by
@@ -382,12 +425,7 @@ fn drop_while_writing(sink: &mut Sink) -> Write {
     while sink.next_message().is_some() {}
     examined(sink, Vec::new());
     admit(sink, 0, 4096).expect("it is wanted");
-    let block = Block { entry: FILE, offset: 0, length: 4096 };
-    let row = Row { block, is_whole: false, checksum: 0 };
-    assert_eq!(sink.on_frame(Instant::START, BufferId(0), OstId(0), &[(row, true)]), None);
-    let Some(sink::Task::Write(write)) = sink.next_task(Instant::START) else {
-        panic!("there is a block to write")
-    };
+    let write = arrive(sink, 0, false).expect("there is a block to write");
     tell(sink, Message::FileDone(vec![(FILE, Ending::Dropped)])).expect("it is being moved");
     let Some(sink::Task::Discard(discards)) = sink.next_task(Instant::START) else {
         panic!("it does not wait for what is being written")

@@ -230,7 +230,7 @@ impl Pair {
             .collect();
         let buffer = BufferId(u32::try_from(self.frame_number % 32).expect("below 32"));
         self.world.frames.insert(buffer.0, (work.sink_ost, checked.clone()));
-        let at_once = self.sink.on_frame(self.now, buffer, work.sink_ost, &checked);
+        let at_once = self.sink.on_frame(self.now, buffer, &header, &checked);
         if let Some(write) = at_once {
             if write.rows.is_empty() {
                 self.sink.on_empty_frame(write.ost);

@@ -5,13 +5,13 @@ use crate::sink_end::{Held, SinkEnd};
 use crate::world::{Arrival, Checked, Frame, Happening, World};
 use lads_core::frame::{HEADER_BYTES, Header, Row, take_rows};
 use lads_core::sink::{BufferId, Event, Write};
-use lads_core::units::{Instant, OstId};
+use lads_core::units::Instant;
 use std::collections::VecDeque;
 
 /// A frame of which the head has arrived.
 #[derive(Debug)]
 struct Arriving {
-    ost: OstId,
+    header: Header,
     rows: Vec<Row>,
     payload: Vec<Content>,
     buffer: usize,
@@ -104,13 +104,14 @@ impl SinkEnd {
         let buffer = buffer.ok_or("a frame was let in, and there is no buffer")?;
         self.buffers[buffer] = Some(Vec::new());
         let payload = frame.payload.clone();
-        self.receivers[stream].arriving = Some(Arriving { ost, rows, payload, buffer });
+        self.receivers[stream].arriving = Some(Arriving { header, rows, payload, buffer });
         Ok(true)
     }
 
     fn on_payload(&mut self, world: &mut World, stream: usize) -> Checked {
         let arriving = self.receivers[stream].arriving.take().expect("its head came before");
-        let Arriving { ost, rows, payload, buffer } = arriving;
+        let Arriving { header, rows, payload, buffer } = arriving;
+        let ost = header.sink_ost;
         self.receivers[stream].frames += 1;
         let compare = |(row, content): (&Row, &Content)| {
             let checksum = content.checksum(row.block.offset, row.block.length.into());
@@ -124,7 +125,7 @@ impl SinkEnd {
         };
         self.buffers[buffer] = Some(rows.iter().zip(&payload).map(&mut hold).collect());
         let id = BufferId(u32::try_from(buffer).expect("buffer numbers are 32 bits"));
-        match self.session.on_frame(world.now, id, ost, &checked) {
+        match self.session.on_frame(world.now, id, &header, &checked) {
             None => self.queued[ost.index()] += 1,
             Some(write) if write.rows.is_empty() => {
                 self.buffers[buffer] = None;
@@ -145,7 +146,8 @@ impl SinkEnd {
             return Ok(());
         }
         let frames = receiver.frames;
-        if let Some(Arriving { ost, buffer, .. }) = receiver.arriving.take() {
+        if let Some(Arriving { header, buffer, .. }) = receiver.arriving.take() {
+            let ost = header.sink_ost;
             self.buffers[buffer] = None;
             self.outstanding[ost.index()] += 1;
             self.session.on_frame_lost(ost);

@@ -94,7 +94,8 @@ impl SinkEnd {
         self.put_buffer(id, buffer);
         let ost = header.sink_ost;
         let now = self.clock.now();
-        let write = self.hub.with(|inner| inner.session.on_frame(now, id, ost, &receiver.checked));
+        let rows = &receiver.checked;
+        let write = self.hub.with(|inner| inner.session.on_frame(now, id, header, rows));
         let Some(write) = write else { return };
         if write.rows.is_empty() {
             drop(self.take_buffer(id));

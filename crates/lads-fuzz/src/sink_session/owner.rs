@@ -37,7 +37,7 @@ pub(super) struct Books {
 /// A frame that was let in and has not arrived.
 #[derive(Debug)]
 struct Frame {
-    ost: OstId,
+    header: Header,
     rows: Vec<Row>,
     buffer: BufferId,
 }
@@ -165,24 +165,24 @@ impl Owner {
             return Some(error);
         }
         let buffer = self.free.pop().expect("there is a buffer for each frame that was granted");
-        self.arriving.push(Frame { ost: header.sink_ost, rows, buffer });
+        self.arriving.push(Frame { header: *header, rows, buffer });
         None
     }
 
     /// A frame has arrived; if not `is_good`, with damaged blocks. The blocks of it are sent.
     pub(super) fn receive(&mut self, choices: &mut Choices<'_>, is_good: bool) -> Option<Sent> {
         let place = choices.place_in(self.arriving.len())?;
-        let Frame { ost, rows, buffer } = self.arriving.remove(place);
+        let Frame { header, rows, buffer } = self.arriving.remove(place);
         let checked: Vec<(Row, bool)> =
             rows.into_iter().map(|row| (row, is_good || choices.is_one_in(2))).collect();
         self.growth.on_told(checked.len());
-        match self.sink.on_frame(self.now, buffer, ost, &checked) {
+        match self.sink.on_frame(self.now, buffer, &header, &checked) {
             None => {
                 self.waiting.insert(buffer);
             }
             Some(write) if write.rows.is_empty() => {
                 self.free.push(buffer);
-                self.sink.on_empty_frame(ost);
+                self.sink.on_empty_frame(header.sink_ost);
             }
             Some(write) => self.tasks.push(Task::Write(write)),
         }
@@ -192,7 +192,8 @@ impl Owner {
     /// A frame does not arrive whole.
     pub(super) fn lose_frame(&mut self, choices: &mut Choices<'_>) -> Option<Sent> {
         let place = choices.place_in(self.arriving.len())?;
-        let Frame { ost, rows, buffer } = self.arriving.remove(place);
+        let Frame { header, rows, buffer } = self.arriving.remove(place);
+        let ost = header.sink_ost;
         self.free.push(buffer);
         self.sink.on_frame_lost(ost);
         Some(Sent::Lost(ost, rows))
@@ -271,6 +272,8 @@ impl Owner {
             return Examined::Answer(Answer::Made);
         }
         let choices = &mut *luck.choices;
+        // Another file may have had its number.
+        self.books.compared.remove(&entry.id);
         // No choice, so that inputs that were found before mean what they did.
         if entry.id.0 % 7 == 5 && entry.size() > 0 {
             self.books.compared.insert(entry.id);
