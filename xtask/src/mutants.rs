@@ -234,11 +234,12 @@ fn lines(path: &PathBuf) -> Vec<String> {
 }
 
 /// Whether a fault, as `FILE:LINE:COLUMN: WHAT`, is in the page as `` `FILE: WHAT` ``: lines move.
+/// In a table, a bar is written with a backslash before it.
 fn is_listed(page: &str, fault: &str) -> bool {
     let mut fields = fault.splitn(4, ':');
     let (Some(file), Some(what)) = (fields.next(), fields.nth(2)) else { return false };
     let file = file.strip_prefix("crates/").unwrap_or(file).replace("/src/", "/");
-    page.contains(&format!("`{file}:{what}`"))
+    page.replace("\\|", "|").contains(&format!("`{file}:{what}`"))
 }
 
 #[cfg(test)]
@@ -252,6 +253,11 @@ mod tests {
         assert!(is_listed(page, fault));
         assert!(!is_listed(page, &fault.replace("has", "take")));
         assert!(!is_listed(page, "something else"));
+        let page = "| `lads-core/room.rs: replace \\|\\| with && in Room::has` | why |";
+        assert!(is_listed(
+            page,
+            "crates/lads-core/src/room.rs:9:9: replace || with && in Room::has"
+        ));
     }
 
     #[test]

@@ -99,6 +99,19 @@ fn nothing_is_said_of_an_entry_that_there_is_not() {
     hear(&mut source, Message::BlockDone(vec![range(0, PAGE)])).expect("of the file that there is");
 }
 
+#[test]
+fn a_file_that_the_sink_has_was_not_read_unless_it_is_empty() {
+    for (size, unread) in [(10, (1, 10)), (0, (0, 0))] {
+        let mut source = source();
+        find(&mut source, file(size));
+        announce(&mut source);
+        hear(&mut source, Message::FileId(vec![(FILE, Answer::Have)])).expect("a sound answer");
+        let counters = source.counters();
+        assert_eq!((counters.files_unread, counters.bytes_unread), unread);
+        assert_eq!((counters.files_skipped, counters.bytes_skipped), (1, size));
+    }
+}
+
 /// Read back at the sink, a block may turn out not to be what was written.
 #[test]
 fn what_is_bad_after_all_counts_as_neither_done_nor_skipped() {
