@@ -96,7 +96,7 @@ struct Arguments<'a> {
     /// Only faults with this in their names, which begin with their places: a regular expression.
     /// Fields that are left out are tried whatever it is: cargo-mutants 27 does not filter them.
     filter: Option<&'a str>,
-    /// One of so many parts of all faults, such as `0/20`: every twentieth, of every file.
+    /// `K/N`: only every N-th of all faults, from the K-th on, such as `0/20`.
     shard: Option<&'a str>,
     seconds: u64,
     jobs: u32,
@@ -131,7 +131,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     }
 }
 
-/// When one of so many steps is over that have equal shares of the time that is left.
+/// When the first of this number of steps is over, if all have equal shares of the time left.
 fn share_until(until: Instant, steps: usize) -> Instant {
     let now = Instant::now();
     now + until.saturating_duration_since(now) / u32::try_from(steps).unwrap_or(u32::MAX)

@@ -700,12 +700,7 @@ impl Sink {
             // It was to be placed again, and its only block was under way already.
             Ending::Dropped if file.phase == Phase::Committing => file.is_given_up = true,
             Ending::Dropped => {
-                file.phase = Phase::Dropping { is_kept: false, failure: None };
-                if let Some(placed) = &mut file.ahead {
-                    self.ahead.on_given_up(placed, u64::MAX);
-                }
-                self.take_back(entry);
-                self.release_waiting(entry);
+                self.give_up(entry);
                 self.discard_if_idle(entry);
             }
             Ending::Failed(_) | Ending::Same | Ending::Different | Ending::Incomplete => {
@@ -819,6 +814,17 @@ impl Sink {
             }
         }
         self.discard_if_idle(entry);
+    }
+
+    /// A file is no longer wanted: nothing more of it is written, and nothing of it is kept.
+    fn give_up(&mut self, entry: EntryId) {
+        let Some(file) = self.files.get_mut(&entry) else { return };
+        file.phase = Phase::Dropping { is_kept: false, failure: None };
+        if let Some(placed) = &mut file.ahead {
+            self.ahead.on_given_up(placed, u64::MAX);
+        }
+        self.take_back(entry);
+        self.release_waiting(entry);
     }
 
     /// Nothing will be left of a file: what was to be said of its blocks is no longer true.

@@ -99,6 +99,10 @@ pub enum IoMode {
     Buffered,
 }
 
+/// From this length on, in bytes, [`IoMode::Auto`] reads and writes a file past the page cache.
+/// Below it that gains nothing and costs a wait for the device.
+pub(crate) const DIRECT_BYTES_MIN: u64 = 1 << 20;
+
 /// How far data is checked at the sink before it counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Verify {

@@ -83,8 +83,8 @@ fn adaptive_costs_nothing_when_nothing_is_slow() {
     }
 }
 
-/// Of this many files of this many MiB, in so many stripes at the source, between eight OSTs of
-/// which none is slow: the share of what is possible, in percent.
+/// Moves files of equal size between eight OSTs of which none is slow; the share of what is
+/// possible, in percent. `mib` is the size of a file, `stripe_count` that at the source.
 fn share_of_files(file_count: usize, mib: u64, stripe_count: usize) -> f64 {
     let congestion = Congestion::Clear;
     let scenario = Scenario { ost_count: 8, congestion, stripe_count, is_placed: true };

@@ -9,8 +9,8 @@ use lads_core::imbalance::{Distribution, Imbalance, Moment, Threshold};
 const CURVE_POINTS: usize = 400;
 /// Points of a cloud: more would hide each other.
 const CLOUD_POINTS: usize = 4000;
-/// A distribution whose greatest is so many times its median is drawn on a logarithmic axis. If it
-/// is even more, the median is as good as zero, which has no place there.
+/// A distribution is drawn on a logarithmic axis if its greatest value is between 30 and 10,000
+/// times its median. If it is more, the median is as good as zero, which has no place there.
 const HEAVY_TAIL: std::ops::Range<f64> = 30.0..10_000.0;
 
 /// How plots look. Some programs that draw SVG know no variables, so there are none.

@@ -32,9 +32,9 @@ pub const STRIPE_BYTES_MIN: u64 = 8 << 20;
 /// two to win as little.
 const SHARE_PARTS: u64 = 8;
 
-/// A stripe of so many bytes is long enough for any transfer. Half of it would tear the last files
-/// of large transfers into more pieces than they gain by; with the double, a last file of 96 MiB
-/// would be on one OST.
+/// A stripe of this many bytes is long enough for any transfer. Half of it would tear the last
+/// files of large transfers into more pieces than they gain by; with the double, a last file of
+/// 96 MiB would be on one OST.
 const STRIPE_BYTES_ENOUGH: u64 = 32 << 20;
 
 /// The level is raised by this part of it, so a file's end may be later than need be by as much.
@@ -94,7 +94,7 @@ fn roomiest_first(mut rooms: Vec<u64>) -> Vec<u64> {
     rooms
 }
 
-/// Whether so many of these have room for a stripe each.
+/// Whether at least this number of these OSTs have room for a stripe each.
 fn fits(rooms: &[u64], size: u64, count: usize) -> bool {
     let least = rooms.get(count - 1);
     least.is_some_and(|&room| room >= size.div_ceil(count as u64))

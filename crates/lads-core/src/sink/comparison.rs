@@ -74,12 +74,7 @@ impl Sink {
         let Some(file) = self.files.get_mut(&entry) else { return };
         if !file.phase.is_ending() {
             file.is_different = true;
-            file.phase = Phase::Dropping { is_kept: false, failure: None };
-            if let Some(placed) = &mut file.ahead {
-                self.ahead.on_given_up(placed, u64::MAX);
-            }
-            self.take_back(entry);
-            self.release_waiting(entry);
+            self.give_up(entry);
         }
         self.discard_if_idle(entry);
     }

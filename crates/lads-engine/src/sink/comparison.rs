@@ -3,7 +3,7 @@
 use super::table::Item;
 use super::write::PAGE_BYTES;
 use super::{SinkEnd, failed};
-use crate::job::{IoMode, Verify};
+use crate::job::{DIRECT_BYTES_MIN, IoMode, Verify};
 use crate::metadata::{differs, identity_of};
 use crate::paths::{NOT_THROUGH_LINKS, open_unnoticed};
 use crate::whole::read_at_least;
@@ -22,9 +22,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use twox_hash::XxHash3_64;
-
-/// From this on, a file is read past the page cache although nobody asked for it.
-const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 /// A file that is there, and is compared.
 #[derive(Debug)]
@@ -222,8 +219,8 @@ impl SinkEnd {
     }
 }
 
-/// How what is under a name differs from a file of so many bytes that the source has there, as far
-/// as a look at it tells.
+/// How what is under a name differs from a file of this size that the source has there, as far as a
+/// look at it tells.
 pub(super) fn difference_of_file(there: Option<&Stat>, size: u64) -> Option<Verb> {
     match there {
         None => Some(Verb::OnlyAtSource),

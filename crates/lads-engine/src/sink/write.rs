@@ -3,7 +3,7 @@
 use super::table::{FileState, Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::deeds::Subject;
-use crate::job::IoMode;
+use crate::job::{DIRECT_BYTES_MIN, IoMode};
 use crate::journal::{Durable, Own};
 use crate::metadata::identity_of;
 use crate::paths::{remove_left_over, reopen};
@@ -23,8 +23,6 @@ use std::time::Instant;
 
 /// Direct I/O wants places in memory and in the file to be multiples of this.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Below this, a file is written past the page cache only if that is asked for.
-const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 impl SinkEnd {
     /// Writes a frame and frees its buffer.

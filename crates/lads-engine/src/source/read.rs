@@ -7,7 +7,7 @@ use super::table::{Item, OpenFile};
 use super::{SourceEnd, failed};
 use crate::event::ExitCode;
 use crate::hub::Fatal;
-use crate::job::IoMode;
+use crate::job::{DIRECT_BYTES_MIN, IoMode};
 use crate::metadata::identity_of;
 use crate::paths::open_unnoticed;
 use lads_core::frame::{Bound, Row, put_head};
@@ -26,8 +26,6 @@ use twox_hash::XxHash3_64;
 
 /// Direct I/O wants places in memory and in the file to be multiples of this.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Below this, going past the page cache gains nothing and costs a wait for the device.
-const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
 impl SourceEnd {
     /// Reads blocks, from their files or from the stage, and sends them, or stages them.

@@ -167,9 +167,9 @@ fn cp() -> Contestant {
 }
 
 /// What a person does who has learnt that one `cp` is slow. On the emulated file system `close`
-/// waits until a file is written, as it does not on Lustre: so there are, besides eight, so many
-/// copies at once that there are always others at work. Each takes several files where there are
-/// many.
+/// waits until a file is written, as it does not on Lustre. So this runs with eight copies at once,
+/// and with enough that some are always at work while others wait. Each copy takes several files
+/// where there are many.
 fn parallel_cp(copies: u64, work: Work) -> Contestant {
     const BATCHES_EACH: u64 = 4;
     let files_each = (work.file_count / (copies * BATCHES_EACH)).max(1).to_string();
