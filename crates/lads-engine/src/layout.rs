@@ -162,12 +162,14 @@ pub struct NewFile<'a> {
 }
 
 /// Where a new file will lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Placed {
     /// Which OST will hold which byte.
     pub layout: Layout,
     /// Whether it was made to know that; there is no data in it.
     pub is_made: bool,
+    /// If it was made and is still open: the file, to be read and written.
+    pub file: Option<OwnedFd>,
     /// How that differs from what was wished for, if it does, in words.
     pub difference: Option<String>,
 }
@@ -201,7 +203,7 @@ impl Placed {
     /// Where a file will lie that need not be made to know.
     #[must_use]
     pub fn at(layout: Layout) -> Self {
-        Self { layout, is_made: false, difference: None }
+        Self { layout, is_made: false, file: None, difference: None }
     }
 }
 

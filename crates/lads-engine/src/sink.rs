@@ -36,12 +36,14 @@ use lads_core::sink::{Event, Sink, SinkConfig, StageConfig, Task};
 use lads_core::units::{EntryId, OstId};
 use lads_sys::{Arena, Buffer};
 use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use table::{Item, Table};
+use table::{Item, KeptFiles, Table};
 
 /// New files are placed this many bytes for each OST ahead of their blocks, at least.
 const PLACED_BYTES_EACH: u64 = 4 << 20;
@@ -75,6 +77,7 @@ pub(crate) struct SinkEnd {
     layouts: Box<dyn Layouts>,
     placing: placing::Placing,
     new_file_count: AtomicU64,
+    kept_open: KeptFiles,
     /// Entries that have ended well without what `--privileges` would have kept.
     reduced_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
@@ -106,10 +109,7 @@ impl SinkEnd {
     /// Makes everything ready; the target directory is opened when the source has said what comes.
     pub(crate) fn open(target: Vec<u8>, job_key: u64, setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
-        let path = {
-            use std::os::unix::ffi::OsStrExt;
-            PathBuf::from(std::ffi::OsStr::from_bytes(&target))
-        };
+        let path = PathBuf::from(OsStr::from_bytes(&target));
         let layouts = layout::open(&options.sink_layout, &path)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let mut osts = layouts.osts();
@@ -167,6 +167,7 @@ impl SinkEnd {
             arena,
             layouts,
             new_file_count: AtomicU64::new(0),
+            kept_open: KeptFiles::default(),
             reduced_count: AtomicU64::new(0),
             streams,
             missing: Mutex::default(),

@@ -23,7 +23,9 @@ use lads_core::lov::{ATTRIBUTE, Body, Lov, Stand};
 use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
-use rustix::fs::{FsWord, OFlags, XattrFlags, fsetxattr, ftruncate, getxattr, lgetxattr, statfs};
+use rustix::fs::{
+    FsWord, OFlags, XattrFlags, fgetxattr, fsetxattr, ftruncate, getxattr, lgetxattr, statfs,
+};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -88,6 +90,11 @@ impl Lustre {
         Lov::parse(&self.bytes(directory, name)?).ok()
     }
 
+    fn lov_of(&self, file: &OwnedFd) -> Option<Lov> {
+        let bytes = read_all(|to| fgetxattr(file, self.attribute, to.as_mut_slice())).ok()?;
+        Lov::parse(&bytes).ok()
+    }
+
     fn bytes(&self, directory: &OwnedFd, name: &[u8]) -> Option<Vec<u8>> {
         let path = proc_path(directory, name);
         read_all(|to| lgetxattr(path.as_slice(), self.attribute, to.as_mut_slice())).ok()
@@ -143,7 +150,7 @@ impl Lustre {
     /// The layout of a file that is to be so long. Parts of a composite one that come into being
     /// with their first byte do so when the file is given its length.
     fn settled(&self, handle: &OwnedFd, file: &NewFile<'_>) -> Layout {
-        let lov = self.lov(file.directory, file.name.as_bytes());
+        let lov = self.lov_of(handle);
         let layout = self.layout(lov.as_ref());
         let elsewhere = layout.osts().position(|ost| ost == self.stand.elsewhere);
         let starts = elsewhere.and_then(|position| layout.next_at(position, 0));
@@ -152,7 +159,7 @@ impl Lustre {
         if !is_to_come || ftruncate(handle, file.size).is_err() {
             return layout;
         }
-        self.layout(self.lov(file.directory, file.name.as_bytes()).as_ref())
+        self.layout(self.lov_of(handle).as_ref())
     }
 }
 
@@ -206,7 +213,7 @@ impl Layouts for Lustre {
         let (handle, refusal) = self.make(file)?;
         let layout = self.settled(&handle, file);
         let difference = difference(file.wish, &layout, Order::Kept, refusal, &self.specs);
-        Ok(Placed { layout, is_made: true, difference })
+        Ok(Placed { layout, is_made: true, file: Some(handle), difference })
     }
 
     fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {

@@ -129,7 +129,7 @@ impl Layouts for Orangefs {
             make(file, OFlags::empty())?;
         }
         let layout = self.layout(file.directory, file.name.as_bytes());
-        Ok(Placed { layout, is_made: !file.is_there, difference: None })
+        Ok(Placed { layout, is_made: !file.is_there, file: None, difference: None })
     }
 
     /// Both attributes, one behind the other.

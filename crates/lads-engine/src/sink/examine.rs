@@ -1,8 +1,10 @@
 //! What is under an entry's name at the sink, and what is done about it before any data comes.
 
 use super::{Place, SinkEnd, failed, is_file, journal_failed};
+use crate::board::lock;
 use crate::event::ExitCode;
 use crate::hub::Fatal;
+use crate::job::DIRECT_BYTES_MIN;
 use crate::journal::{Durable, Journal};
 use crate::layout;
 use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usable, mtime_of};
@@ -227,11 +229,7 @@ impl SinkEnd {
             Err(errno) if self.is_absent(errno) => return Ok(Examined::Answer(Answer::Would)),
             Err(_) => return Err(parent_failed()),
         };
-        let there = match statat(&handle, item.name.as_slice(), NOT_THROUGH_LINKS) {
-            Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => None,
-            Err(errno) => return Err(failed(Operation::Examine, errno)),
-        };
+        let there = what_is_there(item, directory, &handle)?;
         if there.is_some() {
             self.note_name(item);
         }
@@ -376,8 +374,12 @@ impl SinkEnd {
         };
         let placed =
             self.layouts.of_new_file(&file).map_err(|errno| failed(Operation::Create, errno))?;
-        item.is_made.store(placed.is_made, Ordering::Relaxed);
         let outstanding = self.placing.on_placed(&placed, size, &path, &self.board);
+        if placed.is_made {
+            // A large file is opened anew, to be written past the page cache.
+            let file = placed.file.filter(|_| size < DIRECT_BYTES_MIN);
+            lock(&item.temporary).on_made(file.and_then(|file| self.kept_open.keep(file)));
+        }
         for block in done {
             outstanding.on_written(placed.layout.ost_at(block.offset), u64::from(block.length));
         }
@@ -682,6 +684,23 @@ impl SinkEnd {
         }
         let inherits_acl = self.inherits_acl(item, handle);
         apply(&held, held.stat(), &item.metadata, &self.options, inherits_acl)
+    }
+}
+
+/// What is under the name of an entry. In a directory that was made for this transfer that is
+/// nothing, so a server has one question less to answer for each file of a new tree.
+fn what_is_there(
+    item: &Item,
+    directory: &Directory,
+    handle: &OwnedFd,
+) -> Result<Option<Stat>, Failure> {
+    if directory.was_made.get().is_some() {
+        return Ok(None);
+    }
+    match statat(handle, item.name.as_slice(), NOT_THROUGH_LINKS) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(failed(Operation::Examine, errno)),
     }
 }
 

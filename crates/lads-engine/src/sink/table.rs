@@ -5,13 +5,13 @@ use super::placing::Outstanding;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
 use crate::paths::Directory;
+use crate::session::open_files_max;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
 use lads_core::units::EntryId;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// An entry that has not ended.
@@ -33,9 +33,6 @@ pub(super) struct Item {
     pub(super) is_dense: bool,
     /// How it is striped at the source.
     pub(super) striping: Striping,
-    /// Whether its temporary file was made to see where the file system puts it, and not opened
-    /// since.
-    pub(super) is_made: AtomicBool,
     /// What of it is to be written where, once it was placed.
     pub(super) outstanding: OnceLock<Outstanding>,
     /// If it is a directory, itself.
@@ -61,6 +58,9 @@ pub(super) enum FileState {
     /// Nobody needed it yet.
     #[default]
     Unopened,
+    /// A file under a temporary name that was made to see where the file system puts it; open if
+    /// few are.
+    Made(Option<KeptOpen>),
     /// A file under a temporary name.
     Open(Arc<Temporary>),
     /// Nowhere: it was dropped while a write was about to begin. It must not be made again, for
@@ -69,12 +69,47 @@ pub(super) enum FileState {
 }
 
 impl FileState {
-    /// The file, if there is one, for who drops the entry. Only writes that have begun go on.
-    pub(super) fn end(&mut self) -> Option<Arc<Temporary>> {
-        match std::mem::replace(self, Self::Dropped) {
-            Self::Open(temporary) => Some(temporary),
-            Self::Unopened | Self::Dropped => None,
+    /// The file was made, unless the entry was dropped meanwhile.
+    pub(super) fn on_made(&mut self, kept: Option<KeptOpen>) {
+        if let Self::Unopened = self {
+            *self = Self::Made(kept);
         }
+    }
+
+    /// What it was, for who drops the entry. Only writes that have begun go on.
+    pub(super) fn end(&mut self) -> Self {
+        std::mem::replace(self, Self::Dropped)
+    }
+}
+
+/// New files that are kept open until their data comes, for which they would have to be opened
+/// again.
+#[derive(Debug)]
+pub(super) struct KeptFiles {
+    /// Each of them has a reference, and so have we.
+    one_of: Arc<()>,
+    max: usize,
+}
+
+/// One of [`KeptFiles`].
+#[derive(Debug)]
+pub(super) struct KeptOpen {
+    pub(super) file: OwnedFd,
+    _one_of: Arc<()>,
+}
+
+impl Default for KeptFiles {
+    /// Half as many as files that are being moved: those may be open twice, and seldom are.
+    fn default() -> Self {
+        Self { one_of: Arc::default(), max: open_files_max() as usize / 2 }
+    }
+}
+
+impl KeptFiles {
+    /// Keeps a file open, if not too many are. With several threads, it may be a few more.
+    pub(super) fn keep(&self, file: OwnedFd) -> Option<KeptOpen> {
+        let is_room = Arc::strong_count(&self.one_of) <= self.max;
+        is_room.then(|| KeptOpen { file, _one_of: Arc::clone(&self.one_of) })
     }
 }
 
@@ -154,7 +189,6 @@ impl Table {
             is_known_different: matches!(entry.kind, Kind::File { is_different: true, .. }),
             is_dense,
             striping,
-            is_made: AtomicBool::new(false),
             outstanding: OnceLock::new(),
             own,
             goes_on: OnceLock::new(),
@@ -183,5 +217,21 @@ impl Table {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<EntryId, Arc<Item>>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_new_files_are_kept_open_until_each_is_let_go() {
+        let files = KeptFiles { one_of: Arc::default(), max: 2 };
+        let open = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let (first, second) = (files.keep(open()), files.keep(open()));
+        assert!(first.is_some() && second.is_some());
+        assert!(files.keep(open()).is_none());
+        drop(first);
+        assert!(files.keep(open()).is_some());
     }
 }

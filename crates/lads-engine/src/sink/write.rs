@@ -2,6 +2,7 @@
 
 use super::table::{FileState, Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
+use crate::board::lock;
 use crate::deeds::Subject;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
 use crate::journal::{Durable, Own};
@@ -75,11 +76,12 @@ impl SinkEnd {
     /// The item's temporary file, made when first needed.
     pub(super) fn temporary(&self, item: &Item) -> Result<Arc<Temporary>, Failure> {
         let mut state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*state {
+        let made = match &mut *state {
             FileState::Open(temporary) => return Ok(Arc::clone(temporary)),
             FileState::Dropped => return Err(failed(Operation::Create, Errno::STALE)),
-            FileState::Unopened => {}
-        }
+            FileState::Unopened => None,
+            FileState::Made(kept) => Some(kept.take()),
+        };
         let parent = item
             .directory
             .as_ref()
@@ -91,7 +93,9 @@ impl SinkEnd {
         let file = if item.goes_on.get().is_some() {
             // It was there when its blocks were counted as done: there is no other to take.
             reopen_temporary(&directory, &name, size, own).ok_or(Errno::STALE)
-        } else if item.is_made.swap(false, Ordering::Relaxed) {
+        } else if let Some(Some(kept)) = made {
+            Ok(kept.file)
+        } else if made.is_some() {
             // Empty, or given its length already so that all its parts have a place.
             [0, size]
                 .iter()
@@ -248,20 +252,21 @@ impl SinkEnd {
             return;
         }
         self.place().journal.forget_dropped(&item.path());
-        let mut state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(temporary) = state.end() {
+        let state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).end();
+        match state {
             // If it cannot be removed it lies there under a name of ours; the next run removes it.
-            let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
+            FileState::Open(temporary) => {
+                let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
+            }
+            FileState::Made(_) => self.remove_made(item),
+            FileState::Unopened | FileState::Dropped => {}
         }
-        self.remove_unopened(item);
         item.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Removes a file that was made to see where it would lie, and never came to be written.
-    fn remove_unopened(&self, item: &Item) {
-        if item.is_made.swap(false, Ordering::Relaxed)
-            && let Some(directory) = item.directory.as_ref().and_then(|it| it.open().ok())
-        {
+    fn remove_made(&self, item: &Item) {
+        if let Some(directory) = item.directory.as_ref().and_then(|it| it.open().ok()) {
             let name = self.place().journal.temporary_name(&item.path());
             let _ = unlinkat(&directory, name, AtFlags::empty());
         }
@@ -272,7 +277,9 @@ impl Drop for SinkEnd {
     /// Files that no block came for would be made anew by another attempt.
     fn drop(&mut self) {
         for item in self.table.take_all() {
-            self.remove_unopened(&item);
+            if let FileState::Made(_) = lock(&item.temporary).end() {
+                self.remove_made(&item);
+            }
         }
     }
 }
