@@ -67,6 +67,8 @@ mod storage;
 mod trace;
 #[path = "promises/truth.rs"]
 mod truth;
+#[path = "promises/walking.rs"]
+mod walking;
 #[path = "promises/words.rs"]
 mod words;
 #[path = "promises/world.rs"]

@@ -39,3 +39,4 @@ pub mod sink;
 pub mod source;
 pub mod staging;
 pub mod units;
+pub mod walk;

@@ -42,6 +42,7 @@ pub(crate) struct Inner<S> {
     workers_waiting: usize,
     comm_waiting: usize,
     others_waiting: usize,
+    walkers_waiting: usize,
 }
 
 /// What a session says of who should be woken.
@@ -61,6 +62,7 @@ pub(crate) struct Hub<S> {
     workers: Condvar,
     comm: Condvar,
     others: Condvar,
+    walkers: Condvar,
     watch: Condvar,
     wake: Wake,
     streams: Arc<Streams>,
@@ -90,6 +92,8 @@ pub(crate) enum Waiter {
     Comm,
     /// The walk, for room.
     Other,
+    /// A thread of the walk, for something to walk: woken by [`Hub::wake_walkers`] alone.
+    Walker,
 }
 
 impl<S: Wakes> Hub<S> {
@@ -102,12 +106,14 @@ impl<S: Wakes> Hub<S> {
             workers_waiting: 0,
             comm_waiting: 0,
             others_waiting: 0,
+            walkers_waiting: 0,
         };
         Self {
             inner: Mutex::new(inner),
             workers: Condvar::new(),
             comm: Condvar::new(),
             others: Condvar::new(),
+            walkers: Condvar::new(),
             watch: Condvar::new(),
             wake,
             streams,
@@ -217,7 +223,15 @@ impl<S: Wakes> Hub<S> {
         self.workers.notify_all();
         self.comm.notify_all();
         self.others.notify_all();
+        self.walkers.notify_all();
         self.watch.notify_all();
+    }
+
+    /// There is something to walk for this many threads.
+    pub(crate) fn wake_walkers(&self, inner: &Inner<S>, count: usize) {
+        for _ in 0..count.min(inner.walkers_waiting) {
+            self.walkers.notify_one();
+        }
     }
 
     /// Lets the watching thread look now, not at its next tick.
@@ -260,6 +274,7 @@ impl<S: Wakes> Hub<S> {
             Waiter::Worker => &self.workers,
             Waiter::Comm => &self.comm,
             Waiter::Other => &self.others,
+            Waiter::Walker => &self.walkers,
         };
         let mut inner = match timeout {
             Some(timeout) => {
@@ -288,6 +303,7 @@ impl<S> Inner<S> {
             Waiter::Worker => &mut self.workers_waiting,
             Waiter::Comm => &mut self.comm_waiting,
             Waiter::Other => &mut self.others_waiting,
+            Waiter::Walker => &mut self.walkers_waiting,
         }
     }
 }

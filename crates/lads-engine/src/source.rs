@@ -1,9 +1,11 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
 mod list;
+mod look;
 mod lookup;
 mod merge;
 mod read;
+mod roots;
 mod stage;
 mod table;
 mod walk;
@@ -20,21 +22,23 @@ use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
-use lads_core::message::{Line, Message, Root, Verb};
+use lads_core::message::{Line, Message, Verb};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_core::units::{EntryId, Instant, OstId};
 use lads_sys::Arena;
 use lookup::Lookup;
 use merge::Level;
+use roots::WalkRoot;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
+use walk::{BATCH, Frontier, WALKERS, Walker};
 
 // Or the walk could wait for itself: see the limits.
-const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * walk::BATCH < DIRECTORIES_OPEN_MAX);
+const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * BATCH < DIRECTORIES_OPEN_MAX);
 
 /// How often a file that changes while it moves is tried again.
 const RETRIES_MAX: u32 = 3;
@@ -49,9 +53,10 @@ pub(crate) struct SourceEnd {
     pub(crate) hub: Hub<Source>,
     pub(crate) osts: Vec<OstSpec>,
     options: Options,
-    roots: Vec<walk::WalkRoot>,
+    roots: Vec<WalkRoot>,
     /// What was named on the command line, as directories.
     top: Arc<Level>,
+    frontier: Frontier,
     lookup: Lookup,
     table: Table,
     arena: Arena,
@@ -77,8 +82,8 @@ impl SourceEnd {
     /// Looks at what is to be moved and makes everything ready.
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
-        let roots = walk::find_roots(paths, options.files_from.is_some(), board.as_ref())?;
-        let places: Vec<PathBuf> = roots.iter().map(walk::WalkRoot::os_path).collect();
+        let roots = roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?;
+        let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();
         let mut places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
         if places.is_empty() {
             // Nothing was named, so nothing will be read; a provider wants a place all the same.
@@ -113,9 +118,10 @@ impl SourceEnd {
         let end = Self {
             hub: Hub::new(session, wake, Arc::clone(&streams)),
             osts,
-            options,
             top: Arc::new(Level::of(&roots)),
+            frontier: Frontier::new(options.files_from.as_deref()),
             lookup: Lookup::default(),
+            options,
             roots,
             table: Table::default(),
             arena,
@@ -128,14 +134,15 @@ impl SourceEnd {
             has_noticed_fallback: AtomicBool::new(false),
             has_noticed_mirrors: AtomicBool::new(false),
         };
-        let message = Message::Roots(end.roots.iter().map(walk::WalkRoot::announced).collect());
+        let message = Message::Roots(end.roots.iter().map(WalkRoot::announced).collect());
         end.hub.with(|inner| inner.messages.push_back(message));
         Ok(Arc::new(end))
     }
 
     /// Starts the walk and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        let mut threads = vec![self.spawn("walk", |end| walk::Walk::new(&end).run())];
+        let walk = |end: Arc<Self>| Walker::new(&end).run();
+        let mut threads: Vec<_> = (0..WALKERS).map(|_| self.spawn("walk", walk)).collect();
         let drain_threads = self.stage.as_ref().map_or(0, |_| DRAIN_THREADS);
         let count = reading_threads(&self.options, &self.osts) + drain_threads;
         for worker in 0..count as usize {
@@ -176,7 +183,7 @@ impl SourceEnd {
             self.hub.busy(|| match task {
                 Task::Read(work) => self.pass_on_blocks(work, worker),
                 Task::Check(entry) => self.check(entry),
-                Task::Examine(entry) => walk::examine_again(self, entry),
+                Task::Examine(entry) => look::examine_again(self, entry),
                 Task::LookUp(question) => lookup::look_up(self, question),
             });
         }
@@ -189,10 +196,10 @@ impl SourceEnd {
 
     fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
         let now = self.clock.now();
-        let result = self.hub.tell(|inner| {
+        let told = self.hub.tell(|inner| {
             events.into_iter().try_for_each(|event| inner.session.handle(now, event))
         });
-        if let Err(error) = result {
+        if let Err(error) = told {
             self.hub.fail(crate::talk::breach(&error));
         }
     }
@@ -216,16 +223,6 @@ impl SourceEnd {
                 Outcome::Done(..) | Outcome::There | Outcome::Passed | Outcome::Replaced => {}
                 Outcome::Failed(failure) => self.board.issue(file.path(), failure),
             }
-        }
-    }
-}
-
-impl walk::WalkRoot {
-    fn announced(&self) -> Root {
-        Root {
-            name: self.name.clone(),
-            is_directory: self.is_directory,
-            is_contents_only: self.is_contents_only,
         }
     }
 }

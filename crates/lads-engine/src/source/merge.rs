@@ -6,7 +6,7 @@
 //! answer does not depend on what an earlier attempt has done, and where only one source has a
 //! directory nothing is looked up below it.
 
-use super::walk::WalkRoot;
+use super::roots::WalkRoot;
 use crate::paths::{Directory, NOT_THROUGH_LINKS};
 use rustix::fs::{FileType, statat};
 use rustix::io::Errno;

@@ -3,121 +3,72 @@
 //! Depth first, files before directories, so that what is known at a time is the window of entries
 //! under way and the names of directories still to come. Nothing is sorted and nothing is read
 //! twice.
+//!
+//! Several threads walk, since a metadata server takes its time for every question and answers
+//! many at once. What is to be done and what came of it stands in a [`Plan`], which sees that it is
+//! told in the order in which one thread would have met it.
 
 use super::list::{List, ListPlace};
+use super::look::{is_one_file_system, look, look_at_directory};
 use super::merge::Level;
+use super::roots::missing;
 use super::table::Item;
 use super::{SourceEnd, failed};
-use crate::board::Board;
+use crate::board::lock;
 use crate::deeds::Subject;
-use crate::event::ExitCode;
-use crate::hub::{Fatal, Waiter};
-use crate::layout::{FileAt, Mirror};
-use crate::metadata::{identity_of, metadata_of, xattrs_at};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, open_unnoticed};
-use lads_core::entry::{Entry, Kind, Metadata, is_own_name, shortened};
+use crate::hub::Waiter;
+use crate::metadata::identity_of;
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_unnoticed};
+use lads_core::entry::{Entry, Kind, is_own_name, shortened};
 use lads_core::filter::is_included;
-use lads_core::issue::{Failure, Operation, Reason, Side};
-use lads_core::layout::Layout;
-use lads_core::limits::DEPTH_MAX;
+use lads_core::issue::{Failure, Operation};
 use lads_core::pass::Pass;
-use lads_core::plan::align_data;
-use lads_core::range::RangeSet;
-use lads_core::source::{Event, Found, LinkName};
-use lads_core::units::{EntryId, OstId};
+use lads_core::source::{Event, Found};
+use lads_core::units::EntryId;
+use lads_core::walk::{Plan, Step};
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fstat, openat, readlinkat, seek, statat,
-};
+use rustix::fs::{FileType, OFlags, RawDir, statat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Entries told to the session in one go.
 pub(super) const BATCH: usize = 64;
-/// A file with more stretches of data than this is sent as if it had no holes behind them.
-const DATA_RANGES_MAX: usize = 10_000;
-const BLOCK_BYTES_OF_STAT: u64 = 512;
+/// Threads that walk. With a metadata server that takes 0.3 ms for an answer, 1,000 small files are
+/// moved in 1.40 s by one, in 1.06 s by four, in 0.97 s by eight and in 0.95 s by sixteen.
+pub(super) const WALKERS: usize = 8;
+/// Names that a thread looks at in one go: a quarter and a half of it made no difference, all that
+/// [`BATCH`] holds would leave threads idle in a directory of a few hundred files.
+const NAMES_PER_LOT: usize = 32;
+/// Room for names that are read in one go, in bytes: what the C library takes, for about 1,000.
+const NAMES_BYTES: usize = 32 << 10;
 
-/// Something named on the command line.
+/// What is still to be walked, and what the walk knows as a whole.
 #[derive(Debug)]
-pub(crate) struct WalkRoot {
-    given: Vec<u8>,
-    /// The directory in which the name is looked up; the named directory itself for its contents.
-    pub(super) directory: Arc<Directory>,
-    pub(super) name: Vec<u8>,
-    pub(super) is_directory: bool,
-    pub(super) is_contents_only: bool,
+pub(super) struct Frontier {
+    plan: Mutex<Plan<Job, Report>>,
+    /// The paths that were listed, if only those are moved.
+    list: List,
+    left_out: Mutex<LeftOut>,
+    /// Whether it was told that several sources have something of the same name.
+    has_told_of_others: AtomicBool,
 }
 
-impl WalkRoot {
-    pub(super) fn os_path(&self) -> PathBuf {
-        PathBuf::from(OsStr::from_bytes(&self.given))
-    }
-}
-
-/// Looks up what was named. What is not there is told, each as an entry that failed; it is an error
-/// only if nothing is left.
-pub(super) fn find_roots(
-    paths: &[Vec<u8>],
-    is_list: bool,
-    board: &Board,
-) -> Result<Vec<WalkRoot>, Fatal> {
-    let mut roots = Vec::new();
-    let mut absent = Vec::new();
-    for path in paths {
-        match find_root(path, is_list) {
-            Ok(root) => roots.push(root),
-            Err(errno) => absent.push((path, errno)),
-        }
-    }
-    for (path, errno) in &absent {
-        board.issue((*path).clone(), missing(*errno));
-    }
-    if roots.is_empty() && !absent.is_empty() {
-        let text = "there is nothing to move: nothing that was named as a source can be examined";
-        return Err(Fatal::new(ExitCode::SourceUnreadable, text));
-    }
-    Ok(roots)
-}
-
-/// The failure of something that a person named.
-fn missing(errno: Errno) -> Failure {
-    Failure::new(Side::Source, Operation::Examine, Reason::Os(errno.raw_os_error()))
-}
-
-fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
-    let trimmed = path.trim_suffix_slashes();
-    let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-    let is_contents_only = is_list || path.ends_with(b"/") || matches!(last, b"" | b"." | b"..");
-    if is_contents_only {
-        let directory = Directory::root(open_named(path)?);
-        let given = path.to_vec();
-        let name = b".".to_vec();
-        return Ok(WalkRoot { given, directory, name, is_directory: true, is_contents_only });
-    }
-    let parent = &trimmed[..trimmed.len() - last.len()];
-    let directory = Directory::root(open_named(parent)?);
-    let stat = statat(directory.open()?, last, NOT_THROUGH_LINKS)?;
-    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    let (given, name) = (path.to_vec(), last.to_vec());
-    Ok(WalkRoot { given, directory, name, is_directory, is_contents_only })
-}
-
-trait TrimSlashes {
-    fn trim_suffix_slashes(&self) -> &[u8];
-}
-
-impl TrimSlashes for [u8] {
-    fn trim_suffix_slashes(&self) -> &[u8] {
-        let count = self.iter().rev().take_while(|&&byte| byte == b'/').count();
-        &self[..self.len() - count]
-    }
+/// What a thread of the walk has to do.
+#[derive(Debug)]
+enum Job {
+    /// Begin with what was named on the command line.
+    Begin,
+    /// Announce a directory, and begin with what is in it.
+    Enter(Pending),
+    /// Read names in a directory.
+    List(Reading),
+    /// Look at names in a directory.
+    Meet(Arc<Listing>, Vec<Name>),
 }
 
 /// A directory that the walk has still to list.
+#[derive(Debug)]
 struct Pending {
     /// Where it will be looked up; in several if several sources have one of its name.
     above: Vec<Arc<Directory>>,
@@ -127,136 +78,334 @@ struct Pending {
     listed: Option<ListPlace>,
 }
 
-/// The walk over all that was named.
-pub(super) struct Walk<'a> {
-    end: &'a SourceEnd,
-    /// What was named on the command line.
-    top: Arc<Level>,
-    /// Whether it was told that several sources have something of the same name.
-    has_told_of_others: bool,
-    events: Vec<Event>,
-    items: Vec<(EntryId, Arc<Item>)>,
-    /// The paths that were listed, if only those are moved.
-    list: List,
-    left_out: LeftOut,
-    /// Whether what is met was named by a list, not found in its directory.
-    meets_named: bool,
+/// A name that is to be looked at.
+#[derive(Debug)]
+struct Name {
+    /// In which of the directories of the level it was found.
+    index: usize,
+    bytes: Vec<u8>,
+    /// If only what is named in a list is moved: where this name is in it.
+    listed: Option<ListPlace>,
 }
 
-/// Names that were left out because they look like our own.
-#[derive(Default)]
+/// A directory whose names are being looked at.
+#[derive(Debug)]
+struct Listing {
+    entry: EntryId,
+    /// Its path below the root.
+    path: Vec<u8>,
+    level: Arc<Level>,
+    /// Whether its names are those of a list, and were not found in it.
+    is_named: bool,
+    /// The directories in it of which was told that they were met.
+    subdirectories: Mutex<Vec<Pending>>,
+}
+
+/// How far the names of a directory have been read.
+#[derive(Debug)]
+struct Reading {
+    listing: Arc<Listing>,
+    /// Which of the directories of its level is read.
+    index: usize,
+    /// That directory, once its first names were read.
+    handle: Option<Arc<OwnedFd>>,
+}
+
+/// What came of a job, to be told when its turn comes.
+#[derive(Debug)]
+enum Report {
+    /// This was met, in which directory if that is to be listed.
+    Met(Met, Option<Arc<Listing>>),
+    /// All in a directory was met.
+    Listed(Arc<Listing>),
+    /// Not all of its names are known.
+    NotListed(Arc<Listing>, Failure),
+}
+
+/// What was met and is not told yet.
+#[derive(Debug, Default)]
+struct Met {
+    events: Vec<Event>,
+    items: Vec<(EntryId, Arc<Item>)>,
+    directories: Vec<Pending>,
+    /// Paths of what was left out because it looks like our own.
+    left_out: Vec<Vec<u8>>,
+}
+
+type Following = Vec<Step<Job, Report>>;
+
+/// What was left out because it looks like our own.
+#[derive(Debug, Default)]
 struct LeftOut {
     count: u64,
     /// The path of the first below the root.
-    first: Vec<u8>,
+    first: Option<Vec<u8>>,
 }
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(end: &'a SourceEnd) -> Self {
+impl Frontier {
+    /// Before anything was walked; of `list` if only that is moved.
+    pub(super) fn new(list: Option<&[Vec<u8>]>) -> Self {
+        let mut paths = List::default();
+        list.into_iter().flatten().for_each(|path| paths.add(path));
         Self {
-            end,
-            top: Arc::clone(&end.top),
-            has_told_of_others: false,
-            events: Vec::new(),
-            items: Vec::new(),
-            list: List::default(),
-            left_out: LeftOut::default(),
-            meets_named: false,
+            plan: Mutex::new(Plan::new(Job::Begin)),
+            list: paths,
+            left_out: Mutex::default(),
+            has_told_of_others: AtomicBool::new(false),
         }
+    }
+}
+
+impl Pending {
+    /// Its path below the root.
+    fn path(&self) -> Vec<u8> {
+        match self.name.as_slice() {
+            b"." => Vec::new(),
+            name => self.above[0].path_of(name),
+        }
+    }
+}
+
+impl Listing {
+    fn new(entry: EntryId, path: Vec<u8>, level: Arc<Level>, is_named: bool) -> Arc<Self> {
+        Arc::new(Self { entry, path, level, is_named, subdirectories: Mutex::default() })
+    }
+}
+
+/// What follows from names in a directory.
+fn lots(listing: &Arc<Listing>, names: Vec<Name>) -> Following {
+    let mut names = names.into_iter();
+    let lot = || names.by_ref().take(NAMES_PER_LOT).collect();
+    let lots = std::iter::repeat_with(lot).take_while(|lot: &Vec<Name>| !lot.is_empty());
+    lots.map(|lot| Step::Job(Job::Meet(Arc::clone(listing), lot))).collect()
+}
+
+/// The same, if the directory has no others.
+fn all_of(listing: &Arc<Listing>, names: Vec<Name>) -> Following {
+    let mut following = lots(listing, names);
+    following.push(Step::Report(Report::Listed(Arc::clone(listing))));
+    following
+}
+
+/// What is to be done to read the directories of a level from this one on.
+fn reading_from(listing: &Arc<Listing>, index: usize) -> Following {
+    let next = listing.level.whole().find(|&it| it >= index);
+    let listing = Arc::clone(listing);
+    vec![match next {
+        Some(index) => Step::Job(Job::List(Reading { listing, index, handle: None })),
+        None => Step::Report(Report::Listed(listing)),
+    }]
+}
+
+impl Report {
+    /// Whether it can be told in one go with what is to be told already.
+    fn fits(&self, met: &Met) -> bool {
+        let count = match self {
+            Self::Met(met, _) => met.events.len(),
+            Self::Listed(_) | Self::NotListed(..) => 1,
+        };
+        met.events.len() + count <= BATCH
+    }
+}
+
+/// One thread of the walk.
+pub(super) struct Walker<'a> {
+    end: &'a SourceEnd,
+    /// What was met in the present job.
+    met: Met,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(end: &'a SourceEnd) -> Self {
+        Self { end, met: Met::default() }
     }
 
     /// Walks until everything was met or the transfer is over.
     pub(super) fn run(mut self) {
-        if self.walk().is_some() {
-            self.tell_left_out();
-            self.events.push(Event::WalkEnded);
-            self.flush();
+        while self.do_next().is_some() {}
+    }
+
+    /// Waits for a job, does it, and tells what is due. `None` when the transfer is over.
+    fn do_next(&mut self) -> Option<()> {
+        let (hub, plan) = (&self.end.hub, &self.end.frontier.plan);
+        let (number, job) = hub.wait_for(Waiter::Walker, |_| lock(plan).take().ok_or(None))?;
+        let (listing, following) = match job {
+            Job::Begin => self.begin(),
+            Job::Enter(pending) => self.enter(&pending),
+            Job::List(reading) => self.read_names(reading),
+            Job::Meet(listing, names) => {
+                names.into_iter().for_each(|name| self.meet(&listing, name));
+                (Some(listing), Vec::new())
+            }
+        };
+        let report = Report::Met(std::mem::take(&mut self.met), listing);
+        hub.with(|inner| {
+            let mut plan = lock(plan);
+            plan.put(number, report, following);
+            hub.wake_walkers(inner, plan.job_count());
+        });
+        self.tell_what_is_due()
+    }
+
+    /// Tells the session what was met, when it wants more; in order, and no faster.
+    fn tell_what_is_due(&self) -> Option<()> {
+        let (end, plan) = (self.end, &self.end.frontier.plan);
+        if !lock(plan).begin_telling() {
+            return Some(());
+        }
+        loop {
+            let mut met = Met::default();
+            let is_all = end.hub.with(|inner| {
+                let mut plan = lock(plan);
+                while let Some(report) = plan.next_report(|it| it.fits(&met)) {
+                    self.take_in(report, &mut met, &mut plan);
+                }
+                end.hub.wake_walkers(inner, plan.job_count());
+                plan.is_empty()
+            });
+            self.tell(met)?;
+            if is_all {
+                self.tell_left_out();
+                end.tell(Event::WalkEnded);
+            }
+            if lock(plan).end_telling() {
+                return Some(());
+            }
         }
     }
 
-    /// `None` when the transfer is over before the walk is.
-    fn walk(&mut self) -> Option<()> {
-        let end = self.end;
-        if let Some(paths) = &end.options.files_from {
-            return self.walk_list(end.roots.first()?, paths);
+    /// Adds a report whose turn has come to what is told next.
+    fn take_in(&self, report: Report, told: &mut Met, plan: &mut Plan<Job, Report>) {
+        match report {
+            Report::Met(met, listing) => {
+                told.events.extend(met.events);
+                told.items.extend(met.items);
+                if let Some(listing) = listing {
+                    lock(&listing.subdirectories).extend(met.directories);
+                }
+                let mut left_out = lock(&self.end.frontier.left_out);
+                left_out.count += met.left_out.len() as u64;
+                if let Some(path) = met.left_out.into_iter().next() {
+                    left_out.first.get_or_insert(path);
+                }
+            }
+            Report::Listed(listing) => {
+                let subdirectories = std::mem::take(&mut *lock(&listing.subdirectories));
+                let (directory, subdirectory_count) = (listing.entry, subdirectories.len() as u64);
+                told.events.push(Event::Listed { directory, subdirectory_count });
+                plan.put_first(subdirectories.into_iter().map(Job::Enter));
+            }
+            Report::NotListed(listing, failure) => {
+                told.events.push(Event::NotListed { directory: listing.entry, failure });
+            }
         }
-        let mut stack = Vec::new();
-        let top = Arc::clone(&self.top);
-        let contents: Vec<_> = top.whole().map(|it| Arc::clone(top.directory(it))).collect();
+    }
+
+    fn tell(&self, met: Met) -> Option<()> {
+        if met.events.is_empty() {
+            return Some(());
+        }
+        let end = self.end;
+        end.table.insert(met.items);
+        end.hub.wait_for(Waiter::Other, |inner| {
+            if inner.session.wants_entries() { Ok(()) } else { Err(None) }
+        })?;
+        end.tell_all(met.events);
+        Some(())
+    }
+
+    /// Begins with what was named on the command line, or what a list names below it.
+    fn begin(&mut self) -> (Option<Arc<Listing>>, Following) {
+        let end = self.end;
+        let level = Arc::clone(&end.top);
+        let listing = Listing::new(EntryId::ROOT, Vec::new(), level, false);
+        let list = &end.frontier.list;
+        let listed =
+            end.options.files_from.as_ref().and_then(|_| list.unless_whole(ListPlace::ROOT));
+        let whole = end.top.whole();
+        let contents: Vec<_> = whole.map(|it| Arc::clone(end.top.directory(it))).collect();
         if !contents.is_empty() {
             let (parent, name) = (EntryId::ROOT, b".".to_vec());
-            stack.push(Pending { above: contents, parent, name, listed: None });
+            self.met.directories.push(Pending { above: contents, parent, name, listed });
         }
-        for (index, root) in end.roots.iter().enumerate() {
-            if !root.is_contents_only {
-                self.meet(&top, index, EntryId::ROOT, &root.name, None, &mut stack)?;
+        let roots = end.roots.iter().enumerate().filter(|(_, root)| !root.is_contents_only);
+        let names =
+            roots.map(|(index, root)| Name { index, bytes: root.name.clone(), listed: None });
+        let following = all_of(&listing, names.collect());
+        (Some(listing), following)
+    }
+
+    /// Announces a directory, and begins with what is in it.
+    fn enter(&mut self, pending: &Pending) -> (Option<Arc<Listing>>, Following) {
+        let Some((entry, directories)) = self.announce_directory(pending) else {
+            return (None, Vec::new());
+        };
+        let level = match pending.name.as_slice() {
+            b"." => Arc::clone(&self.end.top),
+            _ => Level::below(self.entered(pending, directories)).into(),
+        };
+        let listing = Listing::new(entry, pending.path(), level, pending.listed.is_some());
+        let following = match pending.listed {
+            Some(place) => {
+                let list = &self.end.frontier.list;
+                let names = list.names_in(place).into_iter().map(|(bytes, below)| Name {
+                    index: 0,
+                    bytes,
+                    listed: list.unless_whole(below),
+                });
+                all_of(&listing, names.collect())
             }
-        }
-        let count = stack.len() as u64;
-        self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: count });
-        stack.reverse();
-        self.walk_stack(stack)
+            None => reading_from(&listing, 0),
+        };
+        (None, following)
     }
 
-    /// Moves only what is listed: each path with the directories that it lies in.
-    fn walk_list(&mut self, root: &WalkRoot, paths: &[Vec<u8>]) -> Option<()> {
-        paths.iter().for_each(|path| self.list.add(path));
-        let pending = Pending {
-            above: vec![Arc::clone(&root.directory)],
-            parent: EntryId::ROOT,
-            name: b".".to_vec(),
-            listed: self.list.unless_whole(ListPlace::ROOT),
-        };
-        self.events.push(Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
-        self.walk_stack(vec![pending])
-    }
-
-    fn walk_stack(&mut self, mut stack: Vec<Pending>) -> Option<()> {
-        while let Some(pending) = stack.pop() {
-            self.enter(&pending, &mut stack)?;
-        }
-        self.wait_and_flush()
-    }
-
-    /// Announces a directory and meets what is in it; its directories go onto the stack.
-    fn enter(&mut self, pending: &Pending, stack: &mut Vec<Pending>) -> Option<()> {
-        let Some((entry, directories)) = self.announce_directory(pending)? else {
-            return Some(());
-        };
-        let is_top = pending.name == b".";
-        let level = match is_top {
-            true => Arc::clone(&self.top),
-            false => Level::below(self.entered(pending, directories)).into(),
-        };
-        let first = stack.len();
-        let event = match pending.listed {
-            Some(place) => self.meet_listed(&level, entry, place, stack)?,
-            None => self.meet_all(&level, entry, stack)?,
-        };
-        let event = match event {
-            Ok(()) => {
-                stack[first..].reverse();
-                let subdirectory_count = (stack.len() - first) as u64;
-                Event::Listed { directory: entry, subdirectory_count }
+    /// Reads some names of a directory.
+    fn read_names(&mut self, reading: Reading) -> (Option<Arc<Listing>>, Following) {
+        let Reading { listing, index, handle } = reading;
+        let mut names = Vec::new();
+        let read = self.read_some(&listing, index, handle, &mut names);
+        let mut following = lots(&listing, names);
+        match read {
+            Ok(Some(handle)) => {
+                let reading = Reading { listing, index, handle: Some(handle) };
+                following.push(Step::Job(Job::List(reading)));
             }
+            Ok(None) => following.extend(reading_from(&listing, index + 1)),
             Err(errno) => {
-                stack.truncate(first);
-                self.on_not_listed(pending);
+                self.end.lookup.on_not_listed(listing.path.clone());
                 let failure = failed(Operation::List, errno);
-                Event::NotListed { directory: entry, failure }
+                following.push(Step::Report(Report::NotListed(listing, failure)));
             }
-        };
-        self.events.push(event);
-        self.flush_if_full()
+        }
+        (None, following)
     }
 
-    /// Not all names in a directory are known: nothing may be removed there.
-    fn on_not_listed(&self, pending: &Pending) {
-        let path = match pending.name.as_slice() {
-            b"." => Vec::new(),
-            name => pending.above[0].path_of(name),
-        };
-        self.end.lookup.on_not_listed(path);
+    /// Reads as many names as the system gives at a time; `None` if there are no more.
+    fn read_some(
+        &self,
+        listing: &Listing,
+        index: usize,
+        handle: Option<Arc<OwnedFd>>,
+        read: &mut Vec<Name>,
+    ) -> Result<Option<Arc<OwnedFd>>, Errno> {
+        let directory = listing.level.directory(index);
+        let subject = Subject::In(Arc::clone(directory));
+        let _asked = self.end.hub.deeds.begin(Operation::List, subject, None);
+        let handle = handle.map_or_else(|| self.handle_to_list(directory), Ok)?;
+        let mut buffer = Vec::with_capacity(NAMES_BYTES);
+        let mut names = RawDir::new(&*handle, buffer.spare_capacity_mut());
+        loop {
+            let Some(name) = names.next() else { return Ok(None) };
+            let name = name?;
+            let bytes = name.file_name().to_bytes();
+            if bytes != b"." && bytes != b".." {
+                read.push(Name { index, bytes: bytes.to_vec(), listed: None });
+            }
+            if names.is_buffer_empty() {
+                return Ok(Some(handle));
+            }
+        }
     }
 
     /// Of the directories of this name, those that are gone into.
@@ -276,73 +425,8 @@ impl<'a> Walk<'a> {
             .collect()
     }
 
-    /// Meets what a list names in a directory.
-    fn meet_listed(
-        &mut self,
-        level: &Level,
-        entry: EntryId,
-        place: ListPlace,
-        stack: &mut Vec<Pending>,
-    ) -> Option<Result<(), Errno>> {
-        self.meets_named = true;
-        for (name, below) in self.list.names_in(place) {
-            let listed = self.list.unless_whole(below);
-            self.meet(level, 0, entry, &name, listed, stack)?;
-        }
-        self.meets_named = false;
-        Some(Ok(()))
-    }
-
-    /// Meets everything in the directories that are one at the sink; the inner error is one of
-    /// listing them.
-    fn meet_all(
-        &mut self,
-        level: &Level,
-        entry: EntryId,
-        stack: &mut Vec<Pending>,
-    ) -> Option<Result<(), Errno>> {
-        for index in level.whole() {
-            if let Err(errno) = self.meet_all_of(level, index, entry, stack)? {
-                return Some(Err(errno));
-            }
-        }
-        Some(Ok(()))
-    }
-
-    fn meet_all_of(
-        &mut self,
-        level: &Level,
-        index: usize,
-        entry: EntryId,
-        stack: &mut Vec<Pending>,
-    ) -> Option<Result<(), Errno>> {
-        let (end, directory) = (self.end, level.directory(index));
-        let deeds = &end.hub.deeds;
-        let ask = || deeds.begin(Operation::List, Subject::In(Arc::clone(directory)), None);
-        let mut asked = ask();
-        let handle = match self.listing(directory) {
-            Ok(handle) => handle,
-            Err(errno) => return Some(Err(errno)),
-        };
-        let mut buffer = Vec::with_capacity(32 << 10);
-        let mut names: RawDir<'_, _> = RawDir::new(&handle, buffer.spare_capacity_mut());
-        while let Some(name) = names.next() {
-            drop(asked);
-            let name = match name {
-                Ok(name) => name,
-                Err(errno) => return Some(Err(errno)),
-            };
-            let name = name.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                self.meet(level, index, entry, name, None, stack)?;
-            }
-            asked = ask();
-        }
-        Some(Ok(()))
-    }
-
     /// A handle to list a directory with; in a comparison one that leaves no trace.
-    fn listing(&self, directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
+    fn handle_to_list(&self, directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
         let handle = directory.open()?;
         if !self.end.options.check {
             return Ok(handle);
@@ -351,17 +435,14 @@ impl<'a> Walk<'a> {
         open_unnoticed(&*handle, c".", flags).map(Arc::new)
     }
 
-    /// Looks at a directory and announces it; `Some(None)` if it cannot be opened. Of several of
-    /// one name, it is like the first.
-    fn announce_directory(
-        &mut self,
-        pending: &Pending,
-    ) -> Option<Option<(EntryId, Vec<Arc<Directory>>)>> {
+    /// Looks at a directory and announces it; `None` if it cannot be opened. Of several of one
+    /// name, it is like the first.
+    fn announce_directory(&mut self, pending: &Pending) -> Option<(EntryId, Vec<Arc<Directory>>)> {
         let Pending { above: all_above, parent, name, .. } = pending;
         let above = &all_above[0];
         let id = self.end.table.new_id();
         let item = Item::new(Arc::clone(above), *parent, name.clone());
-        self.items.push((id, Arc::new(item)));
+        self.keep(id, item);
         let is_top = name == b".";
         let open =
             |it: &Arc<Directory>| if is_top { Arc::clone(it) } else { it.child(name, false) };
@@ -374,87 +455,76 @@ impl<'a> Walk<'a> {
         let metadata = match metadata {
             Ok(metadata) => metadata,
             Err(failure) => {
-                self.on_not_listed(pending);
+                self.end.lookup.on_not_listed(pending.path());
                 self.unreadable(id, *parent, true, failure);
-                self.flush_if_full()?;
-                return Some(None);
+                return None;
             }
         };
         let (parent, name) = (*parent, name.clone());
         let entry = Entry { id, parent, name, kind: Kind::Directory, metadata };
         self.found(Found::new(entry));
         match directories[0].open() {
-            Ok(_) => Some(Some((id, directories))),
+            Ok(_) => Some((id, directories)),
             Err(errno) => {
-                self.on_not_listed(pending);
+                self.end.lookup.on_not_listed(pending.path());
                 let failure = failed(Operation::List, errno);
-                self.events.push(Event::NotListed { directory: id, failure });
-                self.flush_if_full()?;
-                Some(None)
+                self.met.events.push(Event::NotListed { directory: id, failure });
+                None
             }
         }
     }
 
-    /// Looks at a name: directories go onto the stack, anything else is told to the session.
-    fn meet(
-        &mut self,
-        level: &Level,
-        index: usize,
-        parent: EntryId,
-        name: &[u8],
-        listed: Option<ListPlace>,
-        stack: &mut Vec<Pending>,
-    ) -> Option<()> {
-        let end = self.end;
+    /// Looks at a name: directories are entered later, anything else is told to the session.
+    fn meet(&mut self, listing: &Listing, name: Name) {
+        let (end, parent, level) = (self.end, listing.entry, &listing.level);
+        let Name { index, bytes: name, listed } = name;
         let directory = level.directory(index);
         end.hub.on_move();
         let id = end.table.new_id();
         let in_directory = || Subject::In(Arc::clone(directory));
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
         let looked_at = directory.open().and_then(|handle| {
-            let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
+            let stat = statat(&handle, name.as_slice(), NOT_THROUGH_LINKS)?;
             Ok((handle, stat))
         });
         drop(asked);
         let is_directory = looked_at
             .as_ref()
             .is_ok_and(|(_, stat)| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-        if !self.is_wanted(directory, parent, name, is_directory) {
-            return Some(());
+        if !self.is_wanted(directory, parent, &name, is_directory) {
+            return;
         }
         let is_moved = |other: &Directory, is_directory: bool| {
-            !is_own_name(name) && self.is_included(other, parent, name, is_directory)
+            !is_own_name(&name) && self.is_included(other, parent, &name, is_directory)
         };
-        let Some(above) = level.taken_from(index, name, is_directory, is_moved) else {
+        let Some(above) = level.taken_from(index, &name, is_directory, is_moved) else {
             if !is_directory {
-                self.tell_of_others(&directory.path_of(name));
+                self.tell_of_others(&directory.path_of(&name));
             }
-            return Some(());
+            return;
         };
         if is_directory {
-            stack.push(Pending { above, parent, name: name.to_vec(), listed });
-            return Some(());
+            return self.met.directories.push(Pending { above, parent, name, listed });
         }
         if let Ok((_, stat)) = &looked_at
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && end.options.passing.is_size_passed(identity_of(stat).size)
         {
-            self.keep(id, Item::new(Arc::clone(directory), parent, name.to_vec()));
-            self.events.push(Event::Passed { entry: id, parent, pass: Pass::Size });
-            return self.flush_if_full();
+            self.keep(id, Item::new(Arc::clone(directory), parent, name));
+            return self.met.events.push(Event::Passed { entry: id, parent, pass: Pass::Size });
         }
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
         let seen = looked_at.and_then(|(handle, stat)| {
-            look(end, directory, &handle, name, &stat).map(|seen| (seen, stat))
+            look(end, directory, &handle, &name, &stat).map(|seen| (seen, stat))
         });
         drop(asked);
-        let item = Item::new(Arc::clone(directory), parent, name.to_vec());
+        let item = Item::new(Arc::clone(directory), parent, name.clone());
         match seen {
             Ok((Ok(seen), stat)) => {
                 let identity = matches!(seen.kind, Kind::File { .. }).then(|| identity_of(&stat));
                 let (link, mirrors) = (seen.link.clone(), Item::mirrors_of(&seen.mirrors));
                 self.keep(id, Item { identity, link, mirrors, ..item });
-                self.found(seen.found(id, parent, name.to_vec()));
+                self.found(seen.found(id, parent, name));
             }
             Ok((Err(failure), _)) => {
                 self.keep(id, item);
@@ -464,13 +534,12 @@ impl<'a> Walk<'a> {
                 self.keep(id, item);
                 let failure = match errno {
                     // It was in no directory that was listed: it need never have been there.
-                    Errno::NOENT if self.meets_named => missing(errno),
+                    Errno::NOENT if listing.is_named => missing(errno),
                     errno => failed(Operation::Examine, errno),
                 };
                 self.unreadable(id, parent, false, failure);
             }
         }
-        self.flush_if_full()
     }
 
     fn is_wanted(
@@ -482,10 +551,7 @@ impl<'a> Walk<'a> {
     ) -> bool {
         let is_included = self.is_included(directory, parent, name, is_directory);
         if is_included && is_own_name(name) {
-            self.left_out.count += 1;
-            if self.left_out.count == 1 {
-                self.left_out.first = directory.path_of(name);
-            }
+            self.met.left_out.push(directory.path_of(name));
             return false;
         }
         is_included
@@ -505,8 +571,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Tells, once, that something is left out because another source has its name.
-    fn tell_of_others(&mut self, path: &[u8]) {
-        if !std::mem::replace(&mut self.has_told_of_others, true) {
+    fn tell_of_others(&self, path: &[u8]) {
+        if !self.end.frontier.has_told_of_others.swap(true, Ordering::Relaxed) {
             let path = shortened(path.to_vec());
             self.end.board.notice(format!(
                 "several sources have {}: of each such name, what was named first is moved, or the \
@@ -517,38 +583,20 @@ impl<'a> Walk<'a> {
     }
 
     fn keep(&mut self, id: EntryId, item: Item) {
-        self.items.push((id, Arc::new(item)));
+        self.met.items.push((id, Arc::new(item)));
     }
 
     fn found(&mut self, found: Found) {
-        self.events.push(Event::Found(Box::new(found)));
+        self.met.events.push(Event::Found(Box::new(found)));
     }
 
     fn unreadable(&mut self, entry: EntryId, parent: EntryId, is_counted: bool, failure: Failure) {
-        self.events.push(Event::Unreadable { entry, parent, is_counted, failure });
-    }
-
-    fn flush_if_full(&mut self) -> Option<()> {
-        if self.events.len() < BATCH { Some(()) } else { self.wait_and_flush() }
-    }
-
-    /// Tells the session what was met, when it wants more.
-    fn wait_and_flush(&mut self) -> Option<()> {
-        self.end.hub.wait_for(Waiter::Other, |inner| {
-            if inner.session.wants_entries() { Ok(()) } else { Err(None) }
-        })?;
-        self.flush();
-        Some(())
-    }
-
-    fn flush(&mut self) {
-        self.end.table.insert(self.items.drain(..));
-        self.end.tell_all(std::mem::take(&mut self.events));
+        self.met.events.push(Event::Unreadable { entry, parent, is_counted, failure });
     }
 
     fn tell_left_out(&self) {
-        let LeftOut { count, first } = &self.left_out;
-        if *count > 0 {
+        let LeftOut { count, first } = &*lock(&self.end.frontier.left_out);
+        if let Some(first) = first {
             let first = String::from_utf8_lossy(&shortened(first.clone())).into_owned();
             let text = format!(
                 "left out at the source, because their names are those of unfinished files and \
@@ -557,184 +605,4 @@ impl<'a> Walk<'a> {
             self.end.board.notice(text);
         }
     }
-}
-
-/// Whether nothing is mounted on a directory. What cannot be looked at is told when it is listed.
-fn is_one_file_system(above: &Arc<Directory>, directory: &Arc<Directory>) -> bool {
-    let device = |it: &Arc<Directory>| it.open().and_then(|it| fstat(&*it)).map(|it| it.st_dev);
-    match (device(above), device(directory)) {
-        (Ok(above), Ok(directory)) => above == directory,
-        _ => true,
-    }
-}
-
-/// What is seen at a name.
-struct Seen {
-    kind: Kind,
-    metadata: Metadata,
-    layout: Layout,
-    mirrors: Vec<Mirror>,
-    data: Option<RangeSet>,
-    disk_offset: Option<u64>,
-    link: Option<LinkName>,
-}
-
-impl Seen {
-    fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
-        let Self { kind, metadata, layout, mirrors, data, disk_offset, link } = self;
-        let entry = Entry { id, parent, name, kind, metadata };
-        let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
-        Found { layout, mirrors, data, disk_offset, link, ..Found::new(entry) }
-    }
-}
-
-/// Looks at a directory that would be this many levels below the root.
-fn look_at_directory(
-    end: &SourceEnd,
-    above: &Arc<Directory>,
-    name: &[u8],
-    depth: u32,
-) -> Result<Metadata, Failure> {
-    if depth > DEPTH_MAX {
-        return Err(Failure::new(Side::Source, Operation::List, Reason::TooDeep));
-    }
-    let looked_at = above.open().and_then(|above| {
-        let stat = statat(&above, name, NOT_THROUGH_LINKS)?;
-        let mut metadata = metadata_of(&stat);
-        if end.options.xattrs {
-            metadata.xattrs = xattrs_at(&above, name)?;
-        }
-        Ok(metadata)
-    });
-    looked_at.map_err(|errno| failed(Operation::Examine, errno))
-}
-
-/// Looks at something that is not a directory; the inner error is told, not a reason to stop.
-fn look(
-    end: &SourceEnd,
-    directory: &Arc<Directory>,
-    handle: &OwnedFd,
-    name: &[u8],
-    stat: &Stat,
-) -> Result<Result<Seen, Failure>, Errno> {
-    let options = &end.options;
-    let mut metadata = metadata_of(stat);
-    if options.xattrs {
-        metadata.xattrs = xattrs_at(handle, name)?;
-    }
-    let mut seen = Seen {
-        kind: Kind::Directory,
-        metadata,
-        layout: Layout::on(OstId(0)),
-        mirrors: Vec::new(),
-        data: None,
-        disk_offset: None,
-        link: None,
-    };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            let identity = identity_of(stat);
-            let (device, inode, size) = (stat.st_dev, stat.st_ino, identity.size);
-            let at = FileAt { directory: handle, name, device, inode, size };
-            let located = end.layouts.of_file(&at);
-            if located.is_archived && !options.restore {
-                return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));
-            }
-            (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
-            // Only now: to look for holes can bring data back from an archive, too.
-            seen.data = data_of(handle, name, stat)?;
-            if identity.size > 0 {
-                seen.disk_offset = end.layouts.disk_offset(&at);
-            }
-            let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
-            let striping = seen.layout.striping(identity.size);
-            let source_ost = seen.layout.ost_at(0);
-            seen.kind =
-                Kind::File { identity, data_bytes, striping, source_ost, is_different: false };
-            if options.hard_links && stat.st_nlink > 1 {
-                seen.link = Some(LinkName {
-                    device: stat.st_dev,
-                    inode: stat.st_ino,
-                    name_count: stat.st_nlink,
-                    path: directory.path_of(name),
-                });
-            }
-        }
-        FileType::Symlink => {
-            let target = readlinkat(handle, name, Vec::new())?.into_bytes();
-            seen.kind = Kind::Symlink { target };
-        }
-        file_type => {
-            let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharacterDevice);
-            if !options.moves_special(file_type) {
-                return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Special)));
-            }
-            let device = if is_device { stat.st_rdev } else { 0 };
-            seen.kind = Kind::Special { file_type: file_type.as_raw_mode(), device };
-        }
-    }
-    Ok(Ok(seen))
-}
-
-/// Where a file has data, if it has holes: it takes less room than its length.
-fn data_of(directory: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Option<RangeSet>, Errno> {
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let room = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES_OF_STAT;
-    if size == 0 || room >= size {
-        return Ok(None);
-    }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // A file that cannot be opened is told when it is read.
-    let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return Ok(None) };
-    let mut data = RangeSet::new();
-    let mut offset = 0;
-    while offset < size {
-        if data.range_count() >= DATA_RANGES_MAX {
-            data.insert(offset..size);
-            break;
-        }
-        let start = match seek(&file, SeekFrom::Data(offset)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => break,
-            Err(_) => return Ok(None),
-        };
-        let Ok(end) = seek(&file, SeekFrom::Hole(start)) else { return Ok(None) };
-        data.insert(start..end.min(size));
-        offset = end;
-    }
-    let data = align_data(&data, size);
-    Ok((data.byte_count() < size).then_some(data))
-}
-
-/// Looks at a file anew that changed while it moved, and announces it as another entry.
-pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
-    let Some(item) = end.table.get(old) else { return };
-    let _asked = end.begin(Operation::Examine, old, None);
-    let looked_at = item.directory.open().and_then(|handle| {
-        let stat = statat(&handle, item.name.as_slice(), NOT_THROUGH_LINKS)?;
-        look(end, &item.directory, &handle, &item.name, &stat).map(|seen| (seen, stat))
-    });
-    let (seen, stat) = match looked_at {
-        Ok((Ok(seen), stat)) if matches!(seen.kind, Kind::File { .. }) => (seen, stat),
-        Ok((Err(failure), _)) => return end.tell(Event::Gone { entry: old, failure }),
-        Ok(_) => {
-            let failure = Failure::new(Side::Source, Operation::Examine, Reason::Changed);
-            return end.tell(Event::Gone { entry: old, failure });
-        }
-        Err(errno) => {
-            let failure = failed(Operation::Examine, errno);
-            return end.tell(Event::Gone { entry: old, failure });
-        }
-    };
-    let id = end.table.new_id();
-    let new = Item {
-        identity: Some(identity_of(&stat)),
-        link: item.link.clone(),
-        mirrors: Item::mirrors_of(&seen.mirrors),
-        ..Item::new(Arc::clone(&item.directory), item.parent, item.name.clone())
-    };
-    end.table.insert([(id, Arc::new(new))]);
-    let found = seen.found(id, item.parent, item.name.clone());
-    let found = Found { link: None, replaces: Some(old), ..found };
-    end.tell(Event::Found(Box::new(found)));
 }

@@ -1,0 +1,99 @@
+//! What a person named as the source.
+
+use crate::board::Board;
+use crate::event::ExitCode;
+use crate::hub::Fatal;
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
+use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::message::Root;
+use rustix::fs::{FileType, statat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Something named on the command line.
+#[derive(Debug)]
+pub(crate) struct WalkRoot {
+    given: Vec<u8>,
+    /// The directory in which the name is looked up; the named directory itself for its contents.
+    pub(super) directory: Arc<Directory>,
+    pub(super) name: Vec<u8>,
+    pub(super) is_directory: bool,
+    pub(super) is_contents_only: bool,
+}
+
+impl WalkRoot {
+    pub(super) fn os_path(&self) -> PathBuf {
+        PathBuf::from(OsStr::from_bytes(&self.given))
+    }
+
+    /// As the sink is told of it.
+    pub(super) fn announced(&self) -> Root {
+        Root {
+            name: self.name.clone(),
+            is_directory: self.is_directory,
+            is_contents_only: self.is_contents_only,
+        }
+    }
+}
+
+/// Looks up what was named. What is not there is told, each as an entry that failed; it is an error
+/// only if nothing is left.
+pub(super) fn find_roots(
+    paths: &[Vec<u8>],
+    is_list: bool,
+    board: &Board,
+) -> Result<Vec<WalkRoot>, Fatal> {
+    let mut roots = Vec::new();
+    let mut absent = Vec::new();
+    for path in paths {
+        match find_root(path, is_list) {
+            Ok(root) => roots.push(root),
+            Err(errno) => absent.push((path, errno)),
+        }
+    }
+    for (path, errno) in &absent {
+        board.issue((*path).clone(), missing(*errno));
+    }
+    if roots.is_empty() && !absent.is_empty() {
+        let text = "there is nothing to move: nothing that was named as a source can be examined";
+        return Err(Fatal::new(ExitCode::SourceUnreadable, text));
+    }
+    Ok(roots)
+}
+
+/// The failure of something that a person named.
+pub(super) fn missing(errno: Errno) -> Failure {
+    Failure::new(Side::Source, Operation::Examine, Reason::Os(errno.raw_os_error()))
+}
+
+fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
+    let trimmed = path.trim_suffix_slashes();
+    let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
+    let is_contents_only = is_list || path.ends_with(b"/") || matches!(last, b"" | b"." | b"..");
+    if is_contents_only {
+        let directory = Directory::root(open_named(path)?);
+        let given = path.to_vec();
+        let name = b".".to_vec();
+        return Ok(WalkRoot { given, directory, name, is_directory: true, is_contents_only });
+    }
+    let parent = &trimmed[..trimmed.len() - last.len()];
+    let directory = Directory::root(open_named(parent)?);
+    let stat = statat(directory.open()?, last, NOT_THROUGH_LINKS)?;
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let (given, name) = (path.to_vec(), last.to_vec());
+    Ok(WalkRoot { given, directory, name, is_directory, is_contents_only })
+}
+
+trait TrimSlashes {
+    fn trim_suffix_slashes(&self) -> &[u8];
+}
+
+impl TrimSlashes for [u8] {
+    fn trim_suffix_slashes(&self) -> &[u8] {
+        let count = self.iter().rev().take_while(|&&byte| byte == b'/').count();
+        &self[..self.len() - count]
+    }
+}
