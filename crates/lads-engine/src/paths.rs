@@ -308,8 +308,27 @@ pub(crate) fn remove_left_over(directory: &OwnedFd, name: &str, uid: u32) -> Res
     if stat.st_uid != uid && !rustix::process::geteuid().is_root() {
         return Err(Errno::EXIST);
     }
-    match unlinkat(directory, name, AtFlags::empty()) {
+    match remove_own(directory, name) {
         Err(Errno::NOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Removes what is under a name of ours: a file; or a directory in which nothing else was made than
+/// one special file, under the same name.
+///
+/// # Errors
+/// Of the system calls; `NOTEMPTY` if there is more in a directory.
+pub(crate) fn remove_own(directory: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match unlinkat(directory, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {
+            let handle = openat(directory, name, DIRECTORY, Mode::empty())?;
+            match unlinkat(&handle, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+            unlinkat(directory, name, AtFlags::REMOVEDIR)
+        }
         result => result,
     }
 }
@@ -372,6 +391,23 @@ mod tests {
         };
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         thread.spawn(work).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_ours_is_removed_with_what_is_made_in_it_and_with_nothing_else() {
+        let place = Place::new();
+        let root = place.root.open().unwrap();
+        let inside = place.place.path().join("ours");
+        for other in [None, Some("other")] {
+            std::fs::create_dir(&inside).unwrap();
+            std::fs::write(inside.join("ours"), b"").unwrap();
+            if let Some(other) = other {
+                std::fs::write(inside.join(other), b"").unwrap();
+            }
+            let expected = if other.is_some() { Err(Errno::NOTEMPTY) } else { Ok(()) };
+            assert_eq!(remove_own(&root, "ours"), expected);
+            assert_eq!(inside.exists(), other.is_some());
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Nothing is made that was not asked for, and nobody's rights are lent to somebody else.
 
+use crate::trace::{Call, Trace};
 use crate::tree::{Seen, describe, set_acl, set_mtime, set_xattr};
 use crate::world::{
     Ended, RUN_HERE, Rng, World, is_root, lads, run, start, there, wait_until_gone,
 };
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mknodat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,9 +176,10 @@ fn canary(path: &Path) -> (u32, u32, u32, i64, Option<Vec<u8>>) {
     (it.mode(), it.uid(), it.gid(), it.mtime(), bytes)
 }
 
-/// A target that belongs to somebody who may do little.
+/// A target that belongs to somebody who may do little; and a source, so that it stays his.
 fn target_of_nobody(world: &World) {
     fs::create_dir(world.target()).unwrap();
+    own(&world.source(), NOBODY);
     own(&world.target(), NOBODY);
 }
 
@@ -187,7 +189,7 @@ fn root_changes_nothing_that_was_put_in_the_way_of_its_metadata() {
         return;
     }
     let world = World::new();
-    for number in 0..40 {
+    for number in 0..FIFOS {
         let fifo = world.source().join(format!("fifo{number}"));
         fs::create_dir_all(world.source()).unwrap();
         make_fifo(&fifo, 0o666);
@@ -212,8 +214,9 @@ fn root_changes_nothing_that_was_put_in_the_way_of_its_metadata() {
             assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
             assert_eq!(canaries.clone().map(|it| canary(&it)), before, "{ended:?}");
             for name in fs::read_dir(world.target()).unwrap() {
+                let name = name.unwrap().path();
                 // The attacker may have been quicker.
-                let _ = fs::remove_file(name.unwrap().path());
+                let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
             }
         }
         drop(over);
@@ -231,26 +234,120 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-/// Puts canaries, and a link to one, under each temporary name that appears; how often. Does more
-/// than the owner of the directory could: root may make further names of anything.
+/// Few, so that each has his attention often.
+const FIFOS: usize = 4;
+
+/// Takes away what appears under a temporary name, and puts canaries in its place, or links to
+/// them, or a directory with one; how often. Does more than the owner of the directory could: root
+/// may make further names of anything.
 fn swap_names(world: &World, canaries: &[PathBuf; 2], is_over: &AtomicBool) -> u32 {
-    let mut swaps = 0;
+    let (mut swaps, mut names) = (0, BTreeSet::new());
     while !is_over.load(Ordering::Relaxed) {
-        for name in fs::read_dir(world.target()).into_iter().flatten().filter_map(Result::ok) {
-            let name = name.path();
-            let is_ours = name.extension().is_some_and(|end| end == "part");
-            if !is_ours || fs::remove_file(&name).is_err() {
+        if names.len() < FIFOS {
+            let is_ours = |name: &PathBuf| name.extension().is_some_and(|end| end == "part");
+            let there = fs::read_dir(world.target()).into_iter().flatten().filter_map(Result::ok);
+            names.extend(there.map(|name| name.path()).filter(is_ours));
+        }
+        // They are the same each time, so he need not look for them.
+        for name in &names {
+            let taken = world.target().join(format!("taken{swaps}"));
+            if fs::rename(name, &taken).is_err() {
                 continue;
             }
-            let is_put = match swaps % 3 {
-                0 => symlink(&canaries[0], &name).is_ok(),
-                1 => fs::hard_link(&canaries[0], &name).is_ok(),
-                _ => fs::hard_link(&canaries[1], &name).is_ok(),
+            swaps += 1;
+            // The next one may be there already.
+            let _ = match swaps % 8 {
+                0 => symlink(&canaries[0], name),
+                1 => fs::hard_link(&canaries[0], name),
+                2 => symlink(canaries[0].parent().unwrap(), name),
+                3 => put_directory(name, &canaries[1]),
+                _ => link_for_moments(&canaries[1], name),
             };
-            swaps += u32::from(is_put);
         }
     }
     swaps
+}
+
+/// What the attack above does it may do too late each time; this shows it always.
+#[test]
+fn root_makes_special_files_where_nobody_else_may_write() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.source()).unwrap();
+    make_fifo(&world.path("src/fifo"), 0o640);
+    symlink("nowhere", world.path("src/link")).unwrap();
+    target_of_nobody(&world);
+    let Some(trace) = Trace::of_sink(&world, &["--specials"]) else { return };
+    for name in ["fifo", "link"] {
+        let renames = || trace.calls.iter().filter_map(Call::renames);
+        let (from, _) = renames().find(|(_, to)| *to == world.target().join(name)).unwrap();
+        let workshop = from.parent().unwrap();
+        assert_ne!(workshop, world.target());
+        assert!(!workshop.exists(), "it is removed");
+    }
+    assert_eq!(mode(&world.target().join("fifo")), 0o640);
+}
+
+/// Gives a canary a further name, and takes it away before its names can have been counted.
+fn link_for_moments(canary: &Path, name: &Path) -> std::io::Result<()> {
+    for _ in 0..3 {
+        fs::hard_link(canary, name)?;
+        fs::remove_file(name)?;
+    }
+    Ok(())
+}
+
+/// Puts a directory of nobody's there, in which a canary has the same name.
+fn put_directory(name: &Path, canary: &Path) -> std::io::Result<()> {
+    fs::create_dir(name)?;
+    lchown(name, Some(NOBODY), None)?;
+    fs::hard_link(canary, name.join(name.file_name().unwrap()))
+}
+
+/// A further name that was gone when the names of the file were counted: then it had only one, and
+/// that was not the one under which it had been opened.
+#[test]
+fn root_mends_nothing_that_had_a_name_in_the_target_for_a_moment() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let kinds = ["file", "fifo"];
+    let canaries = [world.write("canary/file", b"same"), world.path("canary/fifo")];
+    let sources = [world.write("src/file", b"same"), world.path("src/fifo")];
+    make_fifo(&canaries[1], 0o600);
+    make_fifo(&sources[1], 0o666);
+    for (source, canary) in sources.iter().zip(&canaries) {
+        own(source, 1234);
+        set_mode(source, 0o666);
+        set_mode(canary, 0o600);
+        [source, canary].into_iter().for_each(|it| set_mtime(it, 1_000_000_000, 0));
+    }
+    target_of_nobody(&world);
+    let before = canaries.clone().map(|it| canary(&it));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for (kind, canary) in kinds.iter().zip(&canaries) {
+                    let name = world.target().join(kind);
+                    let _ = fs::remove_file(&name);
+                    let _ = fs::hard_link(canary, &name);
+                }
+            }
+        });
+        let _over = SetWhenDropped(&is_over);
+        let started = Instant::now();
+        while started.elapsed() < ATTACK {
+            let mut command = plain(&world);
+            command.args(["--specials", "--no-journal"]);
+            let ended = run(command);
+            assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
+            assert_eq!(canaries.clone().map(|it| canary(&it)), before, "{ended:?}");
+        }
+    });
 }
 
 #[test]

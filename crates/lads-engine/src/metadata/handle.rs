@@ -7,7 +7,7 @@ use rustix::fs::{
     listxattr, openat, readlinkat, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A descriptor through which metadata is read and set.
 pub(crate) trait Handle {
@@ -126,6 +126,12 @@ impl Held {
 
     fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

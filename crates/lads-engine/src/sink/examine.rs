@@ -8,9 +8,10 @@ use crate::job::DIRECT_BYTES_MIN;
 use crate::journal::{Durable, Journal};
 use crate::layout;
 use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usable, mtime_of};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, parent_of, remove_left_over};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, remove_left_over};
 use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
+use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
 use lads_core::entry::{Entry, Identity, Kind, is_own_name};
@@ -21,8 +22,7 @@ use lads_core::message::{Answer, Root, Verb};
 use lads_core::placement::{self, STRIPE_BYTES_MIN};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, mknodat, openat,
-    renameat, statat, symlinkat, syncfs, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat, syncfs,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -481,7 +481,7 @@ impl SinkEnd {
             return Ok(true);
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
-        if may_be_planted(handle, &stat).map_err(of_metadata)? {
+        if may_be_planted(handle, &item.name, &file, &stat).map_err(of_metadata)? {
             return Ok(false);
         }
         apply(&file, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
@@ -580,111 +580,6 @@ impl SinkEnd {
         }
         Ok(Examined::Answer(Answer::Have))
     }
-
-    /// Links and specials, which have no data and are made here.
-    fn examine_other(
-        &self,
-        entry: &Entry,
-        item: &Item,
-        handle: &OwnedFd,
-        there: Option<&Stat>,
-    ) -> Result<Examined, Failure> {
-        let is_same = match (&entry.kind, there) {
-            (_, None) => false,
-            (Kind::HardLink { target }, Some(stat)) => {
-                self.is_named(target, stat).map_err(|errno| failed(Operation::Examine, errno))?
-            }
-            (_, Some(_)) => self
-                .mend_other(entry, item, handle)
-                .map_err(|errno| failed(Operation::SetMetadata, errno))?,
-        };
-        let answer = match (is_same, self.options.dry_run) {
-            (true, _) => Answer::Have,
-            (false, true) => Answer::Would,
-            (false, false) => {
-                self.make_other(entry, item, handle)
-                    .map_err(|errno| failed(Operation::Create, errno))?;
-                Answer::Made
-            }
-        };
-        Ok(Examined::Answer(answer))
-    }
-
-    /// Whether a path below the root is a name of this file.
-    fn is_named(&self, path: &[u8], file: &Stat) -> Result<bool, Errno> {
-        let (directory, name) = match parent_of(&self.place().root, path) {
-            // A dry run has not made it.
-            Err(Errno::NOENT) => return Ok(false),
-            found => found?,
-        };
-        Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
-    }
-
-    /// Whether a link or special file is there already, the same as at the source; its metadata is
-    /// made so, too. What has several names may be somebody's elsewhere: if its metadata is not
-    /// right already, it does not count, and one of our own takes its place.
-    fn mend_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<bool, Errno> {
-        let held = match Held::open(handle, &item.name) {
-            Err(Errno::NOENT) => return Ok(false),
-            held => held?,
-        };
-        if !held.is(&entry.kind)? {
-            return Ok(false);
-        }
-        let stat = held.stat();
-        if self.options.dry_run || !differs(&held, stat, &item.metadata, &self.options) {
-            return Ok(true);
-        }
-        if stat.st_nlink > 1 {
-            return Ok(false);
-        }
-        apply(&held, stat, &item.metadata, &self.options, true)?;
-        Ok(true)
-    }
-
-    /// Makes it under a temporary name and renames it, so that what was there is replaced at once.
-    fn make_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<(), Errno> {
-        let journal = &self.place().journal;
-        let _claim = journal.claim(&item.path()).ok_or(Errno::BUSY)?;
-        let temporary = journal.temporary_name(&item.path());
-        let temporary = temporary.as_str();
-        remove_left_over(handle, temporary, journal.own().uid)?;
-        let made = self
-            .make_temporary_other(entry, item, handle, temporary)
-            .and_then(|()| renameat(handle, temporary, handle, item.name.as_slice()));
-        if made.is_err() {
-            let _ = unlinkat(handle, temporary, AtFlags::empty());
-        }
-        made
-    }
-
-    fn make_temporary_other(
-        &self,
-        entry: &Entry,
-        item: &Item,
-        handle: &OwnedFd,
-        temporary: &str,
-    ) -> Result<(), Errno> {
-        match &entry.kind {
-            Kind::Symlink { target } => symlinkat(target.as_slice(), handle, temporary)?,
-            Kind::HardLink { target } => {
-                let (directory, name) = parent_of(&self.place().root, target)?;
-                return linkat(&directory, name, handle, temporary, AtFlags::empty());
-            }
-            Kind::Special { file_type, device } => {
-                let file_type = FileType::from_raw_mode(*file_type);
-                let mode = Mode::RUSR | Mode::WUSR;
-                mknodat(handle, temporary, file_type, mode, *device)?;
-            }
-            Kind::File { .. } | Kind::Directory => return Err(Errno::INVAL),
-        }
-        let held = Held::open(handle, temporary.as_bytes())?;
-        if !held.is(&entry.kind)? || !held.is_as_made() {
-            return Err(Errno::STALE);
-        }
-        let inherits_acl = self.inherits_acl(item, handle);
-        apply(&held, held.stat(), &item.metadata, &self.options, inherits_acl)
-    }
 }
 
 /// What is under the name of an entry. In a directory that was made for this transfer that is
@@ -729,21 +624,8 @@ fn open_made(path: &[u8]) -> Result<OwnedFd, Errno> {
     if is_ours { Ok(handle) } else { Err(Errno::STALE) }
 }
 
-fn is_same_inode(one: &Stat, other: &Stat) -> bool {
+pub(super) fn is_same_inode(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
-}
-
-/// Whether this file may be another user's, with a further name in this directory so that we, as
-/// root, change its owner and mode. Who is not root may change only what is his own anyway.
-fn may_be_planted(directory: &OwnedFd, file: &Stat) -> Result<bool, Errno> {
-    if file.st_nlink <= 1 || !geteuid().is_root() {
-        return Ok(false);
-    }
-    let directory = fstat(directory)?;
-    let others_write = Mode::WGRP | Mode::WOTH;
-    let is_ours_alone =
-        directory.st_uid == 0 && !Mode::from_raw_mode(directory.st_mode).intersects(others_write);
-    Ok(!is_ours_alone)
 }
 
 fn last_component(path: &[u8]) -> &[u8] {

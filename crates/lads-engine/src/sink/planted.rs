@@ -1,0 +1,155 @@
+//! What another user of this host may put in our way, where he may write in the directory.
+//!
+//! It matters if we are root: then the metadata that a transfer sets could be set to a file of
+//! somebody else's, which was given a further name here. A descriptor says that its file has only
+//! one name, but not which: a further name may have been there when the file was opened, and gone
+//! when its names were counted.
+
+use crate::paths::NOT_THROUGH_LINKS;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, SystemTime};
+
+/// A file whose status has not changed for so long has a time of its own for every change since:
+/// clocks of file systems tick a hundred times a second and more. Of a younger one, that is taken
+/// for planted, the data is moved again; so twice or half of it matters to few.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Whether nobody else may make or change names in a directory, or none of it could make us do what
+/// he may not do himself, since we are not root.
+pub(super) fn is_ours_alone(directory: &OwnedFd) -> Result<bool, Errno> {
+    if !geteuid().is_root() {
+        return Ok(true);
+    }
+    let stat = fstat(directory)?;
+    let others_write = Mode::WGRP | Mode::WOTH;
+    Ok(stat.st_uid == 0 && !Mode::from_raw_mode(stat.st_mode).intersects(others_write))
+}
+
+/// Whether the file that was opened under a name may be another user's, with a further name here so
+/// that we, as root, change its owner and mode. `seen` is what it was like when it was open.
+///
+/// It is not if it has one name, and that is this one. A further name that comes and goes meanwhile
+/// shows in the time of the last change of its status.
+pub(super) fn may_be_planted(
+    directory: &OwnedFd,
+    name: &[u8],
+    file: &impl AsFd,
+    seen: &Stat,
+) -> Result<bool, Errno> {
+    if is_ours_alone(directory)? {
+        return Ok(false);
+    }
+    let is_settled = changed_at(seen)
+        .and_then(|then| SystemTime::now().duration_since(then).ok())
+        .is_some_and(|age| age >= SETTLED);
+    if seen.st_nlink > 1 || !is_settled {
+        return Ok(true);
+    }
+    let named = match statat(directory, name, NOT_THROUGH_LINKS) {
+        Ok(named) => named,
+        Err(Errno::NOENT) => return Ok(true),
+        Err(errno) => return Err(errno),
+    };
+    let after = fstat(file)?;
+    let what = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_ctime, stat.st_ctime_nsec);
+    Ok(what(&named) != what(seen) || what(&after) != what(seen) || after.st_nlink > 1)
+}
+
+fn changed_at(stat: &Stat) -> Option<SystemTime> {
+    let seconds = Duration::from_secs(u64::try_from(stat.st_ctime).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(seconds)
+}
+
+/// A directory of ours into which nobody else can put anything: what is made in it is what is found
+/// in it. It is removed when this is dropped.
+pub(super) struct Hidden<'a> {
+    above: &'a OwnedFd,
+    name: &'a str,
+    handle: OwnedFd,
+}
+
+impl<'a> Hidden<'a> {
+    /// Makes one under a name of ours.
+    ///
+    /// # Errors
+    /// Of the system calls; `STALE` if somebody put another directory there.
+    pub(super) fn make(above: &'a OwnedFd, name: &'a str) -> Result<Self, Errno> {
+        mkdirat(above, name, Mode::RWXU)?;
+        Self::open(above, name)
+    }
+
+    fn open(above: &'a OwnedFd, name: &'a str) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(above, name, flags, Mode::empty())?;
+        let hidden = Self { above, name, handle };
+        if is_ours_alone(&hidden.handle)? { Ok(hidden) } else { Err(Errno::STALE) }
+    }
+
+    pub(super) fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed lies there under a name of ours; the next run removes it.
+        let _ = unlinkat(self.above, self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::PathBuf;
+
+    const NOBODY: u32 = 65_534;
+
+    /// A directory of somebody else's, which only root can make.
+    fn place_of_nobody() -> Option<(tempfile::TempDir, OwnedFd)> {
+        if !geteuid().is_root() {
+            lads_tried::not_tried("what is planted matters to root alone");
+            return None;
+        }
+        let place = tempfile::tempdir().unwrap();
+        chown(place.path(), Some(NOBODY), None).unwrap();
+        let handle = OwnedFd::from(File::open(place.path()).unwrap());
+        Some((place, handle))
+    }
+
+    #[test]
+    fn only_a_directory_in_which_nobody_else_writes_is_taken_for_the_one_that_was_made() {
+        let Some((place, handle)) = place_of_nobody() else { return };
+        let path = |name: &str| -> PathBuf { place.path().join(name) };
+        for name in ["others", "open", "ours"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        chown(path("others"), Some(NOBODY), None).unwrap();
+        fs::set_permissions(path("open"), Permissions::from_mode(0o722)).unwrap();
+        let opened = ["others", "open", "ours"].map(|name| Hidden::open(&handle, name).is_ok());
+        assert_eq!(opened, [false, false, true]);
+        let made = Hidden::make(&handle, "made").unwrap();
+        assert!(path("made").exists() && Hidden::make(&handle, "made").is_err());
+        drop(made);
+        assert!(!path("made").exists());
+    }
+
+    #[test]
+    fn what_somebody_else_may_have_put_there_a_moment_ago_may_be_planted() {
+        let Some((place, handle)) = place_of_nobody() else { return };
+        let path = place.path().join("file");
+        let file = File::create(&path).unwrap();
+        let planted = |directory: &OwnedFd| {
+            let seen = fstat(&file).unwrap();
+            may_be_planted(directory, b"file", &file, &seen).unwrap()
+        };
+        assert!(planted(&handle), "it is too young");
+        chown(place.path(), Some(0), None).unwrap();
+        fs::hard_link(&path, place.path().join("further")).unwrap();
+        assert!(!planted(&handle), "nobody else writes there");
+    }
+}

@@ -1,0 +1,140 @@
+//! Links and special files: they have no data, and are made when they are looked at.
+
+use super::examine::is_same_inode;
+use super::planted::{Hidden, is_ours_alone, may_be_planted};
+use super::table::Item;
+use super::{SinkEnd, failed};
+use crate::metadata::{Held, apply, differs};
+use crate::paths::{NOT_THROUGH_LINKS, parent_of, remove_left_over};
+use lads_core::entry::{Entry, Kind};
+use lads_core::issue::{Failure, Operation};
+use lads_core::message::Answer;
+use lads_core::sink::Examined;
+use rustix::fs::{
+    AtFlags, FileType, Mode, Stat, linkat, mknodat, renameat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+
+impl SinkEnd {
+    /// Links and specials, which have no data and are made here.
+    pub(super) fn examine_other(
+        &self,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        there: Option<&Stat>,
+    ) -> Result<Examined, Failure> {
+        let is_same = match (&entry.kind, there) {
+            (_, None) => false,
+            (Kind::HardLink { target }, Some(stat)) => {
+                self.is_named(target, stat).map_err(|errno| failed(Operation::Examine, errno))?
+            }
+            (_, Some(_)) => self
+                .mend_other(entry, item, handle)
+                .map_err(|errno| failed(Operation::SetMetadata, errno))?,
+        };
+        let answer = match (is_same, self.options.dry_run) {
+            (true, _) => Answer::Have,
+            (false, true) => Answer::Would,
+            (false, false) => {
+                self.make_other(entry, item, handle)
+                    .map_err(|errno| failed(Operation::Create, errno))?;
+                Answer::Made
+            }
+        };
+        Ok(Examined::Answer(answer))
+    }
+
+    /// Whether a path below the root is a name of this file.
+    fn is_named(&self, path: &[u8], file: &Stat) -> Result<bool, Errno> {
+        let (directory, name) = match parent_of(&self.place().root, path) {
+            // A dry run has not made it.
+            Err(Errno::NOENT) => return Ok(false),
+            found => found?,
+        };
+        Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
+    }
+
+    /// Whether a link or special file is there already, the same as at the source; its metadata is
+    /// made so, too. What has several names may be somebody's elsewhere: if its metadata is not
+    /// right already, it does not count, and one of our own takes its place.
+    fn mend_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<bool, Errno> {
+        let held = match Held::open(handle, &item.name) {
+            Err(Errno::NOENT) => return Ok(false),
+            held => held?,
+        };
+        if !held.is(&entry.kind)? {
+            return Ok(false);
+        }
+        let stat = held.stat();
+        if self.options.dry_run || !differs(&held, stat, &item.metadata, &self.options) {
+            return Ok(true);
+        }
+        if stat.st_nlink > 1 || may_be_planted(handle, &item.name, &held, stat)? {
+            return Ok(false);
+        }
+        apply(&held, stat, &item.metadata, &self.options, true)?;
+        Ok(true)
+    }
+
+    /// Makes it under a temporary name and renames it, so that what was there is replaced at once.
+    fn make_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<(), Errno> {
+        let journal = &self.place().journal;
+        let _claim = journal.claim(&item.path()).ok_or(Errno::BUSY)?;
+        let temporary = journal.temporary_name(&item.path());
+        let temporary = temporary.as_str();
+        remove_left_over(handle, temporary, journal.own().uid)?;
+        if matches!(entry.kind, Kind::HardLink { .. }) || is_ours_alone(handle)? {
+            return self.make_other_in(handle, entry, item, handle, temporary);
+        }
+        let hidden = Hidden::make(handle, temporary)?;
+        self.make_other_in(hidden.handle(), entry, item, handle, temporary)
+    }
+
+    /// The same, with the temporary name in this directory.
+    fn make_other_in(
+        &self,
+        workshop: &OwnedFd,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        temporary: &str,
+    ) -> Result<(), Errno> {
+        let made = self
+            .make_temporary_other(entry, item, workshop, temporary)
+            .and_then(|()| renameat(workshop, temporary, handle, item.name.as_slice()));
+        if made.is_err() {
+            let _ = unlinkat(workshop, temporary, AtFlags::empty());
+        }
+        made
+    }
+
+    fn make_temporary_other(
+        &self,
+        entry: &Entry,
+        item: &Item,
+        handle: &OwnedFd,
+        temporary: &str,
+    ) -> Result<(), Errno> {
+        match &entry.kind {
+            Kind::Symlink { target } => symlinkat(target.as_slice(), handle, temporary)?,
+            Kind::HardLink { target } => {
+                let (directory, name) = parent_of(&self.place().root, target)?;
+                return linkat(&directory, name, handle, temporary, AtFlags::empty());
+            }
+            Kind::Special { file_type, device } => {
+                let file_type = FileType::from_raw_mode(*file_type);
+                let mode = Mode::RUSR | Mode::WUSR;
+                mknodat(handle, temporary, file_type, mode, *device)?;
+            }
+            Kind::File { .. } | Kind::Directory => return Err(Errno::INVAL),
+        }
+        let held = Held::open(handle, temporary.as_bytes())?;
+        if !held.is(&entry.kind)? || !held.is_as_made() {
+            return Err(Errno::STALE);
+        }
+        let inherits_acl = self.inherits_acl(item, handle);
+        apply(&held, held.stat(), &item.metadata, &self.options, inherits_acl)
+    }
+}
