@@ -200,29 +200,36 @@ fn root_changes_nothing_that_was_put_in_the_way_of_its_metadata() {
     let canaries = [world.write("canary/file", b"secret"), world.path("canary/fifo")];
     make_fifo(&canaries[1], 0o600);
     set_mode(&canaries[0], 0o600);
-    let before = canaries.clone().map(|it| canary(&it));
     let is_over = AtomicBool::new(false);
     let swaps = std::thread::scope(|scope| {
         let attacker = scope.spawn(|| swap_names(&world, &canaries, &is_over));
         let over = SetWhenDropped(&is_over);
-        let started = Instant::now();
-        while started.elapsed() < ATTACK {
-            let mut command = plain(&world);
-            command.args(["--specials", "--no-journal"]);
-            let ended = run(command);
-            // What was replaced is told as an entry that failed.
-            assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
-            assert_eq!(canaries.clone().map(|it| canary(&it)), before, "{ended:?}");
+        move_while_attacked(&world, &canaries, || {
             for name in fs::read_dir(world.target()).unwrap() {
                 let name = name.unwrap().path();
                 // The attacker may have been quicker.
                 let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
             }
-        }
+        });
         drop(over);
         attacker.join().unwrap()
     });
     assert!(swaps > 0, "nobody got in between");
+}
+
+/// Moves everything again and again, and asserts that the canaries stay what they are.
+fn move_while_attacked(world: &World, canaries: &[PathBuf; 2], between: impl Fn()) {
+    let before = canaries.each_ref().map(|it| canary(it));
+    let started = Instant::now();
+    while started.elapsed() < ATTACK {
+        let mut command = plain(world);
+        command.args(["--specials", "--no-journal"]);
+        let ended = run(command);
+        // What was replaced is told as an entry that failed.
+        assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
+        assert_eq!(canaries.each_ref().map(|it| canary(it)), before, "{ended:?}");
+        between();
+    }
 }
 
 /// Ends the attack, also when the test fails.
@@ -326,7 +333,6 @@ fn root_mends_nothing_that_had_a_name_in_the_target_for_a_moment() {
         [source, canary].into_iter().for_each(|it| set_mtime(it, 1_000_000_000, 0));
     }
     target_of_nobody(&world);
-    let before = canaries.clone().map(|it| canary(&it));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -339,14 +345,7 @@ fn root_mends_nothing_that_had_a_name_in_the_target_for_a_moment() {
             }
         });
         let _over = SetWhenDropped(&is_over);
-        let started = Instant::now();
-        while started.elapsed() < ATTACK {
-            let mut command = plain(&world);
-            command.args(["--specials", "--no-journal"]);
-            let ended = run(command);
-            assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
-            assert_eq!(canaries.clone().map(|it| canary(&it)), before, "{ended:?}");
-        }
+        move_while_attacked(&world, &canaries, || {});
     });
 }
 

@@ -12,9 +12,10 @@ use rustix::process::geteuid;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
-/// A file whose status has not changed for so long has a time of its own for every change since:
-/// clocks of file systems tick a hundred times a second and more. Of a younger one, that is taken
-/// for planted, the data is moved again; so twice or half of it matters to few.
+/// How long the status of a file must have been unchanged. The clocks of file systems tick at least
+/// a hundred times a second, so a later change then shows as a different time. A file whose status
+/// changed less long ago counts as planted, and its data is moved again. Half would do for clocks
+/// that agree; double would move more files again that were changed a moment ago.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Whether nobody else may make or change names in a directory, or none of it could make us do what
