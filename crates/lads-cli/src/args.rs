@@ -11,12 +11,12 @@ mod threshold;
 
 use crate::{refusals, sizes};
 use clap::builder::ValueHint;
-use clap::{Arg, ArgAction, Args, Command, ValueEnum};
+use clap::{Arg, ArgAction, Args, Command, ValueEnum, value_parser};
 use lads_core::congestion::Threshold;
 use lads_core::issue::Side;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
-use lads_engine::{IoMode, Verify};
+use lads_engine::{IoMode, PLACE_EXTENTS, Verify};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -531,6 +531,15 @@ pub(crate) struct CopyArgs {
     /// What it made of that is looked at afterwards: if a file is elsewhere, it is written there.
     #[arg(long, value_name = "RULE", help_heading = STORAGE, default_value = "aware")]
     pub(crate) place: PlaceArg,
+
+    /// Let new files grow over OSTs while they are written, up to N extents each; 0 for never
+    ///
+    /// A file that is long beside what is left of the transfer is made with its first extent only,
+    /// where the sink's file system can add more (Lustre). If an OST turns slow, the next extents
+    /// of its files go to OSTs that have nothing to do. With --place aware.
+    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value_t = PLACE_EXTENTS, value_parser = value_parser!(u32).range(0..=32))]
+    pub(crate) place_extents: u32,
 
     /// Move also files whose data is in an archive (HSM), which brings it back to disk first
     ///

@@ -290,7 +290,7 @@ impl Trial {
         };
         let name = format!(".lads-probe-{}", std::process::id());
         let (directory, is_there) = (&subject.directory, false);
-        let file = NewFile { directory, name: &name, number: 0, size: 0, wish, is_there };
+        let file = NewFile { is_there, ..NewFile::new(directory, &name, 0, wish) };
         let placed = subject.layouts.of_new_file(&file);
         if placed.is_ok() {
             // First of all: nobody may read on.

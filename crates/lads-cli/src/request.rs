@@ -58,6 +58,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         source_layout: args.source_layout.as_ref().unwrap_or(&args.layout).clone(),
         sink_layout: args.sink_layout.as_ref().unwrap_or(&args.layout).clone(),
         place: args.place.into(),
+        place_extents: args.place_extents,
         restore: args.restore,
         source_io: args.source_io.into(),
         sink_io: args.sink_io.into(),

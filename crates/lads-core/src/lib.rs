@@ -20,6 +20,7 @@ pub mod entry;
 pub mod filter;
 pub mod frame;
 pub mod gate;
+pub mod growth;
 pub mod imbalance;
 pub mod issue;
 pub mod journal;

@@ -16,6 +16,7 @@
 
 mod codec;
 
+use crate::growth::Extent;
 use crate::layout::{Layout, Part};
 use crate::units::OstId;
 use std::ops::Range;
@@ -23,6 +24,11 @@ use thiserror::Error;
 
 /// Name of the attribute. It needs no privilege, other than `trusted.lov`, which is the same.
 pub const ATTRIBUTE: &str = "lustre.lov";
+
+/// Written to a composite file, adds components behind its last one, if that does not reach to the
+/// end of all files. Of each, extent, stripe size, stripe count and first OST are taken, not a list
+/// of OSTs (Lustre's `lod_object.c`, `lod_declare_layout_add`).
+pub const ATTRIBUTE_ADD: &str = "lustre.lov.add";
 
 /// The longest value an attribute can have, in bytes.
 pub const BYTES_MAX: usize = 65536;
@@ -271,7 +277,16 @@ impl Lov {
     /// If a wish among them is composite itself.
     #[must_use]
     pub fn wish_composite(wishes: impl IntoIterator<Item = (u64, Self)>) -> Self {
-        let mut start = 0;
+        Self::wish_components(0, wishes)
+    }
+
+    /// A wish for components that follow each other from `start` on: where each ends, and how it
+    /// lies. What [`ATTRIBUTE_ADD`] takes.
+    ///
+    /// # Panics
+    /// If a wish among them is composite itself.
+    #[must_use]
+    pub fn wish_components(mut start: u64, wishes: impl IntoIterator<Item = (u64, Self)>) -> Self {
         let components = wishes.into_iter().map(|(end, wish)| {
             assert!(wish.composite.is_none(), "components are plain");
             let body = wish.components.into_iter().next().expect("a plain one has one").body;
@@ -280,6 +295,33 @@ impl Lov {
         });
         let components = components.collect();
         Self { composite: Some(Composite::default()), components }
+    }
+
+    /// What a file consists of to which components can be added, if each of those that it has is on
+    /// one OST; `None` if none can be added. Of a component in which nothing was written yet, the
+    /// OST is not known: it counts as that of the one before.
+    #[must_use]
+    pub fn open_extents(&self) -> Option<Vec<Extent>> {
+        let composite = self.composite?;
+        if composite.mirror_state != 0 || composite.extra_mirrors != 0 {
+            return None;
+        }
+        let mut extents: Vec<Extent> = Vec::new();
+        for component in &self.components {
+            let Body::Stripes(stripes) = &component.body else { return None };
+            let start = extents.last().map_or(0, |it| it.range.end);
+            let is_next = component.extent.start == start && !component.extent.is_empty();
+            if !is_next || stripes.stripe_count != 1 || stripes.pattern != pattern::RAID0 {
+                return None;
+            }
+            let ost = match component.place(start) {
+                Place::Ost(ost) => ost,
+                Place::Nowhere => extents.last()?.ost,
+                _ => return None,
+            };
+            extents.push(Extent { range: component.extent.clone(), ost });
+        }
+        (extents.last()?.range.end < u64::MAX).then_some(extents)
     }
 
     /// A layout of stripes alone.

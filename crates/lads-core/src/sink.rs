@@ -19,6 +19,7 @@
 mod again;
 mod comparison;
 mod event;
+mod growing;
 mod record;
 mod removal;
 mod stage;
@@ -29,6 +30,7 @@ use crate::entry::{Entry, Kind};
 use crate::frame::{Header, Row};
 pub use crate::gate::ProtocolError;
 use crate::gate::{self, AtSink};
+use crate::growth::{self, Growth, GrowthConfig};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::journal::BlockRecord;
 use crate::layout::Layout;
@@ -36,7 +38,7 @@ use crate::limits::{BLOCK_BYTES_MAX, RANGES_MAX, RANGES_PER_MESSAGE};
 use crate::message::{Answer, BlockRange, Counters, Ending, Message};
 use crate::range::RangeSet;
 use crate::room::Grants;
-use crate::schedule::{OstQueues, OstSpec, OstStats, Policy};
+use crate::schedule::{OstQueues, OstSpec, OstStats, PACKED_BYTES_MAX, Policy};
 use crate::units::{EntryId, Instant, OstId};
 pub use event::{
     BufferId, Commit, Committed, Compared, Discard, Event, Examined, Place, SyncFile, Task, Write,
@@ -78,6 +80,8 @@ pub struct SinkConfig {
     pub commits_max: u32,
     /// A write that usually takes less than this is done by whoever received it.
     pub at_once_max: Duration,
+    /// How files grow while they are written, if any may.
+    pub growth: Option<GrowthConfig>,
     /// How often a block that arrived damaged is asked for again.
     pub resends_max: u32,
     /// What is removed that the source does not have, if anything is.
@@ -104,6 +108,8 @@ struct File {
     data_bytes: u64,
     /// Where it will lie, once it is known that it is wanted.
     layout: Option<Layout>,
+    /// Where it lies by now, if it grows.
+    growth: Option<Growth>,
     /// Bytes written, or there from an earlier attempt.
     written: RangeSet,
     /// Of these, bytes on record.
@@ -169,6 +175,8 @@ pub struct Sink {
     files: HashMap<EntryId, File>,
     /// Blocks of files that have ended that are still being written.
     late: HashMap<EntryId, u32>,
+    /// Files that may grow.
+    growing_count: usize,
     /// Separate ranges of bytes that are written, of all files together.
     range_count: usize,
     ahead: Ahead,
@@ -233,13 +241,18 @@ impl Sink {
         Self {
             grants: Grants::new(config.buffer_count - config.kept_count(), in_flight_max),
             aside: Aside::new(config.stage, config.buffer_bytes),
-            queues: OstQueues::new(config.policy.rule(config.threshold), &config.osts),
+            queues: {
+                let queues = OstQueues::new(config.policy.rule(config.threshold), &config.osts);
+                // What waits here can go elsewhere, what is under way cannot.
+                if config.growth.is_some() { queues.sparing() } else { queues }
+            },
             ahead: Ahead::new(config.placed_bytes_min),
             removal: Removal::new(config.removal),
             config,
             announced: AtSink::default(),
             files: HashMap::new(),
             late: HashMap::new(),
+            growing_count: 0,
             range_count: 0,
             looked_at: Instant::START,
             to_release: Vec::new(),
@@ -396,12 +409,18 @@ impl Sink {
             place += row.block.length;
         }
         let (place, is_comparison) = (Place::Buffer(buffer), header.has_only_sums);
-        let write = Write { place, ost, rows: good, is_comparison };
+        let mut write =
+            Write { place, ost, room: ost, extents: Vec::new(), rows: good, is_comparison };
         let (bytes, at_once_max) = (write.bytes(), self.config.at_once_max);
-        if write.rows.is_empty() || self.queues.start_at_once(now, ost, bytes, at_once_max) {
+        if write.rows.is_empty() {
             return Some(write);
         }
-        self.queues.push(ost, write, bytes);
+        write.ost = self.ost_of(&write);
+        if self.queues.start_at_once(now, write.ost, bytes, at_once_max) {
+            self.grow(&mut write);
+            return Some(write);
+        }
+        self.queues.push(write.ost, write, bytes);
         None
     }
 
@@ -475,7 +494,7 @@ impl Sink {
             || has_sync
             || !self.to_release.is_empty()
             || self.ahead.has_next()
-            || (self.queues.has_ready() && self.may_write())
+            || (self.may_write() && (self.queues.has_ready() || self.may_steal()))
             || self.may_stage()
             || !self.to_discard.is_empty()
             || !self.to_close.is_empty()
@@ -546,6 +565,23 @@ impl Sink {
         self.ahead.transfer_bytes()
     }
 
+    /// How long the first extent of a file is that is placed now, in bytes: one that is longer may
+    /// grow. `None` if none should.
+    #[must_use]
+    pub fn extent_bytes(&self) -> Option<u64> {
+        let left = self.ahead.transfer_bytes().saturating_sub(self.counters.bytes_done);
+        let can_grow = self.config.growth.is_some() && self.ahead.is_limited();
+        let unit_bytes = self.extent_unit_bytes();
+        can_grow.then(|| growth::extent_bytes(left, self.queues.ost_count(), unit_bytes))
+    }
+
+    /// Extents begin at multiples of this, so that a block is on one OST, and no file grows that is
+    /// in a frame with others.
+    fn extent_unit_bytes(&self) -> u64 {
+        let unit_bytes = self.config.growth.map_or(1, |config| config.unit_bytes);
+        u64::from(self.config.buffer_bytes).max(PACKED_BYTES_MAX).next_multiple_of(unit_bytes)
+    }
+
     /// How many times as long as usual requests to each OST are expected to take, in thousandths;
     /// 1000 for those that are not congested.
     pub fn slowness(&self, now: Instant) -> impl Iterator<Item = u32> + '_ {
@@ -572,7 +608,9 @@ impl Sink {
             true => queues.next_best(now, false, take),
             false => queues.next(now, take),
         };
-        next.map(|(_, write)| write)
+        let Some((_, mut write)) = next else { return self.next_stolen(now) };
+        self.grow(&mut write);
+        Some(write)
     }
 
     fn next_commit_or_examine(&mut self) -> Option<Task> {
@@ -633,13 +671,17 @@ impl Sink {
     }
 
     fn on_examined(&mut self, entry: EntryId, examined: Examined) {
-        let (mut done, layout) = match examined {
-            Examined::Want { done, layout } => (done, layout.in_pages()),
+        let (mut done, layout, extents) = match examined {
+            Examined::Want { done, layout, extents } => (done, layout.in_pages(), extents),
             Examined::Compare { layout } => return self.compare(entry, layout.in_pages()),
             Examined::Answer(answer) => return self.on_answered(entry, answer),
         };
+        let unit_bytes = self.extent_unit_bytes();
+        let config = self.config.growth.map(|config| GrowthConfig { unit_bytes, ..config });
         let Some(file) = self.files.get_mut(&entry) else { return };
         file.layout = Some(layout.clone());
+        file.growth = config.and_then(|config| Growth::new(file.size, extents, config));
+        self.growing_count += usize::from(file.growth.is_some());
         // What no attempt of this program can have left is not there.
         done.retain(|block| file.is_block(block.offset, u64::from(block.length)));
         let ranges: RangeSet =
@@ -738,7 +780,7 @@ impl Sink {
             self.ahead.on_congestion(self.queues.congested(), self.queues.is_calm(now));
         }
         match write.place {
-            Place::Buffer(_) => self.grants.on_release(write.ost),
+            Place::Buffer(_) => self.grants.on_release(write.room),
             Place::Stage(slot) => self.aside.on_drained(slot),
         }
         for ((row, _), failure) in write.rows.iter().zip(failures) {
@@ -857,6 +899,7 @@ impl Sink {
             }
         }
         self.range_count -= file.written.range_count();
+        self.growing_count -= usize::from(file.growth.is_some());
         if let Some(placed) = &mut file.ahead {
             self.ahead.on_given_up(placed, u64::MAX);
         }
@@ -910,6 +953,7 @@ impl File {
             size,
             data_bytes,
             layout: None,
+            growth: None,
             written: RangeSet::new(),
             on_record: RangeSet::new(),
             unsynced: Vec::new(),

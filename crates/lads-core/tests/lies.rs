@@ -232,7 +232,7 @@ fn tell(sink: &mut Sink, message: Message) -> Result<(), ProtocolError> {
 
 fn examined(sink: &mut Sink, done: Vec<BlockRecord>) {
     assert!(matches!(sink.next_task(Instant::START), Some(sink::Task::Examine(_))));
-    let want = Examined::Want { done, layout: Layout::on(OstId(0)) };
+    let want = Examined::Want { done, layout: Layout::on(OstId(0)), extents: Vec::new() };
     sink.handle(Instant::START, sink::Event::Examined(vec![(FILE, want)])).expect("our own word");
 }
 
@@ -399,7 +399,7 @@ fn announce_to(sink: &mut Sink, size: u64, is_compared: bool) {
     let layout = Layout::on(OstId(0));
     let examined = match is_compared {
         true => Examined::Compare { layout },
-        false => Examined::Want { done: Vec::new(), layout },
+        false => Examined::Want { done: Vec::new(), layout, extents: Vec::new() },
     };
     sink.handle(Instant::START, sink::Event::Examined(vec![(FILE, examined)])).expect("our word");
     while sink.next_message().is_some() {}

@@ -334,7 +334,7 @@ impl Pair {
             Kind::File { .. } => {
                 let left = self.world.left_over.remove(&entry.id).unwrap_or_default();
                 let done = left.into_iter().flat_map(|file| file.blocks).collect();
-                Examined::Want { done, layout: Layout::on(OstId(0)) }
+                Examined::Want { done, layout: Layout::on(OstId(0)), extents: Vec::new() }
             }
             Kind::HardLink { target } => {
                 let target = String::from_utf8_lossy(target).into_owned();

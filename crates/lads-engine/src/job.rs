@@ -19,6 +19,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
+/// Most extents of a new file that grows, unless another number is asked for: none grows. Between
+/// emulated file systems it gains nothing yet: the kernel lets nobody change a file's layout (FUSE,
+/// as any attribute) or its length while somebody writes to it.
+pub const PLACE_EXTENTS: u32 = 0;
+
 pub use deletion::Deletion;
 pub use passing::Passing;
 
@@ -142,6 +147,8 @@ pub struct Options {
     pub sink_layout: String,
     /// By which rule new files are placed at the sink, where its file system heeds wishes.
     pub place: Place,
+    /// Most extents of a new file that grows while it is written; none does if this is less than 2.
+    pub place_extents: u32,
     /// Whether files whose data is in an archive are moved, which brings it back first.
     pub restore: bool,
     /// How files are read.
@@ -286,6 +293,7 @@ impl Default for Options {
             source_layout: "auto".to_owned(),
             sink_layout: "auto".to_owned(),
             place: Place::Aware,
+            place_extents: PLACE_EXTENTS,
             restore: false,
             source_io: IoMode::Auto,
             sink_io: IoMode::Auto,
@@ -402,6 +410,7 @@ wire_struct!(Options {
     source_layout,
     sink_layout,
     place,
+    place_extents,
     restore,
     source_io,
     sink_io,

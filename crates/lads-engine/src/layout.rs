@@ -17,6 +17,7 @@ mod new_file;
 mod orangefs;
 mod synthetic;
 
+use lads_core::growth::Extent;
 use lads_core::layout::Layout;
 use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
@@ -71,6 +72,20 @@ pub trait Layouts: Send + Sync {
     /// # Errors
     /// If it cannot be made.
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno>;
+
+    /// If new files can grow: extents begin and end at multiples of this number of bytes, and lie
+    /// on OSTs below this number.
+    fn extents(&self) -> Option<(u64, u32)> {
+        None
+    }
+
+    /// Adds extents to a new file that is open at its end ([`Placed::extents`]).
+    ///
+    /// # Errors
+    /// If it cannot be done.
+    fn add_extents(&self, _file: &OwnedFd, _extents: &[Extent]) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// What the file system itself says of a file or directory, byte by byte.
     fn raw(&self, _file: &FileAt<'_>) -> Option<Vec<u8>> {
@@ -157,6 +172,8 @@ pub struct NewFile<'a> {
     pub size: u64,
     /// Where it should go.
     pub wish: &'a Wish,
+    /// If it may grow: how long its first extent is to be, in bytes.
+    pub first_extent_bytes: Option<u64>,
     /// Whether an earlier attempt has made it: then only where it lies is asked.
     pub is_there: bool,
 }
@@ -166,6 +183,8 @@ pub struct NewFile<'a> {
 pub struct Placed {
     /// Which OST will hold which byte.
     pub layout: Layout,
+    /// If it is open at its end and extents can be added: those that it has.
+    pub extents: Vec<Extent>,
     /// Whether it was made to know that; there is no data in it.
     pub is_made: bool,
     /// If it was made and is still open: the file, to be read and written.
@@ -199,11 +218,20 @@ impl Located {
     }
 }
 
+impl<'a> NewFile<'a> {
+    /// The first new file of a transfer, to be made, and not to grow.
+    #[must_use]
+    pub fn new(directory: &'a OwnedFd, name: &'a str, size: u64, wish: &'a Wish) -> Self {
+        let (number, first_extent_bytes, is_there) = (0, None, false);
+        Self { directory, name, number, size, wish, first_extent_bytes, is_there }
+    }
+}
+
 impl Placed {
     /// Where a file will lie that need not be made to know.
     #[must_use]
     pub fn at(layout: Layout) -> Self {
-        Self { layout, is_made: false, file: None, difference: None }
+        Self { layout, extents: Vec::new(), is_made: false, file: None, difference: None }
     }
 }
 

@@ -38,7 +38,7 @@ mod whole;
 pub use clean::{Kept, Remains, clean};
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Waiting};
 pub use job::{
-    BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, Passing, RemoteShell, Verify,
-    shown_host,
+    BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, PLACE_EXTENTS, Passing, RemoteShell,
+    Verify, shown_host,
 };
 pub use session::{StopFlag, run, serve};

@@ -5,6 +5,7 @@ mod commit;
 mod comparison;
 mod examine;
 mod extra;
+mod growing;
 mod placing;
 mod planted;
 mod receive;
@@ -29,6 +30,7 @@ use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::gate::ProtocolError;
+use lads_core::growth::GrowthConfig;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::limits::{OSTS_MAX, RESENDS_MAX};
 use lads_core::message::{Message, Root};
@@ -143,6 +145,7 @@ impl SinkEnd {
             verifies_media: options.verify == Verify::Media,
             commits_max,
             at_once_max: AT_ONCE_MAX,
+            growth: growth(&options, layouts.as_ref()),
             resends_max: RESENDS_MAX,
             removal: options.deletion.map(|it| it.config()),
             stage: stage.as_ref().map(|_| StageConfig {
@@ -340,6 +343,14 @@ fn thread_count(options: &Options, osts: &[OstSpec]) -> u32 {
         0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX),
         count => u32::from(count),
     }
+}
+
+/// How new files grow while they are written, if any may.
+fn growth(options: &Options, layouts: &dyn Layouts) -> Option<GrowthConfig> {
+    let extents_max = options.place_extents;
+    let is_wanted = options.place == PlaceRule::Aware && extents_max > 1;
+    let (unit_bytes, ost_count) = layouts.extents().filter(|_| is_wanted)?;
+    Some(GrowthConfig { extents_max, unit_bytes, ost_count })
 }
 
 /// What a person who asked for `--place spread` should know where it is not heeded.

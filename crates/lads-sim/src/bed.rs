@@ -15,6 +15,7 @@ use crate::weather::{Sky, Weather};
 use crate::world::{Checked, Trace, World};
 use crate::{Failure, TRACE_LINES, caught, ending};
 use lads_core::congestion::Threshold;
+use lads_core::growth::GrowthConfig;
 use lads_core::layout::Layout;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
@@ -50,6 +51,8 @@ pub struct Scenario {
     pub stripe_count: usize,
     /// Whether the sink chooses where files go; otherwise each goes to the next OST.
     pub is_placed: bool,
+    /// Whether they grow over its OSTs while they are written.
+    pub is_growing: bool,
 }
 
 /// How large a bed is: the more it has to move, the less it matters how it begins and ends.
@@ -122,11 +125,13 @@ const BLOCK: u64 = 1 << 20;
 /// As an engine on Lustre has it.
 const IN_FLIGHT_MAX: u32 = 4;
 const THREADS_MAX: u32 = 128;
+const GROWTH: GrowthConfig =
+    GrowthConfig { extents_max: 16, unit_bytes: 64 << 10, ost_count: u32::MAX };
 const PLACED_BYTES_EACH: u64 = 4 << 20;
 
 impl Scenario {
-    /// All of them: 8 and 32 OSTs, stripes on one OST and on four, every kind of congestion, with
-    /// and without placement where that makes a difference.
+    /// All of them: 8 and 32 OSTs, stripes on one OST and on four, every kind of congestion, files
+    /// that are placed and grow, that are placed, and that are neither.
     #[must_use]
     pub fn all() -> Vec<Self> {
         use Congestion::{Both, Clear, FullSink, Sink, Source};
@@ -134,8 +139,10 @@ impl Scenario {
         for ost_count in [8, 32] {
             for stripe_count in [1, 4] {
                 for congestion in [Clear, Source, Sink, Both, FullSink] {
-                    for is_placed in [true, false] {
-                        all.push(Self { ost_count, congestion, stripe_count, is_placed });
+                    for (is_placed, is_growing) in [(true, true), (true, false), (false, false)] {
+                        let scenario =
+                            Self { ost_count, congestion, stripe_count, is_placed, is_growing };
+                        all.push(scenario);
                     }
                 }
             }
@@ -302,6 +309,7 @@ impl Scenario {
                 verifies_media: false,
                 commits_max: sink_workers / 2,
                 at_once_max: Duration::from_millis(3),
+                growth: self.is_growing.then_some(GROWTH),
                 resends_max: 100,
                 removal: None,
                 stage: None,
@@ -338,7 +346,11 @@ impl fmt::Display for Scenario {
             Congestion::Both => "both",
             Congestion::FullSink => "sink, all",
         };
-        let placing = if self.is_placed { "placed" } else { "in turn" };
+        let placing = match (self.is_growing, self.is_placed) {
+            (true, _) => "growing",
+            (false, true) => "placed",
+            (false, false) => "in turn",
+        };
         let Self { ost_count, stripe_count, .. } = self;
         write!(f, "{ost_count} OSTs, {stripe_count} stripes, {placing}, {congestion}")
     }

@@ -8,6 +8,7 @@ use crate::content::{Content, Extents};
 use crate::rng::Rng;
 use crate::world::Stats;
 use lads_core::entry::{Identity, Timestamp};
+use lads_core::growth::Extent;
 use lads_core::layout::Layout;
 use lads_core::range::RangeSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ pub(crate) struct Body {
     pub(crate) volatile: Extents,
     pub(crate) durable: Extents,
     pub(crate) layout: Layout,
+    /// If it can grow: what it consists of.
+    pub(crate) extents: Vec<Extent>,
     pub(crate) size: u64,
     /// Set when the file gets its name.
     pub(crate) mtime: Timestamp,
@@ -70,9 +73,22 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// An empty unfinished file for this path, in place of any that is there.
-    pub(crate) fn create(&mut self, path: &str, layout: Layout, size: u64) -> usize {
+    pub(crate) fn create(
+        &mut self,
+        path: &str,
+        layout: Layout,
+        extents: Vec<Extent>,
+        size: u64,
+    ) -> usize {
         let (volatile, durable) = (Extents::default(), Extents::default());
-        self.bodies.push(Body { volatile, durable, layout, size, mtime: Timestamp::default() });
+        self.bodies.push(Body {
+            volatile,
+            durable,
+            layout,
+            extents,
+            size,
+            mtime: Timestamp::default(),
+        });
         let what = self.bodies.len() - 1;
         self.unfinished.insert(path.to_owned(), Lasting { what, is_durable: false });
         what

@@ -6,6 +6,7 @@
 use crate::rng::{Rng, mix};
 use crate::weather::Weather;
 use lads_core::congestion::Threshold;
+use lads_core::growth::GrowthConfig;
 use lads_core::layout::{Layout, Part};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{SinkConfig, StageConfig};
@@ -343,6 +344,11 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         verifies_media: rng.hits(300),
         commits_max: rng.count(1, 4),
         at_once_max: Duration::from_micros(rng.of_any_size(1, 5000)),
+        growth: rng.hits(500).then(|| GrowthConfig {
+            extents_max: rng.count(2, 6),
+            unit_bytes: PAGE,
+            ost_count: u32::MAX,
+        }),
         resends_max: rng.count(0, 20),
         removal: None,
         stage: None,

@@ -1,5 +1,6 @@
 //! Where the sink of a bed puts new files: as its engine does, or all in turn.
 
+use lads_core::growth::Extent;
 use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Striping, Wish};
 use lads_core::range::RangeSet;
@@ -22,7 +23,12 @@ impl Placing {
     }
 
     /// Where a file of this many bytes goes, as far as a session knows of the others.
-    pub(crate) fn place(&mut self, size: u64, session: &Sink, now: Instant) -> Layout {
+    pub(crate) fn place(
+        &mut self,
+        size: u64,
+        session: &Sink,
+        now: Instant,
+    ) -> (Layout, Vec<Extent>) {
         let candidates: Vec<Candidate> = (self.queued.iter().zip(session.slowness(now)))
             .map(|(&queued_bytes, slowness)| Candidate {
                 queued_bytes,
@@ -43,7 +49,10 @@ impl Placing {
         for (ost, bytes) in layout.bytes_per_ost(0..size) {
             self.queued[ost.index()] += bytes;
         }
-        layout
+        let first =
+            session.extent_bytes().filter(|&bytes| layout.position_count() == 1 && bytes < size);
+        let extents = first.map(|end| vec![Extent { range: 0..end, ost: layout.ost_at(0) }]);
+        (layout, extents.unwrap_or_default())
     }
 
     /// A file is dropped of which this much was written.

@@ -1,7 +1,7 @@
 //! A thread that receives frames from one stream, and sometimes writes them itself.
 
 use crate::content::Content;
-use crate::sink_end::{Held, SinkEnd};
+use crate::sink_end::{Held, SinkEnd, Waiting};
 use crate::world::{Arrival, Checked, Frame, Happening, World};
 use lads_core::frame::{HEADER_BYTES, Header, Row, take_rows};
 use lads_core::sink::{BufferId, Event, Write};
@@ -126,7 +126,11 @@ impl SinkEnd {
         self.buffers[buffer] = Some(rows.iter().zip(&payload).map(&mut hold).collect());
         let id = BufferId(u32::try_from(buffer).expect("buffer numbers are 32 bits"));
         match self.session.on_frame(world.now, id, &header, &checked) {
-            None => self.queued[ost.index()] += 1,
+            None => {
+                let first = checked.iter().find(|(_, is_good)| *is_good);
+                let (row, _) = first.ok_or("a frame waits, and all of it is damaged")?;
+                self.waiting.insert(id, Waiting { room: ost, block: row.block });
+            }
             Some(write) if write.rows.is_empty() => {
                 self.buffers[buffer] = None;
                 self.session.on_empty_frame(ost);

@@ -53,7 +53,13 @@ pub(crate) fn write(path: &Path) -> bool {
 
 fn reads(policy: Policy) -> Result<Vec<(f64, f64)>, String> {
     let congestion = Congestion::Source;
-    let scenario = Scenario { ost_count: OSTS, congestion, stripe_count: 1, is_placed: true };
+    let scenario = Scenario {
+        ost_count: OSTS,
+        congestion,
+        stripe_count: 1,
+        is_placed: true,
+        is_growing: false,
+    };
     let size = Size { threads: Some(THREADS), ..Size::full(OSTS) };
     let outcome = scenario.run(SEED, size, policy, Threshold::default());
     outcome.map(|outcome| outcome.reads).map_err(|failure| failure.to_string())

@@ -8,6 +8,7 @@ use crate::removal::Removal;
 use crate::tree::join;
 use crate::world::{Checked, Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
+use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Message;
 use lads_core::range::RangeSet;
@@ -15,7 +16,7 @@ use lads_core::sink::{
     BufferId, Commit, Committed, Discard, Event, Place, Sink, SinkConfig, SyncFile, Task, Write,
 };
 use lads_core::staging::Slot;
-use lads_core::units::{Block, EntryId, Instant};
+use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::collections::BTreeMap;
 
 /// How far an entry has come at the sink.
@@ -46,6 +47,8 @@ pub(crate) struct Item {
     pub(crate) body: Option<usize>,
     pub(crate) written: RangeSet,
     pub(crate) on_record: RangeSet,
+    /// If it grows: what it consists of.
+    pub(crate) extents: Vec<Extent>,
 }
 
 impl Item {
@@ -65,6 +68,15 @@ pub(crate) struct Held {
     pub(crate) place: u32,
     pub(crate) block: Block,
     pub(crate) content: Content,
+}
+
+/// A frame that waits to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// The OST that room for it was granted for.
+    pub(crate) room: OstId,
+    /// Its first block.
+    pub(crate) block: Block,
 }
 
 /// What an I/O thread does.
@@ -103,8 +115,8 @@ pub(crate) struct SinkEnd {
     pub(crate) buffers: Vec<Option<Vec<Held>>>,
     /// Granted and not used, by OST.
     pub(crate) outstanding: Vec<u32>,
-    /// Frames that wait to be written, and frames that are written, by OST.
-    pub(crate) queued: Vec<u32>,
+    /// Frames that wait to be written, by their buffers; and how many are written, by OST.
+    pub(crate) waiting: BTreeMap<BufferId, Waiting>,
     pub(crate) writing: Vec<u32>,
     /// What each place in the stage holds; and how many frames wait there, by OST.
     pub(crate) stage: BTreeMap<Slot, Vec<Held>>,
@@ -132,7 +144,7 @@ impl SinkEnd {
             buffers: (0..config.buffer_count).map(|_| None).collect(),
             config,
             outstanding: rows.clone(),
-            queued: rows.clone(),
+            waiting: BTreeMap::new(),
             staged: rows.clone(),
             stage: BTreeMap::new(),
             brought_back: BTreeMap::new(),
@@ -179,6 +191,7 @@ impl SinkEnd {
             body: None,
             written: RangeSet::new(),
             on_record: RangeSet::new(),
+            extents: Vec::new(),
         };
         self.items.insert(entry.id, item);
     }
@@ -279,7 +292,21 @@ impl SinkEnd {
 
     /// Which OSTs have nothing in flight although frames wait for them.
     pub(crate) fn neglected(&self) -> impl Iterator<Item = bool> + '_ {
-        self.queued.iter().zip(&self.writing).map(|(queued, writing)| *queued > 0 && *writing == 0)
+        let waits = self.waits();
+        self.writing.iter().zip(waits).map(|(writing, waits)| waits && *writing == 0)
+    }
+
+    /// For which OSTs frames wait in memory. A file that grows may have been given an extent
+    /// elsewhere.
+    fn waits(&self) -> Vec<bool> {
+        let mut waits = vec![false; self.writing.len()];
+        for Waiting { room, block } in self.waiting.values() {
+            let grown = self.items.get(&block.entry).map(|item| &item.extents);
+            let mut extents = grown.into_iter().flatten();
+            let extent = extents.find(|extent| extent.range.contains(&block.offset));
+            waits[extent.map_or(*room, |extent| extent.ost).index()] = true;
+        }
+        waits
     }
 
     /// A thread was told that there is nothing to do: is that so?
@@ -290,9 +317,10 @@ impl SinkEnd {
         if stage.is_some_and(|it| self.writing.iter().sum::<u32>() >= it.writes_max) {
             return Ok(());
         }
+        let waits = self.waits();
         for (index, ost) in self.config.osts.iter().enumerate() {
             let at_least = in_flight_at_least(self.config.policy, ost.in_flight_max);
-            let waits = self.queued[index] > 0 || (may_drain && self.staged[index] > 0);
+            let waits = waits[index] || (may_drain && self.staged[index] > 0);
             if waits && self.writing[index] < at_least {
                 return Err(format!("{} is free, its frames wait, a thread is idle", ost.name));
             }
@@ -311,13 +339,15 @@ impl SinkEnd {
             }
             Task::Release(writes) => {
                 for write in &writes {
-                    self.queued[write.ost.index()] -= 1;
+                    self.stop_waiting(write)?;
                 }
                 Job::Release(writes)
             }
             Task::Write(write) => {
                 match write.place {
-                    Place::Buffer(_) => self.queued[write.ost.index()] -= 1,
+                    Place::Buffer(_) => {
+                        self.stop_waiting(&write)?;
+                    }
                     Place::Stage(slot) => self.begin_drain(&write, slot)?,
                 }
                 wait = self.begin_write(world, &write)?;
@@ -354,6 +384,7 @@ impl SinkEnd {
         world: &mut World,
         write: &Write,
     ) -> Checked<std::time::Duration> {
+        self.add_extents(world, write)?;
         let World { rng, options, now, .. } = world;
         let ost = &mut options.sink_osts[write.ost.index()];
         self.writing[write.ost.index()] += 1;
@@ -364,6 +395,37 @@ impl SinkEnd {
         let wait = ost.service(rng, *now, bytes);
         world.watch_taking(Side::Sink, write.ost, wait);
         Ok(wait)
+    }
+
+    /// Adds extents to the file that is about to be written, as a file system would let it.
+    fn add_extents(&mut self, world: &mut World, write: &Write) -> Checked {
+        let Some((row, _)) = write.rows.first() else { return Ok(()) };
+        let Some(body) = self.items.get(&row.block.entry).and_then(|item| item.body) else {
+            return Ok(());
+        };
+        let extents = &mut world.disk.bodies[body].extents;
+        for extent in &write.extents {
+            let fixed = extents.last().map_or(0, |it| it.range.end);
+            if extents.is_empty() || extent.range.start != fixed || extent.range.is_empty() {
+                return Err(format!("{extent:?} is added to {extents:?}"));
+            }
+            extents.push(extent.clone());
+        }
+        world.stats.extents_added += write.extents.len() as u64;
+        if let Some(item) = self.items.get_mut(&row.block.entry) {
+            item.extents.clone_from(extents);
+        }
+        if extents.is_empty() {
+            return Ok(());
+        }
+        // The rows of a frame may be in several extents; its OST is that of the first.
+        let first = extents.iter().find(|it| it.range.contains(&row.block.offset));
+        let fixed = extents.last().map_or(0, |it| it.range.end);
+        let is_fixed = write.rows.iter().all(|(row, _)| row.block.end() <= fixed);
+        match first.is_some_and(|it| it.ost == write.ost) && is_fixed {
+            true => Ok(()),
+            false => Err(format!("{write:?} is written to what has {extents:?}")),
+        }
     }
 
     /// An I/O thread has done what it was told.
@@ -414,9 +476,15 @@ impl SinkEnd {
         if !is_inside || self.stage.contains_key(&slot) || self.brought_back.contains_key(&slot) {
             return Err(format!("{write:?} cannot be put into {slot:?}"));
         }
-        self.queued[write.ost.index()] -= 1;
+        self.stop_waiting(write)?;
         self.stage.insert(slot, Vec::new());
         Ok(())
+    }
+
+    /// A frame that waits in memory is taken.
+    fn stop_waiting(&mut self, write: &Write) -> Checked {
+        let Place::Buffer(buffer) = write.place else { return Err("where?".to_owned()) };
+        self.waiting.remove(&buffer).map(|_| ()).ok_or_else(|| format!("{write:?} did not wait"))
     }
 
     /// There must be a buffer for what is brought back.
@@ -447,7 +515,8 @@ impl SinkEnd {
         let Place::Buffer(BufferId(buffer)) = write.place else { return Err("where?".to_owned()) };
         if world.stage_fails(world.faults.stage_write_error) {
             self.stage.remove(&slot);
-            self.queued[write.ost.index()] += 1;
+            let block = write.rows.first().ok_or("a frame of nothing")?.0.block;
+            self.waiting.insert(BufferId(buffer), Waiting { room: write.room, block });
             return self.tell(world, Event::NotStaged { write, slot });
         }
         let mut held = self.buffers[buffer as usize].take().ok_or("nothing is put aside")?;

@@ -3,16 +3,18 @@
 use crate::content::Content;
 use crate::disk::Name;
 use crate::journal::Journal;
-use crate::options::draw_layout;
+use crate::options::{PAGE, draw_layout};
 use crate::sink_end::{Job, SinkEnd, State};
 use crate::source_end::EIO;
 use crate::world::{Checked, Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::frame::Row;
+use lads_core::growth::{self, Extent};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::Answer;
+use lads_core::schedule::PACKED_BYTES_MAX;
 use lads_core::sink::{
     BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Write,
 };
@@ -136,25 +138,44 @@ impl SinkEnd {
         }
         let done = self.journal.take_begun(&mut world.disk, &path, identity);
         let body = if done.is_empty() {
-            let layout = self.place(world, identity.size);
-            world.disk.create(&path, layout, identity.size)
+            let (layout, extents) = self.place(world, identity.size);
+            world.disk.create(&path, layout, extents, identity.size)
         } else {
             world.disk.unfinished[&path].what
         };
-        let layout = world.disk.bodies[body].layout.clone();
+        let extents = world.disk.bodies[body].extents.clone();
+        let grown = growth::layout_of(&extents);
+        let layout = grown.unwrap_or_else(|| world.disk.bodies[body].layout.clone());
         let item = self.items.get_mut(&entry).expect("looked up above");
         item.body = Some(body);
+        item.extents.clone_from(&extents);
         item.on_record = done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
         item.written = item.on_record.clone();
-        Ok(Examined::Want { done, layout })
+        Ok(Examined::Want { done, layout, extents })
     }
 
     /// Where a new file is to lie.
-    fn place(&self, world: &mut World, size: u64) -> Layout {
+    fn place(&self, world: &mut World, size: u64) -> (Layout, Vec<Extent>) {
         match &mut world.placing {
-            None => draw_layout(&mut world.rng, self.config.osts.len()),
+            None => {
+                let layout = draw_layout(&mut world.rng, self.config.osts.len());
+                let extents = self.draw_extents(world, &layout, size);
+                (layout, extents)
+            }
             Some(placing) => placing.place(size, &self.session, world.now),
         }
+    }
+
+    /// A file that may grow has its first extent.
+    fn draw_extents(&self, world: &mut World, layout: &Layout, size: u64) -> Vec<Extent> {
+        let is_alone = layout.position_count() == 1 && size > PACKED_BYTES_MAX;
+        let is_open = is_alone && self.config.growth.is_some();
+        if !is_open || world.rng.hits(300) {
+            return Vec::new();
+        }
+        let end = world.rng.below(size.div_ceil(PAGE) + 1) * PAGE;
+        let first = Extent { range: 0..end.max(PAGE), ost: layout.ost_at(0) };
+        vec![first]
     }
 
     pub(crate) fn finish_write(
@@ -189,7 +210,7 @@ impl SinkEnd {
         }
         self.writing[write.ost.index()] -= 1;
         if let Some(placing) = &mut world.placing {
-            placing.on_written(write.ost, write.bytes());
+            placing.on_written(write.room, write.bytes());
         }
         let service = world.now.since(started);
         self.tell(world, Event::Written { write, service, failures })

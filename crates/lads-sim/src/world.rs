@@ -164,6 +164,8 @@ pub struct Stats {
     pub blocks_resent: u64,
     /// Blocks that were put into a stage.
     pub blocks_staged: u64,
+    /// Extents that were added to files.
+    pub extents_added: u64,
     /// How often a stage failed.
     pub stage_faults: u64,
     /// Attempts that ended by a crash or a lost network.

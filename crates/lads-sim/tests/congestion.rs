@@ -42,10 +42,14 @@ fn share(scenario: Scenario) -> f64 {
 }
 
 /// What is promised of beds of eight OSTs where one in eight is slow, in percent. Files of four
-/// stripes that are placed on a congested sink reach less than others: 90.9 %.
+/// stripes that are placed on a congested sink reach less than others: 90.9 %, and if they grow
+/// 88.0 %: what comes out of order fixes more of a file than it has to.
 fn floor(scenario: &Scenario) -> Option<f64> {
     match scenario.congestion {
         Congestion::Source => Some(95.0),
+        Congestion::Sink if scenario.is_growing && scenario.stripe_count > 1 => Some(86.0),
+        Congestion::Sink if scenario.is_growing => Some(95.0),
+        Congestion::Both if scenario.is_growing && scenario.stripe_count == 1 => Some(97.0),
         Congestion::Sink if scenario.is_placed && scenario.stripe_count > 1 => Some(90.0),
         Congestion::Sink => Some(92.0),
         Congestion::Both => Some(90.0),
@@ -62,14 +66,15 @@ fn of_what_is_possible_on_congested_osts_most_is_reached() {
         assert!(share >= floor, "{scenario}: {share:.1} %, not {floor} %");
         count += 1;
     }
-    assert_eq!(count, 12);
+    assert_eq!(count, 18);
 }
 
 #[test]
 fn adaptive_costs_nothing_when_nothing_is_slow() {
     for (ost_count, threads) in [(8, None), (32, None), (32, Some(8))] {
         let congestion = Congestion::Clear;
-        let scenario = Scenario { ost_count, congestion, stripe_count: 1, is_placed: false };
+        let (is_placed, is_growing) = (false, false);
+        let scenario = Scenario { ost_count, congestion, stripe_count: 1, is_placed, is_growing };
         let size = Size { threads, ..Size::full(ost_count) };
         let share = |policy| {
             let shares = (0..2).map(|seed| {
@@ -87,7 +92,8 @@ fn adaptive_costs_nothing_when_nothing_is_slow() {
 /// possible, in percent. `mib` is the size of a file, `stripe_count` that at the source.
 fn share_of_files(file_count: usize, mib: u64, stripe_count: usize) -> f64 {
     let congestion = Congestion::Clear;
-    let scenario = Scenario { ost_count: 8, congestion, stripe_count, is_placed: true };
+    let (is_placed, is_growing) = (true, false);
+    let scenario = Scenario { ost_count: 8, congestion, stripe_count, is_placed, is_growing };
     let size = Size { file_count, file_blocks: mib, ..Size::full(8) };
     let outcome = scenario.run(1, size, Policy::Adaptive, Threshold::default());
     outcome.unwrap_or_else(|failure| panic!("{failure}")).share() * 100.0

@@ -2,7 +2,7 @@
 //! new ones where it was told.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
-use lads_core::lov::{ATTRIBUTE, Lov};
+use lads_core::lov::{ATTRIBUTE, ATTRIBUTE_ADD, Lov};
 use lads_core::units::OstId;
 use rustix::fs::{CWD, Mode, OFlags, XattrFlags, fsetxattr, openat, setxattr};
 use serde_json::{Value, json};
@@ -216,6 +216,40 @@ fn assert_same(files: &[(PathBuf, u64)], target: &Path) {
         let copy = target.join("tree").join(path.file_name().unwrap());
         assert!(fs::read(path).unwrap() == fs::read(copy).unwrap(), "{}", path.display());
     }
+}
+
+#[test]
+fn a_file_grows_by_components_and_takes_nothing_behind_them() {
+    let Some(lustre) = mounted(&["--osts", "4", "--osses", "2"]) else { return };
+    let on = |ost| Lov::wish_on(65536, &[OstId(ost)]);
+    let first = Lov::wish_composite([(MIB, on(2))]);
+    let path = lustre.make("open", &first, MIB);
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let refused = |result: std::io::Result<()>| {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    };
+    refused(file.write_all_at(&[1], MIB));
+    refused(file.set_len(MIB + 1));
+    let add = |start, end, ost| {
+        let addition = Lov::wish_components(start, [(end, on(ost))]).encode();
+        fsetxattr(&file, ATTRIBUTE_ADD, &addition, XattrFlags::empty())
+    };
+    assert!(add(2 * MIB, 3 * MIB, 1).is_err(), "there would be a gap");
+    add(MIB, 2 * MIB, 3).unwrap();
+    add(2 * MIB, u64::MAX, 0).unwrap();
+    lustre.control("reset-stats");
+    file.write_all_at(&vec![7; 65536], MIB).unwrap();
+    file.write_all_at(&vec![8; 2 * 65536], 5 * MIB).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(lustre.stats("written_bytes"), [2 * 65536, 0, 0, 65536]);
+    let layout = &layouts_of(&[path])[0];
+    let osts: Vec<u64> = layout["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["osts"][0].as_u64().unwrap())
+        .collect();
+    assert_eq!(osts, [2, 3, 0]);
 }
 
 #[test]

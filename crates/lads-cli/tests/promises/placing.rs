@@ -3,6 +3,7 @@
 
 use crate::faultfs::{Daemon, testbed};
 use crate::world::{World, run};
+use lads_core::lov::{ATTRIBUTE, Body, Lov};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -25,23 +26,46 @@ impl Bed {
         Some(Self { _daemon: Daemon::start(command)?, world })
     }
 
+    fn control(&self, command: &str) {
+        fs::write(self.world.target().join(".pfs/control"), command).unwrap();
+    }
+
     /// Moves this many files of this many MiB.
     fn moves(&self, file_count: u8, mib: usize, options: &[&str]) {
         for number in 1..=file_count {
             self.world.write(format!("src/{number}"), &vec![number; mib * MIB]);
         }
         run(self.world.cp(options)).expect(0);
+        self.control("congest off");
+        self.control("rate all unlimited");
         for number in 1..=file_count {
             let moved = fs::read(self.world.target().join(number.to_string())).unwrap();
             assert!(moved == vec![number; mib * MIB], "{number}");
         }
     }
 
+    /// The OSTs of the parts of a file, in turn.
+    fn osts(&self, number: u8) -> Vec<u32> {
+        let path = self.world.target().join(number.to_string());
+        let mut bytes = vec![0; 4096];
+        let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]).unwrap();
+        let lov = Lov::parse(&bytes[..length]).unwrap();
+        let osts = lov.components.iter().map(|it| match &it.body {
+            Body::Stripes(stripes) => stripes.objects[0].ost.0,
+            Body::Foreign(_) => unreachable!("the emulator has none"),
+        });
+        osts.collect()
+    }
+
     /// What each OST was given, in MiB.
     fn written_mib(&self) -> Vec<u64> {
+        self.written_bytes().into_iter().map(|bytes| bytes / MIB as u64).collect()
+    }
+
+    fn written_bytes(&self) -> Vec<u64> {
         let stats = fs::read(self.world.target().join(".pfs/stats")).unwrap();
         let stats: Value = serde_json::from_slice(&stats).unwrap();
-        let of_ost = |ost: &Value| ost["written_bytes"].as_u64().unwrap() / MIB as u64;
+        let of_ost = |ost: &Value| ost["written_bytes"].as_u64().unwrap();
         stats["osts"].as_array().unwrap().iter().map(of_ost).collect()
     }
 }
@@ -61,6 +85,29 @@ fn a_few_large_files_are_written_by_all_targets_alike() {
     let Some(bed) = Bed::new() else { return };
     bed.moves(3, 64, &["--schedule", "layout"]);
     assert_eq!(bed.written_mib(), [24; 8]);
+}
+
+/// OST 5 does a twentieth of what the others do. What is placed there and begins there goes on
+/// elsewhere, and none of it is read again.
+#[test]
+fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
+    let Some(bed) = Bed::new() else { return };
+    bed.control("rate all 40000000");
+    bed.control("congest fixed OSTS=5 2000000");
+    bed.moves(24, 4, &["--place-extents", "8", "--block-size", "256K", "--sink-io", "direct"]);
+    let grown: Vec<_> = (1..=24).map(|file| bed.osts(file)).collect();
+    assert!(grown.iter().all(|osts| osts.len() <= 8), "{grown:?}");
+    let went_on = |osts: &&Vec<u32>| osts.iter().any(|ost| *ost != osts[0]);
+    assert!(grown.iter().find(went_on).is_some(), "{grown:?}");
+    // The journal is there, too.
+    assert_eq!(bed.written_bytes().iter().sum::<u64>() / MIB as u64, 24 * 4);
+}
+
+#[test]
+fn files_grow_only_if_they_may() {
+    let Some(bed) = Bed::new() else { return };
+    bed.moves(8, 4, &["--place-extents", "0", "--block-size", "256K"]);
+    assert!((1..=8).all(|file| bed.osts(file).len() == 1));
 }
 
 #[test]

@@ -104,6 +104,12 @@ impl<T> OstQueues<T> {
         Self { queues: (0..osts.len()).map(queue).collect(), judge, turn: 0, choices: Vec::new() }
     }
 
+    /// The same, with as few requests for an OST at a time as keep it busy.
+    #[must_use]
+    pub fn sparing(self) -> Self {
+        Self { judge: self.judge.sparing(), ..self }
+    }
+
     /// How many OSTs there are.
     #[must_use]
     pub fn ost_count(&self) -> usize {
@@ -141,7 +147,7 @@ impl<T> OstQueues<T> {
     }
 
     /// What waits for an OST, first to last.
-    pub fn waiting(&self, ost: OstId) -> impl Iterator<Item = &T> {
+    pub fn waiting(&self, ost: OstId) -> impl DoubleEndedIterator<Item = &T> {
         self.queues[ost.index()].waiting.iter()
     }
 
@@ -157,6 +163,33 @@ impl<T> OstQueues<T> {
         let item = queue.waiting.remove(at)?;
         queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes(&item));
         Some(item)
+    }
+
+    /// Of the first `count` OSTs, the one that is least slow of those that have nothing to do.
+    #[must_use]
+    pub fn idlest(&self, count: u32) -> Option<OstId> {
+        let is_idle = |it: &&OstQueue<T>| it.waiting.is_empty() && it.in_flight == 0;
+        let osts = self.queues.iter().take(count as usize);
+        let idle = osts.enumerate().filter(|(_, it)| is_idle(it));
+        let idle = idle.map(|(index, _)| OstId::from_index(index));
+        idle.min_by(|one, other| self.slowness_of(*one).total_cmp(&self.slowness_of(*other)))
+    }
+
+    /// OSTs for which something waits, and how long they take for it and what is in flight, in
+    /// bytes of a usual OST.
+    pub fn busy(&self) -> impl Iterator<Item = (OstId, f64)> + '_ {
+        let busy = self.queues.iter().enumerate().filter(|(_, it)| !it.waiting.is_empty());
+        busy.map(|(index, queue)| {
+            let in_flight = f64::from(queue.in_flight) * (1 << 20) as f64;
+            let ost = OstId::from_index(index);
+            (ost, (queue.waiting_bytes as f64 + in_flight) * self.slowness_of(ost))
+        })
+    }
+
+    /// How many times as long as usual an OST takes; at least 1.
+    #[must_use]
+    pub fn slowness_of(&self, ost: OstId) -> f64 {
+        self.judge.slowness(ost).max(1.0)
     }
 
     /// Whether something waits for an OST that is free.

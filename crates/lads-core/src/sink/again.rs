@@ -52,7 +52,10 @@ impl Sink {
     /// Asks for those files to be announced anew that are better placed again, if it is time to
     /// look and nothing else is left to be placed.
     pub(super) fn place_again(&mut self, now: Instant) {
-        let is_due = self.ahead.is_limited() && now.since(self.looked_at) >= INTERVAL;
+        // What grows goes on elsewhere by itself.
+        let is_due = self.ahead.is_limited()
+            && self.config.growth.is_none()
+            && now.since(self.looked_at) >= INTERVAL;
         if !is_due || self.stop != Stop::No || !self.ahead.is_empty() {
             return;
         }
@@ -133,7 +136,7 @@ impl Sink {
     pub(super) fn on_released(&mut self, writes: &[Write]) {
         for write in writes {
             if let Place::Buffer(_) = write.place {
-                self.grants.on_release(write.ost);
+                self.grants.on_release(write.room);
             }
         }
     }

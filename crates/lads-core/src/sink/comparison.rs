@@ -37,7 +37,7 @@ impl Sink {
     ) {
         self.queues.finish(now, write.ost, write.bytes(), service);
         if let Place::Buffer(_) = write.place {
-            self.grants.on_release(write.ost);
+            self.grants.on_release(write.room);
         }
         for ((row, _), result) in write.rows.iter().zip(results) {
             self.release_block(row.block.entry);

@@ -2,6 +2,7 @@
 
 use crate::entry::Entry;
 use crate::frame::Row;
+use crate::growth::Extent;
 use crate::issue::Failure;
 use crate::journal::BlockRecord;
 use crate::layout::Layout;
@@ -11,7 +12,7 @@ use crate::units::{EntryId, OstId};
 use std::time::Duration;
 
 /// Which buffer of the arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u32);
 
 /// Where the bytes of a frame are.
@@ -30,6 +31,10 @@ pub struct Write {
     pub place: Place,
     /// The OST that they go to.
     pub ost: OstId,
+    /// The OST for which room for them was granted.
+    pub room: OstId,
+    /// What is added to their file before they are written, so that they go there.
+    pub extents: Vec<Extent>,
     /// Blocks, and where in the buffer each begins.
     pub rows: Vec<(Row, u32)>,
     /// Whether the blocks are not to be written, but to be compared with what is there: only their
@@ -129,6 +134,8 @@ pub enum Examined {
         done: Vec<BlockRecord>,
         /// Where it will lie.
         layout: Layout,
+        /// If it can grow: the extents that it has.
+        extents: Vec<Extent>,
     },
     /// There is a file of the same size: it is to be compared.
     Compare {

@@ -104,7 +104,7 @@ impl Sink {
     /// A frame is in its place in the stage; its buffer is free.
     pub(super) fn on_staged(&mut self, write: Write) {
         self.aside.slots.on_staged();
-        self.grants.on_release(write.ost);
+        self.grants.on_release(write.room);
         let bytes = write.bytes();
         self.counters.bytes_staged += bytes;
         self.queues.push(write.ost, write, bytes);

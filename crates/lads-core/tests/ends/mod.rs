@@ -52,6 +52,7 @@ pub(crate) fn sink_config() -> SinkConfig {
         verifies_media: false,
         commits_max: 2,
         at_once_max: Duration::ZERO,
+        growth: None,
         resends_max: 3,
         removal: None,
         stage: None,

@@ -204,7 +204,7 @@ impl Layouts for Beegfs {
         let refusal = self.make(file)?;
         let layout = self.layout_at(file.directory, name);
         let difference = difference(file.wish, &layout, Order::Any, refusal, &self.specs);
-        Ok(Placed { layout, is_made: true, file: None, difference })
+        Ok(Placed { is_made: true, difference, ..Placed::at(layout) })
     }
 
     /// What the client answers of its stripes, of all of them together; of a directory, what it is

@@ -264,7 +264,7 @@ impl Layouts for Ceph {
 }
 
 fn made(layout: Layout, difference: Option<String>) -> Placed {
-    Placed { layout, is_made: true, file: None, difference }
+    Placed { is_made: true, difference, ..Placed::at(layout) }
 }
 
 /// Each OSD is an OST, if they are not too many; otherwise each host, and several together if there

@@ -25,7 +25,7 @@ fn check(layouts: &dyn Layouts, directory: &Path) {
             _ => Wish::On { stripe_size: 1 << 20, osts: vec![OstId(0)] },
         };
         let (size, name) = (5 << 20, name.as_str());
-        let new = NewFile { directory: &handle, name, number, size, wish: &wish, is_there: false };
+        let new = NewFile { number, ..NewFile::new(&handle, name, size, &wish) };
         let placed = layouts.of_new_file(&new).unwrap();
         assert!(is_known(&placed.layout), "{:?}", placed.layout);
         let path = directory.join(name);

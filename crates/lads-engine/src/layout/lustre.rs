@@ -18,8 +18,9 @@ use super::new_file::{Order, difference, make};
 use super::{FileAt, Heeds, Layouts, Located, Mirror, NewFile, Placed, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
+use lads_core::growth::{self, Extent};
 use lads_core::layout::{Layout, Part};
-use lads_core::lov::{ATTRIBUTE, Body, Lov, Stand};
+use lads_core::lov::{ATTRIBUTE, ATTRIBUTE_ADD, Body, Lov, STRIPE_SIZE_UNIT, Stand};
 use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
@@ -107,6 +108,15 @@ impl Lustre {
         lov.map_or_else(|| Layout::on(elsewhere), |lov| self.known(lov.layout(self.stand)))
     }
 
+    /// The extents of a file that can grow, in our numbers, and the layout that it has if it goes
+    /// on where it ends.
+    fn open(&self, lov: Option<&Lov>) -> Option<(Vec<Extent>, Layout)> {
+        let extents = lov?.open_extents()?;
+        let are_known = extents.iter().all(|extent| extent.ost.index() < self.stand.mdt.index());
+        let layout = growth::layout_of(&extents).filter(|_| are_known)?;
+        Some((extents, layout))
+    }
+
     /// Every copy of a file that can be read all by itself, if there are several and the usual one
     /// is among them, that one first.
     fn mirrors(&self, lov: &Lov, usual: &Layout) -> Vec<Mirror> {
@@ -136,6 +146,10 @@ impl Lustre {
     fn make(&self, file: &NewFile<'_>) -> Result<(OwnedFd, Option<Errno>), Errno> {
         let plainly = OFlags::empty();
         let Some(wish) = lov_of(file.wish) else { return Ok((make(file, plainly)?, None)) };
+        let wish = match file.first_extent_bytes {
+            Some(end) => Lov::wish_composite([(end, wish)]),
+            None => wish,
+        };
         let handle = make(file, DELAY_LAYOUT)?;
         match fsetxattr(&handle, self.attribute, &wish.encode(), XattrFlags::empty()) {
             Ok(()) => Ok((handle, None)),
@@ -147,19 +161,23 @@ impl Lustre {
         }
     }
 
-    /// The layout of a file that is to be so long. Parts of a composite one that come into being
-    /// with their first byte do so when the file is given its length.
-    fn settled(&self, handle: &OwnedFd, file: &NewFile<'_>) -> Layout {
+    /// The layout of a file that is to be so long, with its extents if it can grow. Parts of
+    /// another composite one that come into being with their first byte do so when the file is
+    /// given its length.
+    fn settled(&self, handle: &OwnedFd, file: &NewFile<'_>) -> (Vec<Extent>, Layout) {
         let lov = self.lov_of(handle);
+        if let Some(open) = self.open(lov.as_ref()).filter(|_| file.first_extent_bytes.is_some()) {
+            return open;
+        }
         let layout = self.layout(lov.as_ref());
         let elsewhere = layout.osts().position(|ost| ost == self.stand.elsewhere);
         let starts = elsewhere.and_then(|position| layout.next_at(position, 0));
         let is_to_come = lov.is_some_and(|lov| lov.composite.is_some())
             && starts.is_some_and(|start| start < file.size);
         if !is_to_come || ftruncate(handle, file.size).is_err() {
-            return layout;
+            return (Vec::new(), layout);
         }
-        self.layout(self.lov_of(handle).as_ref())
+        (Vec::new(), self.layout(self.lov_of(handle).as_ref()))
     }
 }
 
@@ -208,12 +226,32 @@ impl Layouts for Lustre {
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
         if file.is_there {
             let lov = self.lov(file.directory, file.name.as_bytes());
-            return Ok(Placed::at(self.layout(lov.as_ref())));
+            return Ok(match self.open(lov.as_ref()) {
+                Some((extents, layout)) => Placed { extents, ..Placed::at(layout) },
+                None => Placed::at(self.layout(lov.as_ref())),
+            });
         }
         let (handle, refusal) = self.make(file)?;
-        let layout = self.settled(&handle, file);
+        let (extents, layout) = self.settled(&handle, file);
         let difference = difference(file.wish, &layout, Order::Kept, refusal, &self.specs);
-        Ok(Placed { layout, is_made: true, file: Some(handle), difference })
+        Ok(Placed { extents, is_made: true, file: Some(handle), difference, ..Placed::at(layout) })
+    }
+
+    fn extents(&self) -> Option<(u64, u32)> {
+        Some((STRIPE_SIZE_UNIT.into(), self.stand.mdt.0))
+    }
+
+    fn add_extents(&self, file: &OwnedFd, extents: &[Extent]) -> Result<(), Errno> {
+        let Some(first) = extents.first() else { return Ok(()) };
+        let add = |of: &dyn Fn(OstId) -> Lov| {
+            let wishes = extents.iter().map(|extent| (extent.range.end, of(extent.ost)));
+            let addition = Lov::wish_components(first.range.start, wishes).encode();
+            fsetxattr(file, ATTRIBUTE_ADD, &addition, XattrFlags::empty())
+        };
+        let stripe_size = size_of(self.stripe_size);
+        let added = add(&|ost| Lov::wish_on(stripe_size, &[ost]));
+        // Anywhere is better than nowhere.
+        added.or_else(|_| add(&|_| Lov::wish(stripe_size, 1)))
     }
 
     fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
@@ -243,8 +281,12 @@ fn stripe_size_of(template: &[u8]) -> Option<u64> {
     sizes.max().filter(|&size| size > 0)
 }
 
+/// A stripe size as Lustre takes it.
+fn size_of(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).min(STRIPE_SIZE_MAX)
+}
+
 fn lov_of(wish: &Wish) -> Option<Lov> {
-    let size_of = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).min(STRIPE_SIZE_MAX);
     match wish {
         Wish::Default => None,
         Wish::Striped { stripe_size, stripe_count } => {

@@ -129,7 +129,7 @@ impl Layouts for Orangefs {
             make(file, OFlags::empty())?;
         }
         let layout = self.layout(file.directory, file.name.as_bytes());
-        Ok(Placed { layout, is_made: !file.is_there, file: None, difference: None })
+        Ok(Placed { is_made: !file.is_there, ..Placed::at(layout) })
     }
 
     /// Both attributes, one behind the other.

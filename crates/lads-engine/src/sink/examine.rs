@@ -11,15 +11,17 @@ use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usab
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, remove_left_over};
 use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
+use crate::sink::growing::Growing;
 use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
 use lads_core::entry::{Entry, Identity, Kind, is_own_name};
+use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root, Verb};
-use lads_core::placement::{self, STRIPE_BYTES_MIN};
+use lads_core::placement::{self, STRIPE_BYTES_MIN, Wish};
 use lads_core::sink::{Event, Examined};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat, syncfs,
@@ -325,8 +327,8 @@ impl SinkEnd {
         }
         self.claim(item)?;
         let done = self.left_from_before(item, handle)?;
-        let layout = self.place_file(item, handle, &done)?;
-        Ok(Examined::Want { done, layout })
+        let (layout, extents) = self.place_file(item, handle, &done)?;
+        Ok(Examined::Want { done, layout, extents })
     }
 
     /// An earlier attempt may have begun to send a file that need not be sent now.
@@ -347,7 +349,7 @@ impl SinkEnd {
         item: &Item,
         directory: &OwnedFd,
         done: &[BlockRecord],
-    ) -> Result<Layout, Failure> {
+    ) -> Result<(Layout, Vec<Extent>), Failure> {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
         // Of a file that gets one stripe in any case it need not be known.
@@ -357,6 +359,7 @@ impl SinkEnd {
                 .hub
                 .with(|inner| (inner.session.coming_bytes(), inner.session.transfer_bytes())),
         };
+        let extent_bytes = self.hub.with(|inner| inner.session.extent_bytes());
         let new_file =
             placement::NewFile { size, coming_bytes, transfer_bytes, source: item.striping };
         // What comes with the wish stands for the file until it is counted where it is.
@@ -370,6 +373,7 @@ impl SinkEnd {
             number: self.new_file_count.fetch_add(1, Ordering::Relaxed),
             size,
             wish: &wish,
+            first_extent_bytes: extent_bytes.filter(|&bytes| may_grow(item, &wish, bytes)),
             is_there: item.goes_on.get().is_some(),
         };
         let placed =
@@ -385,7 +389,10 @@ impl SinkEnd {
         }
         // A file is examined once.
         let _ = item.outstanding.set(outstanding);
-        Ok(placed.layout)
+        if let Some(last) = placed.extents.last() {
+            let _ = item.growing.set(Growing::new(last.range.end));
+        }
+        Ok((placed.layout, placed.extents))
     }
 
     /// Takes the temporary name for an entry, until it has ended.
@@ -597,6 +604,14 @@ fn what_is_there(
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(failed(Operation::Examine, errno)),
     }
+}
+
+/// Whether a file that is to be on one OST, and has no holes, may grow from a first extent on: what
+/// has holes may have none of its bytes behind the last extent.
+fn may_grow(item: &Item, wish: &Wish, extent_bytes: u64) -> bool {
+    let size = item.identity.map_or(0, |identity| identity.size);
+    let is_on_one = matches!(wish, Wish::On { osts, .. } if osts.len() == 1);
+    is_on_one && item.is_dense && size > extent_bytes
 }
 
 /// Makes the name of a directory that a person named durable in the directory above.

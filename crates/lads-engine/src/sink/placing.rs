@@ -130,6 +130,19 @@ impl Placing {
 }
 
 impl Outstanding {
+    /// Bytes that were to be written on one OST go to another.
+    pub(super) fn on_moved(&self, from: OstId, to: OstId, bytes: u64) {
+        let mut left = lock(&self.left);
+        let there = left.get_mut(&from);
+        let bytes = there.as_ref().map_or(0, |there| bytes.min(**there));
+        if let Some(there) = there {
+            *there -= bytes;
+        }
+        *left.entry(to).or_default() += bytes;
+        self.queued[from.index()].fetch_sub(bytes, Ordering::Relaxed);
+        self.queued[to.index()].fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes were written there.
     pub(super) fn on_written(&self, ost: OstId, bytes: u64) {
         if let Some(left) = lock(&self.left).get_mut(&ost) {

@@ -1,6 +1,7 @@
 //! What the sink keeps of an entry until it has ended: its place, its metadata, its open file.
 
 use super::comparison::There;
+use super::growing::Growing;
 use super::placing::Outstanding;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
@@ -33,6 +34,8 @@ pub(super) struct Item {
     pub(super) is_dense: bool,
     /// How it is striped at the source.
     pub(super) striping: Striping,
+    /// If its temporary file is to grow: how far it has.
+    pub(super) growing: OnceLock<Growing>,
     /// What of it is to be written where, once it was placed.
     pub(super) outstanding: OnceLock<Outstanding>,
     /// If it is a directory, itself.
@@ -189,6 +192,7 @@ impl Table {
             is_known_different: matches!(entry.kind, Kind::File { is_different: true, .. }),
             is_dense,
             striping,
+            growing: OnceLock::new(),
             outstanding: OnceLock::new(),
             own,
             goes_on: OnceLock::new(),

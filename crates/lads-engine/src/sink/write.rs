@@ -31,6 +31,8 @@ impl SinkEnd {
         if write.is_comparison {
             return self.compare_queued(write);
         }
+        // Others may wait for its extents, whatever becomes of the bytes.
+        let grown = self.grow(&write);
         let Some(buffer) = self.bytes_of(&write) else { return };
         let started = Instant::now();
         self.layouts.pretend(write.ost);
@@ -40,7 +42,8 @@ impl SinkEnd {
             .map(|(row, place)| {
                 let block = row.block;
                 let bytes = &buffer[*place as usize..][..block.length as usize];
-                self.write_block(&block, write.ost, bytes)
+                grown
+                    .and_then(|()| self.write_block(&block, write.ost, bytes))
                     .err()
                     .map(|failure| failure.of_block(block.offset, block.length, write.ost))
             })
@@ -97,9 +100,7 @@ impl SinkEnd {
             Ok(kept.file)
         } else if made.is_some() {
             // Empty, or given its length already so that all its parts have a place.
-            [0, size]
-                .iter()
-                .find_map(|&size| reopen_temporary(&directory, &name, size, own))
+            reopen_temporary(&directory, &name, size, own)
                 .map_or_else(|| create_temporary(&directory, &name, own), Ok)
         } else {
             create_temporary(&directory, &name, own)
@@ -124,7 +125,8 @@ impl SinkEnd {
     /// Gives a file that arrives in pieces its length, and its space if it has no holes; one that
     /// is written in one go needs neither.
     fn reserve(&self, item: &Item, file: &OwnedFd, size: u64) -> Result<(), Errno> {
-        if size == 0 {
+        // One that grows has no room for what it will be given with its extents.
+        if size == 0 || item.growing.get().is_some() {
             return Ok(());
         }
         let is_in_pieces = size > u64::from(self.options.block_size);
@@ -233,6 +235,9 @@ impl SinkEnd {
     pub(super) fn discard_all(&self, discards: &[Discard]) {
         for Discard { entry, is_kept, failure } in discards {
             let Some(item) = self.table.remove(*entry) else { continue };
+            if let Some(growing) = item.growing.get() {
+                growing.close(failed(Operation::Preallocate, Errno::STALE));
+            }
             if let Some(failure) = failure {
                 self.tell_failure(&item, *failure);
             }
@@ -284,8 +289,8 @@ impl Drop for SinkEnd {
     }
 }
 
-/// Opens what an earlier attempt left under the temporary name, if it is ours alone and has the
-/// right size.
+/// Opens what an earlier attempt left under the temporary name, if it is ours alone and no longer
+/// than it should be; one that grows is as long as what was written of it.
 pub(super) fn reopen_temporary(
     directory: &OwnedFd,
     name: &str,
@@ -295,8 +300,8 @@ pub(super) fn reopen_temporary(
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(directory, name, flags, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
-    let is_whole = u64::try_from(stat.st_size) == Ok(size);
-    (is_whole && own.difference(&stat).is_none()).then_some(file)
+    let is_no_longer = u64::try_from(stat.st_size).is_ok_and(|found| found <= size);
+    (is_no_longer && own.difference(&stat).is_none()).then_some(file)
 }
 
 /// Makes a new file that only we can read until it has its own mode. What an earlier attempt left

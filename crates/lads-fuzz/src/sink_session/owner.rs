@@ -294,7 +294,7 @@ impl Owner {
             done.extend((0..4).filter(|_| choices.is_one_in(2)).map(block));
             done.retain(|block| block.offset + u64::from(block.length) <= entry.size());
         }
-        Examined::Want { done, layout: self.layout(choices) }
+        Examined::Want { done, layout: self.layout(choices), extents: Vec::new() }
     }
 
     fn layout(&self, choices: &mut Choices<'_>) -> Layout {
@@ -415,6 +415,7 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
         verifies_media: choices.is_one_in(3),
         commits_max: 1 + choices.below(2),
         at_once_max: Duration::from_millis(choices.below(3).into()),
+        growth: None,
         resends_max: 3,
         removal: (ost_count > 1).then_some(removal),
         stage,

@@ -195,6 +195,19 @@ impl FileBody {
         Ok(true)
     }
 
+    /// Adds components at its open end.
+    ///
+    /// # Errors
+    /// Those of [`placement::add`], and `EINVAL` if it has no layout.
+    pub(super) fn add_components(&self, addition: &Lov) -> Result<(), Errno> {
+        let mut state = self.lock();
+        let mut lov = state.placed.as_ref().ok_or(Errno::INVAL)?.lov.clone();
+        let ost_count = self.store.space().targets().len();
+        placement::add(&mut lov, addition, ost_count)?;
+        state.placed = Some(Placed::new(lov));
+        Ok(())
+    }
+
     /// Gives it the layout wished for in place of the one it has, as CephFS allows.
     ///
     /// # Errors
@@ -238,7 +251,8 @@ impl FileBody {
     /// Takes room for a write; says which OSTs have to do with it.
     ///
     /// # Errors
-    /// `EIO` if an OST is down, `ENOSPC` if one is full, `EFBIG`.
+    /// `EIO` if an OST is down, `ENOSPC` if one is full, `EFBIG`, `EINVAL` behind its last
+    /// component (`lod_declare_update_plain`).
     pub(super) fn prepare_write(&self, offset: u64, length: u64) -> Result<Vec<Share>, Errno> {
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
         self.take_room(&mut self.lock(), offset..end.ok_or(Errno::FBIG)?)
@@ -258,11 +272,17 @@ impl FileBody {
     /// Sets the size.
     ///
     /// # Errors
-    /// Those of [`placement::place`], and of the system call.
+    /// Those of [`placement::place`], of the system call, and `EINVAL` if that is behind its last
+    /// component.
     pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
         self.place_by_default()?;
         let bytes = self.bytes()?;
         let mut state = self.lock();
+        let is_covered =
+            state.placed.as_ref().is_none_or(|it| placement::is_covered(&it.lov, &(0..size)));
+        if !is_covered {
+            return Err(Errno::INVAL);
+        }
         bytes.truncate(size)?;
         state.size = size;
         self.give_room_back(&mut state, size.next_multiple_of(PAGE_BYTES)..u64::MAX);
@@ -314,6 +334,10 @@ impl FileBody {
             Some(placed) => placed,
             None => Placed::new(placement::place(&self.template, self.store.defaults, &mut space)?),
         };
+        if !placement::is_covered(&placed.lov, &range) {
+            state.placed = Some(placed);
+            return Err(Errno::INVAL);
+        }
         let instantiated =
             placement::instantiate(&mut placed.lov, range.clone(), self.store.defaults, &mut space);
         if instantiated == Ok(true) {

@@ -23,6 +23,8 @@ const LISTS: &str = "system.posix_acl_";
 enum LayoutName<'a> {
     /// All of it, as Lustre says it.
     Lustre,
+    /// Components that are to be added to it, as Lustre says them.
+    LustreAdd,
     /// A field of it, as Ceph says it.
     Ceph(&'a str),
 }
@@ -32,6 +34,7 @@ impl<'a> LayoutName<'a> {
     fn of(name: &'a OsStr, kind: &Kind, style: LayoutStyle) -> Option<Self> {
         let is_directory = matches!(kind, Kind::Directory(_));
         match style {
+            LayoutStyle::Lustre if name == lov::ATTRIBUTE_ADD => Some(Self::LustreAdd),
             LayoutStyle::Lustre => {
                 (name == lov::ATTRIBUTE || name == PRIVILEGED).then_some(Self::Lustre)
             }
@@ -59,6 +62,7 @@ pub(super) fn get(system: &System, number: u64, name: &OsStr) -> Result<Vec<u8>,
     let lov = lov.ok_or(Errno::NODATA)?;
     match layout {
         LayoutName::Lustre => Ok(lov.encode()),
+        LayoutName::LustreAdd => Err(Errno::NODATA),
         LayoutName::Ceph(field) => ceph::tell(&lov, field).map(String::into_bytes),
     }
 }
@@ -78,6 +82,7 @@ pub(super) fn set(
     let inode = tree.inode_mut(number)?;
     match LayoutName::of(name, &inode.kind, system.settings.layout_style) {
         Some(LayoutName::Lustre) => return set_layout(system, inode, value),
+        Some(LayoutName::LustreAdd) => return add_components(inode, value),
         Some(LayoutName::Ceph(field)) => return set_ceph_layout(system, inode, field, value),
         None => check_supported(name)?,
     }
@@ -134,6 +139,11 @@ fn set_layout(system: &System, inode: &mut Inode, value: &[u8]) -> Result<(), Er
             set_template(inode, wish)
         }
     }
+}
+
+fn add_components(inode: &Inode, value: &[u8]) -> Result<(), Errno> {
+    let Kind::File(file) = &inode.kind else { return Err(Errno::INVAL) };
+    file.add_components(&Lov::parse(value).map_err(|_| Errno::INVAL)?)
 }
 
 fn set_ceph_layout(

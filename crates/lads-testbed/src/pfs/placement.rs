@@ -26,7 +26,18 @@ const OBJECT_SEQUENCE: u64 = 0x1_0000_0000;
 /// # Errors
 /// `EINVAL` for nonsense, `EOPNOTSUPP` for what Lustre can do and this cannot.
 pub(super) fn check(wish: &Lov, ost_count: usize) -> Result<(), Errno> {
-    let mut start = 0;
+    let end = check_from(0, wish, ost_count)?;
+    // A composite file may be open at its end; nothing can be written there until more is added.
+    let is_complete = end == u64::MAX || wish.composite.is_some();
+    match (is_complete, wish.composite.map_or(0, |it| it.extra_mirrors)) {
+        (true, 0) => Ok(()),
+        (false, 0) => Err(Errno::INVAL),
+        _ => Err(Errno::OPNOTSUPP),
+    }
+}
+
+/// Whether components follow each other from `start` on, and where the last ends.
+fn check_from(mut start: u64, wish: &Lov, ost_count: usize) -> Result<u64, Errno> {
     for component in &wish.components {
         let end = component.extent.end;
         let is_aligned = end == u64::MAX || end.is_multiple_of(lov::STRIPE_SIZE_UNIT.into());
@@ -36,12 +47,44 @@ pub(super) fn check(wish: &Lov, ost_count: usize) -> Result<(), Errno> {
         start = end;
         check_component(component, wish.composite.is_some(), ost_count)?;
     }
-    let extra_mirrors = wish.composite.map_or(0, |it| it.extra_mirrors);
-    match (start, extra_mirrors) {
-        (u64::MAX, 0) => Ok(()),
-        (_, 0) => Err(Errno::INVAL),
-        _ => Err(Errno::OPNOTSUPP),
+    Ok(start)
+}
+
+/// Adds components behind the last one of a composite file; they get their objects when something
+/// is written there (`lod_declare_layout_add`).
+///
+/// # Errors
+/// `EINVAL` if the file, or what is added, is not composite, the file has no open end, or what is
+/// added does not begin there; those of [`check`]; then the layout is as before.
+pub(super) fn add(lov: &mut Lov, addition: &Lov, ost_count: usize) -> Result<(), Errno> {
+    let (Some(composite), Some(_)) = (&mut lov.composite, addition.composite) else {
+        return Err(Errno::INVAL);
+    };
+    let open_from = lov.components.last().map_or(0, |last| last.extent.end);
+    if open_from == u64::MAX || addition.components.is_empty() {
+        return Err(Errno::INVAL);
     }
+    check_from(open_from, addition, ost_count)?;
+    let mut id = lov.components.iter().map(|it| it.id).max().unwrap_or(0);
+    for component in &addition.components {
+        let mut component = component.clone();
+        id += 1;
+        (component.id, component.flags) = (id, 0);
+        if let Body::Stripes(stripes) = &mut component.body {
+            // A list of OSTs is not taken here.
+            stripes.objects.clear();
+            stripes.form = if stripes.pool.is_empty() { Form::V1 } else { Form::V3 };
+        }
+        lov.components.push(component);
+    }
+    composite.generation += 1;
+    Ok(())
+}
+
+/// Whether a range of a file, if it is not empty, has components.
+pub(super) fn is_covered(lov: &Lov, range: &std::ops::Range<u64>) -> bool {
+    let end = lov.components.last().map_or(0, |last| last.extent.end);
+    range.is_empty() || range.end <= end
 }
 
 fn check_component(component: &Component, is_part: bool, ost_count: usize) -> Result<(), Errno> {

@@ -121,7 +121,7 @@ fn layout(beegfs: &Beegfs, directory: &Path, name: &str) -> Layout {
 fn place(beegfs: &Beegfs, directory: &Path, wish: &Wish) -> Placed {
     let handle = openat(CWD, directory, OFlags::RDONLY, Mode::empty()).unwrap();
     let (directory, name) = (&handle, "new");
-    let file = NewFile { directory, name, number: 0, size: 10, wish, is_there: false };
+    let file = NewFile::new(directory, name, 10, wish);
     beegfs.of_new_file(&file).unwrap()
 }
 

@@ -121,7 +121,7 @@ fn a_new_file_is_asked_what_it_has_after_it_was_told() {
 }
 
 fn new_file<'a>(directory: &'a OwnedFd, wish: &'a Wish) -> NewFile<'a> {
-    NewFile { directory, name: "new", number: 0, size: 9, wish, is_there: false }
+    NewFile::new(directory, "new", 9, wish)
 }
 
 fn handle_of_new(directory: &OwnedFd) -> OwnedFd {

@@ -42,7 +42,7 @@ fn stripes(osts: &[u32]) -> Stripes {
 fn place(lustre: &Lustre, directory: &Path, wish: &Wish) -> Placed {
     let handle = OwnedFd::from(File::open(directory).unwrap());
     let (directory, name) = (&handle, "new");
-    let file = NewFile { directory, name, number: 0, size: 10, wish, is_there: false };
+    let file = NewFile::new(directory, name, 10, wish);
     lustre.of_new_file(&file).unwrap()
 }
 

@@ -54,7 +54,7 @@ impl Bench {
         let item = self.end.table.get(entry.id).expect("it was announced");
         match self.end.examine(entry, &item) {
             Ok(Examined::Answer(answer)) => answer,
-            Ok(Examined::Want { done, layout }) => panic!("wanted: {done:?} {layout:?}"),
+            Ok(Examined::Want { done, layout, .. }) => panic!("wanted: {done:?} {layout:?}"),
             Ok(Examined::Compare { layout }) => Answer::Compare { layout },
             Err(failure) => Answer::Failed(failure),
         }

@@ -121,11 +121,42 @@ fn components_without_objects_say_how_many_stripes_they_will_have() {
 }
 
 #[test]
-fn composites_have_no_gaps_and_reach_to_the_end() {
-    for ends in [vec![1 << 20], vec![1000, u64::MAX], vec![1 << 20, 1 << 20, u64::MAX]] {
+fn composites_have_no_gaps() {
+    for ends in [vec![1000, u64::MAX], vec![1 << 20, 1 << 20, u64::MAX]] {
         let wish = Lov::wish_composite(ends.into_iter().map(|end| (end, Lov::wish(0, 1))));
         assert_eq!(placed(&wish), Err(Errno::INVAL), "{wish:?}");
     }
+}
+
+#[test]
+fn components_can_be_added_where_a_composite_file_is_open() {
+    let mut space = space();
+    let mut lov = place(&Lov::wish_composite([(1 << 20, on(&[2]))]), DEFAULTS, &mut space).unwrap();
+    assert!(is_covered(&lov, &(0..1 << 20)) && !is_covered(&lov, &(0..(1 << 20) + 1)));
+    let count = space.targets().len();
+    let generation = lov.composite.unwrap().generation;
+    let next = Lov::wish_components(1 << 20, [(2 << 20, on(&[5])), (3 << 20, on(&[1]))]);
+    add(&mut lov, &next, count).unwrap();
+    assert_eq!(lov.composite.unwrap().generation, generation + 1);
+    assert!(instantiate(&mut lov, 0..2 << 20, DEFAULTS, &mut space).unwrap());
+    assert_eq!(osts(&lov.components[1]), [5]);
+    assert_eq!(lov.components[2].flags & flag::INSTANTIATED, 0);
+    assert_eq!(lov.components.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2, 3]);
+    let before = lov.clone();
+    for refused in [
+        Lov::wish_components(2 << 20, [(4 << 20, on(&[5]))]),
+        Lov::wish_components(3 << 20, [((3 << 20) + 1, on(&[5]))]),
+        Lov::wish_components(3 << 20, [(4 << 20, on(&[99]))]),
+        on(&[5]),
+    ] {
+        assert_eq!(add(&mut lov, &refused, count), Err(Errno::INVAL), "{refused:?}");
+    }
+    assert_eq!(lov, before);
+    add(&mut lov, &Lov::wish_components(3 << 20, [(u64::MAX, on(&[0]))]), count).unwrap();
+    let more = Lov::wish_components(u64::MAX, [(u64::MAX, on(&[0]))]);
+    assert_eq!(add(&mut lov, &more, count), Err(Errno::INVAL), "it has no end");
+    let mut plain = place(&on(&[5]), DEFAULTS, &mut space).unwrap();
+    assert_eq!(add(&mut plain, &next, count), Err(Errno::INVAL), "it is not composite");
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! Adding extents to a file while it is written.
+//!
+//! The session decides which extent goes where, in the order of the file. Threads are told so with
+//! what they write there, and several may be about to add to the same file: each waits for its
+//! turn, and whoever writes waits until what is written has its extent.
+
+use super::{SinkEnd, failed};
+use crate::board::lock;
+use lads_core::growth::Extent;
+use lads_core::issue::{Failure, Operation};
+use lads_core::sink::Write;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// How far a file has grown.
+#[derive(Debug)]
+pub(super) struct Growing {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Bytes before this one have an extent.
+    end: u64,
+    failure: Option<Failure>,
+}
+
+impl Growing {
+    /// A file whose extents end here.
+    pub(super) fn new(end: u64) -> Self {
+        Self { state: Mutex::new(State { end, failure: None }), changed: Condvar::new() }
+    }
+
+    /// Adds extents when it is their turn.
+    fn add(
+        &self,
+        extents: &[Extent],
+        add: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return Ok(()) };
+        self.wait_for(first.range.start)?;
+        // Nobody else adds meanwhile: what comes next begins where this ends.
+        let added = add();
+        match added {
+            Ok(()) => lock(&self.state).end = last.range.end,
+            Err(failure) => lock(&self.state).failure = Some(failure),
+        }
+        self.changed.notify_all();
+        added
+    }
+
+    /// The file is dropped, or can grow no further: nobody waits any more.
+    pub(super) fn close(&self, failure: Failure) {
+        lock(&self.state).failure.get_or_insert(failure);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all bytes before this one have an extent.
+    fn wait_for(&self, end: u64) -> Result<(), Failure> {
+        let is_waited_for = |state: &mut State| state.end < end && state.failure.is_none();
+        let state = self.changed.wait_while(lock(&self.state), is_waited_for);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        state.failure.map_or(Ok(()), Err)
+    }
+}
+
+impl SinkEnd {
+    /// Sees to it that what is about to be written has its extent.
+    pub(super) fn grow(&self, write: &Write) -> Result<(), Failure> {
+        let Some((row, _)) = write.rows.first() else { return Ok(()) };
+        let Some(item) = self.table.get(row.block.entry) else { return Ok(()) };
+        let Some(growing) = item.growing.get() else { return Ok(()) };
+        let _asked = self.begin_call(Operation::Preallocate, row.block.entry, Some(write.ost));
+        growing.add(&write.extents, || {
+            let temporary = self.temporary(&item)?;
+            let added = self.layouts.add_extents(&temporary.file, &write.extents);
+            added.map_err(|errno| failed(Operation::Preallocate, errno))
+        })?;
+        growing.wait_for(write.rows.iter().map(|(row, _)| row.block.end()).max().unwrap_or(0))?;
+        if let Some(outstanding) = item.outstanding.get() {
+            let size = item.identity.map_or(0, |identity| identity.size);
+            for Extent { range, ost } in write.extents.iter().filter(|it| it.ost != write.room) {
+                outstanding.on_moved(write.room, *ost, range.end.min(size) - range.start);
+            }
+        }
+        Ok(())
+    }
+}
