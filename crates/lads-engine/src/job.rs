@@ -19,9 +19,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-/// Most extents of a new file that grows, unless another number is asked for: none grows. Between
-/// emulated file systems it gains nothing yet: the kernel lets nobody change a file's layout (FUSE,
-/// as any attribute) or its length while somebody writes to it.
+/// Most extents of a new file that grows, unless another number is asked for: none grows, until it
+/// has been measured between file systems, not only simulated, what it gains.
 pub const PLACE_EXTENTS: u32 = 0;
 
 pub use deletion::Deletion;
