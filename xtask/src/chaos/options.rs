@@ -111,6 +111,7 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--source-layout", Drawn(3, LAYOUTS)),
     ("--sink-layout", Drawn(3, LAYOUTS)),
     ("--place", Drawn(3, &["inherit", "same", "spread", "aware"])),
+    ("--place-extents", Drawn(3, &["0", "2", "8"])),
     ("--source-io", Drawn(3, IO_MODES)),
     ("--sink-io", Drawn(3, IO_MODES)),
     ("--no-preallocate", Drawn(5, FLAG)),
