@@ -150,9 +150,10 @@ const USUAL_FIRST_COUNT: u32 = 16;
 /// service time would have one request, and be idle for as long; with 1 each would have two,
 /// however short the latency.
 const ENOUGH: f64 = 0.95;
-/// One of so many requests begins beside one more than are enough. With a fourth of it, 32 OSTs of
-/// which none is slow come to 95 % of what is possible, not 97; with four times as many, nothing
-/// changes but that a change is seen later (simulator).
+/// Of this number of requests to an OST, one may start while the number that is enough is in
+/// flight, to see whether one more would be better. With a fourth of it, 32 OSTs of which none is
+/// slow reach 95 % of the bound, not 97; with four times as many, a change is noticed later, and
+/// nothing else differs (simulator). Half and double of it were not tried.
 const ONE_MORE_EVERY: u32 = 64;
 
 /// Kinds of requests: by size, in powers of two, and by how many were in flight before them.
@@ -408,8 +409,9 @@ impl Enough {
         self.count.saturating_add(u32::from(is_tried))
     }
 
-    /// A request of a kind is back, one of `depth` that were in flight, and so long after the one
-    /// before it if the OST was busy all the time.
+    /// Takes in a request that is complete. `depth` is the number of requests that were in flight
+    /// on its OST, itself included; `gap` is the time since the OST completed the request before
+    /// it, if the OST had requests in flight all that time.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

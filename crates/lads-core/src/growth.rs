@@ -40,8 +40,8 @@ pub struct Extent {
     pub ost: OstId,
 }
 
-/// How long extents are that begin now, in bytes, if so many bytes of the transfer are left for so
-/// many OSTs: a multiple of `unit_bytes`, at least one.
+/// The length in bytes of an extent that begins now, if `left_bytes` of the transfer are still to
+/// be written to `ost_count` OSTs: a multiple of `unit_bytes`, and not zero.
 #[must_use]
 pub fn extent_bytes(left_bytes: u64, ost_count: usize, unit_bytes: u64) -> u64 {
     let parts = (ost_count as u64).saturating_mul(EXTENT_PARTS).max(1);
@@ -60,8 +60,8 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// A file of this many bytes that has these extents ; `None` if
-    /// nothing of it is open, or nothing may be added.
+    /// A file of `size` bytes that has these extents; `None` if nothing of it is open, or no
+    /// further extent may be added.
     #[must_use]
     pub fn new(size: u64, extents: Vec<Extent>, config: GrowthConfig) -> Option<Self> {
         let count = u32::try_from(extents.len()).unwrap_or(u32::MAX);

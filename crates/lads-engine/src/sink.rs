@@ -82,6 +82,8 @@ pub(crate) struct SinkEnd {
     placing: placing::Placing,
     new_file_count: AtomicU64,
     kept_open: KeptFiles,
+    /// Set once a file grows: until then no write asks whether its file does.
+    grows: OnceLock<()>,
     /// Entries that have ended well without what `--privileges` would have kept.
     reduced_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
@@ -173,6 +175,7 @@ impl SinkEnd {
             layouts,
             new_file_count: AtomicU64::new(0),
             kept_open: KeptFiles::default(),
+            grows: OnceLock::new(),
             reduced_count: AtomicU64::new(0),
             streams,
             missing: Mutex::default(),

@@ -2,7 +2,7 @@
 //! was given says it.
 
 use crate::faultfs::{Daemon, testbed};
-use crate::world::{World, run};
+use crate::world::{World, run, start, wait_until_gone};
 use lads_core::lov::{ATTRIBUTE, Body, Lov};
 use serde_json::Value;
 use std::fs;
@@ -44,12 +44,17 @@ impl Bed {
         }
     }
 
-    /// The OSTs of the parts of a file, in turn.
-    fn osts(&self, number: u8) -> Vec<u32> {
+    /// The layout of a file, as the file system says it.
+    fn lov(&self, number: u8) -> Lov {
         let path = self.world.target().join(number.to_string());
         let mut bytes = vec![0; 4096];
         let length = rustix::fs::getxattr(path, ATTRIBUTE, &mut bytes[..]).unwrap();
-        let lov = Lov::parse(&bytes[..length]).unwrap();
+        Lov::parse(&bytes[..length]).unwrap()
+    }
+
+    /// The OSTs of the parts of a file, in turn.
+    fn osts(&self, number: u8) -> Vec<u32> {
+        let lov = self.lov(number);
         let osts = lov.components.iter().map(|it| match &it.body {
             Body::Stripes(stripes) => stripes.objects[0].ost.0,
             Body::Foreign(_) => unreachable!("the emulator has none"),
@@ -101,6 +106,31 @@ fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
     assert!(grown.iter().find(went_on).is_some(), "{grown:?}");
     // The journal is there, too.
     assert_eq!(bed.written_bytes().iter().sum::<u64>() / MIB as u64, 24 * 4);
+}
+
+/// Nothing can be written behind the last extent of a file. If nobody adds one, it waits for ever.
+#[test]
+fn a_file_that_was_left_open_is_finished_by_a_run_that_lets_none_grow() {
+    for extents_max in ["0", "2", "8"] {
+        let Some(bed) = Bed::new() else { return };
+        let content = vec![7; 12 * MIB];
+        bed.world.write("src/1", &content);
+        let pace = ["--block-size", "256K", "--bwlimit", "12M", "--place-extents"];
+        let options = |extents_max| [&pace[..], &[extents_max]].concat();
+        let mut stopped = start(bed.world.cp(&options("8")));
+        let sink = stopped.other_end();
+        assert!(stopped.runs_until_written(sink, 5 * MIB as u64), "over before it was stopped");
+        stopped.signal("TERM");
+        stopped.end().expect(9);
+        wait_until_gone(sink);
+        run(bed.world.cp(&options(extents_max))).expect(0);
+        assert!(fs::read(bed.world.target().join("1")).unwrap() == content);
+        let lov = bed.lov(1);
+        assert!(lov.components.len() <= 8, "{lov:?}");
+        assert_eq!(lov.components.last().unwrap().extent.end, u64::MAX);
+        let sent_again = bed.written_bytes().iter().sum::<u64>() / MIB as u64;
+        assert!(sent_again < 18, "{sent_again} MiB were written of 12");
+    }
 }
 
 #[test]

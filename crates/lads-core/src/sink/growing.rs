@@ -17,6 +17,9 @@ impl Sink {
 
     /// Fixes what a frame is written to, if that is open.
     pub(super) fn grow(&mut self, write: &mut Write) {
+        if self.growing_count == 0 {
+            return;
+        }
         let extent_bytes = self.extent_bytes().unwrap_or(0);
         let Some((entry, range)) = range_of(write) else { return };
         let Some(file) = self.files.get_mut(&entry) else { return };
@@ -98,6 +101,9 @@ impl Sink {
 
     /// The file that a frame is of, if it grows, and the bytes.
     fn open_part(&self, write: &Write) -> Option<(&Growth, Range<u64>)> {
+        if self.growing_count == 0 {
+            return None;
+        }
         let (entry, range) = range_of(write)?;
         Some((self.files.get(&entry)?.growth.as_ref()?, range))
     }

@@ -161,9 +161,9 @@ impl Lustre {
         }
     }
 
-    /// The layout of a file that is to be so long, with its extents if it can grow. Parts of
-    /// another composite one that come into being with their first byte do so when the file is
-    /// given its length.
+    /// The extents of a new file, none if it does not grow, and its layout. In a composite file
+    /// that does not grow, a component gets its objects with its first byte: so the file is given
+    /// its length, of `file.size` bytes, and asked again.
     fn settled(&self, handle: &OwnedFd, file: &NewFile<'_>) -> (Vec<Extent>, Layout) {
         let lov = self.lov_of(handle);
         if let Some(open) = self.open(lov.as_ref()).filter(|_| file.first_extent_bytes.is_some()) {

@@ -3,7 +3,7 @@
 use super::{Place, SinkEnd, failed, is_file, journal_failed};
 use crate::board::lock;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
+use crate::hub::{Fatal, Inner};
 use crate::job::DIRECT_BYTES_MIN;
 use crate::journal::{Durable, Journal};
 use crate::layout;
@@ -11,7 +11,6 @@ use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usab
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, remove_left_over};
 use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
-use crate::sink::growing::Growing;
 use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
@@ -353,13 +352,12 @@ impl SinkEnd {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
         // Of a file that gets one stripe in any case it need not be known.
-        let (coming_bytes, transfer_bytes) = match size {
-            0..=STRIPE_BYTES_MIN => (size, size),
-            _ => self
-                .hub
-                .with(|inner| (inner.session.coming_bytes(), inner.session.transfer_bytes())),
+        let (coming_bytes, transfer_bytes, extent_bytes) = match size {
+            0..=STRIPE_BYTES_MIN if self.options.place_extents < 2 => (size, size, None),
+            _ => self.hub.with(|Inner { session, .. }| {
+                (session.coming_bytes(), session.transfer_bytes(), session.extent_bytes())
+            }),
         };
-        let extent_bytes = self.hub.with(|inner| inner.session.extent_bytes());
         let new_file =
             placement::NewFile { size, coming_bytes, transfer_bytes, source: item.striping };
         // What comes with the wish stands for the file until it is counted where it is.
@@ -389,10 +387,7 @@ impl SinkEnd {
         }
         // A file is examined once.
         let _ = item.outstanding.set(outstanding);
-        if let Some(last) = placed.extents.last() {
-            let _ = item.growing.set(Growing::new(last.range.end));
-        }
-        Ok((placed.layout, placed.extents))
+        Ok((placed.layout, self.begin_growing(item, placed.extents)?))
     }
 
     /// Takes the temporary name for an entry, until it has ended.

@@ -4,7 +4,8 @@
 //! what they write there, and several may be about to add to the same file: each waits for its
 //! turn, and whoever writes waits until what is written has its extent.
 
-use super::{SinkEnd, failed};
+use super::table::Item;
+use super::{SinkEnd, failed, growth};
 use crate::board::lock;
 use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation};
@@ -65,17 +66,48 @@ impl Growing {
 }
 
 impl SinkEnd {
+    /// Gets a file with these extents ready to grow, and says which the session should know of. An
+    /// earlier attempt may have left a file open that may not grow now: it gets the rest at once.
+    pub(super) fn begin_growing(
+        &self,
+        item: &Item,
+        extents: Vec<Extent>,
+    ) -> Result<Vec<Extent>, Failure> {
+        let Some(last) = extents.last() else { return Ok(extents) };
+        let _ = self.grows.set(());
+        let growing = item.growing.get_or_init(|| Growing::new(last.range.end));
+        let extents_max =
+            growth(&self.options, self.layouts.as_ref()).map_or(0, |it| it.extents_max);
+        if extents.len() < extents_max as usize {
+            return Ok(extents);
+        }
+        let rest = Extent { range: last.range.end..u64::MAX, ost: last.ost };
+        self.add_extents(item, growing, &[rest])?;
+        Ok(Vec::new())
+    }
+
+    fn add_extents(
+        &self,
+        item: &Item,
+        growing: &Growing,
+        extents: &[Extent],
+    ) -> Result<(), Failure> {
+        growing.add(extents, || {
+            let temporary = self.temporary(item)?;
+            let added = self.layouts.add_extents(&temporary.file, extents);
+            added.map_err(|errno| failed(Operation::Preallocate, errno))
+        })
+    }
+
     /// Sees to it that what is about to be written has its extent.
     pub(super) fn grow(&self, write: &Write) -> Result<(), Failure> {
-        let Some((row, _)) = write.rows.first() else { return Ok(()) };
+        let Some((row, _)) = write.rows.first().filter(|_| self.grows.get().is_some()) else {
+            return Ok(());
+        };
         let Some(item) = self.table.get(row.block.entry) else { return Ok(()) };
         let Some(growing) = item.growing.get() else { return Ok(()) };
         let _asked = self.begin_call(Operation::Preallocate, row.block.entry, Some(write.ost));
-        growing.add(&write.extents, || {
-            let temporary = self.temporary(&item)?;
-            let added = self.layouts.add_extents(&temporary.file, &write.extents);
-            added.map_err(|errno| failed(Operation::Preallocate, errno))
-        })?;
+        self.add_extents(&item, growing, &write.extents)?;
         growing.wait_for(write.rows.iter().map(|(row, _)| row.block.end()).max().unwrap_or(0))?;
         if let Some(outstanding) = item.outstanding.get() {
             let size = item.identity.map_or(0, |identity| identity.size);
