@@ -401,9 +401,10 @@ impl Connection {
         for socket in [&self.near, &self.far] {
             let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
             // Sends RST at once, though threads may read from it; if the kernel refuses because of
-            // them, RST is sent when the last of them has gone.
+            // them, RST is sent when the last of them has gone. What wakes them must not say to the
+            // other end that the connection was closed in order: only reading is shut.
             if connect_unspec(socket).is_err() {
-                let _ = socket.shutdown(Shutdown::Both);
+                let _ = socket.shutdown(Shutdown::Read);
             }
         }
     }

@@ -118,7 +118,8 @@ impl Pump {
             }
         }
         let to = self.connection.writes_to(self.way);
-        if !self.effects.is_black_hole {
+        // What is being reset gets no FIN before its RST.
+        if !self.effects.is_black_hole && !self.connection.is_gone() {
             let _ = to.shutdown(Shutdown::Write);
         }
         self.state.on_way_ended(&self.connection, self.way, self.position);
