@@ -28,6 +28,7 @@ const USAGE: &str = "\
 cargo xtask ci             format, licences, lints, docs, tests, simulation, fuzzing, chaos: what CI
                            runs
 cargo xtask setup          install what the tests need (rsync, sshd, fuse3, strace, g++, Ceph, …)
+cargo xtask licences       whether all dependencies may be used
 cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
 cargo xtask fuzz [TARGET] [--seconds N]
                            look for inputs that end badly, of one target or of all
@@ -54,7 +55,8 @@ fn main() -> Result<ExitCode> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["ci"] => return ci::run(),
-        ["setup"] => setup::run()?,
+        ["setup"] => setup::run(&ceph::NEEDED)?,
+        ["licences"] => licences::run()?,
         ["sim"] => sim::fresh()?,
         ["sim", seed] => sim::replay(seed)?,
         ["trust"] => trust::run()?,

@@ -1,6 +1,6 @@
 //! What the tests need besides the Rust toolchain, and how to get it on Debian.
 
-use crate::{ceph, shell};
+use crate::shell;
 use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -32,9 +32,9 @@ const ALONG: [(&str, &str); 6] = [
     ("losetup", "mount"),
 ];
 
-/// Installs what is missing; does nothing if nothing is.
-pub(crate) fn run() -> Result<()> {
-    let all = [missing(&NEEDED), missing(&ceph::NEEDED)];
+/// Installs what is missing, of these programs too; does nothing if nothing is.
+pub(crate) fn run(also: &[(&str, &'static str)]) -> Result<()> {
+    let all = [missing(&NEEDED), missing(also)];
     if all.concat().is_empty() {
         println!("setup: everything is there");
     }

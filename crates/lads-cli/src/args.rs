@@ -9,13 +9,14 @@ mod imbalance;
 mod text;
 mod threshold;
 
-use crate::{refusals, sizes};
+use crate::refusals;
 use clap::builder::ValueHint;
 use clap::{Arg, ArgAction, Args, Command, ValueEnum, value_parser};
 use lads_core::congestion::Threshold;
 use lads_core::issue::Side;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
+use lads_core::sizes;
 use lads_engine::{IoMode, PLACE_EXTENTS, Verify};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -89,11 +90,6 @@ fn with_copy(copy_command: Command) -> Command {
         .subcommand(
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
-                .hide(true),
-        )
-        .subcommand(
-            RelayArgs::augment_args(Command::new("relay"))
-                .about("Joins stdin and stdout with a TCP port, for `lads cp --tunnel`")
                 .hide(true),
         )
         .subcommand(
@@ -428,7 +424,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "RATE", help_heading = NETWORK, value_parser = sizes::parse_rate)]
     pub(crate) bwlimit: Option<u64>,
 
-    /// TCP connections that carry data; 0: choose
+    /// TCP connections that carry data, or with --tunnel streams in the one through ssh; 0: choose
     #[arg(long, value_name = "N", help_heading = NETWORK, hide_short_help = true)]
     #[arg(default_value_t = 0)]
     pub(crate) streams: u16,
@@ -510,12 +506,8 @@ pub(crate) struct CopyArgs {
     pub(crate) threshold: Option<Threshold>,
 
     /// Where both ends take layouts from: auto asks the file system
-    ///
-    /// lustre, ceph, beegfs, orangefs and local insist on one of these.
-    /// synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 plays a parallel file system
-    /// that is not there, for tests.
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "auto")]
+    #[arg(default_value = "auto", long_help = text::layout_help())]
     pub(crate) layout: String,
 
     /// Where the source takes layouts from, if not as --layout
@@ -574,15 +566,6 @@ pub(crate) struct CopyArgs {
 
 /// What `-D` and its parts undo, and what undoes them.
 const NO_SPECIALS: [&str; 1] = ["no_specials"];
-
-/// `lads relay`.
-#[derive(Args, Debug)]
-pub(crate) struct RelayArgs {
-    /// Address to connect to
-    pub(crate) address: String,
-    /// TCP port to connect to
-    pub(crate) port: u16,
-}
 
 /// `lads man`.
 #[derive(Args, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::args::CleanArgs;
 use crate::display::escape;
-use crate::sizes;
 use anyhow::{Context, Result, ensure};
+use lads_core::sizes;
 use lads_engine::{Kept, Remains, clean};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;

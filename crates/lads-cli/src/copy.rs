@@ -70,6 +70,7 @@ pub(crate) fn transfer(
     }
     display.start();
     notices.iter().for_each(|notice| display.on_notice(notice));
+    lads_engine::raise_open_files_limit();
     let report = lads_engine::run(job, stop, &mut display);
     display.finish(&report)
 }

@@ -22,7 +22,6 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use differences::Differences;
-pub(crate) use errno::name as errno_name;
 pub(crate) use json::PathText;
 pub(crate) use place::Places;
 use progress::Meter;

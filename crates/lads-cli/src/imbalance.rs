@@ -11,10 +11,11 @@ mod read;
 mod table;
 
 use crate::args::ImbalanceArgs;
+use crate::complain;
 use crate::display::escape_text;
-use crate::{complain, sizes};
 use anyhow::{Context, Result, ensure};
 use lads_core::imbalance::{Analysis, Sampling, Series, Threshold, Values};
+use lads_core::sizes;
 use read::{Parts, Reading};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};

@@ -1,13 +1,14 @@
 //! `lads layout`: which storage target holds which part of a file.
 
 use crate::args::LayoutArgs;
+use crate::complain;
 use crate::display::{PathText, escape, escape_text};
 use crate::subject::Subject;
-use crate::{complain, sizes};
 use anyhow::{Result, ensure};
 use lads_core::ceph::FileLayout;
 use lads_core::layout::{Layout, Part};
 use lads_core::lov::{Body, Component, Lov, Stripes, WIDE_STRIPE_COUNT_MIN, flag, pattern};
+use lads_core::sizes;
 use lads_core::units::OstId;
 use lads_engine::layout::{Located, Target};
 use serde_json::{Value, json};

@@ -14,16 +14,12 @@ mod osts;
 mod panic;
 mod probe;
 mod refusals;
-mod relay;
 mod request;
 mod signals;
-mod sizes;
 mod subject;
 
 use anyhow::Context as _;
-use args::{
-    CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs, RelayArgs,
-};
+use args::{CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -45,10 +41,8 @@ fn main() -> ExitCode {
         Some(("serve", _)) => {
             #[cfg(debug_assertions)]
             panic::when_asked("serve");
+            lads_engine::raise_open_files_limit();
             ExitCode::from(lads_engine::serve() as u8)
-        }
-        Some(("relay", matches)) => {
-            exit(relay::run(&parsed::<RelayArgs>(matches)), lads_engine::ExitCode::Network)
         }
         Some(("help", matches)) => printed(
             help(matches.get_one::<String>("command").map(String::as_str)),

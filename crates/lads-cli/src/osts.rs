@@ -2,10 +2,10 @@
 
 use crate::args::OstsArgs;
 use crate::display::escape_text;
-use crate::sizes;
 use crate::subject::Subject;
 use anyhow::Result;
 use lads_core::placement::OstState;
+use lads_core::sizes;
 use lads_engine::layout::Target;
 use std::io::{self, Write};
 

@@ -7,7 +7,7 @@
 mod text;
 
 use crate::args::ProbeArgs;
-use crate::display::{PathText, errno_name};
+use crate::display::PathText;
 use crate::osts;
 use crate::subject::Subject;
 use anyhow::Result;
@@ -184,7 +184,7 @@ struct ErrorFound {
 impl ErrorFound {
     fn new(errno: Option<Errno>) -> Self {
         let errno = errno.map(Errno::raw_os_error);
-        Self { errno, errno_name: errno.and_then(errno_name) }
+        Self { errno, errno_name: errno.and_then(lads_core::errno::name) }
     }
 }
 

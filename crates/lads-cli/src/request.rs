@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
-use lads_engine::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, shown_host};
+use lads_engine::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Stderr, shown_host};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,10 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         ports: args.ports,
         connect_timeout_seconds: args.connect_timeout,
     };
-    Ok(Job { sources, target, options: options(args, matches)?, remote })
+    let options = options(args, matches)?;
+    // This very program, whatever has been put in its place since it was started.
+    let program = PathBuf::from("/proc/self/exe");
+    Ok(Job { sources, target, options, remote, program, stderr: Stderr::PassedOn })
 }
 
 fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {

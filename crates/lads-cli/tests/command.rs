@@ -3,12 +3,9 @@
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
 fn lads(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
@@ -87,70 +84,6 @@ fn writes_manual_pages_and_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(text(&lads(&["completions", shell]).stdout).contains("lads"), "{shell}");
     }
-}
-
-/// A relay, and what it is connected to.
-fn relay_to_a_port() -> (Child, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port().to_string();
-    let relay = Command::new(env!("CARGO_BIN_EXE_lads"))
-        .args(["relay", "127.0.0.1", &port])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it can be started");
-    let (peer, _) = listener.accept().expect("it connects");
-    (relay, peer)
-}
-
-#[test]
-fn relay_passes_both_directions_and_the_end_of_each() {
-    let (mut relay, mut peer) = relay_to_a_port();
-
-    let sent: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_le_bytes).collect();
-    let mut stdin = relay.stdin.take().expect("it is piped");
-    let writer = {
-        let sent = sent.clone();
-        // Dropped at the end of the thread: the end of this direction, and only of this one.
-        std::thread::spawn(move || stdin.write_all(&sent))
-    };
-    let mut arrived = Vec::new();
-    peer.read_to_end(&mut arrived).expect("the end is passed on");
-    writer.join().expect("no panic").expect("it is all taken");
-    assert!(arrived == sent);
-
-    peer.write_all(b"after the other direction has ended").expect("it is still open");
-    drop(peer);
-    let output = relay.wait_with_output().expect("it ends");
-    assert_eq!(text(&output.stdout), "after the other direction has ended");
-    assert!(output.status.success());
-}
-
-#[test]
-fn relay_ends_when_nobody_reads_it_although_the_port_says_nothing() {
-    let (mut relay, mut peer) = relay_to_a_port();
-    // What started it is gone; the port's owner does not know.
-    drop((relay.stdin.take(), relay.stdout.take()));
-    let until = Instant::now() + Duration::from_secs(30);
-    let status = loop {
-        if let Some(status) = relay.try_wait().expect("it is ours") {
-            break status;
-        }
-        assert!(Instant::now() < until, "it does not end");
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    assert!(status.success());
-    assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
-}
-
-#[test]
-fn relay_says_that_nobody_listens() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port().to_string();
-    drop(listener);
-    let output = lads(&["relay", "127.0.0.1", &port]);
-    assert_eq!(output.status.code(), Some(5));
-    assert!(text(&output.stderr).contains(&format!("127.0.0.1 port {port}")));
 }
 
 #[test]

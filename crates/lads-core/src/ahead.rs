@@ -12,13 +12,14 @@
 //! it had to be.
 
 use crate::entry::{Entry, Kind};
+use crate::tuning::Tuning;
 use crate::units::{Instant, OstId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 /// Keeps the entries that are not yet looked at, and counts what is placed and has not come.
 #[derive(Debug)]
 pub struct Ahead {
+    tuning: Tuning,
     /// So much may always be in hand; `None` if there is no limit at all.
     bytes_min: Option<u64>,
     /// What need not be placed, or may be at any time.
@@ -32,6 +33,8 @@ pub struct Ahead {
     congested: Vec<bool>,
     /// Whether none has been for a while.
     is_calm: bool,
+    /// Whether OSTs that are free take what waits for others.
+    is_shared: bool,
     /// Whether there are files with several stripes.
     is_striped: bool,
     /// Of what is placed, about this many bytes are in the source's stage.
@@ -67,28 +70,12 @@ struct SourceOst {
     listed: Option<u64>,
 }
 
-/// What came in such a time may be in hand.
-const INTERVAL: Duration = Duration::from_millis(500);
-/// This many times as much is in hand if a source OST needs a choice. It does where OSTs of the
-/// sink are congested now and then: if one of its files waits, another need not. It does where
-/// files are striped, too: their stripes are read side by side, and the more files they are of, the
-/// more OSTs of the sink they are for. Otherwise more files only get into each other's way, and
-/// some OSTs are left with more than others at the end.
-const TIMES_FOR_CHOICE: u64 = 2;
-/// Of the last files of a source OST, this many, this part as much is in hand. At the end there are
-/// no others to be written while an OST of the sink is slow that was not when they were placed; and
-/// placed late they cost their source OST a moment at most.
-const LAST_FILES: usize = 4;
-const LAST_PART: u64 = 4;
-/// What waits for a congested OST counts as this part of it: it moves about so much slower, and
-/// there is an end to what may wait for one.
-const CONGESTED_PART: u64 = 8;
-
 impl Ahead {
     /// Nothing is placed yet; `bytes_min` may always be, over all OSTs of the source together.
     #[must_use]
-    pub fn new(bytes_min: Option<u64>) -> Self {
+    pub fn new(tuning: &Tuning, bytes_min: Option<u64>) -> Self {
         Self {
+            tuning: *tuning,
             bytes_min,
             at_once: VecDeque::new(),
             sources: BTreeMap::new(),
@@ -96,11 +83,18 @@ impl Ahead {
             open: BTreeSet::new(),
             congested: Vec::new(),
             is_calm: true,
+            is_shared: false,
             is_striped: false,
             staged_bytes: 0,
             decided_bytes: 0,
             interval_began: Instant::START,
         }
+    }
+
+    /// The same; where files grow, what was placed on an OST that turns slow is written by others.
+    #[must_use]
+    pub fn where_files_grow(self, is_shared: bool) -> Self {
+        Self { is_shared, ..self }
     }
 
     /// Whether there is a limit at all; otherwise congestion need not be told.
@@ -197,7 +191,7 @@ impl Ahead {
 
     /// This many bytes of a file came, or as many as are left of it.
     pub fn on_come(&mut self, now: Instant, placed: &mut Placed, bytes: u64) {
-        if now.since(self.interval_began) >= INTERVAL {
+        if now.since(self.interval_began) >= self.tuning.come_interval {
             self.interval_began = now;
             for source in self.sources.values_mut() {
                 source.come_bytes_before = std::mem::take(&mut source.come_bytes);
@@ -250,8 +244,11 @@ impl Ahead {
 
     /// How much of each source OST may be in hand, but for what came from it.
     fn share(&self) -> u64 {
-        let needs_choice = self.is_striped || !self.is_calm;
-        let times = if needs_choice { TIMES_FOR_CHOICE } else { 1 };
+        let times = match (self.is_calm, self.is_striped) {
+            (true, true) => self.tuning.times_for_stripes,
+            (true, false) => 1,
+            (false, _) => self.tuning.times_for_choice,
+        };
         (self.bytes_min.unwrap_or(0).saturating_mul(times) / self.sources_max).max(1)
     }
 
@@ -259,8 +256,9 @@ impl Ahead {
     fn bytes_max(&self, source: &SourceOst) -> u64 {
         let come = source.come_bytes.max(source.come_bytes_before);
         // Stripes of several files are read side by side to the end.
-        let is_end = source.waiting.len() <= LAST_FILES && !self.is_striped;
-        let part = if is_end { LAST_PART } else { 1 };
+        let is_end =
+            source.waiting.len() <= self.tuning.last_files && !self.is_striped && !self.is_shared;
+        let part = if is_end { self.tuning.last_parts.max(1) } else { 1 };
         let staged_bytes = self.staged_bytes / self.sources_max;
         self.share().max(come).div_ceil(part).saturating_add(staged_bytes)
     }
@@ -293,7 +291,7 @@ impl Ahead {
             }
             return;
         }
-        let in_hand = source.bytes_in_hand(&self.congested);
+        let in_hand = source.bytes_in_hand(&self.congested, self.tuning.congested_parts.max(1));
         if in_hand < bytes_max {
             source.listed = Some(in_hand);
             self.open.insert((in_hand, ost));
@@ -328,11 +326,11 @@ impl SourceOst {
         }
     }
 
-    fn bytes_in_hand(&self, congested: &[bool]) -> u64 {
+    fn bytes_in_hand(&self, congested: &[bool], congested_parts: u64) -> u64 {
         let is_congested =
             |ost: &OstId| congested.get(ost.index()).is_some_and(|&congested| congested);
         let in_hand = self.placed.iter().map(|(ost, &bytes)| match ost {
-            Some(ost) if is_congested(ost) => bytes / CONGESTED_PART,
+            Some(ost) if is_congested(ost) => bytes / congested_parts,
             _ => bytes,
         });
         in_hand.fold(0, u64::saturating_add)

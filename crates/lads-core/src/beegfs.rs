@@ -13,10 +13,6 @@ use crate::layout::{Layout, STRIPE_COUNT_MAX};
 use crate::placement::OstState;
 use crate::units::OstId;
 
-/// Bytes of an answer about striping.
-pub const STRIPING_BYTES: usize = 12;
-/// Bytes of an answer about a stripe.
-pub const STRIPE_BYTES: usize = 536;
 /// Bytes of an answer about a directory.
 pub const ENTRY_BYTES: usize = 68;
 
@@ -164,6 +160,9 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Bytes of an answer about a stripe.
+    const STRIPE_BYTES: usize = 536;
 
     /// Four chunks of 512 KiB, as a client on x86-64 says it.
     const STRIPED: &[u8] = b"\x01\0\0\0\0\0\x08\0\x04\0\0\0";

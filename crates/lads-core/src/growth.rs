@@ -26,11 +26,6 @@ pub struct GrowthConfig {
     pub ost_count: u32,
 }
 
-/// An extent is this part of what is left for each OST: one that turns five times as slow needs a
-/// fifth of the time that is left for it. With half of it, 8 OSTs of which one is slow come to 93 %
-/// of what is possible, not 97; with the double to 97, and files have more extents (simulator).
-pub const EXTENT_PARTS: u64 = 24;
-
 /// Part of a file, on one OST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -41,10 +36,12 @@ pub struct Extent {
 }
 
 /// The length in bytes of an extent that begins now, if `left_bytes` of the transfer are still to
-/// be written to `ost_count` OSTs: a multiple of `unit_bytes`, and not zero.
+/// be written to `ost_count` OSTs: one in `parts` of what that is for each
+/// ([`Tuning::extent_parts`](crate::tuning::Tuning::extent_parts)), a multiple of `unit_bytes`, and
+/// not zero.
 #[must_use]
-pub fn extent_bytes(left_bytes: u64, ost_count: usize, unit_bytes: u64) -> u64 {
-    let parts = (ost_count as u64).saturating_mul(EXTENT_PARTS).max(1);
+pub fn extent_bytes(left_bytes: u64, ost_count: usize, parts: u64, unit_bytes: u64) -> u64 {
+    let parts = (ost_count as u64).saturating_mul(parts).max(1);
     (left_bytes / parts / unit_bytes.max(1)).max(1).saturating_mul(unit_bytes.max(1))
 }
 
@@ -212,11 +209,12 @@ mod tests {
 
     #[test]
     fn extents_are_a_part_of_what_is_left_for_each_ost() {
-        let left_bytes = 10 * 8 * EXTENT_PARTS * MIB;
-        assert_eq!(extent_bytes(left_bytes, 8, MIB), 10 * MIB);
-        assert_eq!(extent_bytes(left_bytes - 1, 8, MIB), 9 * MIB);
-        assert_eq!(extent_bytes(0, 8, MIB), MIB);
-        assert_eq!(extent_bytes(u64::MAX, 0, 0), u64::MAX);
+        let parts = 24;
+        let left_bytes = 10 * 8 * parts * MIB;
+        assert_eq!(extent_bytes(left_bytes, 8, parts, MIB), 10 * MIB);
+        assert_eq!(extent_bytes(left_bytes - 1, 8, parts, MIB), 9 * MIB);
+        assert_eq!(extent_bytes(0, 8, parts, MIB), MIB);
+        assert_eq!(extent_bytes(u64::MAX, 0, parts, 0), u64::MAX);
     }
 
     proptest! {

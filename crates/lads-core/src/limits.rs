@@ -35,6 +35,12 @@ pub const OSTS_MAX: u32 = 16_384;
 /// process has by default.
 pub const STREAMS_MAX: u16 = 256;
 
+/// The most bytes of one channel before those of another may follow, where messages and frames
+/// share a pipe: as many as a pipe holds. So much may go before a message, beside what is in the
+/// pipe already. Half of it is twice as many heads and calls for the same bytes; with double of it,
+/// a message waits twice as long.
+pub const PACKET_BYTES_MAX: u32 = 64 << 10;
+
 /// Stripes and blocks begin and end at multiples of this, in bytes, but for the end of a file. All
 /// known file systems cut files so; direct I/O wants it; and no file is in more pieces than it has
 /// pages. A file that its file system cuts otherwise is taken to be on one OST.

@@ -54,8 +54,6 @@ pub mod flag {
     pub const STALE: u32 = 0x1;
     /// Its mirror is best read.
     pub const PREFERRED_FOR_READS: u32 = 0x2;
-    /// Its mirror is best written.
-    pub const PREFERRED_FOR_WRITES: u32 = 0x4;
     /// It has objects: something was, or may be, written there.
     pub const INSTANTIATED: u32 = 0x10;
     /// Room into which the component before it may grow; it never holds data itself.

@@ -20,6 +20,7 @@ use crate::range::RangeSet;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
 use crate::{wire_enum, wire_list, wire_struct};
+use core::fmt;
 use wire::{Reader, Wire, WireError, Writer};
 
 /// The first bytes of every HELLO, so that a chatty login shell is told from LADS.
@@ -58,6 +59,37 @@ pub struct Hello {
     pub software: String,
     /// The machine's own name, for messages.
     pub host: String,
+    /// Which wire it speaks, to the last field: ours is [`crate::schema::DIGEST`].
+    pub schema: SchemaDigest,
+}
+
+/// Stands for all that a build says and understands on the wire. The last field of HELLO, for one
+/// that is older has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaDigest(pub Option<[u8; 8]>);
+
+impl Wire for SchemaDigest {
+    fn put(&self, to: &mut Writer) {
+        if let Some(digest) = self.0 {
+            digest.put(to);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        if from.remaining() == 0 {
+            return Ok(Self(None));
+        }
+        Wire::take(from).map(|digest| Self(Some(digest)))
+    }
+}
+
+impl fmt::Display for SchemaDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(digest) => digest.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            None => f.write_str("not told"),
+        }
+    }
 }
 
 /// What the sink says of an entry that was announced.
@@ -459,7 +491,7 @@ wire_enum!(Verb {
 wire_enum!(Presence { 0 => Absent, 1 => Other, 2 => Directory, 3 => Unknown });
 wire_struct!(Question { number, directory, names });
 wire_struct!(Line { verb, path, bytes });
-wire_struct!(Hello { magic, version_min, version, features, software, host });
+wire_struct!(Hello { magic, version_min, version, features, software, host, schema });
 wire_struct!(Root { name, is_directory, is_contents_only });
 wire_struct!(BlockRange { entry, offset, length });
 wire_struct!(OstBytes { elapsed_micros, bytes });

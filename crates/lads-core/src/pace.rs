@@ -1,30 +1,30 @@
 //! When the next bytes may be sent, if the person set a limit (`--bwlimit`).
 
+use crate::tuning::Tuning;
 use crate::units::Instant;
 use std::time::Duration;
 
-/// A limit on bytes in a second, with a tenth of a second's worth of slack.
+/// A limit on bytes in a second, with some slack ([`Tuning::pace_slack`]).
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: u64,
+    slack: Duration,
     /// When all that was let through so far would be through at exactly the limit.
     paid_until: Instant,
 }
 
-const SLACK: Duration = Duration::from_millis(100);
-
 impl Pace {
     /// A limit; `None` or zero for none.
     #[must_use]
-    pub fn new(bytes_per_second: Option<u64>) -> Option<Self> {
+    pub fn new(bytes_per_second: Option<u64>, tuning: &Tuning) -> Option<Self> {
         let bytes_per_second = bytes_per_second.filter(|&limit| limit > 0)?;
-        Some(Self { bytes_per_second, paid_until: Instant::START })
+        Some(Self { bytes_per_second, slack: tuning.pace_slack, paid_until: Instant::START })
     }
 
     /// The moment from which the next bytes may go; now or past if they may go at once.
     #[must_use]
     pub fn ready_at(&self) -> Instant {
-        Instant::after_start(self.paid_until.since_start().saturating_sub(SLACK))
+        Instant::after_start(self.paid_until.since_start().saturating_sub(self.slack))
     }
 
     /// This many bytes go.
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn lets_through_what_the_limit_allows() {
-        let mut pace = Pace::new(Some(10 << 20)).unwrap();
+        let mut pace = Pace::new(Some(10 << 20), &Tuning::DEFAULT).unwrap();
         let mut now = Instant::START;
         let mut sent = 0u64;
         while now < Instant::after_start(Duration::from_secs(10)) {

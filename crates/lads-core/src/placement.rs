@@ -14,20 +14,8 @@
 
 mod stripes;
 
+use crate::tuning::Tuning;
 use crate::units::OstId;
-pub use stripes::STRIPE_BYTES_MIN;
-
-/// A file gets this many stripes more for each of these bytes (NASA's Shift does the same). A file
-/// that fills one OST's bandwidth for about a second gains by a second one; a smaller one costs
-/// only more requests to the metadata server. So it is in any case; how many more it gets if the
-/// transfer would otherwise take longer, the module `stripes` says.
-pub const BYTES_PER_STRIPE: u64 = 1 << 30;
-
-/// How much slower an OST counts that is being rebuilt.
-const DEGRADED_FACTOR: u64 = 4;
-
-/// How much slower an OST counts that is almost full: at most.
-const FULLNESS_FACTOR_MAX: u64 = 20;
 
 /// [`Candidate::slowness`] of an OST that is as quick as it ever was.
 pub const SLOWNESS_ONE: u32 = 1000;
@@ -156,6 +144,7 @@ pub enum Wish {
 #[derive(Clone, Debug)]
 pub struct Placer {
     rule: Place,
+    tuning: Tuning,
     /// Bytes in a stripe, where the source has nothing to say.
     stripe_size: u64,
     /// Most stripes of a file.
@@ -170,9 +159,21 @@ impl Placer {
     /// Places by this rule, in stripes of this many bytes and no more than this many of them;
     /// `seed` makes transfers differ from each other.
     #[must_use]
-    pub fn new(rule: Place, stripe_size: u64, stripe_count_max: usize, seed: u64) -> Self {
-        let stripe_size = whole_units(stripe_size);
-        Self { rule, stripe_size, stripe_count_max: stripe_count_max.max(1), turn: 0, chance: seed }
+    pub fn new(
+        rule: Place,
+        tuning: &Tuning,
+        stripe_size: u64,
+        stripe_count_max: usize,
+        seed: u64,
+    ) -> Self {
+        Self {
+            rule,
+            tuning: *tuning,
+            stripe_size: whole_units(stripe_size),
+            stripe_count_max: stripe_count_max.max(1),
+            turn: 0,
+            chance: seed,
+        }
     }
 
     /// Where a file should go. [`Wish::Default`] if no OST is known to take it: then the file
@@ -217,7 +218,8 @@ impl Placer {
 
     /// An OST for each stripe.
     fn least_loaded(&mut self, file: &NewFile, candidates: &[Candidate]) -> Vec<OstId> {
-        let Some(count) = stripes::count(file, candidates, self.stripe_count_max) else {
+        let Some(count) = stripes::count(file, candidates, &self.tuning, self.stripe_count_max)
+        else {
             return Vec::new();
         };
         let stripe_bytes = file.size.div_ceil(count as u64);
@@ -227,7 +229,8 @@ impl Placer {
             // Of those that cost the same, any: several transfers do not all take the first.
             let first = self.draw(left.len());
             let in_turn = (first..left.len()).chain(0..first);
-            let better = in_turn.min_by_key(|&at| left[at].1.cost(stripe_bytes)).unwrap_or(first);
+            let better = in_turn.min_by_key(|&at| left[at].1.cost(&self.tuning, stripe_bytes));
+            let better = better.unwrap_or(first);
             stripes.push(left.swap_remove(better).0);
         }
         stripes
@@ -272,26 +275,26 @@ impl Candidate {
     }
 
     /// How long it takes until this many bytes are written here, in no particular unit.
-    fn cost(&self, bytes: u64) -> u128 {
+    fn cost(&self, tuning: &Tuning, bytes: u64) -> u128 {
         let bytes = u128::from(self.queued_bytes) + u128::from(bytes) + 1;
-        bytes * self.slowness_in_all()
+        bytes * self.slowness_in_all(tuning)
     }
 
     /// How long each byte takes, in no particular unit; what is almost full counts as slower, so
     /// that OSTs fill evenly. At least 256,000.
-    fn slowness_in_all(&self) -> u128 {
+    fn slowness_in_all(&self, tuning: &Tuning) -> u128 {
         let slowness = u128::from(self.slowness.max(SLOWNESS_ONE));
-        let degraded = if self.state == OstState::Degraded { DEGRADED_FACTOR } else { 1 };
-        slowness * u128::from(degraded) * self.fullness()
+        let degraded = if self.state == OstState::Degraded { tuning.degraded_factor } else { 1 };
+        slowness * u128::from(degraded) * self.fullness(tuning.fullness_factor_max)
     }
 
     /// From 256 for an OST that is empty, or of which nothing is known, to
-    /// [`FULLNESS_FACTOR_MAX`] times that.
-    fn fullness(&self) -> u128 {
+    /// `factor_max` times that.
+    fn fullness(&self, factor_max: u64) -> u128 {
         if self.capacity_bytes == 0 {
             return 256;
         }
-        let least = (self.capacity_bytes / FULLNESS_FACTOR_MAX).max(1);
+        let least = (self.capacity_bytes / factor_max.max(1)).max(1);
         let free = self.free_after_queue().clamp(least, self.capacity_bytes.max(least));
         u128::from(self.capacity_bytes) * 256 / u128::from(free)
     }

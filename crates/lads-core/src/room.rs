@@ -6,6 +6,7 @@
 //! Without this they would fill the sink's arena, and one slow target would stop them all (the
 //! weak spot of LADS's sink, FAST '15, section 3.4).
 
+use crate::tuning::Tuning;
 use crate::units::OstId;
 
 /// The sink's books: how many buffers may be under way for each OST.
@@ -19,6 +20,10 @@ pub struct Grants {
     osts: Vec<Book>,
     /// Most that an OST may have: the arena, shared among all.
     share: u32,
+    /// Grants that are out, of all OSTs: told to the source, and not used up.
+    out_count: u32,
+    /// [`Tuning::grant_parts`].
+    parts: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -36,15 +41,13 @@ struct Book {
 }
 
 impl Book {
-    /// What is free of the window, if it is at least a quarter, so that grants travel in handfuls.
-    fn grantable(&self) -> u32 {
+    /// What is free of the window, if that is at least the window divided by `parts`: so grants
+    /// travel in handfuls.
+    fn grantable(&self, parts: u32) -> u32 {
         let free = self.window.saturating_sub(self.outstanding + self.held);
-        if free >= self.window.div_ceil(4) { free } else { 0 }
+        if free >= self.window.div_ceil(parts) { free } else { 0 }
     }
 }
-
-/// A window begins with and keeps at least this many frames besides those being written.
-const WINDOW_SPARE: u32 = 6;
 
 impl Grants {
     /// Shares `buffer_count` buffers among OSTs that should have this many requests each at a time.
@@ -52,16 +55,22 @@ impl Grants {
     /// # Panics
     /// If there are fewer buffers than OSTs, or no OST.
     #[must_use]
-    pub fn new(buffer_count: u32, in_flight_max: impl ExactSizeIterator<Item = u32>) -> Self {
+    pub fn new(
+        buffer_count: u32,
+        tuning: &Tuning,
+        in_flight_max: impl ExactSizeIterator<Item = u32>,
+    ) -> Self {
         let ost_count = u32::try_from(in_flight_max.len()).expect("OST numbers are 32 bits");
         assert!(ost_count > 0 && buffer_count >= ost_count, "{buffer_count} for {ost_count} OSTs");
         let share = buffer_count / ost_count;
         let book = |in_flight_max: u32| {
-            let window = in_flight_max.saturating_mul(2).saturating_add(WINDOW_SPARE).min(share);
-            let queue_long = in_flight_max.saturating_add(WINDOW_SPARE / 2);
+            let wanted = in_flight_max.saturating_mul(tuning.room_times);
+            let window = wanted.saturating_add(tuning.room_spare).min(share);
+            let queue_long = in_flight_max.saturating_add(tuning.room_spare / 2);
             Book { outstanding: 0, held: 0, window, window_min: window, queue_long }
         };
-        Self { osts: in_flight_max.map(book).collect(), share }
+        let parts = tuning.grant_parts.max(1);
+        Self { osts: in_flight_max.map(book).collect(), share, out_count: 0, parts }
     }
 
     /// Whether the source has no grant left for this OST, and will get none before a buffer of it
@@ -69,26 +78,36 @@ impl Grants {
     #[must_use]
     pub fn is_used_up(&self, ost: OstId) -> bool {
         let book = &self.osts[ost.index()];
-        book.outstanding == 0 && book.grantable() == 0
+        book.outstanding == 0 && book.grantable(self.parts) == 0
     }
 
     /// Whether there is anything to grant.
     #[must_use]
     pub fn has_new(&self) -> bool {
-        self.osts.iter().any(|book| book.grantable() > 0)
+        self.osts.iter().any(|book| book.grantable(self.parts) > 0)
     }
 
     /// What can be granted now; it is on the books as granted when this returns.
+    ///
+    /// # Panics
+    /// If the books of the OSTs do not agree with the grants that were given and used.
     pub fn take_new(&mut self) -> Vec<(OstId, u32)> {
         let mut new = Vec::new();
+        let mut outstanding = 0;
         for (index, book) in self.osts.iter_mut().enumerate() {
-            let count = book.grantable();
+            outstanding += book.outstanding;
+            assert!(book.outstanding + book.held <= self.share, "OST {index} has {book:?}");
+            let count = book.grantable(self.parts);
             if count > 0 {
                 book.outstanding += count;
+                self.out_count += count;
+                outstanding += count;
                 let ost = OstId(u32::try_from(index).expect("OST numbers are 32 bits"));
                 new.push((ost, count));
             }
         }
+        let out_count = self.out_count;
+        assert_eq!(outstanding, out_count, "grants on the books of all OSTs, and grants out");
         new
     }
 
@@ -106,19 +125,30 @@ impl Grants {
         }
         book.outstanding -= 1;
         book.held += 1;
+        self.out_count -= 1;
         true
     }
 
     /// The frame did not arrive whole: the source may use its grant again.
+    ///
+    /// # Panics
+    /// If no frame of this OST was on its way.
     pub fn on_lost(&mut self, ost: OstId) {
         let book = &mut self.osts[ost.index()];
+        assert!(book.held > 0, "a frame for {ost} is lost that never came: {book:?}");
         book.held -= 1;
         book.outstanding += 1;
+        self.out_count += 1;
     }
 
     /// The frame's buffer is free again.
+    ///
+    /// # Panics
+    /// If no frame of this OST has a buffer.
     pub fn on_release(&mut self, ost: OstId) {
-        self.osts[ost.index()].held -= 1;
+        let book = &mut self.osts[ost.index()];
+        assert!(book.held > 0, "a buffer for {ost} is free that was not taken: {book:?}");
+        book.held -= 1;
     }
 
     /// Frames that arrived and are not yet written.
@@ -128,8 +158,8 @@ impl Grants {
     }
 
     /// Buffers that are granted or hold a frame: never more than there are.
-    #[must_use]
-    pub fn committed_count(&self) -> u32 {
+    #[cfg(test)]
+    fn committed_count(&self) -> u32 {
         self.osts.iter().map(|book| book.outstanding + book.held).sum()
     }
 }
@@ -196,7 +226,7 @@ mod tests {
     use super::*;
 
     fn grants(buffer_count: u32, osts: usize) -> Grants {
-        Grants::new(buffer_count, vec![1; osts].into_iter())
+        Grants::new(buffer_count, &Tuning::DEFAULT, vec![1; osts].into_iter())
     }
 
     #[test]

@@ -14,7 +14,7 @@
 mod queues;
 mod shelf;
 
-pub use queues::{OstQueues, OstSpec, OstStats, PASSES_MAX};
+pub use queues::{OstQueues, OstSpec, OstStats};
 
 use crate::congestion::{Rule, Threshold};
 use crate::frame::Row;
@@ -22,6 +22,7 @@ use crate::layout::Layout;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::staging::{Slot, Slots, Stage};
+use crate::tuning::Tuning;
 use crate::units::{Block, EntryId, Instant, OstId};
 use shelf::Shelf;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -64,12 +65,6 @@ impl Policy {
         matches!(self, Self::Adaptive | Self::Polite)
     }
 }
-
-/// Files no longer than this travel many to a frame, in bytes.
-pub const PACKED_BYTES_MAX: u64 = 128 << 10;
-
-/// How far down a queue to look for a lane whose sink OST has room.
-const LOOKAHEAD_LANES: usize = 64;
 
 /// How blocks are to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +110,7 @@ impl Work {
 #[derive(Debug)]
 pub struct Schedule {
     policy: Policy,
+    tuning: Tuning,
     queues: OstQueues<Lane>,
     /// Plans of the files that have lanes in the queues.
     plans: HashMap<EntryId, Plan>,
@@ -130,14 +126,14 @@ pub struct Schedule {
     frame_bytes_max: u64,
     room: Room,
     begun: Begun,
-    stage: Stage<Parcel>,
+    stage: Stage<StagedFrame>,
     /// Bytes that wait in it.
     staged_bytes: u64,
 }
 
-/// What is staged: the blocks of a frame.
+/// A frame that is in the stage.
 #[derive(Debug)]
-struct Parcel {
+struct StagedFrame {
     source_ost: OstId,
     rows: Vec<Row>,
 }
@@ -147,13 +143,14 @@ struct Parcel {
 struct Begun {
     count: u32,
     count_max: u32,
+    staged_parts: u32,
 }
 
 impl Begun {
-    /// How many files may be begun to go this way. What is staged leaves half of them to files
+    /// How many files may be begun to go this way. What is staged leaves some of them to files
     /// that can be sent.
     fn limit(&self, is_staging: bool) -> u32 {
-        if is_staging { self.count_max / 2 } else { self.count_max }
+        if is_staging { self.count_max / self.staged_parts } else { self.count_max }
     }
 
     /// Whether blocks of this file may be handed out; if so, it has been begun.
@@ -175,12 +172,15 @@ impl Schedule {
     pub fn new(
         policy: Policy,
         threshold: Threshold,
+        tuning: &Tuning,
         osts: &[OstSpec],
         frame_bytes_max: u32,
     ) -> Self {
+        let staged_parts = tuning.staged_files_parts.max(1);
         Self {
             policy,
-            queues: OstQueues::new(policy.rule(threshold), osts),
+            tuning: *tuning,
+            queues: OstQueues::new(policy.rule(threshold), tuning, osts),
             plans: HashMap::new(),
             again: VecDeque::new(),
             again_known: HashSet::new(),
@@ -188,7 +188,7 @@ impl Schedule {
             taken: Vec::new(),
             frame_bytes_max: u64::from(frame_bytes_max),
             room: Room::default(),
-            begun: Begun { count: 0, count_max: u32::MAX },
+            begun: Begun { count: 0, count_max: u32::MAX, staged_parts },
             stage: Stage::new(Slots::new(0, frame_bytes_max, 0)),
             staged_bytes: 0,
         }
@@ -311,15 +311,17 @@ impl Schedule {
         self.room.give_back(sink_ost);
     }
 
-    /// Blocks are in their place in the stage.
-    pub fn on_staged(&mut self, slot: Slot, work: &Work, rows: Vec<Row>) {
-        let parcel = Parcel { source_ost: work.source_ost, rows };
-        if parcel.has_any_of(&self.plans) {
-            self.staged_bytes += parcel.bytes();
-            self.stage.on_staged(slot, work.sink_ost, parcel);
-        } else {
-            self.stage.on_not_staged(slot);
+    /// Blocks are in their place in the stage. Returns those that need not be there, because their
+    /// files were forgotten meanwhile.
+    pub fn on_staged(&mut self, slot: Slot, work: &Work, rows: Vec<Row>) -> Vec<Block> {
+        let frame = StagedFrame { source_ost: work.source_ost, rows };
+        if frame.has_any_of(&self.plans) {
+            self.staged_bytes += frame.bytes();
+            self.stage.on_staged(slot, work.sink_ost, frame);
+            return Vec::new();
         }
+        self.stage.on_not_staged(slot);
+        frame.blocks().collect()
     }
 
     /// Nothing was put into this place in the stage.
@@ -337,16 +339,19 @@ impl Schedule {
         self.stage.close();
     }
 
-    /// Frees what the blocks of forgotten files take up of the stage.
-    pub fn clear_stage(&mut self) {
+    /// Frees what the blocks of forgotten files take up of the stage. Returns those blocks.
+    pub fn clear_stage(&mut self) -> Vec<Block> {
         let Self { stage, plans, staged_bytes, .. } = self;
-        stage.retain(|parcel| {
-            let is_kept = parcel.has_any_of(plans);
+        let mut dropped = Vec::new();
+        stage.retain(|frame| {
+            let is_kept = frame.has_any_of(plans);
             if !is_kept {
-                *staged_bytes -= parcel.bytes();
+                *staged_bytes -= frame.bytes();
+                dropped.extend(frame.blocks());
             }
             is_kept
         });
+        dropped
     }
 
     /// Bytes that wait in the stage.
@@ -395,10 +400,10 @@ impl Schedule {
 
     /// Blocks in the stage for which the sink has room now.
     fn next_staged(&mut self) -> Option<Work> {
-        let (sink_ost, slot, parcel) = self.stage.next(|ost| self.room.has(ost))?;
-        self.staged_bytes -= parcel.bytes();
-        let Parcel { source_ost, rows } = parcel;
-        let blocks = rows.iter().map(|row| row.block).collect();
+        let (sink_ost, slot, frame) = self.stage.next(|ost| self.room.has(ost))?;
+        self.staged_bytes -= frame.bytes();
+        let blocks = frame.blocks().collect();
+        let StagedFrame { source_ost, rows } = frame;
         let is_last_grant = self.room.take(sink_ost);
         let way = Way::Drain(slot, rows);
         // What is compared is never staged.
@@ -424,15 +429,15 @@ impl Schedule {
     }
 
     fn next_frame(&mut self, now: Instant, is_staging: bool) -> Option<Work> {
-        let Self { policy, queues, plans, room, begun, frame_bytes_max, .. } = self;
+        let Self { policy, tuning, queues, plans, room, begun, frame_bytes_max, .. } = self;
         let frame_bytes_max = *frame_bytes_max;
-        let mut shelf = Shelf { plans, room, begun, frame_bytes_max, is_staging };
+        let mut shelf = Shelf { tuning, plans, room, begun, frame_bytes_max, is_staging };
         let is_balanced = policy.takes_best() && !is_staging;
         let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
             let balanced = is_balanced.then(|| shelf.take_balanced(lanes, bytes_max));
             let (work, begun_lane) = balanced
                 .flatten()
-                .or_else(|| shelf.take_frame(lanes, bytes_max, 1, LOOKAHEAD_LANES))?;
+                .or_else(|| shelf.take_frame(lanes, bytes_max, 1, tuning.lookahead_lanes))?;
             let bytes = work.bytes();
             Some(((work, begun_lane), bytes))
         };
@@ -486,14 +491,18 @@ impl Schedule {
     }
 }
 
-impl Parcel {
+impl StagedFrame {
     /// Whether it holds blocks of any of these files.
     fn has_any_of(&self, plans: &HashMap<EntryId, Plan>) -> bool {
         self.rows.iter().any(|row| plans.contains_key(&row.block.entry))
     }
 
+    fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        self.rows.iter().map(|row| row.block)
+    }
+
     fn bytes(&self) -> u64 {
-        self.rows.iter().map(|row| u64::from(row.block.length)).sum()
+        self.blocks().map(|block| u64::from(block.length)).sum()
     }
 }
 

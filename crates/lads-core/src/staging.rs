@@ -15,8 +15,8 @@
 //!
 //! The log is cut into slots of one length, of which the first that is free is taken: what is
 //! staged in one go is written in one go, and the log is never longer than the most that was
-//! staged at one time ([`Slots`]). What a parcel is, its owner knows; here it is something that
-//! goes to an OST ([`Stage`]).
+//! staged at one time ([`Slots`]). What is in a frame, its owner knows; here it is
+//! something that goes to an OST ([`Stage`]).
 
 use crate::units::OstId;
 use std::cmp::Reverse;
@@ -110,39 +110,39 @@ impl Slots {
 
 /// A stage: what waits in which place of its log, by the OST that it goes to.
 #[derive(Debug)]
-pub struct Stage<P> {
+pub struct Stage<F> {
     slots: Slots,
-    waiting: Vec<VecDeque<(Slot, P)>>,
+    waiting: Vec<VecDeque<(Slot, F)>>,
     /// The OST to ask first next time.
     turn: usize,
 }
 
-impl<P> Stage<P> {
+impl<F> Stage<F> {
     /// An empty stage with this log.
     #[must_use]
     pub fn new(slots: Slots) -> Self {
         Self { slots, waiting: Vec::new(), turn: 0 }
     }
 
-    /// Whether a further parcel may be staged.
+    /// Whether a further frame may be staged.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.slots.has_room()
     }
 
-    /// A place for a parcel, if there is one; it is taken until [`Self::on_drained`] or
+    /// A place for a frame, if there is one; it is taken until [`Self::on_drained`] or
     /// [`Self::on_not_staged`].
     pub fn reserve(&mut self) -> Option<Slot> {
         self.slots.reserve()
     }
 
-    /// A parcel is in its place, and waits until it may go on to its OST.
-    pub fn on_staged(&mut self, slot: Slot, ost: OstId, parcel: P) {
+    /// A frame is in its place, and waits until it may go on to its OST.
+    pub fn on_staged(&mut self, slot: Slot, ost: OstId, frame: F) {
         self.slots.on_staged();
         if self.waiting.len() <= ost.index() {
             self.waiting.resize_with(ost.index() + 1, VecDeque::new);
         }
-        self.waiting[ost.index()].push_back((slot, parcel));
+        self.waiting[ost.index()].push_back((slot, frame));
     }
 
     /// Nothing was put into a place that was reserved.
@@ -160,29 +160,29 @@ impl<P> Stage<P> {
         self.slots.close();
     }
 
-    /// Whether a parcel waits for an OST for which there is room.
+    /// Whether a frame waits for an OST for which there is room.
     pub fn has_ready(&self, has_room: impl Fn(OstId) -> bool) -> bool {
         (0..self.waiting.len()).any(|index| self.is_ready(index, &has_room))
     }
 
-    /// The parcel that waited longest for the next OST in turn for which there is room. Its place
+    /// The frame that waited longest for the next OST in turn for which there is room. Its place
     /// is taken until [`Self::on_drained`].
-    pub fn next(&mut self, has_room: impl Fn(OstId) -> bool) -> Option<(OstId, Slot, P)> {
+    pub fn next(&mut self, has_room: impl Fn(OstId) -> bool) -> Option<(OstId, Slot, F)> {
         let count = self.waiting.len();
         let index = (0..count)
             .map(|step| (self.turn + step) % count)
             .find(|&index| self.is_ready(index, &has_room))?;
         self.turn = (index + 1) % count;
-        let (slot, parcel) = self.waiting[index].pop_front()?;
-        Some((OstId::from_index(index), slot, parcel))
+        let (slot, frame) = self.waiting[index].pop_front()?;
+        Some((OstId::from_index(index), slot, frame))
     }
 
-    /// Forgets the parcels that wait and are not to be kept.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(&P) -> bool) {
+    /// Forgets the frames that wait and are not to be kept.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&F) -> bool) {
         let Self { waiting, slots, .. } = self;
         for queue in waiting {
-            queue.retain(|(slot, parcel)| {
-                let is_kept = is_kept(parcel);
+            queue.retain(|(slot, frame)| {
+                let is_kept = is_kept(frame);
                 if !is_kept {
                     slots.on_drained(*slot);
                 }
@@ -206,9 +206,9 @@ mod tests {
         Stage::new(Slots::new(slots * u64::from(SLOT_BYTES) + 5, SLOT_BYTES, 5))
     }
 
-    fn put(stage: &mut Stage<&'static str>, ost: u32, parcel: &'static str) -> Slot {
+    fn put(stage: &mut Stage<&'static str>, ost: u32, frame: &'static str) -> Slot {
         let slot = stage.reserve().unwrap();
-        stage.on_staged(slot, OstId(ost), parcel);
+        stage.on_staged(slot, OstId(ost), frame);
         slot
     }
 
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn what_waited_longest_comes_first_and_osts_take_turns() {
         let mut stage = stage(9);
-        for (ost, parcel) in [(0, "a"), (0, "b"), (2, "c"), (2, "d"), (1, "e")] {
-            put(&mut stage, ost, parcel);
+        for (ost, frame) in [(0, "a"), (0, "b"), (2, "c"), (2, "d"), (1, "e")] {
+            put(&mut stage, ost, frame);
         }
         let has_room = |ost: OstId| ost != OstId(1);
-        let next = |stage: &mut Stage<_>| stage.next(has_room).map(|(_, _, parcel)| parcel);
+        let next = |stage: &mut Stage<_>| stage.next(has_room).map(|(_, _, frame)| frame);
         let order: Vec<_> = std::iter::from_fn(|| next(&mut stage)).collect();
         assert_eq!(order, ["a", "c", "b", "d"]);
         assert!(!stage.has_ready(has_room) && stage.has_ready(|_| true));
@@ -274,7 +274,7 @@ mod tests {
         let mut stage = stage(2);
         put(&mut stage, 0, "a");
         put(&mut stage, 1, "b");
-        stage.retain(|parcel| *parcel == "b");
+        stage.retain(|frame| *frame == "b");
         assert!(stage.has_room());
         assert_eq!(stage.next(|_| true).unwrap().2, "b");
         assert_eq!(stage.next(|_| true), None);

@@ -6,6 +6,7 @@
 
 use lads_core::congestion::Threshold;
 use lads_core::schedule::{OstQueues, OstSpec, Policy};
+use lads_core::tuning::Tuning;
 use lads_core::units::{Instant, OstId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl Bed {
     fn run_with(&self, policy: Policy, threshold: Threshold) -> f64 {
         let spec = |index| OstSpec { name: format!("{index}"), in_flight_max: self.in_flight_max };
         let specs: Vec<_> = (0..self.osts).map(spec).collect();
-        let mut queues = OstQueues::new(policy.rule(threshold), &specs);
+        let mut queues = OstQueues::new(policy.rule(threshold), &Tuning::DEFAULT, &specs);
         for ost in 0..self.osts {
             for _ in 0..self.mib_each {
                 queues.push(id(ost), MIB_BYTES, MIB_BYTES);

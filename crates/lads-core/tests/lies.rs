@@ -221,7 +221,7 @@ fn an_entry_with_more_attributes_than_can_be_told_fails_alone() {
 }
 
 fn sink() -> Sink {
-    let mut sink = Sink::new(sink_config());
+    let mut sink = Sink::new(&sink_config());
     tell(&mut sink, Message::Roots(Vec::new())).expect("the first word");
     sink
 }
@@ -455,6 +455,24 @@ fn written(sink: &mut Sink, write: Write) {
     let (service, failures) = (Duration::ZERO, vec![None; write.rows.len()]);
     let event = sink::Event::Written { write, service, failures };
     sink.handle(Instant::START, event).expect("our own word");
+}
+
+/// It would get its name, or be dropped, while a thread looks what is under that name.
+#[test]
+fn a_file_does_not_end_before_it_is_answered() {
+    for ending in [Ending::Complete, Ending::Dropped] {
+        let word = Message::FileDone(vec![(FILE, ending)]);
+        let mut sink = sink();
+        tell(&mut sink, Message::NewFile(vec![file(PAGE)])).expect("a sound file");
+        tell(&mut sink, word.clone()).expect_err("nobody has looked for it");
+        assert!(matches!(sink.next_task(Instant::START), Some(sink::Task::Examine(_))));
+        tell(&mut sink, word.clone()).expect_err("it is being looked for");
+        let (done, layout, extents) = (Vec::new(), Layout::on(OstId(0)), Vec::new());
+        let want = Examined::Want { done, layout, extents };
+        let event = sink::Event::Examined(vec![(FILE, want)]);
+        sink.handle(Instant::START, event).expect("our own word");
+        tell(&mut sink, word).expect("it is being moved");
+    }
 }
 
 /// A file may fail here while the source vouches for it: nobody answers that any more.

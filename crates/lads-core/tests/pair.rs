@@ -63,7 +63,7 @@ impl Pair {
         let window_directories = WINDOW_DIRECTORIES;
         let config = SourceConfig { window_directories, bytes_per_second, ..source_config() };
         let source = Source::new(config, &osts());
-        let sink = Sink::new(sink_config());
+        let sink = Sink::new(&sink_config());
         let mut pair = Self {
             source,
             sink,

@@ -16,7 +16,7 @@ use lads_core::units::{EntryId, Instant};
 const EVERYTHING: RemovalConfig = RemovalConfig { after_errors: false, count_max: None };
 
 fn sink(removal: RemovalConfig) -> Sink {
-    let mut sink = Sink::new(SinkConfig { removal: Some(removal), ..sink_config() });
+    let mut sink = Sink::new(&SinkConfig { removal: Some(removal), ..sink_config() });
     hear(&mut sink, Message::Roots(Vec::new())).expect("the first word");
     sink
 }
@@ -92,7 +92,7 @@ fn nothing_is_removed_after_a_failure_at_either_end() {
 
 #[test]
 fn nothing_is_removed_unless_asked_for() {
-    let mut sink = Sink::new(sink_config());
+    let mut sink = Sink::new(&sink_config());
     hear(&mut sink, Message::Roots(Vec::new())).unwrap();
     hear(&mut sink, Message::Finish { is_complete: true }).unwrap();
     assert_eq!(next_task(&mut sink), Some(sink::Task::Finish { is_complete: true }));

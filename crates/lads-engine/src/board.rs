@@ -16,6 +16,12 @@ use std::time::Duration;
 const TOLD_MAX: usize = 10_000;
 const TOLD_BYTES_MAX: usize = 1 << 20;
 
+/// The same for what this end has to show: failed entries above all. Beyond, what makes them waits,
+/// so that memory does not grow with the number of failures while nobody reads. Each is counted,
+/// shown, and written into the log all the same. Half of it would hold up a transfer in which
+/// 200,000 files fail in a second; twice as much only takes memory.
+pub(crate) const OWN_MAX: usize = 10_000;
+
 /// In place of a time: there is none.
 const NEVER: u64 = u64::MAX;
 
@@ -53,6 +59,12 @@ struct Happenings {
     osts: Option<(Side, OstBytes)>,
     /// Whether nobody will show anything any more.
     is_closed: bool,
+}
+
+impl Happenings {
+    fn own_count(&self) -> usize {
+        self.list.len() - self.told
+    }
 }
 
 impl Board {
@@ -112,10 +124,13 @@ impl Board {
     /// This process was away, and knows of nothing that the other end did meanwhile: times are
     /// counted from now on.
     pub(crate) fn on_absence(&self, now: Instant) {
-        for began in [&self.listening_millis, &self.writing_millis] {
-            let from_now = |began| (began != NEVER).then_some(millis(now));
-            let _ = began.fetch_update(Ordering::Relaxed, Ordering::Relaxed, from_now);
-        }
+        count_from(&self.listening_millis, now);
+        count_from(&self.writing_millis, now);
+    }
+
+    /// Something else than a message came, on the way that messages come, too.
+    pub(crate) fn on_sign_of_life(&self, now: Instant) {
+        count_from(&self.listening_millis, now);
     }
 
     pub(crate) fn notice(&self, text: String) {
@@ -128,6 +143,18 @@ impl Board {
 
     pub(crate) fn issue(&self, path: Vec<u8>, failure: Failure) {
         self.put(Happening::Issue(Issue { path, failure }));
+    }
+
+    /// The same for whoever may wait: until there is room.
+    pub(crate) fn issue_when_room(&self, path: Vec<u8>, failure: Failure) {
+        let is_full = |it: &mut Happenings| !it.is_closed && it.own_count() >= OWN_MAX;
+        drop(self.room.wait_while(lock(&self.happenings), is_full));
+        self.issue(path, failure);
+    }
+
+    /// How much more of this end may wait to be shown, for whoever shows it.
+    pub(crate) fn own_room(&self) -> usize {
+        OWN_MAX.saturating_sub(lock(&self.happenings).own_count())
     }
 
     pub(crate) fn put(&self, happening: Happening) {
@@ -230,6 +257,12 @@ fn millis(time: Instant) -> u64 {
 }
 
 /// How long ago that was; nothing if it never was.
+/// What has been counted since it began is counted from now on.
+fn count_from(began: &AtomicU64, now: Instant) {
+    let from_now = |began| (began != NEVER).then_some(millis(now));
+    let _ = began.fetch_update(Ordering::Relaxed, Ordering::Relaxed, from_now);
+}
+
 fn since(began: &AtomicU64, now: Instant) -> Duration {
     match began.load(Ordering::Relaxed) {
         NEVER => Duration::ZERO,

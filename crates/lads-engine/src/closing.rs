@@ -9,7 +9,7 @@
 //!
 //! Nothing is lost by not waiting longer: what is on record is on record.
 
-use crate::session::StopFlag;
+use crate::stop::StopFlag;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,8 @@
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
-use crate::launch::Cut;
+use crate::fatal::Fatal;
+use crate::patience::Cut;
 use lads_core::message::{LENGTH_BYTES, MESSAGE_BYTES_MAX, Message, decode, encode};
 use std::io::{self, Read, Write};
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 //! being moved, and which call it is that does not return.
 
 use crate::board::lock;
-use crate::end::End;
 use crate::paths::Directory;
 use lads_core::issue::{Operation, Side};
 use lads_core::units::{EntryId, OstId};
@@ -86,6 +85,47 @@ impl Deeds {
         long.sort_by_key(|deed| deed.number);
         long
     }
+
+    /// Which calls of this end do not return, in words; `None` if all of them do.
+    pub(crate) fn what_hangs(
+        &self,
+        side: Side,
+        path_of: impl Fn(EntryId) -> Option<Vec<u8>>,
+    ) -> Option<String> {
+        let long = self.long();
+        let told: Vec<String> =
+            long.iter().take(TOLD_MAX).map(|deed| deed.told(&path_of)).collect();
+        if told.is_empty() {
+            return None;
+        }
+        let others = match long.len() - told.len() {
+            0 => String::new(),
+            count => format!("; and {count} more"),
+        };
+        let side = side.word();
+        Some(format!("storage at the {side} has not answered: {}{others}", told.join("; ")))
+    }
+}
+
+impl Deed {
+    /// `write run7/a (OST0003), asked 13 s ago`
+    fn told(&self, path_of: impl Fn(EntryId) -> Option<Vec<u8>>) -> String {
+        let path = match &self.subject {
+            Subject::Entry(entry) => path_of(*entry),
+            Subject::In(directory) => Some(directory.path()),
+            Subject::Target => None,
+        };
+        let path =
+            path.filter(|path| !path.is_empty()).unwrap_or_else(|| b"its directory".to_vec());
+        let path = lads_core::entry::shortened(path);
+        let ost = self.ost.map_or_else(String::new, |ost| format!(" ({ost})"));
+        format!(
+            "{} {}{ost}, asked {} s ago",
+            self.operation.verb(),
+            String::from_utf8_lossy(&path),
+            self.since.elapsed().as_secs()
+        )
+    }
 }
 
 impl Drop for UnderWay<'_> {
@@ -95,42 +135,6 @@ impl Drop for UnderWay<'_> {
             list.under_way.swap_remove(at);
         }
     }
-}
-
-/// Which calls of an end do not return, in words; `None` if all of them do.
-pub(crate) fn what_hangs<E: End>(end: &E) -> Option<String> {
-    let long = end.hub().deeds.long();
-    let told: Vec<String> = long.iter().take(TOLD_MAX).map(|deed| told(deed, end)).collect();
-    if told.is_empty() {
-        return None;
-    }
-    let others = match long.len() - told.len() {
-        0 => String::new(),
-        count => format!("; and {count} more"),
-    };
-    let side = match E::SIDE {
-        Side::Source => "source",
-        Side::Sink => "sink",
-    };
-    Some(format!("storage at the {side} has not answered: {}{others}", told.join("; ")))
-}
-
-/// `write run7/a (OST0003), asked 13 s ago`
-fn told<E: End>(deed: &Deed, end: &E) -> String {
-    let path = match &deed.subject {
-        Subject::Entry(entry) => end.path_of(*entry),
-        Subject::In(directory) => Some(directory.path()),
-        Subject::Target => None,
-    };
-    let path = path.filter(|path| !path.is_empty()).unwrap_or_else(|| b"its directory".to_vec());
-    let path = lads_core::entry::shortened(path);
-    let ost = deed.ost.map_or_else(String::new, |ost| format!(" ({ost})"));
-    format!(
-        "{} {}{ost}, asked {} s ago",
-        deed.operation.verb(),
-        String::from_utf8_lossy(&path),
-        deed.since.elapsed().as_secs()
-    )
 }
 
 #[cfg(test)]

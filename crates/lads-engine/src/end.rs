@@ -1,10 +1,9 @@
 //! What both kinds of end can be asked and told by the threads that talk and watch.
 
-use crate::board::lock;
-use crate::hub::{Fatal, Hub, Wakes};
-use crate::sink::SinkEnd;
-use crate::source::SourceEnd;
-use crate::usage;
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+use crate::hub::{Hub, Wakes};
+use crate::thread::spawn;
 use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
 use lads_core::sink::{Event as SinkEvent, Sink};
@@ -37,6 +36,10 @@ pub(crate) trait End: Send + Sync + 'static {
     fn pass_on(&self, notes: Vec<Note>);
     /// The other end has sent this many frames on each stream.
     fn on_frames(&self, counts: &[u64]);
+    /// Which of its calls to storage do not return, in words; `None` if all of them do.
+    fn what_hangs(&self) -> Option<String> {
+        self.hub().deeds.what_hangs(Self::SIDE, |entry| self.path_of(entry))
+    }
     /// Sees, many times within a timeout, that no stream stands still unnoticed.
     fn tend_streams(&self, now: Instant, timeout: Duration);
 }
@@ -53,6 +56,39 @@ pub(crate) trait Talks: Wakes {
     fn is_stopping(&self) -> bool;
     fn is_over(&self) -> bool;
     fn is_finished(&self) -> bool;
+}
+
+/// A thread of an end. If it panics, nobody does its part any more, and its session may be in a
+/// state that it cannot go on from: the transfer ends.
+pub(crate) fn spawn_for<E: End>(
+    end: &Arc<E>,
+    name: &str,
+    run: impl FnOnce(Arc<E>) + Send + 'static,
+) -> JoinHandle<()> {
+    let (end, name) = (Arc::clone(end), format!("lads-{name}"));
+    spawn(&name.clone(), move || {
+        let _alarm = Alarm { end: Arc::clone(&end), name };
+        run(end);
+    })
+}
+
+/// Ends the transfer if the thread that holds it panics.
+struct Alarm<E: End> {
+    end: Arc<E>,
+    name: String,
+}
+
+impl<E: End> Drop for Alarm<E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let text = format!(
+                "thread {} panicked: this is a mistake in LADS, please report it; the same \
+                 command goes on",
+                self.name
+            );
+            self.end.hub().fail(Fatal::new(ExitCode::Interrupted, text));
+        }
+    }
 }
 
 impl Wakes for Source {
@@ -149,100 +185,5 @@ impl Talks for Sink {
 
     fn is_finished(&self) -> bool {
         self.is_finished()
-    }
-}
-
-impl End for SourceEnd {
-    type Session = Source;
-    const SIDE: Side = Side::Source;
-    const WAITS_FOR_PEER: bool = true;
-
-    fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        end.start()
-    }
-
-    fn hub(&self) -> &Hub<Source> {
-        &self.hub
-    }
-
-    fn before(&self, _message: &Message) -> Result<(), Fatal> {
-        Ok(())
-    }
-
-    fn counters(&self) -> Counters {
-        self.hub.with(|inner| {
-            let session = &inner.session;
-            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
-        })
-    }
-
-    fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
-        Self::path_of(self, entry)
-    }
-
-    fn ost_bytes(&self) -> Vec<u64> {
-        self.hub.with(|inner| inner.session.ost_stats().map(|stats| stats.bytes).collect())
-    }
-
-    fn pass_on(&self, notes: Vec<Note>) {
-        Self::pass_on(self, notes);
-    }
-
-    fn on_frames(&self, _counts: &[u64]) {}
-
-    fn tend_streams(&self, now: Instant, timeout: Duration) {
-        let mut told = lock(&self.frames_told);
-        if told.at.is_some_and(|at| now.since(at) < timeout / 6) {
-            return;
-        }
-        told.at = Some(now);
-        let counts = self.streams.frames();
-        if counts != told.counts {
-            told.counts.clone_from(&counts);
-            self.hub.with(|inner| inner.messages.push_back(Message::Frames(counts)));
-        }
-    }
-}
-
-impl End for SinkEnd {
-    type Session = Sink;
-    const SIDE: Side = Side::Sink;
-    const WAITS_FOR_PEER: bool = false;
-
-    fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        end.start()
-    }
-
-    fn hub(&self) -> &Hub<Sink> {
-        &self.hub
-    }
-
-    fn before(&self, message: &Message) -> Result<(), Fatal> {
-        Self::before(self, message)
-    }
-
-    fn counters(&self) -> Counters {
-        self.hub.with(|inner| {
-            let session = &inner.session;
-            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
-        })
-    }
-
-    fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
-        Self::path_of(self, entry)
-    }
-
-    fn ost_bytes(&self) -> Vec<u64> {
-        self.hub.with(|inner| inner.session.ost_stats().map(|stats| stats.bytes).collect())
-    }
-
-    fn pass_on(&self, _notes: Vec<Note>) {}
-
-    fn on_frames(&self, counts: &[u64]) {
-        lock(&self.missing).on_frames(counts, self.streams.count());
-    }
-
-    fn tend_streams(&self, now: Instant, timeout: Duration) {
-        lock(&self.missing).end_silent(&self.streams, now, timeout);
     }
 }

@@ -5,7 +5,7 @@
 //! there is something now. Nobody is woken for nothing: waking costs a system call and a switch.
 
 use crate::deeds::Deeds;
-use crate::event::ExitCode;
+use crate::fatal::Fatal;
 use crate::stream::Streams;
 use lads_core::message::Message;
 use lads_core::units::StreamId;
@@ -13,22 +13,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Why a transfer cannot go on.
-#[derive(Clone, Debug)]
-pub(crate) struct Fatal {
-    pub(crate) code: ExitCode,
-    /// What failed, where, what to do.
-    pub(crate) text: String,
-    /// Whether the other end said so, and so need not be told.
-    pub(crate) is_from_peer: bool,
-}
-
-impl Fatal {
-    pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_from_peer: false }
-    }
-}
 
 /// What the lock protects.
 #[derive(Debug)]
@@ -146,6 +130,11 @@ impl<S: Wakes> Hub<S> {
     /// went over its data streams.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Relaxed).wrapping_add(self.streams.moves())
+    }
+
+    /// A number that changes whenever data came the way that messages come, too.
+    pub(crate) fn signs_of_life(&self) -> u64 {
+        self.streams.signs_of_life()
     }
 
     /// Does a task of an I/O thread, which is busy meanwhile.

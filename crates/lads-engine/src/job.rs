@@ -3,24 +3,24 @@
 mod deletion;
 mod passing;
 
-use crate::board::Board;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
-use crate::stage::StageLog;
+use crate::fatal::Fatal;
 use lads_core::congestion::Threshold;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
+pub use lads_core::shares::BUFFERS_BYTES;
+use lads_core::shares::SinkNeeds;
 use lads_core::{wire_enum, wire_struct};
 use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 /// Most extents of a new file that grows, unless another number is asked for: none grows, until it
-/// has been measured between file systems, not only simulated, what it gains.
+/// is known of each OST before it gets an extent whether it is up and has space.
 pub const PLACE_EXTENTS: u32 = 0;
 
 pub use deletion::Deletion;
@@ -56,6 +56,12 @@ impl Location {
             }
             None => Some(Self { host: None, path: bytes.to_vec() }),
         }
+    }
+
+    /// A place on this host, whatever characters are in its path.
+    #[must_use]
+    pub fn here(path: impl AsRef<Path>) -> Self {
+        Self { host: None, path: path.as_ref().as_os_str().as_bytes().to_vec() }
     }
 
     /// The path as the operating system takes it.
@@ -117,9 +123,6 @@ pub enum Verify {
     Media,
 }
 
-/// Memory for blocks at an end of which nothing is said, in bytes.
-pub const BUFFERS_BYTES: u64 = 256 << 20;
-
 /// What both ends need to know of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -130,7 +133,7 @@ pub struct Options {
     /// Memory for blocks at the sink, in bytes; a block for each of its OSTs at least. Zero for
     /// [`BUFFERS_BYTES`], or twice what is needed if that is more.
     pub sink_buffers_bytes: u64,
-    /// TCP connections that carry data; zero to choose.
+    /// TCP connections that carry data, or streams in the one pipe of a tunnel; zero to choose.
     pub streams: u16,
     /// I/O threads at the source; zero to follow the number of its OSTs.
     pub source_threads: u16,
@@ -237,22 +240,18 @@ impl Options {
         Err(Fatal::new(ExitCode::Usage, text))
     }
 
-    /// Memory for blocks at a sink with this number of OSTs, in bytes. If nothing is said, it is
-    /// twice what the sink needs, or as much as at a source if that is more.
+    /// Memory for blocks at a sink with this number of OSTs, in bytes.
     pub(crate) fn sink_buffers_bytes(&self, ost_count: usize) -> u64 {
-        let needed = u64::from(self.sink_buffers_needed(ost_count));
         match self.sink_buffers_bytes {
-            0 => (2 * needed * u64::from(self.block_size)).max(BUFFERS_BYTES),
+            0 => self.sink_needs().buffers_bytes(ost_count, self.block_size),
             bytes => bytes,
         }
     }
 
-    /// Buffers that a sink with this number of OSTs needs: one for each, or three with a
-    /// stage (one of them for what comes back from it), and one more where files are read back.
-    pub(crate) fn sink_buffers_needed(&self, ost_count: usize) -> u32 {
-        let each = if self.has_stage(Side::Sink) { 3 } else { 1 };
-        let for_osts = u32::try_from(ost_count).unwrap_or(u32::MAX).saturating_mul(each);
-        for_osts.saturating_add(u32::from(self.verify == Verify::Media))
+    /// What the sink needs buffers for.
+    pub(crate) fn sink_needs(&self) -> SinkNeeds {
+        let verifies_media = self.verify == Verify::Media;
+        SinkNeeds { has_stage: self.has_stage(Side::Sink), verifies_media }
     }
 
     /// Whether special files of this sort are moved.
@@ -263,18 +262,9 @@ impl Options {
         }
     }
 
-    fn has_stage(&self, side: Side) -> bool {
+    /// Whether this end has a stage.
+    pub(crate) fn has_stage(&self, side: Side) -> bool {
         self.stage.is_some() && self.stage_at == side && !self.dry_run
-    }
-
-    /// The stage, if this end has one.
-    pub(crate) fn open_stage(
-        &self,
-        side: Side,
-        board: &Arc<Board>,
-    ) -> Result<Option<StageLog>, Fatal> {
-        let directory = self.stage.as_ref().filter(|_| self.has_stage(side));
-        directory.map(|it| StageLog::open(it, self.block_size, side, Arc::clone(board))).transpose()
     }
 }
 
@@ -373,6 +363,37 @@ pub struct Job {
     pub options: Options,
     /// How the other end is started, if one is on another host.
     pub remote: RemoteShell,
+    /// The `lads` program, of which a transfer within one host runs a second process. A name
+    /// without a slash is looked for in `PATH`.
+    pub program: PathBuf,
+    /// What becomes of what the other end says beside the transfer.
+    pub stderr: Stderr,
+}
+
+impl Job {
+    /// A transfer with all options as they are by default, with the `lads` that is in `PATH`, of
+    /// which this process prints nothing.
+    #[must_use]
+    pub fn new(sources: Vec<Location>, target: Location) -> Self {
+        Self {
+            sources,
+            target,
+            options: Options::default(),
+            remote: RemoteShell::default(),
+            program: PathBuf::from("lads"),
+            stderr: Stderr::Kept,
+        }
+    }
+}
+
+/// What becomes of what the other end, or the remote shell, writes to its standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Stderr {
+    /// It is kept, and its last words are told if they say why there is no other end.
+    #[default]
+    Kept,
+    /// It goes to the standard error of this process, where a person reads it.
+    PassedOn,
 }
 
 /// What the end that a person started tells the other.
@@ -389,12 +410,24 @@ pub(crate) struct Assignment {
     pub(crate) job_key: u64,
     /// Whether data connections come from the same host.
     pub(crate) is_local: bool,
+    /// Whether data comes through the pipes that messages come through, not over connections.
+    pub(crate) is_piped: bool,
     /// First and last port to listen on; zero for any.
     pub(crate) port_first: u16,
     pub(crate) port_last: u16,
 }
 
-wire_struct!(Assignment { side, paths, options, host, job_key, is_local, port_first, port_last });
+wire_struct!(Assignment {
+    side,
+    paths,
+    options,
+    host,
+    job_key,
+    is_local,
+    is_piped,
+    port_first,
+    port_last,
+});
 wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
 wire_struct!(Options {
@@ -485,6 +518,7 @@ mod tests {
             host: "dtn".to_owned(),
             job_key: 7,
             is_local: true,
+            is_piped: true,
             port_first: 0,
             port_last: 0,
         };

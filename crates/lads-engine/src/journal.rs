@@ -11,8 +11,8 @@ mod site;
 
 use crate::board::{Board, lock};
 use crate::event::ExitCode;
-use crate::hub::Fatal;
-use crate::stream::fill_random;
+use crate::fatal::Fatal;
+use crate::whole::fill_random;
 use lads_core::entry::{Identity, OWN_PREFIX};
 use lads_core::journal::{Begun, BlockRecord, Record, encode, encode_blocks};
 use log::Log;

@@ -1,36 +1,33 @@
 //! How the two ends find each other: one starts the other, they greet, and connect data streams.
 //!
-//! Nothing here waits for ever: see [`patience`].
+//! Nothing here waits for ever: see [`crate::patience`].
 
 mod greeting;
 mod other;
-mod patience;
 mod process;
 mod route;
 mod ssh;
 
 use crate::closing::Closing;
-use crate::control::{MessageReader, write_message};
+use crate::control::write_message;
 use crate::event::{ExitCode, Observer};
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::job::{Assignment, Job, Location, Options, shown_host};
-use crate::session::StopFlag;
-use crate::stream::{Listener, set_send_timeout};
-use crate::talk::exit_code_from;
+use crate::patience::Patience;
+use crate::stop::StopFlag;
+use crate::transport::{Channel, Transport, pipe, tcp};
 use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
 use other::{Errors, FirstWord, Other};
-use patience::Patient;
-pub(crate) use patience::{Cut, Patience};
 use process::Process;
 use route::Route;
 use ssh::Ssh;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -42,16 +39,13 @@ const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// that none waits for another. Measured: `docs/benchmarks.md`.
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
 
-/// The two directions of the control channel.
-pub(crate) type Control = (MessageReader<Box<dyn Read + Send>>, File);
-
 /// Two ends that know each other.
 pub(crate) struct Connected {
-    control: Option<Control>,
-    /// The other end, if it was started here, and what data streams go through.
-    processes: Vec<Process>,
+    control: Option<Channel>,
+    /// The other end, if it was started here.
+    process: Option<Process>,
     errors: Option<Errors>,
-    pub(crate) streams: Vec<OwnedFd>,
+    pub(crate) transport: Arc<dyn Transport>,
     pub(crate) options: Options,
     pub(crate) paths: Vec<Vec<u8>>,
     pub(crate) own_side: Side,
@@ -63,24 +57,27 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// The two directions of the control channel; once.
-    pub(crate) fn take_control(&mut self) -> Control {
+    /// The control channel; once.
+    pub(crate) fn take_control(&mut self) -> Channel {
         self.control.take().expect("taken once, by the one who runs the end")
     }
 
     /// Says a last word to the other end, if nobody else talks to it. Whether it is heard is not
     /// worth a wait.
     pub(crate) fn say(&mut self, message: &Message) {
-        if let Some((_, writer)) = &mut self.control {
-            let stop = StopFlag::new();
+        if let Some(Channel { input, mut output }) = self.control.take() {
+            let (stop, message) = (StopFlag::new(), message.clone());
             let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
-            let _ = write_message(&mut Patient { pipe: &*writer, patience: &patience }, message);
+            let say = move || write_message(&mut output, &message).map(|()| output);
+            if let Ok(Ok(output)) = patience.result_of("lads-say", say) {
+                self.control = Some(Channel { input, output });
+            }
         }
     }
 
     /// Ends the other end, or the way to it, at once: it is silent.
     pub(crate) fn kill(&mut self) {
-        self.processes.iter_mut().for_each(Process::kill);
+        self.process.iter_mut().for_each(Process::kill);
     }
 
     /// Lets go of the other end and sees it end, which it does by itself if there is time.
@@ -88,11 +85,11 @@ impl Connected {
     /// `meanwhile` is called again and again until then.
     pub(crate) fn close(&mut self, closing: &Closing, mut meanwhile: impl FnMut()) {
         self.control = None;
-        while !self.processes.iter_mut().all(Process::has_ended) && !closing.left().is_zero() {
+        while !self.process.iter_mut().all(Process::has_ended) && !closing.left().is_zero() {
             meanwhile();
             std::thread::sleep(EXIT_INTERVAL);
         }
-        process::end_all(&mut self.processes);
+        self.process.iter_mut().for_each(Process::end);
         if let Some(errors) = &self.errors {
             errors.finish();
         }
@@ -124,32 +121,22 @@ pub(crate) fn start(
     let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
     other.greet(&patience)?;
     other.say(&told, &patience)?;
-    let (address, port, tokens) = match other.hear_answer(&patience)? {
-        Message::Listen { address, port, tokens } => (address, port, tokens),
-        Message::Fatal { code, text } => return Err(Fatal::new(exit_code_from(code), text)),
-        _ => {
-            return Err(Fatal::new(
-                ExitCode::Network,
-                "the other end does not say where it listens",
-            ));
-        }
-    };
-    check_tokens(tokens.len(), options.streams)?;
+    let (address, port, tokens) = other.hear_where_it_listens(&patience)?;
+    check_tokens(tokens.len(), if assignment.is_piped { 0 } else { options.streams })?;
     let (host_name, ssh) = (host.as_deref(), ssh.as_ref());
     let route = Route { job, host: host_name, ssh, told: address, port, patience: &patience };
-    let (streams, mut processes) = route.connect_all(&tokens)?;
-    limit_silence(&streams, &options);
+    let sockets = (!assignment.is_piped).then(|| route.connect_all(&tokens)).transpose()?;
     let (process, errors, input, output) = other.into_parts();
-    processes.insert(0, process);
+    let (transport, control) = connection((input, output), sockets, &options, own_side);
     let paths = match own_side {
         Side::Source => job.sources.iter().map(|source| source.path.clone()).collect(),
         Side::Sink => vec![job.target.path.clone()],
     };
     Ok(Connected {
-        control: Some((MessageReader::new(Box::new(input)), output)),
-        processes,
+        control: Some(control),
+        process: Some(process),
         errors: Some(errors),
-        streams,
+        transport,
         options,
         paths,
         own_side,
@@ -158,6 +145,22 @@ pub(crate) fn start(
         peer_host: host.as_deref().map_or_else(|| "the other end".to_owned(), shown_host),
         is_clear: host.is_some() && !job.remote.tunnel,
     })
+}
+
+/// What frames and messages go over: a socket for each data stream and the pipes for messages, or
+/// the pipes for both.
+fn connection(
+    (input, output): (File, File),
+    sockets: Option<Vec<OwnedFd>>,
+    options: &Options,
+    own_side: Side,
+) -> (Arc<dyn Transport>, Channel) {
+    let Some(sockets) = sockets else {
+        return pipe::open(input, output, options.streams, own_side);
+    };
+    let silence = Duration::from_secs(options.timeout_seconds.into());
+    let control = Channel { input: Box::new(input), output: Box::new(output) };
+    (Arc::new(tcp::Tcp::new(sockets, silence)), control)
 }
 
 /// What to do, as the other end is told; refused here if that is more than it takes.
@@ -228,7 +231,8 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         options: options.clone(),
         job_key: job_key(job),
         host: host.map_or_else(String::new, shown_host),
-        is_local: host.is_none() || job.remote.tunnel,
+        is_local: host.is_none(),
+        is_piped: host.is_some() && job.remote.tunnel,
         port_first,
         port_last,
     }
@@ -261,19 +265,12 @@ fn own_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-fn limit_silence(streams: &[OwnedFd], options: &Options) {
-    let timeout = Duration::from_secs(options.timeout_seconds.into());
-    for stream in streams {
-        set_send_timeout(stream, timeout);
-    }
-}
-
 /// The other end's part: greets, is told what to do, listens, and waits for the data streams.
 pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, GREETING_DEADLINE);
     let mut greeting = Greeting::new(input, output, "the other end");
-    let (hello, assignment, streams) = match answer_within(&mut greeting, &patience) {
+    let (hello, assignment, sockets) = match answer_within(&mut greeting, &patience) {
         Ok(answered) => answered,
         Err(fatal) => {
             let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
@@ -282,13 +279,13 @@ pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
             return Err(fatal);
         }
     };
-    limit_silence(&streams, &assignment.options);
-    let (input, output) = greeting.into_pipes();
+    let pipes = greeting.into_pipes();
+    let (transport, control) = connection(pipes, sockets, &assignment.options, assignment.side);
     Ok(Connected {
-        control: Some((MessageReader::new(Box::new(input)), output)),
-        processes: Vec::new(),
+        control: Some(control),
+        process: None,
         errors: None,
-        streams,
+        transport,
         options: assignment.options,
         paths: assignment.paths,
         own_side: assignment.side,
@@ -299,31 +296,38 @@ pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
     })
 }
 
+/// What it heard, and a socket for each data stream if they are connections of their own.
 fn answer_within(
     greeting: &mut Greeting,
     patience: &Patience<'_>,
-) -> Result<(Hello, Assignment, Vec<OwnedFd>), Fatal> {
+) -> Result<(Hello, Assignment, Option<Vec<OwnedFd>>), Fatal> {
     greeting.say(&own_hello(), patience)?;
     let hello = check_hello(greeting.hear(HELLO_BYTES_MAX, patience)?, "the other end")?;
     let Some(Message::Job(bytes)) = greeting.hear(JOB_MESSAGE_BYTES_MAX, patience)? else {
         return Err(Fatal::new(ExitCode::Network, "the other end does not say what to do"));
     };
-    let assignment = Assignment::take(&mut Reader::of_own(&bytes))
+    let mut assignment = Assignment::take(&mut Reader::of_own(&bytes))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
     drop(bytes);
     assignment.options.check()?;
+    let count = assignment.options.streams.clamp(1, STREAMS_MAX);
+    assignment.options.streams = count;
+    if assignment.is_piped {
+        let (address, tokens) = (String::new(), Vec::new());
+        greeting.say(&Message::Listen { address, port: 0, tokens }, patience)?;
+        return Ok((hello, assignment, None));
+    }
     let ports =
         (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
-    let count = assignment.options.streams.clamp(1, STREAMS_MAX);
-    let listener = Listener::open(count, ports, assignment.is_local, patience)?;
+    let listener = tcp::Listener::open(count, ports, assignment.is_local, patience)?;
     let message = Message::Listen {
         address: address_reached(),
         port: listener.port,
         tokens: listener.tokens.clone(),
     };
     greeting.say(&message, patience)?;
-    let streams = listener.accept_all(patience, greeting.input())?;
-    Ok((hello, assignment, streams))
+    let sockets = listener.accept_all(patience, greeting.input())?;
+    Ok((hello, assignment, Some(sockets)))
 }
 
 /// The address of ours that ssh reached: data can reach it, too.

@@ -235,8 +235,34 @@ impl Placed {
     }
 }
 
-/// The provider that `choice` names (`auto`, `lustre`, `ceph`, `beegfs`, `orangefs`, `local` or
-/// `synthetic:…`), for data below `root`.
+/// A kind of file system of which it can be seen where files lie.
+struct Provider {
+    /// What it is called.
+    name: &'static str,
+    /// For data at a path, or below it; `None` if that is not on such a file system.
+    at: fn(&Path) -> Option<Box<dyn Layouts>>,
+    /// What is to be said of a path that is not.
+    refusal: &'static str,
+    /// Has one that needs no such file system, or the real one, keep the contract.
+    #[cfg(test)]
+    put_to_test: fn(contract::Check),
+}
+
+/// The kinds there are, in the order in which a place is looked at.
+const PROVIDERS: &[Provider] =
+    &[lustre::PROVIDER, ceph::PROVIDER, beegfs::PROVIDER, orangefs::PROVIDER];
+
+/// Where layouts can be taken from, by name, but for `auto` and `synthetic:…`.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    PROVIDERS.iter().map(|provider| provider.name).chain([LOCAL]).collect()
+}
+
+/// Disks of this host, and all that no other provider knows.
+const LOCAL: &str = "local";
+
+/// The provider that `choice` names (`auto`, one of [`names`], or `synthetic:…`), for data below
+/// `root`.
 ///
 /// # Errors
 /// If there is no such provider, or it cannot serve this place; the text says which.
@@ -257,26 +283,20 @@ pub fn open_all(choice: &str, roots: &[&Path]) -> Result<Box<dyn Layouts>, Strin
     if let Some(parameters) = choice.strip_prefix("synthetic:") {
         return synthetic::Synthetic::parse(parameters).map(|it| Box::new(it) as Box<dyn Layouts>);
     }
-    let lustre = || lustre::Lustre::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
-    let beegfs = || beegfs::Beegfs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
-    let orangefs = || orangefs::Orangefs::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
-    let ceph = || ceph::Ceph::at(root).map(|it| Box::new(it) as Box<dyn Layouts>);
+    if let Some(provider) = PROVIDERS.iter().find(|provider| provider.name == choice) {
+        return (provider.at)(root)
+            .ok_or_else(|| format!("{} {}", root.display(), provider.refusal));
+    }
     match choice {
         "auto" => {
-            let seen = lustre().or_else(ceph).or_else(beegfs).or_else(orangefs);
+            let seen = PROVIDERS.iter().find_map(|provider| (provider.at)(root));
             Ok(seen.unwrap_or_else(|| Box::new(local::Local::of(roots))))
         }
-        "ceph" => ceph().ok_or_else(|| format!("{} is not on CephFS", root.display())),
-        "lustre" => lustre().ok_or_else(|| format!("{} is not on Lustre", root.display())),
-        "beegfs" => beegfs().ok_or_else(|| format!("{} is not on BeeGFS", root.display())),
-        "orangefs" => orangefs().ok_or_else(|| {
-            let (place, config) = (root.display(), "/etc/orangefs-server.conf");
-            format!("{place} is not on OrangeFS, or no copy of its servers' {config} is there")
-        }),
-        "local" => Ok(Box::new(local::Local::of(roots))),
+        LOCAL => Ok(Box::new(local::Local::of(roots))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, lustre, ceph, beegfs, orangefs, \
-             local or synthetic:osts=8,stripe_size=1M"
+            "no layout provider is called {other:?}: use auto, {} or \
+             synthetic:osts=8,stripe_size=1M",
+            names().join(", ")
         )),
     }
 }

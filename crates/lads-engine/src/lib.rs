@@ -1,12 +1,20 @@
 //! What LADS does: threads, files and sockets that carry out what [`lads_core`] decides.
 //!
 //! A program that wants to move data makes a [`Job`] and calls [`run`], which blocks until the data
-//! is durable at the sink, and tells an [`Observer`] what happens meanwhile. The other end of the
-//! transfer is a second process, started here or through ssh, that calls [`serve`].
+//! is durable at the sink, and tells an [`Observer`] what happens meanwhile. Another thread ends it
+//! early with a [`StopFlag`]. The other end of the transfer is a second process, of the program
+//! that the job names, started here or through ssh; it calls [`serve`]. `examples/embed.rs` does
+//! all that.
+//!
+//! The engine prints nothing and changes nothing of its process, unless it is asked to
+//! ([`Stderr::PassedOn`], [`raise_open_files_limit`]). What options and reports are made of comes
+//! from [`lads_core`], which is here by its name.
 //!
 //! The path of a block, one module a step: [`layout`] finds where a file lies, the core cuts and
-//! queues it, `source` reads it into a buffer of the arena and sends it over `stream`, `sink`
-//! receives it and writes it.
+//! queues it, `source` reads it into a buffer of the arena and sends it over a `stream` of the
+//! `transport`, `sink` receives it and writes it.
+
+#![warn(unnameable_types)]
 
 mod board;
 mod bottleneck;
@@ -17,6 +25,7 @@ mod control;
 mod deeds;
 mod end;
 mod event;
+mod fatal;
 mod hub;
 mod job;
 mod journal;
@@ -24,21 +33,31 @@ mod launch;
 pub mod layout;
 mod metadata;
 mod paths;
+mod patience;
 mod session;
+mod setup;
 mod sink;
 mod source;
 mod stage;
 mod stall;
+mod stat;
+mod stop;
 mod stream;
 mod talk;
+mod thread;
+mod transport;
 mod usage;
 mod watch;
 mod whole;
+
+pub use lads_core;
 
 pub use clean::{Kept, Remains, clean};
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Waiting};
 pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, PLACE_EXTENTS, Passing, RemoteShell,
-    Verify, shown_host,
+    Stderr, Verify, shown_host,
 };
-pub use session::{StopFlag, run, serve};
+pub use session::{run, serve};
+pub use setup::raise_open_files_limit;
+pub use stop::StopFlag;

@@ -8,7 +8,8 @@ mod permitted;
 
 use crate::job::Options;
 use crate::paths::proc_path;
-use lads_core::entry::{Identity, Metadata, Timestamp, Xattr};
+use crate::stat::mtime_of;
+use lads_core::entry::{Metadata, Timestamp, Xattr};
 use rustix::fs::{
     Gid, Mode, Stat, Timespec, Timestamps, Uid, fchmod, fgetxattr, lgetxattr, llistxattr,
 };
@@ -25,25 +26,6 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 const PERMISSION_BITS: u32 = 0o7777;
-
-/// What must stay the same while a file moves.
-pub(crate) fn identity_of(stat: &Stat) -> Identity {
-    Identity {
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        mtime: mtime_of(stat),
-        ctime: timestamp(stat.st_ctime, stat.st_ctime_nsec),
-        inode: stat.st_ino,
-    }
-}
-
-/// When the data last changed.
-pub(crate) fn mtime_of(stat: &Stat) -> Timestamp {
-    timestamp(stat.st_mtime, stat.st_mtime_nsec)
-}
-
-fn timestamp(seconds: i64, nanos: u64) -> Timestamp {
-    Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }
-}
 
 /// Mode, owner and times; attributes are read apart.
 pub(crate) fn metadata_of(stat: &Stat) -> Metadata {

@@ -5,77 +5,22 @@ use crate::clock::Clock;
 use crate::closing::Closing;
 use crate::end::End;
 use crate::event::{ExitCode, Observer, Progress, Report};
-use crate::hub::Fatal;
-use crate::job::{Job, Options};
-use crate::launch::{self, Connected, Patience};
+use crate::fatal::Fatal;
+use crate::job::Job;
+use crate::launch::{self, Connected};
+use crate::patience::Patience;
+use crate::setup::Setup;
 use crate::sink::SinkEnd;
 use crate::source::SourceEnd;
+use crate::stop::StopFlag;
 use crate::stream::Streams;
+use crate::thread::spawn;
 use crate::watch::Watch;
 use lads_core::issue::Side;
-use lads_sys::Arena;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Tells a running transfer to stop, from another thread or a signal handler's thread.
-#[derive(Clone, Debug, Default)]
-pub struct StopFlag {
-    asked: Arc<Mutex<Option<Asked>>>,
-}
-
-/// Somebody asked to stop.
-#[derive(Clone, Debug)]
-struct Asked {
-    reason: String,
-    at: std::time::Instant,
-}
-
-impl StopFlag {
-    /// A flag that is not set.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks the transfer to stop in a state from which the same command goes on. It returns within
-    /// 5 seconds, whatever hangs. A call to storage that hangs keeps its thread, and so its process
-    /// from ending, until it returns.
-    pub fn set(&self, reason: &str) {
-        let at = std::time::Instant::now();
-        self.lock().get_or_insert_with(|| Asked { reason: reason.to_owned(), at });
-    }
-
-    /// Whether it was asked to.
-    #[must_use]
-    pub fn is_set(&self) -> bool {
-        self.lock().is_some()
-    }
-
-    pub(crate) fn reason(&self) -> Option<String> {
-        self.lock().as_ref().map(|asked| asked.reason.clone())
-    }
-
-    /// Since when it has been asked for.
-    pub(crate) fn since(&self) -> Option<std::time::Instant> {
-        self.lock().as_ref().map(|asked| asked.at)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Asked>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What an end is made with.
-pub(crate) struct Setup {
-    pub(crate) options: Options,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) board: Arc<Board>,
-    pub(crate) clock: Clock,
-}
 
 /// Moves data; returns when it is durable at the sink, or cannot be moved, or `stop` was set.
 pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
@@ -117,13 +62,12 @@ pub fn serve() -> ExitCode {
 }
 
 fn drive(
-    mut connected: Connected,
+    connected: Connected,
     clock: Clock,
     stop: &StopFlag,
     observer: Option<&mut dyn Observer>,
 ) -> Report {
-    let streams = std::mem::take(&mut connected.streams);
-    let streams = Arc::new(Streams::new(streams));
+    let streams = Arc::new(Streams::new(Arc::clone(&connected.transport)));
     let board = Arc::new(Board::new(connected.own_host.clone(), observer.is_some()));
     board.on_listening(clock.now());
     let setup = Setup { options: connected.options.clone(), streams, board, clock };
@@ -180,86 +124,16 @@ fn open_patiently<E: Send + 'static>(
     })?
 }
 
-/// A thread with a name that shows in `top` and in a debugger.
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(512 << 10)
-        .spawn(run)
-        .expect("the system has room for a few more threads")
-}
-
-/// A thread of an end. If it panics, nobody does its part any more, and its session may be in a
-/// state that it cannot go on from: the transfer ends.
-pub(crate) fn spawn_for<E: End>(
-    end: &Arc<E>,
-    name: &str,
-    run: impl FnOnce(Arc<E>) + Send + 'static,
-) -> JoinHandle<()> {
-    let (end, name) = (Arc::clone(end), format!("lads-{name}"));
-    spawn(&name.clone(), move || {
-        let _alarm = Alarm { end: Arc::clone(&end), name };
-        run(end);
-    })
-}
-
-/// Ends the transfer if the thread that holds it panics.
-struct Alarm<E: End> {
-    end: Arc<E>,
-    name: String,
-}
-
-impl<E: End> Drop for Alarm<E> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let text = format!(
-                "thread {} panicked: this is a mistake in LADS, please report it; the same \
-                 command goes on",
-                self.name
-            );
-            self.end.hub().fail(Fatal::new(ExitCode::Interrupted, text));
-        }
-    }
-}
-
-/// The memory for blocks that the options ask for at one end.
-pub(crate) fn arena(options: &Options, buffers_bytes: u64) -> Result<Arena, Fatal> {
-    let block_size = options.block_size as usize;
-    let count = buffers_bytes / u64::from(options.block_size).max(1);
-    let is_sound = block_size.is_multiple_of(4096) && (64 << 10..=64 << 20).contains(&block_size);
-    let count = u32::try_from(count).ok().filter(|&count| count >= 2 && is_sound);
-    let Some(count) = count else {
-        let text = "--block-size must be a multiple of 4096 from 64 KiB to 64 MiB, and \
-                    --buffers at least two blocks";
-        return Err(Fatal::new(ExitCode::Usage, text));
-    };
-    Arena::new(count, block_size)
-        .map_err(|error| Fatal::new(ExitCode::Other, format!("no memory for --buffers: {error}")))
-}
-
-/// How many files this process can keep open for the transfer: most of what it may have open at
-/// all, after asking for as much as the system gives.
-pub(crate) fn open_files_max() -> u32 {
-    const WANTED: u64 = 16_384;
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(WANTED, |maximum| maximum.min(WANTED));
-    if limit.current.is_some_and(|current| current < wanted) {
-        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
-        let _ = setrlimit(Resource::Nofile, raised);
-    }
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(WANTED).min(WANTED);
-    // Directories, streams and pipes take some.
-    u32::try_from(current.saturating_sub(400) / 2).unwrap_or(u32::MAX).clamp(16, 4096)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::end::spawn_for;
+    use crate::job::Options;
 
     fn source_end() -> Arc<SourceEnd> {
         let setup = Setup {
             options: Options { streams: 1, ..Options::default() },
-            streams: Arc::new(Streams::new(Vec::new())),
+            streams: Arc::new(Streams::none()),
             board: Arc::new(Board::new(String::new(), true)),
             clock: Clock::start(),
         };

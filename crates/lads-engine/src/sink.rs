@@ -3,6 +3,7 @@
 mod check;
 mod commit;
 mod comparison;
+mod end;
 mod examine;
 mod extra;
 mod growing;
@@ -19,15 +20,17 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::deeds::{Subject, UnderWay};
 use crate::event::ExitCode;
-use crate::hub::{Fatal, Hub, Waiter, Wake};
+use crate::fatal::Fatal;
+use crate::hub::{Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
 use crate::layout::{self, Heeds, Layouts};
 use crate::metadata::permitted;
 use crate::paths::Directory;
-use crate::session::Setup;
+use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
+use crate::transport::GrantedBuffers;
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::gate::ProtocolError;
 use lads_core::growth::GrowthConfig;
@@ -36,8 +39,10 @@ use lads_core::limits::{OSTS_MAX, RESENDS_MAX};
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
+use lads_core::shares::{STAGE_THREADS, commits_max, part_from_stage, writing_threads};
 use lads_core::sink::{Event, Sink, SinkConfig, StageConfig, Task};
-use lads_core::units::{EntryId, OstId};
+use lads_core::tuning::Tuning;
+use lads_core::units::{EntryId, OstId, StreamId};
 use lads_sys::{Arena, Buffer};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -49,20 +54,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Item, KeptFiles, Table};
 
-/// New files are placed this many bytes for each OST ahead of their blocks, at least.
-const PLACED_BYTES_EACH: u64 = 4 << 20;
-/// When this many bytes are written and not on record, they are put on record: what a crash can
-/// cost.
-const BATCH_BYTES: u64 = 64 << 20;
-/// When bytes were written and not on record for so long, they are put on record.
-const BATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// A write that usually takes less than this is done by the thread that received it: handing it
-/// over would cost about as much. Measured: ARCHITECTURE.md, decisions.
-const AT_ONCE_MAX: Duration = Duration::from_millis(3);
-/// Threads besides, if there is a stage: it is of use when all others wait for OSTs.
-const STAGE_THREADS: u32 = 2;
-/// More I/O threads than this help no one on one host.
-const THREADS_MAX: u32 = 128;
+/// By which numbers it is decided.
+const TUNING: Tuning = Tuning::DEFAULT;
 
 /// The sink end of a transfer.
 pub(crate) struct SinkEnd {
@@ -122,31 +115,31 @@ impl SinkEnd {
         check_ost_count(osts.len())?;
         let arena = arena_for(&options, osts.len())?;
         let buffer_count = arena.buffer_count();
-        let stage = options.open_stage(Side::Sink, &board)?;
-        let reads_max = reads_max(&options, osts.len(), buffer_count);
-        let commits_max = thread_count(&options, &osts).div_ceil(2);
-        let commits_max = reads_max.map_or(commits_max, |reads_max| commits_max.min(reads_max));
+        let stage = StageLog::of(&options, Side::Sink, &board)?;
+        let reads_max = options.sink_needs().reads_max(osts.len(), buffer_count);
+        let threads = writing_threads(options.sink_threads, &osts);
+        let commits_max = commits_max(threads, reads_max);
         let drains_max = match &stage {
             Some(_) => {
                 let read_count = reads_max.map_or(0, |_| commits_max);
-                share_buffers(&mut osts, buffer_count - read_count)
+                part_from_stage(&mut osts, buffer_count - read_count)
             }
             None => 0,
         };
-        let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
         let config = SinkConfig {
+            tuning: TUNING,
             policy: options.schedule,
             threshold: options.threshold,
-            placed_bytes_min: is_aware.then(|| osts.len() as u64 * PLACED_BYTES_EACH),
+            placed_bytes_min: placed_bytes_min(&options, layouts.as_ref(), osts.len()),
             osts: osts.clone(),
             buffer_count,
             buffer_bytes: options.block_size,
             has_journal: options.journal,
-            batch_bytes: BATCH_BYTES,
-            batch_interval: BATCH_INTERVAL,
+            batch_bytes: TUNING.batch_bytes,
+            batch_interval: TUNING.batch_interval,
             verifies_media: options.verify == Verify::Media,
             commits_max,
-            at_once_max: AT_ONCE_MAX,
+            at_once_max: TUNING.at_once_max,
             growth: growth(&options, layouts.as_ref()),
             resends_max: RESENDS_MAX,
             removal: options.deletion.map(|it| it.config()),
@@ -154,14 +147,14 @@ impl SinkEnd {
                 bytes: options.stage_bytes,
                 threads_max: STAGE_THREADS,
                 drains_max,
-                writes_max: thread_count(&options, &osts),
+                writes_max: writing_threads(options.sink_threads, &osts),
             }),
         };
         if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
             board.notice(not_spread(layouts.kind()));
         }
         Ok(Arc::new(Self {
-            hub: Hub::new(Sink::new(config), Wake::One, Arc::clone(&streams)),
+            hub: Hub::new(Sink::new(&config), Wake::One, Arc::clone(&streams)),
             placing: placing::Placing::new(options.place, layouts.as_ref()),
             osts,
             options,
@@ -190,10 +183,12 @@ impl SinkEnd {
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let mut threads = Vec::new();
         for stream in 0..self.streams.count() {
-            threads.push(self.spawn("receive", move |end| end.receive(stream)));
+            let buffers = Arc::clone(self) as Arc<dyn GrantedBuffers>;
+            let receiver = self.streams.receiver(StreamId(stream), buffers);
+            threads.push(self.spawn("receive", move |end| end.receive(stream, receiver)));
         }
         let stage_threads = self.stage.as_ref().map_or(0, |_| STAGE_THREADS);
-        for _ in 0..thread_count(&self.options, &self.osts) + stage_threads {
+        for _ in 0..writing_threads(self.options.sink_threads, &self.osts) + stage_threads {
             threads.push(self.spawn("io", |end| end.work()));
         }
         threads
@@ -204,7 +199,7 @@ impl SinkEnd {
         name: &str,
         run: impl FnOnce(Arc<Self>) + Send + 'static,
     ) -> JoinHandle<()> {
-        crate::session::spawn_for(self, name, run)
+        crate::end::spawn_for(self, name, run)
     }
 
     /// Takes in what the engine needs of a message that was checked, before the session acts on it.
@@ -216,7 +211,7 @@ impl SinkEnd {
                 Ok(())
             }
             Message::NewFile(entries) => {
-                self.register(entries).map_err(|error| crate::talk::breach(&error))
+                self.register(entries).map_err(|error| crate::fatal::breach(&error))
             }
             _ => Ok(()),
         }
@@ -245,7 +240,7 @@ impl SinkEnd {
         let place = Place { sources: roots.to_vec(), ..self.open_place(roots)? };
         assert!(self.place.set(place).is_ok(), "ROOTS is taken from a source once");
         let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
-        let open_files_max = crate::session::open_files_max();
+        let open_files_max = crate::setup::open_files_max();
         self.hub.with(|inner| {
             inner.messages.push_back(Message::Ready { ost_count, open_files_max });
         });
@@ -288,7 +283,7 @@ impl SinkEnd {
     /// an end that kept quiet would make what failed here look well.
     fn tell_failure(&self, item: &Item, failure: Failure) {
         if self.board.is_persons && item.has_failed.set(()).is_ok() {
-            self.board.issue(item.path(), failure);
+            self.board.issue_when_room(item.path(), failure);
         }
     }
 
@@ -306,7 +301,7 @@ impl SinkEnd {
     fn tell(&self, event: Event) {
         let now = self.clock.now();
         if let Err(error) = self.hub.tell(|inner| inner.session.handle(now, event)) {
-            self.hub.fail(crate::talk::breach(&error));
+            self.hub.fail(crate::fatal::breach(&error));
         }
     }
 }
@@ -325,8 +320,8 @@ fn check_ost_count(count: usize) -> Result<(), Fatal> {
 
 /// The memory for blocks that go to this number of OSTs.
 fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
-    let arena = crate::session::arena(options, options.sink_buffers_bytes(ost_count))?;
-    let needed = options.sink_buffers_needed(ost_count);
+    let arena = crate::setup::arena(options, options.sink_buffers_bytes(ost_count))?;
+    let needed = options.sink_needs().buffers(ost_count);
     if arena.buffer_count() >= needed {
         return Ok(arena);
     }
@@ -337,15 +332,11 @@ fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
     Err(Fatal::new(ExitCode::Usage, text))
 }
 
-/// One I/O thread for each OST at least, and half as many as requests that the OSTs should have:
-/// what is quick is written by the threads that receive.
-fn thread_count(options: &Options, osts: &[OstSpec]) -> u32 {
-    let in_flight_max: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
-    let ost_count = u32::try_from(osts.len()).unwrap_or(u32::MAX);
-    match options.sink_threads {
-        0 => (in_flight_max / 2).max(ost_count).clamp(2, THREADS_MAX),
-        count => u32::from(count),
-    }
+/// How much of new files may be placed ahead of their blocks in any case; any number where it does
+/// not matter when they are placed.
+fn placed_bytes_min(options: &Options, layouts: &dyn Layouts, ost_count: usize) -> Option<u64> {
+    let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
+    is_aware.then_some(ost_count as u64 * TUNING.placed_bytes_each)
 }
 
 /// How new files grow while they are written, if any may.
@@ -362,28 +353,6 @@ fn not_spread(kind: &str) -> String {
         "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs of new \
          files itself"
     )
-}
-
-/// Files that may be read back at a time, if they are at all. Each has a buffer of its own, for
-/// which half of the buffers that nothing else needs are kept. It matters only where memory is
-/// scarce: with 8 buffers of 64 KiB and 16 threads, 2,000 files of 128 KiB took 2.7 s; with a
-/// quarter kept 2.3 s (the same, on that disk), with nine tenths 3.6 s.
-fn reads_max(options: &Options, ost_count: usize, buffer_count: u32) -> Option<u32> {
-    let besides = buffer_count - options.sink_buffers_needed(ost_count);
-    (options.verify == Verify::Media).then_some(1 + besides / 2)
-}
-
-/// How many buffers are for what comes back from the stage: half of them, if two are left for each
-/// OST. One of those is not for what is written at a time, or all would be, and none could be put
-/// aside. There are three for each OST at least.
-fn share_buffers(osts: &mut [OstSpec], buffer_count: u32) -> u32 {
-    let ost_count = u32::try_from(osts.len()).unwrap_or(u32::MAX);
-    let left = (buffer_count - ost_count * 2).min(buffer_count / 2);
-    let share = (buffer_count - left) / ost_count;
-    for ost in osts {
-        ost.in_flight_max = ost.in_flight_max.min(share - 1);
-    }
-    left
 }
 
 /// A failure to put something on record.

@@ -1,5 +1,6 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
+mod end;
 mod list;
 mod look;
 mod lookup;
@@ -14,17 +15,20 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::deeds::{Subject, UnderWay};
 use crate::event::ExitCode;
-use crate::hub::{Fatal, Hub, Waiter, Wake};
+use crate::fatal::Fatal;
+use crate::hub::{Hub, Waiter, Wake};
 use crate::job::Options;
 use crate::layout::{self, Layouts};
-use crate::session::Setup;
+use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Verb};
 use lads_core::schedule::{OstSpec, Policy};
+use lads_core::shares::{DRAIN_THREADS, RETRIES_MAX, filling_threads_max, reading_threads};
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
+use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, Instant, OstId};
 use lads_sys::Arena;
 use lookup::Lookup;
@@ -39,14 +43,6 @@ use walk::{BATCH, Frontier, WALKERS, Walker};
 
 // Or the walk could wait for itself: see the limits.
 const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * BATCH < DIRECTORIES_OPEN_MAX);
-
-/// How often a file that changes while it moves is tried again.
-const RETRIES_MAX: u32 = 3;
-/// Threads besides, if there is a stage: bringing blocks back should not keep those from reading
-/// that keep the OSTs busy.
-const DRAIN_THREADS: u32 = 2;
-/// More I/O threads than this help no one on one host.
-const THREADS_MAX: u32 = 128;
 
 /// The source end of a transfer.
 pub(crate) struct SourceEnd {
@@ -92,10 +88,11 @@ impl SourceEnd {
         let layouts = layout::open_all(&options.source_layout, &places)
             .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
         let osts = layouts.osts();
-        let stage = options.open_stage(Side::Source, &board)?;
-        let arena = crate::session::arena(&options, options.source_buffers_bytes)?;
-        let threads = reading_threads(&options, &osts);
+        let stage = StageLog::of(&options, Side::Source, &board)?;
+        let arena = crate::setup::arena(&options, options.source_buffers_bytes)?;
+        let threads = reading_threads(options.source_threads, &osts);
         let config = SourceConfig {
+            tuning: Tuning::DEFAULT,
             policy: options.schedule,
             threshold: options.threshold,
             block_size: options.block_size,
@@ -107,11 +104,11 @@ impl SourceEnd {
             may_be_asked: options.deletion.is_some(),
             is_all_there: roots.len() == paths.len(),
             is_comparing: options.checksum,
-            open_files_max: crate::session::open_files_max(),
+            open_files_max: crate::setup::open_files_max(),
             retries_max: RETRIES_MAX,
             bytes_per_second: (options.bytes_per_second > 0).then_some(options.bytes_per_second),
             stage_bytes: stage.as_ref().map_or(0, |_| options.stage_bytes),
-            stage_threads_max: (threads.min(arena.buffer_count()) * 3 / 4).max(1),
+            stage_threads_max: filling_threads_max(threads, arena.buffer_count()),
         };
         let wake = if options.schedule == Policy::File { Wake::All } else { Wake::One };
         let session = Source::new(config, &osts);
@@ -144,7 +141,7 @@ impl SourceEnd {
         let walk = |end: Arc<Self>| Walker::new(&end).run();
         let mut threads: Vec<_> = (0..WALKERS).map(|_| self.spawn("walk", walk)).collect();
         let drain_threads = self.stage.as_ref().map_or(0, |_| DRAIN_THREADS);
-        let count = reading_threads(&self.options, &self.osts) + drain_threads;
+        let count = reading_threads(self.options.source_threads, &self.osts) + drain_threads;
         for worker in 0..count as usize {
             threads.push(self.spawn("io", move |end| end.work(worker)));
         }
@@ -156,7 +153,7 @@ impl SourceEnd {
         name: &str,
         run: impl FnOnce(Arc<Self>) + Send + 'static,
     ) -> JoinHandle<()> {
-        crate::session::spawn_for(self, name, run)
+        crate::end::spawn_for(self, name, run)
     }
 
     /// A thread is about to ask something about an entry of storage.
@@ -200,7 +197,7 @@ impl SourceEnd {
             events.into_iter().try_for_each(|event| inner.session.handle(now, event))
         });
         if let Err(error) = told {
-            self.hub.fail(crate::talk::breach(&error));
+            self.hub.fail(crate::fatal::breach(&error));
         }
     }
 
@@ -224,16 +221,6 @@ impl SourceEnd {
                 Outcome::Failed(failure) => self.board.issue(file.path(), failure),
             }
         }
-    }
-}
-
-/// As many threads as requests that the OSTs should have, so that none is idle for want of one;
-/// sending takes some of their time, too.
-fn reading_threads(options: &Options, osts: &[OstSpec]) -> u32 {
-    let by_osts: u32 = osts.iter().map(|ost| ost.in_flight_max).sum();
-    match options.source_threads {
-        0 => by_osts.clamp(2, THREADS_MAX),
-        count => u32::from(count),
     }
 }
 

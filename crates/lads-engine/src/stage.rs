@@ -6,8 +6,9 @@
 
 use crate::board::Board;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
-use crate::stream::fill_random;
+use crate::fatal::Fatal;
+use crate::job::Options;
+use crate::whole::fill_random;
 use crate::whole::{read_at_least, write_all};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::issue::Side;
@@ -34,6 +35,19 @@ pub(crate) struct StageLog {
 }
 
 impl StageLog {
+    /// The stage of an end, if the options give it one.
+    ///
+    /// # Errors
+    /// If there can be none where the options want it.
+    pub(crate) fn of(
+        options: &Options,
+        side: Side,
+        board: &Arc<Board>,
+    ) -> Result<Option<Self>, Fatal> {
+        let directory = options.stage.as_ref().filter(|_| options.has_stage(side));
+        directory.map(|it| Self::open(it, options.block_size, side, Arc::clone(board))).transpose()
+    }
+
     /// Makes a log in a directory, for slots of this many bytes.
     ///
     /// # Errors

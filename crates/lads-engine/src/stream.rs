@@ -1,69 +1,54 @@
-//! Data streams: connections that carry frames from source to sink.
-//!
-//! A stream is a socket: a TCP connection of our own, or a pipe through the remote shell
-//! (`--tunnel`). How it comes to be open is told in [`door`].
+//! The data streams of one end, as its threads use them: who sends on which, how many frames went
+//! over each, and which are lost. What carries the bytes is a [`Transport`].
 
-mod door;
-
-pub(crate) use door::{Listener, connect, show_token};
-
+use crate::transport::{GrantedBuffers, Receiver, Transport};
 use lads_core::units::{Instant as CoreInstant, StreamId};
-use rustix::io::Errno;
-use rustix::net::sockopt;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The data streams of one end.
 #[derive(Debug)]
 pub(crate) struct Streams {
+    transport: Arc<dyn Transport>,
     streams: Vec<Stream>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stream {
-    socket: OwnedFd,
     /// Held while a frame is sent; counts the frames.
     frames_sent: Mutex<u64>,
     /// The same number, or frames received, for whoever only looks.
     frames: AtomicU64,
-    /// Reads that brought something.
-    reads: AtomicU64,
-    /// Writes that took something.
-    writes: AtomicU64,
     is_lost: AtomicBool,
     /// Micros that threads spent sending on it or waiting for it.
     busy_micros: AtomicU64,
 }
 
 impl Streams {
-    pub(crate) fn new(sockets: Vec<OwnedFd>) -> Self {
-        let streams = sockets
-            .into_iter()
-            .map(|socket| Stream {
-                socket,
-                frames_sent: Mutex::new(0),
-                frames: AtomicU64::new(0),
-                reads: AtomicU64::new(0),
-                writes: AtomicU64::new(0),
-                is_lost: AtomicBool::new(false),
-                busy_micros: AtomicU64::new(0),
-            })
-            .collect();
-        Self { streams }
+    pub(crate) fn new(transport: Arc<dyn Transport>) -> Self {
+        let streams = (0..transport.stream_count()).map(|_| Stream::default()).collect();
+        Self { transport, streams }
+    }
+
+    /// Those of an end that has none.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self::new(Arc::new(crate::transport::memory::Memory::new(0)))
     }
 
     pub(crate) fn count(&self) -> u16 {
-        u16::try_from(self.streams.len()).expect("the number of streams is 16 bits")
+        self.transport.stream_count()
+    }
+
+    fn ids(&self) -> impl Iterator<Item = StreamId> {
+        (0..self.count()).map(StreamId)
     }
 
     /// Ends all streams; whoever sends or receives on one returns.
     pub(crate) fn shut_down(&self) {
-        for stream in &self.streams {
-            stream.lose();
-        }
+        self.ids().for_each(|id| self.lose(id));
     }
 
     /// Micros that threads spent on the network.
@@ -85,13 +70,14 @@ impl Streams {
         let started = Instant::now();
         let (index, mut frames_sent) = self.lock_one(first)?;
         let stream = &self.streams[index];
+        let id = StreamId(u16::try_from(index).expect("the number of streams is 16 bits"));
         let number = *frames_sent;
         let head = head(number);
         let mut slices = Vec::with_capacity(payload.len() + 1);
         slices.push(IoSlice::new(&head));
         slices.extend(payload.iter().map(|bytes| IoSlice::new(bytes)));
-        if let Err(error) = stream.write_all(&mut slices) {
-            stream.lose();
+        if let Err(error) = self.transport.send(id, &mut slices) {
+            self.lose(id);
             return Err(error);
         }
         *frames_sent += 1;
@@ -99,8 +85,7 @@ impl Streams {
         drop(frames_sent);
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         stream.busy_micros.fetch_add(micros, Ordering::Relaxed);
-        let id = u16::try_from(index).expect("the number of streams is 16 bits");
-        Ok((StreamId(id), number))
+        Ok((id, number))
     }
 
     fn lock_one(&self, first: usize) -> io::Result<(usize, MutexGuard<'_, u64>)> {
@@ -126,24 +111,13 @@ impl Streams {
         self.streams.iter().all(|stream| stream.is_lost.load(Ordering::Relaxed))
     }
 
-    /// Receives exactly as many bytes as `to` holds; `false` if the stream ended before the first.
-    ///
-    /// # Errors
-    /// If the stream ends in between, or is lost.
-    pub(crate) fn receive(&self, id: StreamId, to: &mut [u8]) -> io::Result<bool> {
-        let socket = &self.streams[id.index()].socket;
-        let mut filled = 0;
-        while filled < to.len() {
-            match rustix::io::read(socket, &mut to[filled..]) {
-                Ok(0) if filled == 0 => return Ok(false),
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => filled += count,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
-            }
-            self.streams[id.index()].reads.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(true)
+    /// What the frames of a stream are received with; see [`Transport::receiver`].
+    pub(crate) fn receiver(
+        &self,
+        id: StreamId,
+        buffers: Arc<dyn GrantedBuffers>,
+    ) -> Box<dyn Receiver> {
+        self.transport.receiver(id, buffers)
     }
 
     /// A frame arrived whole.
@@ -158,38 +132,22 @@ impl Streams {
 
     /// A number that changes whenever bytes went over a stream.
     pub(crate) fn moves(&self) -> u64 {
-        let moves = |stream: &Stream| {
-            let reads = stream.reads.load(Ordering::Relaxed);
-            reads.wrapping_add(stream.writes.load(Ordering::Relaxed))
-        };
-        self.streams.iter().map(moves).fold(0, u64::wrapping_add)
+        self.ids().map(|id| self.transport.traffic(id).moves()).fold(0, u64::wrapping_add)
+    }
+
+    /// A number that changes whenever what arrived on a stream is a sign of life: only if messages
+    /// come the same way.
+    pub(crate) fn signs_of_life(&self) -> u64 {
+        if !self.transport.carries_messages() {
+            return 0;
+        }
+        self.ids().map(|id| self.transport.traffic(id).reads()).fold(0, u64::wrapping_add)
     }
 
     /// Ends one stream.
     pub(crate) fn lose(&self, id: StreamId) {
-        self.streams[id.index()].lose();
-    }
-}
-
-impl Stream {
-    fn lose(&self) {
-        self.is_lost.store(true, Ordering::Relaxed);
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-    }
-
-    fn write_all(&self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        let mut rest = slices;
-        while !rest.is_empty() {
-            let batch = rest.len().min(1024);
-            match rustix::io::writev(&self.socket, &rest[..batch]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => IoSlice::advance_slices(&mut rest, count),
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
-            }
-            self.writes.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
+        self.streams[id.index()].is_lost.store(true, Ordering::Relaxed);
+        self.transport.end(id);
     }
 }
 
@@ -221,8 +179,9 @@ impl Missing {
 
     /// Ends streams on which frames are missing and nothing arrived for so long.
     pub(crate) fn end_silent(&mut self, streams: &Streams, now: CoreInstant, timeout: Duration) {
-        for (row, stream) in self.rows.iter_mut().zip(&streams.streams) {
-            let reads = stream.reads.load(Ordering::Relaxed);
+        for (row, id) in self.rows.iter_mut().zip(streams.ids()) {
+            let stream = &streams.streams[id.index()];
+            let reads = streams.transport.traffic(id).reads();
             let is_missing = row.frames_sent > stream.frames.load(Ordering::Relaxed);
             if !is_missing || reads != row.reads {
                 (row.reads, row.since) = (reads, None);
@@ -230,28 +189,8 @@ impl Missing {
             }
             let since = *row.since.get_or_insert(now);
             if now.since(since) >= timeout && !stream.is_lost.load(Ordering::Relaxed) {
-                stream.lose();
+                streams.lose(id);
             }
         }
     }
-}
-
-/// A peer that does not acknowledge data for so long is dead.
-pub(crate) fn set_send_timeout(socket: &OwnedFd, timeout: Duration) {
-    let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-    let _ = sockopt::set_tcp_user_timeout(socket, millis);
-}
-
-/// Fills with random bytes of the system's.
-pub(crate) fn fill_random(to: &mut [u8]) -> io::Result<()> {
-    use rustix::rand::{GetRandomFlags, getrandom};
-    let mut filled = 0;
-    while filled < to.len() {
-        match getrandom(&mut to[filled..], GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }

@@ -5,7 +5,8 @@ use crate::clock::Clock;
 use crate::control::MessageReader;
 use crate::end::{End, Talks};
 use crate::event::{ExitCode, Happening};
-use crate::hub::{Fatal, Inner, Waiter};
+use crate::fatal::{Fatal, breach, exit_code_from};
+use crate::hub::{Inner, Waiter};
 use lads_core::gate::{self, ProtocolError, Reader as NewsReader};
 use lads_core::message::Message;
 use std::io::{Read, Write};
@@ -176,33 +177,11 @@ fn take_in<E: End>(end: &E, board: &Board, clock: Clock, message: Message) -> Re
     Ok(())
 }
 
-/// The other end broke the protocol.
-pub(crate) fn breach(error: &ProtocolError) -> Fatal {
-    Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))
-}
-
-/// The exit code that the other end calls for.
-pub(crate) fn exit_code_from(code: u8) -> ExitCode {
-    [
-        ExitCode::Usage,
-        ExitCode::SourceUnreadable,
-        ExitCode::Refused,
-        ExitCode::Network,
-        ExitCode::SinkRefuses,
-        ExitCode::Mismatch,
-        ExitCode::SourceChanged,
-        ExitCode::Interrupted,
-    ]
-    .into_iter()
-    .find(|known| *known as u8 == code)
-    .unwrap_or(ExitCode::Other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::job::Options;
-    use crate::session::Setup;
+    use crate::setup::Setup;
     use crate::sink::SinkEnd;
     use crate::stream::Streams;
     use lads_core::message::Counters;
@@ -214,7 +193,7 @@ mod tests {
         let sink_layout = "synthetic:osts=1".to_owned();
         let setup = Setup {
             options: Options { sink_buffers_bytes: 8 << 20, sink_layout, ..Options::default() },
-            streams: Arc::new(Streams::new(Vec::new())),
+            streams: Arc::new(Streams::none()),
             board: Arc::clone(&board),
             clock: Clock::start(),
         };

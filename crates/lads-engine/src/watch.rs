@@ -1,26 +1,25 @@
 //! The thread that watches an end: shows what happens, notices silence, sees it come to its end.
 
-use crate::board::{Board, lock};
+use crate::board::{Board, OWN_MAX, lock};
 use crate::bottleneck::{self, Bottlenecks};
 use crate::clock::Clock;
 use crate::closing::{Closing, STOP_DEADLINE};
 use crate::control::{MessageReader, NotedWriter};
-use crate::deeds::what_hangs;
+use crate::end::spawn_for;
 use crate::end::{End, Talks};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report};
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::launch::Connected;
-use crate::session::{StopFlag, spawn_for};
-use crate::sink::SinkEnd;
 use crate::stall::{ABSENCE_MAX, Stall};
+use crate::stop::StopFlag;
 use crate::talk::{listen, speak};
+use crate::transport::Channel;
 use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
 use lads_core::message::{Message, OstBytes};
 use lads_core::source::Note;
 use lads_core::units::Instant;
-use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -53,7 +52,7 @@ impl Watch<'_, '_> {
     /// This end cannot even begin: says so to the other.
     pub(crate) fn refuse(mut self, fatal: Fatal, mut connected: Connected) -> Report {
         if self.observer.is_some() {
-            self.show(None::<&Arc<SinkEnd>>);
+            self.show();
         } else {
             self.board.take_messages().iter().for_each(|message| connected.say(message));
         }
@@ -73,12 +72,12 @@ impl Watch<'_, '_> {
         threads: &[JoinHandle<()>],
         mut connected: Connected,
     ) -> Report {
-        let (reader, writer) = connected.take_control();
+        let Channel { input, output } = connected.take_control();
         let lost = Arc::new(Mutex::new(None));
         // To open this end may have taken long; the other is listened to from now on.
         self.board.on_listening(self.clock.now());
-        let speaker = self.spawn_speaker(end, writer, connected.options.timeout_seconds);
-        let listener = self.spawn_listener(end, reader, Arc::clone(&lost), &connected);
+        let speaker = self.spawn_speaker(end, output, connected.options.timeout_seconds);
+        let listener = self.spawn_listener(end, input, Arc::clone(&lost), &connected);
         let mut pace = Pacer::default();
         self.watch_until_over(end, &lost, &mut pace, &connected);
         let closing = Closing::new(self.stop);
@@ -87,7 +86,7 @@ impl Watch<'_, '_> {
         let is_at_rest = end.hub().with(|inner| inner.session.is_over());
         let fatal = fatal.or_else(|| lock(&lost).take());
         if self.observer.is_none() {
-            self.show(Some(end));
+            self.show_or_send(end);
             let counters = end.counters();
             end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
         }
@@ -98,7 +97,7 @@ impl Watch<'_, '_> {
             connected.kill();
         }
         end.hub().end_streams();
-        connected.close(&closing, || self.show(Some(end)));
+        connected.close(&closing, || self.show_or_send(end));
         if self.observer.is_some() {
             // What it said last may be in the pipe still.
             wait_briefly(&listener);
@@ -117,7 +116,7 @@ impl Watch<'_, '_> {
             aftermath.get_or_insert_default().push_str(KEPT);
         }
         let aftermath = aftermath.unwrap_or_default();
-        self.show(Some(end));
+        self.show_or_send(end);
         let mut progress = self.progress(end, &mut pace);
         let (source, sink) = match E::SIDE {
             Side::Source => (&progress.source, &progress.sink),
@@ -142,9 +141,12 @@ impl Watch<'_, '_> {
         let mut stopping_since = None;
         let mut looked = self.clock.now();
         let mut has_told = false;
+        let mut signs_of_life = 0;
         while !self.look(end, lost, &mut stopping_since) {
             self.tell_what_hangs(end, &mut has_told);
-            self.show(Some(end));
+            if self.has_reader(end) {
+                self.show_or_send(end);
+            }
             self.tell_progress(end, pace);
             self.tell_osts(end, pace);
             let now = self.clock.now();
@@ -152,6 +154,10 @@ impl Watch<'_, '_> {
                 self.board.on_absence(now);
             }
             looked = now;
+            let signs = end.hub().signs_of_life();
+            if std::mem::replace(&mut signs_of_life, signs) != signs {
+                self.board.on_sign_of_life(now);
+            }
             self.check_peer(end, timeout, connected);
             if let Some(still) = stall.look(now, end.hub().moves()) {
                 end.hub().fail(self.stalled(end, still, connected));
@@ -167,7 +173,7 @@ impl Watch<'_, '_> {
         let is_wanted = !*has_told
             && self.observer.is_none()
             && end.hub().with(|inner| inner.session.is_stopping());
-        if is_wanted && let Some(what) = what_hangs(end.as_ref()) {
+        if is_wanted && let Some(what) = end.what_hangs() {
             *has_told = true;
             let host = self.board.own_name();
             self.board.notice(format!(
@@ -183,7 +189,7 @@ impl Watch<'_, '_> {
         is_at_rest: bool,
         connected: &Connected,
     ) -> Option<String> {
-        let own = what_hangs(end.as_ref());
+        let own = end.what_hangs();
         let peer = (!is_at_rest && own.is_none()).then(|| {
             let seconds = STOP_DEADLINE.as_secs();
             format!("{} had not come to rest after {seconds} s", connected.peer_host)
@@ -199,11 +205,7 @@ impl Watch<'_, '_> {
         stopping_since: &mut Option<Instant>,
     ) -> bool {
         let now = self.clock.now();
-        let (notes, is_over) = end.hub().with(|inner| {
-            let notes: Vec<Note> = std::iter::from_fn(|| inner.session.next_note()).collect();
-            (notes, inner.is_over || inner.session.is_over())
-        });
-        end.pass_on(notes);
+        let is_over = end.hub().with(|inner| inner.is_over || inner.session.is_over());
         let reason = match &*lock(lost) {
             Some(_) => Some("the other end is lost".to_owned()),
             None => self.stop.reason(),
@@ -216,14 +218,35 @@ impl Watch<'_, '_> {
         }
         let is_late = stopping_since.is_some_and(|since| now.since(since) >= STOP_DEADLINE);
         let has_no_peer = E::WAITS_FOR_PEER && lock(lost).is_some();
-        is_over || is_late || has_no_peer
+        let is_last = is_over || is_late || has_no_peer;
+        // No more than can be shown, but for the last look: the session waits for its notes to be
+        // taken, and the walk for the session.
+        let count_max = if is_last { usize::MAX } else { self.board.own_room() };
+        let notes = end.hub().with(|inner| {
+            let notes = std::iter::from_fn(|| inner.session.next_note());
+            notes.take(count_max).collect::<Vec<Note>>()
+        });
+        end.pass_on(notes);
+        is_last
+    }
+
+    /// Whether what happened can be shown: to the person, or to the other end if that reads what
+    /// it is sent.
+    fn has_reader<E: End>(&self, end: &Arc<E>) -> bool {
+        self.observer.is_some() || end.hub().with(|inner| inner.messages.len() < OWN_MAX)
+    }
+
+    /// Shows what happened to the person, if they are at this end.
+    fn show(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            self.board.take_happenings().into_iter().for_each(|happening| observer.on(happening));
+        }
     }
 
     /// Shows what happened to the person, or sends it to the end where the person is.
-    fn show<E: End>(&mut self, end: Option<&Arc<E>>) {
-        if let Some(observer) = &mut self.observer {
-            self.board.take_happenings().into_iter().for_each(|happening| observer.on(happening));
-        } else if let Some(end) = end {
+    fn show_or_send<E: End>(&mut self, end: &Arc<E>) {
+        self.show();
+        if self.observer.is_none() {
             let messages = self.board.take_messages();
             end.hub().with(|inner| inner.messages.extend(messages));
         }
@@ -317,7 +340,7 @@ impl Watch<'_, '_> {
     fn spawn_speaker<E: End>(
         &self,
         end: &Arc<E>,
-        writer: File,
+        writer: Box<dyn Write + Send>,
         timeout_seconds: u32,
     ) -> JoinHandle<()> {
         let interval = Duration::from_secs(timeout_seconds.into()) / 6;
@@ -332,7 +355,7 @@ impl Watch<'_, '_> {
     fn spawn_listener<E: End>(
         &self,
         end: &Arc<E>,
-        mut reader: MessageReader<Box<dyn Read + Send>>,
+        input: Box<dyn Read + Send>,
         lost: Arc<Mutex<Option<Fatal>>>,
         connected: &Connected,
     ) -> JoinHandle<()> {
@@ -343,6 +366,7 @@ impl Watch<'_, '_> {
             true => NewsReader::Person,
             false => NewsReader::Nobody,
         };
+        let mut reader = MessageReader::new(input);
         spawn_for(end, "listen", move |end| {
             if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host, news) {
                 if fatal.is_from_peer {

@@ -2,6 +2,7 @@
 //! it was asked for, and a signal may interrupt it.
 
 use rustix::io::{Errno, pread, pwrite};
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Reads from an offset of a file until there are `length` bytes or more in `to`. Direct I/O reads
@@ -39,6 +40,20 @@ pub(crate) fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(),
             Ok(count) => written += count,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Fills with random bytes of the system's.
+pub(crate) fn fill_random(to: &mut [u8]) -> io::Result<()> {
+    use rustix::rand::{GetRandomFlags, getrandom};
+    let mut filled = 0;
+    while filled < to.len() {
+        match getrandom(&mut to[filled..], GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(())

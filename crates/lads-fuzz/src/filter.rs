@@ -2,7 +2,6 @@
 //! product of both lengths.
 
 use lads_core::filter::{Rule, Verdict, is_included};
-use std::collections::HashSet;
 
 /// Longer inputs, in bytes, only have to end: trying all that a pattern might stand for needs stack
 /// and memory in proportion to the product of the lengths.
@@ -59,23 +58,23 @@ fn is_matched(pattern: &[u8], path: &[u8], is_directory: bool) -> bool {
 struct Search<'a> {
     pattern: &'a [u8],
     path: &'a [u8],
-    refused: HashSet<(usize, usize)>,
+    /// By place in the pattern and in the path, whether they were tried in vain.
+    refused: Vec<Vec<bool>>,
 }
 
 impl<'a> Search<'a> {
     fn new(pattern: &'a [u8], path: &'a [u8]) -> Self {
-        Self { pattern, path, refused: HashSet::new() }
+        let refused = vec![vec![false; path.len() + 1]; pattern.len() + 1];
+        Self { pattern, path, refused }
     }
 
     /// Whether the pattern from `p` on matches all of the path from `t` on.
     fn is_match(&mut self, p: usize, t: usize) -> bool {
-        if self.refused.contains(&(p, t)) {
+        if self.refused[p][t] {
             return false;
         }
         let is_found = self.is_match_now(p, t);
-        if !is_found {
-            self.refused.insert((p, t));
-        }
+        self.refused[p][t] = !is_found;
         is_found
     }
 

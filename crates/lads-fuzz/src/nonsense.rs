@@ -8,7 +8,7 @@ use lads_core::frame::{ROWS_MAX, Row};
 use lads_core::issue::{Failure, Issue, Operation, Reason, Side};
 use lads_core::layout::{Layout, Part};
 use lads_core::message::{Answer, BlockRange, Counters, Ending, Hello, MAGIC, Message, OstBytes};
-use lads_core::message::{Presence, Question, Root, decode};
+use lads_core::message::{Presence, Question, Root, SchemaDigest, decode};
 use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
@@ -273,6 +273,7 @@ fn talk(choices: &mut Choices<'_>) -> Message {
             features: u64::MAX,
             software: String::new(),
             host: String::new(),
+            schema: SchemaDigest(None),
         }),
         _ => Message::Job(choices.bytes(9).to_vec()),
     }

@@ -26,7 +26,7 @@ pub(crate) trait Play {
 }
 
 /// Steps of an input that are taken; beyond that it only costs time.
-const STEPS_MAX: u32 = 4000;
+pub(crate) const STEPS_MAX: u32 = 4000;
 
 /// Rounds after which a session that still has something to do never ends: far more than files and
 /// blocks that [`STEPS_MAX`] steps can make.

@@ -10,8 +10,10 @@ use lads_core::ceph::{FileLayout, ObjectStriping};
 use lads_core::entry::{Identity, Timestamp};
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::journal::{BlockRecord, FORMAT, Record, encode};
+use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::lov::{Lov, Stripes};
-use lads_core::units::{Block, EntryId, OstId};
+use lads_core::packet::{Channel, Packet};
+use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_fuzz::{TARGETS, sink_session, source_session};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,6 +105,18 @@ fn frames_begin_with_one_block_and_with_several_files() {
             ("sums", head(&files, true)),
         ],
     );
+}
+
+#[test]
+fn packets_begin_with_one_of_each_channel() {
+    let head = |channel, bytes| Packet { channel, bytes }.head();
+    let heads = [
+        head(Channel::Messages, 300),
+        head(Channel::Stream(StreamId(0)), 1),
+        head(Channel::Stream(StreamId(1)), PACKET_BYTES_MAX),
+    ];
+    // The first byte says how many streams there are.
+    check("packet", vec![("channels", [&[2][..], heads.as_flattened()].concat())]);
 }
 
 #[test]

@@ -151,12 +151,6 @@ impl Case {
         Self::new(Role::ClientSource, name, Opening::Ready, lie)
     }
 
-    /// A lie of a sink that is the client of `lads serve`.
-    #[must_use]
-    pub const fn client_sink(name: &'static str, lie: fn(&mut Peer) -> Told) -> Self {
-        Self::new(Role::ClientSink, name, Opening::Announced, lie)
-    }
-
     /// The lie is told at this point.
     #[must_use]
     pub const fn at(mut self, opening: Opening) -> Self {
@@ -247,6 +241,12 @@ impl Case {
     pub const fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
+    }
+
+    /// Whether data streams share the pipes with messages.
+    #[must_use]
+    pub fn is_piped(&self) -> bool {
+        self.options.contains(&"--tunnel")
     }
 
     /// How it is run, by whether root runs the tests.

@@ -12,6 +12,7 @@ mod links;
 mod metadata;
 mod names;
 mod order;
+mod pipe;
 mod planted;
 mod removal;
 mod silence;
@@ -21,7 +22,7 @@ use crate::case::Case;
 
 /// The classes, by the titles of their sections in `docs/security.md`, and their cases.
 #[must_use]
-pub fn classes() -> [(&'static str, &'static [Case]); 16] {
+pub fn classes() -> [(&'static str, &'static [Case]); 17] {
     [
         ("No lie", honest::CASES),
         ("Names", names::CASES),
@@ -38,6 +39,7 @@ pub fn classes() -> [(&'static str, &'static [Case]); 16] {
         ("Greeting", greeting::CASES),
         ("Silence", silence::CASES),
         ("The data port", data_port::CASES),
+        ("One pipe for all", pipe::CASES),
         ("Planted files", planted::CASES),
     ]
 }

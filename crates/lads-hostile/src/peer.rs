@@ -16,10 +16,13 @@ pub use channel::Heard;
 pub use honest::{BLOCK_BYTES, root, want};
 use lads_core::entry::Entry;
 use lads_core::issue::Side;
+use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::message::wire::Wire;
-use lads_core::message::{Answer, Ending, Hello};
+use lads_core::message::{Answer, Ending, Hello, SchemaDigest};
 use lads_core::message::{MAGIC, Message, VERSION, VERSION_MIN};
-use lads_core::units::EntryId;
+use lads_core::packet::{Channel, Packet};
+use lads_core::schema::DIGEST;
+use lads_core::units::{EntryId, StreamId};
 pub use port::{OPENING, accept_within, opening};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -94,6 +97,9 @@ pub struct Peer {
     start: Start,
     output: Option<Box<dyn Write + Send>>,
     ears: Ears,
+    /// Whether data streams share the pipes, and whether that has begun.
+    is_piped: bool,
+    is_packing: bool,
     /// What was said in JOB.
     job: Vec<u8>,
     /// The data port, if the peer listens.
@@ -111,11 +117,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer that plays this side, and speaks on this pair of pipes.
+    /// A peer that plays this side, and speaks on this pair of pipes; on which it sends data, too,
+    /// if `is_piped`.
     pub fn new(
         world: World,
         side: Side,
         start: Start,
+        is_piped: bool,
         input: impl Read + Send + 'static,
         output: impl Write + Send + 'static,
     ) -> Self {
@@ -124,7 +132,9 @@ impl Peer {
             side,
             start,
             output: Some(Box::new(output)),
-            ears: Ears::new(Box::new(input)),
+            ears: Ears::new(Box::new(input), is_piped),
+            is_piped,
+            is_packing: false,
             job: Vec::new(),
             listener: None,
             port: 0,
@@ -208,7 +218,16 @@ impl Peer {
     /// If the stream is gone.
     pub fn send_raw(&mut self, stream: u16, bytes: &[u8]) -> Told {
         self.note_lie();
-        self.streams[usize::from(stream)].write_all(bytes).map_err(|_| Stop::Gone)
+        self.put_data(stream, bytes)
+    }
+
+    /// Writes bytes to a pipe that data streams share, be they a packet or not.
+    ///
+    /// # Errors
+    /// If the honest end is gone.
+    pub fn put_raw(&mut self, bytes: &[u8]) -> Told {
+        self.note_lie();
+        self.put(bytes)
     }
 
     /// Ends a data stream.
@@ -390,6 +409,26 @@ impl Peer {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Told {
+        if self.is_packing { self.pack(Channel::Messages, bytes) } else { self.put(bytes) }
+    }
+
+    /// Writes bytes of a channel as packets.
+    fn pack(&mut self, channel: Channel, bytes: &[u8]) -> Told {
+        for part in bytes.chunks(PACKET_BYTES_MAX as usize) {
+            let bytes = u32::try_from(part.len()).expect("not longer than a packet");
+            self.put(&[&Packet { channel, bytes }.head()[..], part].concat())?;
+        }
+        Ok(())
+    }
+
+    fn put_data(&mut self, stream: u16, bytes: &[u8]) -> Told {
+        if self.is_packing {
+            return self.pack(Channel::Stream(StreamId(stream)), bytes);
+        }
+        self.streams[usize::from(stream)].write_all(bytes).map_err(|_| Stop::Gone)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Told {
         let Some(output) = &mut self.output else { return Err(Stop::Gone) };
         output.write_all(bytes).and_then(|()| output.flush()).map_err(|_: io::Error| Stop::Gone)
     }
@@ -398,7 +437,7 @@ impl Peer {
         let index = usize::from(stream);
         let bytes = frame.bytes(self.frames_sent[index]);
         self.frames_sent[index] += 1;
-        self.streams[index].write_all(&bytes).map_err(|_| Stop::Gone)
+        self.put_data(stream, &bytes)
     }
 }
 
@@ -412,6 +451,7 @@ pub fn hello() -> Hello {
         features: 0,
         software: "lads 0.1.0".to_owned(),
         host: "there".to_owned(),
+        schema: SchemaDigest(Some(DIGEST)),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod kind {
     pub const LISTEN: u8 = 3;
     pub const NEW_FILE: u8 = 6;
     pub const FILE_ID: u8 = 7;
+    #[cfg(test)]
     pub const GRANT: u8 = 8;
     pub const NOTICE: u8 = 17;
 }

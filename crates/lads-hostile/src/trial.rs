@@ -163,7 +163,8 @@ impl Trial<'_> {
         let mut child = self.start(&mut serve, Stdio::piped(), "");
         let (input, output) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
         let start = Start::Starts { job };
-        let mut peer = Peer::new(self.world.clone(), role.side(), start, input, output);
+        let mut peer =
+            Peer::new(self.world.clone(), role.side(), start, self.case.is_piped(), input, output);
         let (case, world) = (*self.case, self.world.clone());
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || {
@@ -305,14 +306,15 @@ pub fn serve(words: &[String]) {
     let case = cases::find(&words[1]).expect("a case of this name");
     world.note(&format!("pid {}", std::process::id()));
     let (input, output) = (std::io::stdin(), take_stdout());
-    let mut peer = Peer::new(world.clone(), case.role.side(), Start::Started, input, output);
+    let mut peer =
+        Peer::new(world.clone(), case.role.side(), Start::Started, case.is_piped(), input, output);
     play(&case, &mut peer, &world);
 }
 
 /// Hears what the honest end would tell `lads serve` to do, and writes it down.
 fn write_job(world: &World) {
     let (input, output) = (std::io::stdin(), take_stdout());
-    let mut peer = Peer::new(world.clone(), Side::Sink, Start::Started, input, output);
+    let mut peer = Peer::new(world.clone(), Side::Sink, Start::Started, false, input, output);
     if peer.open(Opening::Employed).is_ok() {
         fs::write(world.peer().join("job"), peer.job()).unwrap();
     }

@@ -5,22 +5,28 @@
 //! systems ([`Scenario::all`]). Here it takes milliseconds, and the network, the processors and the
 //! file systems cost nothing: what is left is what `lads-core` decides.
 
+use crate::findings::{Checked, Trace};
 use crate::options::{Faults, Network, Options, OstModel};
 use crate::placing::Placing;
 use crate::rng::Rng;
 use crate::session::{Ended, Session};
 use crate::tree::Tree;
 use crate::watch::Watch;
-use crate::weather::{Sky, Weather};
-use crate::world::{Checked, Trace, World};
+use crate::weather::{Servers, Sky, Weather};
+use crate::world::World;
 use crate::{Failure, TRACE_LINES, caught, ending};
 use lads_core::congestion::Threshold;
 use lads_core::growth::GrowthConfig;
 use lads_core::layout::Layout;
+use lads_core::limits::{DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX, RESENDS_MAX};
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
+use lads_core::shares::{
+    BUFFERS_BYTES, RETRIES_MAX, commits_max, reading_threads, writing_threads,
+};
 use lads_core::sink::SinkConfig;
 use lads_core::source::SourceConfig;
+use lads_core::tuning::Tuning;
 use lads_core::units::OstId;
 use std::fmt;
 use std::time::Duration;
@@ -38,6 +44,39 @@ pub enum Congestion {
     Both,
     /// The whole sink, every other few seconds.
     FullSink,
+    /// No OST, but four servers share them, and can do half of what these can.
+    HalfServers(End),
+    /// No OST, but one of four servers, a fifth of what its OSTs can, others after 0.7 to 5 s.
+    SlowServer(End),
+}
+
+/// Of which end something is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The one that reads.
+    Source,
+    /// The one that writes.
+    Sink,
+    /// Either.
+    Both,
+}
+
+impl End {
+    fn has_source(self) -> bool {
+        matches!(self, Self::Source | Self::Both)
+    }
+
+    fn has_sink(self) -> bool {
+        matches!(self, Self::Sink | Self::Both)
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Sink => "sink",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// What a bed is like.
@@ -53,6 +92,25 @@ pub struct Scenario {
     pub is_placed: bool,
     /// Whether they grow over its OSTs while they are written.
     pub is_growing: bool,
+}
+
+/// By which rules a bed is run.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Rules {
+    /// The policy of both ends.
+    pub policy: Policy,
+    /// What is slow, for [`Policy::Threshold`].
+    pub threshold: Threshold,
+    /// By which numbers they decide.
+    pub tuning: Tuning,
+}
+
+impl Rules {
+    /// As they are, by this policy.
+    #[must_use]
+    pub fn of(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
 }
 
 /// How large a bed is: the more it has to move, the less it matters how it begins and ends.
@@ -75,7 +133,8 @@ impl Size {
     #[must_use]
     pub fn full(ost_count: usize) -> Self {
         let bytes_per_second = 200.0 * BLOCK as f64;
-        let buffers_each = 256 / u32::try_from(ost_count).expect("a few OSTs");
+        let buffer_count = u32::try_from(BUFFERS_BYTES / BLOCK).expect("some hundred");
+        let buffers_each = buffer_count / u32::try_from(ost_count).expect("a few OSTs");
         Self { file_count: 160, file_blocks: 8, bytes_per_second, buffers_each, threads: None }
     }
 
@@ -124,10 +183,8 @@ impl Outcome {
 const BLOCK: u64 = 1 << 20;
 /// As an engine on Lustre has it.
 const IN_FLIGHT_MAX: u32 = 4;
-const THREADS_MAX: u32 = 128;
 const GROWTH: GrowthConfig =
     GrowthConfig { extents_max: 16, unit_bytes: 64 << 10, ost_count: u32::MAX };
-const PLACED_BYTES_EACH: u64 = 4 << 20;
 
 impl Scenario {
     /// All of them: 8 and 32 OSTs, stripes on one OST and on four, every kind of congestion, files
@@ -150,6 +207,22 @@ impl Scenario {
         all
     }
 
+    /// Those in which servers are what limits, in the same kinds of beds.
+    #[must_use]
+    pub fn with_servers() -> Vec<Self> {
+        let ends = [End::Source, End::Sink, End::Both];
+        let half = ends.map(Congestion::HalfServers);
+        let slow = ends.map(Congestion::SlowServer);
+        let mut all = Vec::new();
+        for scenario in Self::all() {
+            if scenario.congestion == Congestion::Clear && scenario.is_placed {
+                let with = |congestion| Self { congestion, ..scenario };
+                all.extend(half.into_iter().chain(slow).map(with));
+            }
+        }
+        all
+    }
+
     /// One of them, smaller, as a seed draws it, by the policy that is the default; what was
     /// promised is checked, and that no OST is passed over for too long.
     ///
@@ -159,48 +232,35 @@ impl Scenario {
         let mut rng = Rng::new(seed);
         let scenario = *rng.pick(&Self::all());
         let size = Size::small(&mut rng, scenario.ost_count);
-        scenario.run(seed, size, Policy::Adaptive, Threshold::default())
+        scenario.run(seed, size, &Rules::default())
     }
 
     /// Runs it in the weather of a seed.
     ///
     /// # Errors
     /// If something did not hold that always must.
-    pub fn run(
-        &self,
-        seed: u64,
-        size: Size,
-        policy: Policy,
-        threshold: Threshold,
-    ) -> Result<Outcome, Failure> {
+    pub fn run(&self, seed: u64, size: Size, rules: &Rules) -> Result<Outcome, Failure> {
         let run = |lines| {
             let trace = Trace::new(lines);
             let kept = trace.clone();
-            (caught(|| self.run_kept(seed, size, policy, threshold, trace)), kept.lines())
+            (caught(|| self.run_kept(seed, size, rules, trace)), kept.lines())
         };
         run(0).0.map_err(|what| {
             let (_, trace) = run(TRACE_LINES);
-            Failure { seed, what: format!("{self}, {policy:?}: {what}"), trace }
+            Failure { seed, what: format!("{self}, {:?}: {what}", rules.policy), trace }
         })
     }
 
-    fn run_kept(
-        &self,
-        seed: u64,
-        size: Size,
-        policy: Policy,
-        threshold: Threshold,
-        trace: Trace,
-    ) -> Checked<Outcome> {
+    fn run_kept(&self, seed: u64, size: Size, rules: &Rules, trace: Trace) -> Checked<Outcome> {
         let mut rng = Rng::new(seed);
         let (source, sink) = self.weather(&mut rng, size);
         let stripes: Vec<Layout> = (0..self.ost_count).map(|first| self.stripes(first)).collect();
         let tree = Tree::of_files(size.file_count, size.file_blocks * BLOCK, &stripes);
         let bound = self.bound(&tree, source, sink);
-        let options = self.options(source, sink, size, policy, threshold);
+        let options = self.options(source, sink, size, rules);
         let rule = if self.is_placed { Place::Aware } else { Place::Spread };
         let mut world = World::new(rng, options, tree, trace);
-        world.placing = Some(Placing::new(rule, self.ost_count, BLOCK, seed));
+        world.placing = Some(Placing::new(rule, &rules.tuning, self.ost_count, BLOCK, seed));
         world.watch = Some(Watch::new(&world.options));
         let (session, ended) = Session::run(&mut world, Faults::default())?;
         if ended != Ended::Finished {
@@ -226,21 +286,28 @@ impl Scenario {
     }
 
     fn weather(&self, rng: &mut Rng, size: Size) -> (Weather, Weather) {
-        use Congestion::{Both, FullSink, Sink, Source};
+        use Congestion::{Both, FullSink, HalfServers, Sink, SlowServer, Source};
         let dwell = rng.micros(700_000, 5_000_000);
-        let weather = |rng: &mut Rng, sky| Weather {
+        let servers = |has_end: fn(End) -> bool| match self.congestion {
+            HalfServers(end) if has_end(end) => Servers::Half,
+            SlowServer(end) if has_end(end) => Servers::OneSlow(dwell),
+            _ => Servers::Unlimited,
+        };
+        let weather = |rng: &mut Rng, sky, servers| Weather {
             seed: rng.number(),
             sky,
             ost_count: self.ost_count,
             bytes_per_second: size.bytes_per_second / self.ost_count as f64,
+            servers,
         };
         let moving = |is_slow| if is_slow { Sky::Moving(dwell) } else { Sky::Clear };
-        let source = weather(rng, moving(matches!(self.congestion, Source | Both)));
+        let source_sky = moving(matches!(self.congestion, Source | Both));
+        let source = weather(rng, source_sky, servers(End::has_source));
         let sink = match self.congestion {
             FullSink => Sky::Full(dwell),
             congestion => moving(matches!(congestion, Sink | Both)),
         };
-        (source, weather(rng, sink))
+        (source, weather(rng, sink, servers(End::has_sink)))
     }
 
     /// The least time: at the source bytes lie where they lie; at the sink, too, if they are not
@@ -263,58 +330,58 @@ impl Scenario {
     }
 
     /// As an engine would set it up.
-    fn options(
-        &self,
-        source: Weather,
-        sink: Weather,
-        size: Size,
-        policy: Policy,
-        threshold: Threshold,
-    ) -> Options {
+    fn options(&self, source: Weather, sink: Weather, size: Size, rules: &Rules) -> Options {
+        let Rules { policy, threshold, tuning } = *rules;
         let source_osts = OstModel::served(source, IN_FLIGHT_MAX);
         let sink_osts = OstModel::served(sink, IN_FLIGHT_MAX);
         let ost_count = u32::try_from(self.ost_count).expect("a few OSTs");
         let block_size = u32::try_from(BLOCK).expect("1 MiB");
-        let sink_workers = ost_count * IN_FLIGHT_MAX / 2;
-        let placed_bytes_min = Some(u64::from(ost_count) * PLACED_BYTES_EACH);
+        let placed_bytes_min = Some(u64::from(ost_count) * tuning.placed_bytes_each);
+        let specs =
+            |osts: &[OstModel]| -> Vec<_> { osts.iter().map(|ost| ost.spec.clone()).collect() };
+        let source_workers = reading_threads(0, &specs(&source_osts));
+        let source_workers = size.threads.map_or(source_workers, |it| it.min(source_workers));
+        let sink_workers = writing_threads(0, &specs(&sink_osts));
         Options {
             source: SourceConfig {
+                tuning,
                 policy,
                 threshold,
                 block_size,
-                window_entries: 16_384,
+                window_entries: ENTRIES_OPEN_MAX as u64,
                 stream_count: 4,
                 is_dry_run: false,
                 may_pass: false,
                 may_be_asked: false,
                 is_all_there: true,
                 is_comparing: true,
-                window_directories: 16_384,
+                window_directories: DIRECTORIES_OPEN_MAX as u64,
                 open_files_max: 1000,
-                retries_max: 3,
+                retries_max: RETRIES_MAX,
                 bytes_per_second: None,
                 stage_bytes: 0,
                 stage_threads_max: 0,
             },
             sink: SinkConfig {
+                tuning,
                 policy,
                 threshold,
-                osts: sink_osts.iter().map(|ost| ost.spec.clone()).collect(),
+                osts: specs(&sink_osts),
                 placed_bytes_min: placed_bytes_min.filter(|_| self.is_placed),
                 buffer_count: ost_count * size.buffers_each,
                 buffer_bytes: block_size,
                 has_journal: true,
-                batch_bytes: 64 << 20,
-                batch_interval: Duration::from_secs(1),
+                batch_bytes: tuning.batch_bytes,
+                batch_interval: tuning.batch_interval,
                 verifies_media: false,
-                commits_max: sink_workers / 2,
-                at_once_max: Duration::from_millis(3),
+                commits_max: commits_max(sink_workers, None),
+                at_once_max: tuning.at_once_max,
                 growth: self.is_growing.then_some(GROWTH),
-                resends_max: 100,
+                resends_max: RESENDS_MAX,
                 removal: None,
                 stage: None,
             },
-            source_workers: (ost_count * IN_FLIGHT_MAX).min(size.threads.unwrap_or(THREADS_MAX)),
+            source_workers,
             sink_workers,
             network: Network {
                 stream_count: 4,
@@ -340,11 +407,13 @@ impl Scenario {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let congestion = match self.congestion {
-            Congestion::Clear => "clear",
-            Congestion::Source => "source",
-            Congestion::Sink => "sink",
-            Congestion::Both => "both",
-            Congestion::FullSink => "sink, all",
+            Congestion::Clear => "clear".to_owned(),
+            Congestion::Source => "source".to_owned(),
+            Congestion::Sink => "sink".to_owned(),
+            Congestion::Both => "both".to_owned(),
+            Congestion::FullSink => "sink, all".to_owned(),
+            Congestion::HalfServers(end) => format!("half servers, {}", end.word()),
+            Congestion::SlowServer(end) => format!("slow server, {}", end.word()),
         };
         let placing = match (self.is_growing, self.is_placed) {
             (true, _) => "growing",

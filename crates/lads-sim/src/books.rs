@@ -4,7 +4,7 @@
 //! These books are kept from the outside, from what goes into the session and comes out of it, and
 //! know nothing of how it keeps its own.
 
-use crate::world::Checked;
+use crate::findings::Checked;
 use lads_core::message::{Answer, Message};
 use lads_core::plan::{Piece, Plan};
 use lads_core::range::RangeSet;
@@ -280,8 +280,8 @@ impl Books {
     /// Nor is anything to be brought back, or to be staged.
     fn check_stage_idle(&self) -> Checked {
         let is_ready = |(ost, _): &&(OstId, Vec<Block>)| self.room[ost.index()] > 0;
-        if let Some(parcel) = self.stage.waiting.values().find(is_ready) {
-            return Err(format!("there is room for what is in the stage: {parcel:?}"));
+        if let Some(frame) = self.stage.waiting.values().find(is_ready) {
+            return Err(format!("there is room for what is in the stage: {frame:?}"));
         }
         let SourceConfig { block_size, stage_bytes, stage_threads_max, .. } = self.config;
         let has_room = (self.stage.slots.len() as u64) < stage_bytes / u64::from(block_size)

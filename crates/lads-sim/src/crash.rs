@@ -2,8 +2,9 @@
 
 use crate::content::Content;
 use crate::disk::JournalFile;
+use crate::findings::Checked;
 use crate::sink_end::{Job, SinkEnd};
-use crate::world::{Checked, World};
+use crate::world::World;
 use lads_core::sink::{Discard, Write};
 
 impl SinkEnd {

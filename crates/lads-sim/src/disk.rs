@@ -5,8 +5,8 @@
 //! each path, as the engine derives them.
 
 use crate::content::{Content, Extents};
+use crate::findings::Stats;
 use crate::rng::Rng;
-use crate::world::Stats;
 use lads_core::entry::{Identity, Timestamp};
 use lads_core::growth::Extent;
 use lads_core::layout::Layout;

@@ -20,11 +20,10 @@ mod content;
 mod crash;
 mod disk;
 mod ending;
+mod findings;
 mod journal;
 mod options;
 mod placing;
-mod receiver;
-mod removal;
 mod rng;
 mod session;
 mod sink_check;
@@ -32,18 +31,17 @@ mod sink_end;
 mod sink_work;
 mod source_end;
 mod tree;
-mod trouble;
-mod walk;
 mod watch;
 mod weather;
 mod world;
 
+pub use findings::Stats;
+use findings::{Checked, Trace};
 use options::Faults;
 use session::{Ended, Session};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-pub use world::Stats;
-use world::{Checked, Trace, World};
+use world::World;
 
 /// A seed whose world broke a promise.
 #[derive(Clone, Debug)]

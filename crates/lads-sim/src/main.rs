@@ -4,11 +4,14 @@
 //! comes to what is possible on beds of OSTs of which some are congested, in the weather of this
 //! many seeds, with this many threads at the source; only those scenarios that have all words in
 //! their name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it
-//! can be told; `--service-times OUT` draws how long each read took, with and without avoidance.
+//! can be told; `--sweep-tuning` shows what half and double of each number of policy are worth, of
+//! those with one of the words in their name; `--service-times OUT` draws how long each read took,
+//! with and without avoidance.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod report;
 mod series;
+mod sweep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +21,7 @@ const USAGE: &str = "\
 usage: lads-sim [--trace] SEED...
        lads-sim [--from SEED] --count N
        lads-sim --congestion|--sweep [--from SEED] [--count N] [--threads T] [WORD...]
+       lads-sim --sweep-tuning [--from SEED] [--count N] [WORD...]
        lads-sim --service-times OUT.html";
 
 /// In the weather of this many seeds a table is made, unless another number is asked for.
@@ -27,12 +31,19 @@ const TABLE_SEEDS: u64 = 5;
 struct Arguments {
     shows_congestion: bool,
     sweeps: bool,
+    sweeps_tuning: bool,
     service_times: Option<PathBuf>,
     threads: Option<u32>,
     words: Vec<String>,
     from: u64,
     count: u64,
     shows_trace: bool,
+}
+
+impl Arguments {
+    fn shows_beds(&self) -> bool {
+        self.shows_congestion || self.sweeps || self.sweeps_tuning
+    }
 }
 
 fn main() -> ExitCode {
@@ -43,7 +54,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     let is_ok = match &arguments.service_times {
         Some(path) => Some(series::write(path)),
-        None if arguments.shows_congestion || arguments.sweeps => Some(show_beds(&arguments)),
+        None if arguments.shows_beds() => Some(show_beds(&arguments)),
         None => run_worlds(&arguments),
     };
     println!("{:.1} s", started.elapsed().as_secs_f64());
@@ -63,9 +74,12 @@ fn show_beds(arguments: &Arguments) -> bool {
     let seeds: Vec<u64> = (arguments.from..arguments.from.saturating_add(count)).collect();
     let tell = |line| println!("{line}");
     let Arguments { words, threads, .. } = arguments;
-    let shown = match arguments.sweeps {
-        true => report::sweep(&seeds, words, *threads, tell),
-        false => report::congestion(&seeds, words, *threads, tell),
+    let shown = if arguments.sweeps_tuning {
+        sweep::tuning(&seeds, words, tell)
+    } else if arguments.sweeps {
+        report::sweep(&seeds, words, *threads, tell)
+    } else {
+        report::congestion(&seeds, words, *threads, tell)
     };
     if let Err(failure) = &shown {
         println!("{failure}");
@@ -125,6 +139,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--trace" => parsed.shows_trace = true,
             "--congestion" => parsed.shows_congestion = true,
             "--sweep" => parsed.sweeps = true,
+            "--sweep-tuning" => parsed.sweeps_tuning = true,
             "--service-times" => parsed.service_times = Some(arguments.next()?.into()),
             "--threads" => parsed.threads = Some(arguments.next()?.parse().ok()?),
             "--from" => parsed.from = arguments.next()?.parse().ok()?,

@@ -4,14 +4,17 @@
 //! in which everything fails at once hides what fails only when the rest works.
 
 use crate::rng::{Rng, mix};
-use crate::weather::Weather;
+use crate::weather::{SERVER_COUNT, Weather, server_of};
 use lads_core::congestion::Threshold;
 use lads_core::growth::GrowthConfig;
 use lads_core::layout::{Layout, Part};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{SinkConfig, StageConfig};
 use lads_core::source::SourceConfig;
+use lads_core::tuning::Tuning;
 use lads_core::units::{Instant, OstId};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Worlds of earlier seeds have no such troubles: some of them tell a story in `tests/seeds.rs`.
@@ -39,10 +42,12 @@ enum Speed {
         /// Time that a page takes.
         page_nanos: u64,
     },
-    /// One after the other, at a rate that changes.
+    /// One after the other, at a rate that changes; first by the server, then by the OST.
     Served {
         weather: Weather,
         ost: usize,
+        /// When its server has let through all that was asked of its OSTs.
+        server_free_at: Rc<Cell<Instant>>,
         /// When it has done all that it was asked.
         free_at: Instant,
     },
@@ -59,9 +64,15 @@ impl OstModel {
 
     /// All OSTs of an end, in this weather.
     pub(crate) fn served(weather: Weather, in_flight_max: u32) -> Vec<Self> {
+        let servers = [(); SERVER_COUNT].map(|()| Rc::new(Cell::new(Instant::START)));
         let model = |ost| Self {
             spec: OstSpec { name: format!("OST{ost:04x}"), in_flight_max },
-            speed: Speed::Served { weather, ost, free_at: Instant::START },
+            speed: Speed::Served {
+                weather,
+                ost,
+                server_free_at: Rc::clone(&servers[server_of(ost)]),
+                free_at: Instant::START,
+            },
         };
         (0..weather.ost_count).map(model).collect()
     }
@@ -73,8 +84,11 @@ impl OstModel {
                 let nanos = *latency_micros * 1000 + bytes.div_ceil(PAGE) * *page_nanos;
                 Duration::from_nanos(nanos / 2 + rng.below(nanos + 1))
             }
-            Speed::Served { weather, ost, free_at } => {
-                *free_at = weather.served_at(*ost, now.max(*free_at), bytes);
+            Speed::Served { weather, ost, server_free_at, free_at } => {
+                let begun_at = now.max(server_free_at.get());
+                let through_at = weather.let_through_at(server_of(*ost), begun_at, bytes);
+                server_free_at.set(through_at);
+                *free_at = weather.served_at(*ost, through_at.max(*free_at), bytes);
                 free_at.since(now)
             }
         }
@@ -290,6 +304,7 @@ fn draw_block_size(rng: &mut Rng) -> u32 {
 
 fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
     SourceConfig {
+        tuning: Tuning::DEFAULT,
         policy: draw_policy(rng),
         threshold: draw_threshold(rng),
         block_size,
@@ -332,6 +347,7 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
     // With a single buffer for each OST, one grant that is lost stops everything.
     let buffers_each = if rng.hits(200) { 1 } else { rng.count(1, 8) };
     let mut config = SinkConfig {
+        tuning: Tuning::DEFAULT,
         policy: draw_policy(rng),
         threshold: draw_threshold(rng),
         osts: osts.iter().map(|ost| ost.spec.clone()).collect(),

@@ -5,6 +5,7 @@ use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Striping, Wish};
 use lads_core::range::RangeSet;
 use lads_core::sink::Sink;
+use lads_core::tuning::Tuning;
 use lads_core::units::{Instant, OstId};
 
 /// Places files, and knows what waits where.
@@ -17,8 +18,14 @@ pub(crate) struct Placing {
 
 impl Placing {
     /// By this rule, in stripes of this many bytes.
-    pub(crate) fn new(rule: Place, ost_count: usize, stripe_bytes: u64, seed: u64) -> Self {
-        let placer = Placer::new(rule, stripe_bytes, ost_count, seed);
+    pub(crate) fn new(
+        rule: Place,
+        tuning: &Tuning,
+        ost_count: usize,
+        stripe_bytes: u64,
+        seed: u64,
+    ) -> Self {
+        let placer = Placer::new(rule, tuning, stripe_bytes, ost_count, seed);
         Self { placer, queued: vec![0; ost_count] }
     }
 

@@ -3,7 +3,7 @@
 use lads_core::congestion::Threshold;
 use lads_core::schedule::Policy;
 use lads_sim::Failure;
-use lads_sim::bed::{Outcome, Scenario, Size};
+use lads_sim::bed::{Outcome, Rules, Scenario, Size};
 use std::thread;
 use std::time::Duration;
 
@@ -28,17 +28,17 @@ pub(crate) fn congestion(
     mut tell: impl FnMut(String),
 ) -> Result<(), Failure> {
     let titles: String = POLICIES.iter().map(|(name, _)| format!("{name:>11}")).collect();
-    tell(format!("{:40}{titles}{:>11}", "share of the fluid bound", "wait, max"));
-    for scenario in Scenario::all() {
+    tell(format!("{:49}{titles}{:>11}", "share of the fluid bound", "wait, max"));
+    for scenario in Scenario::all().into_iter().chain(Scenario::with_servers()) {
         let name = scenario.to_string();
         if !words.iter().all(|word| name.contains(word.as_str())) {
             continue;
         }
         let size = Size { threads, ..Size::full(scenario.ost_count) };
-        let mut row = format!("{name:40}");
+        let mut row = format!("{name:49}");
         let mut wait: f64 = 0.0;
         for (_, policy) in POLICIES {
-            let outcomes = outcomes(&scenario, size, policy, Threshold::default(), seeds)?;
+            let outcomes = outcomes(&scenario, size, &Rules::of(policy), seeds)?;
             row += &format!("{:>9.1} %", mean_share(&outcomes));
             wait = outcomes.iter().map(|it| it.wait_seconds_max).fold(0.0, f64::max);
         }
@@ -78,19 +78,18 @@ pub(crate) fn sweep(
             continue;
         }
         let size = Size { threads, ..Size::full(scenario.ost_count) };
-        let share = |policy, threshold| {
-            Ok(mean_share(&outcomes(&scenario, size, policy, threshold, seeds)?))
-        };
+        let share = |rules: &Rules| Ok(mean_share(&outcomes(&scenario, size, rules, seeds)?));
         let mut told = Vec::new();
         for threshold in thresholds(size.service_seconds(scenario.ost_count)) {
-            told.push((share(Policy::Threshold, threshold)?, threshold));
+            let rules = Rules { threshold, ..Rules::of(Policy::Threshold) };
+            told.push((share(&rules)?, threshold));
         }
         told.sort_by(|a, b| a.0.total_cmp(&b.0));
         let ((worst, _), (best, which)) = (told[0], told[told.len() - 1]);
         let Threshold { window, limit_micros, skips } = which;
         let which = format!("W {window}, T {} ms, M {skips}", limit_micros / 1000);
-        let layout = share(Policy::Layout, Threshold::default())?;
-        let adaptive = share(Policy::Adaptive, Threshold::default())?;
+        let layout = share(&Rules::of(Policy::Layout))?;
+        let adaptive = share(&Rules::of(Policy::Adaptive))?;
         tell(format!(
             "{name:40}{worst:>9.1} %{best:>9.1} %  {which:24}{layout:>9.1} %{adaptive:>9.1} %"
         ));
@@ -123,11 +122,10 @@ fn mean_share(outcomes: &[Outcome]) -> f64 {
 fn outcomes(
     scenario: &Scenario,
     size: Size,
-    policy: Policy,
-    threshold: Threshold,
+    rules: &Rules,
     seeds: &[u64],
 ) -> Result<Vec<Outcome>, Failure> {
-    let run = |&seed: &u64| scenario.run(seed, size, policy, threshold);
+    let run = |&seed: &u64| scenario.run(seed, size, rules);
     thread::scope(|scope| {
         let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(move || run(seed))).collect();
         runs.into_iter().map(|run| run.join().expect("panics are caught in it")).collect()

@@ -1,9 +1,8 @@
 //! How long each read took, with and without avoidance of congested OSTs: figure 7 of
 //! "Layout-Aware I/O Scheduling for Terabits Data Movement" (2013), as a page.
 
-use lads_core::congestion::Threshold;
 use lads_core::schedule::Policy;
-use lads_sim::bed::{Congestion, Scenario, Size};
+use lads_sim::bed::{Congestion, Rules, Scenario, Size};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -61,7 +60,7 @@ fn reads(policy: Policy) -> Result<Vec<(f64, f64)>, String> {
         is_growing: false,
     };
     let size = Size { threads: Some(THREADS), ..Size::full(OSTS) };
-    let outcome = scenario.run(SEED, size, policy, Threshold::default());
+    let outcome = scenario.run(SEED, size, &Rules::of(policy));
     outcome.map(|outcome| outcome.reads).map_err(|failure| failure.to_string())
 }
 

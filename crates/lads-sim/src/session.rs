@@ -1,11 +1,13 @@
 //! One attempt: both ends from their beginning until it is over, or something breaks it off.
 
+mod trouble;
+
+use crate::findings::Checked;
 use crate::options::Faults;
 use crate::sink_end::SinkEnd;
 use crate::source_end::SourceEnd;
-use crate::trouble;
-use crate::watch::Watch;
-use crate::world::{Arrival, Checked, Happening, Mishap, World};
+use crate::watch::LOOK_INTERVAL;
+use crate::world::{Arrival, Happening, Mishap, World};
 use lads_core::issue::Side;
 use lads_core::sink::Event;
 use std::time::Duration;
@@ -113,12 +115,25 @@ impl Session {
             Happening::Talk(Side::Source) => self.source.on_talk(world)?,
             Happening::Talk(Side::Sink) => self.sink.on_talk(world)?,
             Happening::Wake => {}
-            Happening::Look => Watch::look(world, &self.source, &self.sink)?,
+            Happening::Look => self.look(world)?,
             Happening::Thaw => return self.thaw(world),
             Happening::GiveUp => return self.give_up_peer(world).map(Some),
             Happening::Mishap(mishap) => return self.on_mishap(world, mishap),
         }
         Ok(None)
+    }
+
+    /// Looks whether an OST was passed over, and will look again.
+    fn look(&self, world: &mut World) -> Checked {
+        let now = world.now;
+        if let Some(watch) = &mut world.watch {
+            watch.look(now, self.source.books.neglected().into_iter(), self.sink.neglected())?;
+        }
+        // If nothing else will ever happen, that is an end, too.
+        if world.has_happenings() {
+            world.after(LOOK_INTERVAL, Happening::Look);
+        }
+        Ok(())
     }
 
     fn give_up(&mut self, world: &mut World, stream: usize, is_given_up: bool) {

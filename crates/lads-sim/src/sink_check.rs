@@ -1,9 +1,10 @@
 //! What must hold at the sink, whatever happens.
 
 use crate::content::Content;
+use crate::findings::Checked;
 use crate::sink_end::{Job, SinkEnd, State};
 use crate::sink_work::range_of;
-use crate::world::{Checked, World};
+use crate::world::World;
 use lads_core::journal::BlockRecord;
 use lads_core::message::{BlockRange, Ending, Message};
 use lads_core::range::RangeSet;

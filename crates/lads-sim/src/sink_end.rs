@@ -1,12 +1,14 @@
 //! The end that writes, as an engine would drive it: receiving threads, I/O threads, a disk.
 
+mod receiver;
+mod removal;
+
 use crate::books::in_flight_at_least;
 use crate::content::Content;
+use crate::findings::Checked;
 use crate::journal::Journal;
-use crate::receiver::Receiver;
-use crate::removal::Removal;
 use crate::tree::join;
-use crate::world::{Checked, Happening, World};
+use crate::world::{Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -17,7 +19,10 @@ use lads_core::sink::{
 };
 use lads_core::staging::Slot;
 use lads_core::units::{Block, EntryId, Instant, OstId};
+use removal::Removal;
 use std::collections::BTreeMap;
+
+pub(crate) use receiver::Receiver;
 
 /// How far an entry has come at the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,9 +123,9 @@ pub(crate) struct SinkEnd {
     /// Frames that wait to be written, by their buffers; and how many are written, by OST.
     pub(crate) waiting: BTreeMap<BufferId, Waiting>,
     pub(crate) writing: Vec<u32>,
-    /// What each place in the stage holds; and how many frames wait there, by OST.
+    /// What each place in the stage holds; and the frames that wait there.
     pub(crate) stage: BTreeMap<Slot, Vec<Held>>,
-    pub(crate) staged: Vec<u32>,
+    staged: BTreeMap<Slot, Waiting>,
     /// Buffers of frames that are brought back.
     pub(crate) brought_back: BTreeMap<Slot, usize>,
     pub(crate) is_stopping: bool,
@@ -136,7 +141,7 @@ impl SinkEnd {
         let rows = vec![0; config.osts.len()];
         let stream_count = world.options.network.stream_count;
         let mut end = Self {
-            session: Sink::new(config.clone()),
+            session: Sink::new(&config),
             items: BTreeMap::new(),
             journal: Journal::open(&mut world.disk, config.has_journal)?,
             workers: (0..world.options.sink_workers).map(|_| None).collect(),
@@ -145,7 +150,7 @@ impl SinkEnd {
             config,
             outstanding: rows.clone(),
             waiting: BTreeMap::new(),
-            staged: rows.clone(),
+            staged: BTreeMap::new(),
             stage: BTreeMap::new(),
             brought_back: BTreeMap::new(),
             is_stopping: false,
@@ -249,10 +254,12 @@ impl SinkEnd {
         world.send(Side::Source, &message)
     }
 
-    /// Threads that do something.
+    /// Threads that have called something which may never return: freeing a buffer does.
     pub(crate) fn busy_workers(&self) -> Vec<usize> {
+        let calls =
+            |job: &Option<Job>| job.as_ref().is_some_and(|it| !matches!(it, Job::Release(_)));
         let workers = self.workers.iter().enumerate();
-        workers.filter(|(_, job)| job.is_some()).map(|(worker, _)| worker).collect()
+        workers.filter(|(_, job)| calls(job)).map(|(worker, _)| worker).collect()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -299,8 +306,13 @@ impl SinkEnd {
     /// For which OSTs frames wait in memory. A file that grows may have been given an extent
     /// elsewhere.
     fn waits(&self) -> Vec<bool> {
+        self.osts_of(self.waiting.values())
+    }
+
+    /// Which OSTs these go to.
+    fn osts_of<'a>(&self, frames: impl Iterator<Item = &'a Waiting>) -> Vec<bool> {
         let mut waits = vec![false; self.writing.len()];
-        for Waiting { room, block } in self.waiting.values() {
+        for Waiting { room, block } in frames {
             let grown = self.items.get(&block.entry).map(|item| &item.extents);
             let mut extents = grown.into_iter().flatten();
             let extent = extents.find(|extent| extent.range.contains(&block.offset));
@@ -317,10 +329,13 @@ impl SinkEnd {
         if stage.is_some_and(|it| self.writing.iter().sum::<u32>() >= it.writes_max) {
             return Ok(());
         }
-        let waits = self.waits();
-        for (index, ost) in self.config.osts.iter().enumerate() {
+        // What may still go anywhere may be left to others, as long as these are busy.
+        let is_left_to_others =
+            self.config.growth.is_some() && self.writing.iter().any(|&count| count > 0);
+        let (waits, staged) = (self.waits(), self.osts_of(self.staged.values()));
+        for (index, ost) in self.config.osts.iter().enumerate().filter(|_| !is_left_to_others) {
             let at_least = in_flight_at_least(self.config.policy, ost.in_flight_max);
-            let waits = waits[index] || (may_drain && self.staged[index] > 0);
+            let waits = waits[index] || (may_drain && staged[index]);
             if waits && self.writing[index] < at_least {
                 return Err(format!("{} is free, its frames wait, a thread is idle", ost.name));
             }
@@ -348,7 +363,7 @@ impl SinkEnd {
                     Place::Buffer(_) => {
                         self.stop_waiting(&write)?;
                     }
-                    Place::Stage(slot) => self.begin_drain(&write, slot)?,
+                    Place::Stage(slot) => self.begin_drain(slot)?,
                 }
                 wait = self.begin_write(world, &write)?;
                 Job::Write(write, world.now)
@@ -488,8 +503,8 @@ impl SinkEnd {
     }
 
     /// There must be a buffer for what is brought back.
-    fn begin_drain(&mut self, write: &Write, slot: Slot) -> Checked {
-        self.staged[write.ost.index()] -= 1;
+    fn begin_drain(&mut self, slot: Slot) -> Checked {
+        self.staged.remove(&slot).ok_or("it was not staged")?;
         let held = self.stage.remove(&slot).ok_or("nothing is in the stage there")?;
         let buffer = self.buffers.iter().position(Option::is_none);
         let buffer = buffer.ok_or("a frame is brought back, and there is no buffer")?;
@@ -525,7 +540,8 @@ impl SinkEnd {
         }
         world.stats.blocks_staged += write.rows.len() as u64;
         self.stage.insert(slot, held);
-        self.staged[write.ost.index()] += 1;
+        let block = write.rows.first().ok_or("a frame of nothing")?.0.block;
+        self.staged.insert(slot, Waiting { room: write.room, block });
         self.tell(world, Event::Staged(Write { place: Place::Stage(slot), ..write }))
     }
 

@@ -2,11 +2,12 @@
 
 use crate::content::Content;
 use crate::disk::Name;
+use crate::findings::Checked;
 use crate::journal::Journal;
 use crate::options::{PAGE, draw_layout};
 use crate::sink_end::{Job, SinkEnd, State};
 use crate::source_end::EIO;
-use crate::world::{Checked, Happening, World};
+use crate::world::{Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
 use lads_core::frame::Row;
 use lads_core::growth::{self, Extent};
@@ -14,7 +15,6 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::Answer;
-use lads_core::schedule::PACKED_BYTES_MAX;
 use lads_core::sink::{
     BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Write,
 };
@@ -168,7 +168,7 @@ impl SinkEnd {
 
     /// A file that may grow has its first extent.
     fn draw_extents(&self, world: &mut World, layout: &Layout, size: u64) -> Vec<Extent> {
-        let is_alone = layout.position_count() == 1 && size > PACKED_BYTES_MAX;
+        let is_alone = layout.position_count() == 1 && size > self.config.tuning.packed_bytes_max;
         let is_open = is_alone && self.config.growth.is_some();
         if !is_open || world.rng.hits(300) {
             return Vec::new();

@@ -1,12 +1,13 @@
 //! The end that reads, as an engine would drive it: a walk, I/O threads, streams.
 
+mod walk;
+
 use crate::books::Books;
 use crate::content::Content;
-use crate::receiver::Receiver;
-use crate::sink_end::SinkEnd;
+use crate::findings::Checked;
+use crate::sink_end::{Receiver, SinkEnd};
 use crate::tree::{File, Node, Version, name_of};
-use crate::walk::Walk;
-use crate::world::{Arrival, Checked, Frame, Happening, World};
+use crate::world::{Arrival, Frame, Happening, World};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -19,6 +20,7 @@ use lads_core::source::{Event, Found, LinkName, Outcome, ReadOutcome, Source, So
 use lads_core::staging::Slot;
 use lads_core::units::{EntryId, Instant, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
+use walk::Walk;
 
 /// Linux's EIO.
 pub(crate) const EIO: i32 = 5;

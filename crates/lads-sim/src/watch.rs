@@ -2,19 +2,18 @@
 //!
 //! Every few milliseconds it is looked which OSTs could have a request and have none. One that is
 //! found so all the time from one of its requests to the next was passed over; that may last only
-//! as long as `lads_core::schedule::PASSES_MAX` promises.
+//! as long as [`Tuning::passes_max`](lads_core::tuning::Tuning::passes_max) promises.
 
+use crate::findings::Checked;
 use crate::options::Options;
-use crate::sink_end::SinkEnd;
-use crate::source_end::SourceEnd;
-use crate::world::{Checked, Happening, World};
 use lads_core::issue::Side;
-use lads_core::schedule::{PASSES_MAX, Policy};
+use lads_core::schedule::Policy;
+use lads_core::tuning::Tuning;
 use lads_core::units::{Instant, OstId};
 use std::time::Duration;
 
 /// How often it is looked: far less than a request takes.
-const INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Watches the OSTs of both ends.
 #[derive(Debug)]
@@ -28,6 +27,7 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 struct End {
     thread_count: u32,
+    passes_max: usize,
     /// Whether its policy promises anything: the papers' rule skips an OST for as many threads as
     /// it is told.
     is_bounded: bool,
@@ -39,9 +39,10 @@ struct End {
 }
 
 impl End {
-    fn new(ost_count: usize, thread_count: u32, policy: Policy) -> Self {
+    fn new(ost_count: usize, thread_count: u32, policy: Policy, tuning: &Tuning) -> Self {
         Self {
             thread_count,
+            passes_max: tuning.passes_max,
             is_bounded: policy != Policy::Threshold,
             since: vec![None; ost_count],
             service_max: Duration::ZERO,
@@ -51,9 +52,9 @@ impl End {
 
     /// How long an OST may be passed over: this many requests to others, by this many threads.
     fn wait_allowed(&self) -> Duration {
-        let passes = (PASSES_MAX + 1) * self.since.len();
+        let passes = (self.passes_max + 1) * self.since.len();
         let rounds = u32::try_from(passes).expect("a few OSTs").div_ceil(self.thread_count) + 1;
-        self.service_max * rounds + INTERVAL
+        self.service_max * rounds + LOOK_INTERVAL
     }
 
     fn look(&mut self, now: Instant, is_neglected: impl Iterator<Item = bool>) -> Checked {
@@ -79,8 +80,14 @@ impl Watch {
                 options.source_osts.len(),
                 options.source_workers,
                 options.source.policy,
+                &options.source.tuning,
             ),
-            sink: End::new(options.sink_osts.len(), options.sink_workers, options.sink.policy),
+            sink: End::new(
+                options.sink_osts.len(),
+                options.sink_workers,
+                options.sink.policy,
+                &options.sink.tuning,
+            ),
             reads: Vec::new(),
         }
     }
@@ -97,18 +104,15 @@ impl Watch {
         end.service_max = end.service_max.max(service);
     }
 
-    /// Looks, and will look again.
-    pub(crate) fn look(world: &mut World, source: &SourceEnd, sink: &SinkEnd) -> Checked {
-        let now = world.now;
-        if let Some(watch) = &mut world.watch {
-            watch.source.look(now, source.books.neglected().into_iter())?;
-            watch.sink.look(now, sink.neglected())?;
-        }
-        // If nothing else will ever happen, that is an end, too.
-        if world.has_happenings() {
-            world.after(INTERVAL, Happening::Look);
-        }
-        Ok(())
+    /// Looks which OSTs of each end could have a request and have none.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        source: impl Iterator<Item = bool>,
+        sink: impl Iterator<Item = bool>,
+    ) -> Checked {
+        self.source.look(now, source)?;
+        self.sink.look(now, sink)
     }
 
     /// When each read began and how long it took, in seconds.

@@ -2,6 +2,7 @@
 
 use crate::content::Content;
 use crate::disk::Disk;
+use crate::findings::{Checked, Stats, Trace};
 use crate::options::{Faults, Options};
 use crate::placing::Placing;
 use crate::rng::{Rng, mix};
@@ -12,14 +13,9 @@ use lads_core::frame::{HEADER_BYTES, ROW_BYTES};
 use lads_core::issue::Side;
 use lads_core::message::{LENGTH_BYTES, Message, decode, encode};
 use lads_core::units::{Instant, OstId};
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet, VecDeque};
-use std::rc::Rc;
 use std::time::Duration;
-
-/// What is checked, said in words when it does not hold.
-pub(crate) type Checked<T = ()> = Result<T, String>;
 
 /// A frame on its way: its real head, and what its payload stands for.
 #[derive(Clone, Debug)]
@@ -124,68 +120,6 @@ impl Ord for Scheduled {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
-}
-
-/// The last lines of what happened; nothing is kept if it holds none.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Trace {
-    lines: Rc<RefCell<VecDeque<String>>>,
-    line_count_max: usize,
-}
-
-impl Trace {
-    pub(crate) fn new(line_count_max: usize) -> Self {
-        Self { lines: Rc::default(), line_count_max }
-    }
-
-    fn push(&self, line: String) {
-        let mut lines = self.lines.borrow_mut();
-        if lines.len() == self.line_count_max {
-            lines.pop_front();
-        }
-        lines.push_back(line);
-    }
-
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.borrow().iter().cloned().collect()
-    }
-}
-
-/// What happened in a run, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Attempts, one after the other, until everything was at the sink.
-    pub sessions: u64,
-    /// Steps of the world.
-    pub steps: u64,
-    /// Blocks that were sent.
-    pub blocks_sent: u64,
-    /// Blocks that were sent again.
-    pub blocks_resent: u64,
-    /// Blocks that were put into a stage.
-    pub blocks_staged: u64,
-    /// Extents that were added to files.
-    pub extents_added: u64,
-    /// How often a stage failed.
-    pub stage_faults: u64,
-    /// Attempts that ended by a crash or a lost network.
-    pub crashes: u64,
-    /// Attempts that ended because someone stopped them.
-    pub stops: u64,
-    /// How often an end fell silent, or died without a word.
-    pub silences: u64,
-    /// How often it went on before the other lost patience.
-    pub thaws: u64,
-    /// Calls that never returned.
-    pub hangs: u64,
-    /// Renames that a power cut took back.
-    pub renames_lost: u64,
-    /// Entries that failed and were said to have failed.
-    pub failures: u64,
-    /// The most bytes that were written and not on record, in thousandths of a journal batch.
-    pub unrecorded_per_mille_max: u64,
-    /// Stands for all that happened: two runs of a seed have the same.
-    pub fingerprint: u64,
 }
 
 /// All that there is besides the two ends.
@@ -316,7 +250,7 @@ impl World {
 
     /// Keeps a line of what happens, if anyone wants to know.
     pub(crate) fn log(&self, line: impl FnOnce() -> String) {
-        if self.trace.line_count_max > 0 {
+        if self.trace.wants_lines() {
             let micros = self.now.since_start().as_micros();
             self.trace.push(format!("{micros:>9} {}", line()));
         }

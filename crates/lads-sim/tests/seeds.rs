@@ -151,3 +151,23 @@ fn further_names_are_linked_to_their_own_file() {
 fn nothing_is_said_to_be_done_of_a_file_that_is_gone() {
     check([1_795_325_216_970]);
 }
+
+/// A write hung until the end, of a file that was dropped meanwhile to be placed again: the
+/// transfer ends without it, and the check of the books missed its buffer.
+#[test]
+fn a_write_that_hangs_keeps_its_buffer_when_all_else_has_ended() {
+    check([7_101_759]);
+}
+
+/// A frame that waited in the sink's stage went to another OST, for its part of the file had got an
+/// extent there: the simulator counted what is staged by the OST that it was for.
+#[test]
+fn what_is_staged_of_a_file_that_grows_may_go_elsewhere() {
+    check([9_300_929]);
+}
+
+/// A thread that frees a buffer asks nothing of storage, and the simulator had it hang.
+#[test]
+fn a_thread_that_only_frees_a_buffer_does_not_hang() {
+    check([1_374_289_037_548_787_329]);
+}

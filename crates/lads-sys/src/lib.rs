@@ -4,6 +4,7 @@
 
 mod arena;
 pub mod beegfs;
+pub mod emulated;
 mod extent;
 mod fork;
 pub mod lustre;

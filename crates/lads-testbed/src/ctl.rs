@@ -2,6 +2,7 @@
 
 use crate::stats::{OstStats, Stats};
 use anyhow::{Context, Result, bail};
+use lads_core::sizes::bytes;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -104,16 +105,6 @@ fn show_osts_for_programs(stats: &Stats) -> String {
     format!("{}\n", json!(osts))
 }
 
-/// Bytes with one decimal, in binary units.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn bytes(bytes: u64) -> String {
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units.into_iter().find(|(_, power)| bytes >> power > 0) {
-        Some((unit, power)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << power) as f64),
-        None => format!("{bytes} B"),
-    }
-}
-
 /// Bytes in a second with one decimal, in decimal units.
 fn rate(rate: Option<f64>) -> String {
     rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{:.1} MB/s", rate / 1e6))
@@ -125,8 +116,6 @@ mod tests {
 
     #[test]
     fn numbers_are_shown_as_people_know_them() {
-        let shown = [0, 1023, 1536, 3 << 29, 10 << 40].map(bytes);
-        assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "1.5 GiB", "10.0 TiB"]);
         assert_eq!([None, Some(50e6)].map(rate), ["unlimited", "50.0 MB/s"]);
     }
 }

@@ -15,5 +15,5 @@ pub mod watch;
 mod clock;
 mod kernel_mount;
 mod kernel_words;
-mod sizes;
+mod rate;
 mod stats;

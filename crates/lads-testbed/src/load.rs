@@ -5,10 +5,10 @@
 //! block at a time, past the page cache. The files are small, were given their place by
 //! `lustre.lov`, and are gone at the end.
 
-use crate::sizes::parse_bytes;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use lads_core::lov::{self, Lov, Place};
+use lads_core::sizes::parse_bytes;
 use lads_core::units::OstId;
 use lads_sys::Arena;
 use rustix::fs::{Mode, OFlags, XattrFlags};

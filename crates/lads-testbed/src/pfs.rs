@@ -5,6 +5,7 @@
 //! pass (`queues`). Who waits for that is `service`; where files lie, `placement`; what the
 //! kernel asks, `mounted`.
 
+mod attributes;
 mod backing;
 mod ceph;
 mod congestion;

@@ -2,8 +2,8 @@
 //! and which are removed there.
 
 use super::{SAFETY, SELECTION};
-use crate::sizes;
 use clap::Args;
+use lads_core::sizes;
 use lads_engine::{Deletion, Passing};
 
 /// Which entries are passed over.

@@ -173,3 +173,15 @@ What a file may be:
   events of `lads cp --json`, and `.pfs/series` of `lads-testbed pfs`
   Columns are parted by comma, semicolon or tab, and line 1 names them. Time is in seconds, or a
   date like 2012-01-01 00:00:02. A value that is not known is left empty, or is -.";
+
+/// `--layout` in `lads cp --help`.
+pub(super) fn layout_help() -> String {
+    let names = lads_engine::layout::names();
+    let (last, others) = names.split_last().expect("there is one for this host");
+    format!(
+        "Where both ends take layouts from: auto asks the file system\n\n{} and {last} insist on one \
+         of these. synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 plays a parallel \
+         file system that is not there, for tests.",
+        others.join(", ")
+    )
+}

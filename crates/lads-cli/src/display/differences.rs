@@ -1,7 +1,7 @@
 //! How source and sink differ, counted by kind.
 
-use crate::sizes::{count, counted};
 use lads_core::message::Verb;
+use lads_core::sizes::{count, counted};
 
 /// All kinds, in the order in which they are told, with their words.
 const KINDS: [(Verb, &str); 7] = [

@@ -1,74 +1,7 @@
-//! What Linux calls an error: its name and its text.
+//! What a person is told of an error of the system: its text and its name.
 
+use lads_core::errno::name;
 use std::io;
-
-/// Names of the errors that a transfer may meet.
-const NAMES: &[(i32, &str)] = &[
-    (1, "EPERM"),
-    (2, "ENOENT"),
-    (4, "EINTR"),
-    (5, "EIO"),
-    (6, "ENXIO"),
-    (7, "E2BIG"),
-    (9, "EBADF"),
-    (11, "EAGAIN"),
-    (12, "ENOMEM"),
-    (13, "EACCES"),
-    (14, "EFAULT"),
-    (16, "EBUSY"),
-    (17, "EEXIST"),
-    (18, "EXDEV"),
-    (19, "ENODEV"),
-    (20, "ENOTDIR"),
-    (21, "EISDIR"),
-    (22, "EINVAL"),
-    (23, "ENFILE"),
-    (24, "EMFILE"),
-    (26, "ETXTBSY"),
-    (27, "EFBIG"),
-    (28, "ENOSPC"),
-    (30, "EROFS"),
-    (31, "EMLINK"),
-    (32, "EPIPE"),
-    (34, "ERANGE"),
-    (35, "EDEADLK"),
-    (36, "ENAMETOOLONG"),
-    (37, "ENOLCK"),
-    (38, "ENOSYS"),
-    (39, "ENOTEMPTY"),
-    (40, "ELOOP"),
-    (61, "ENODATA"),
-    (71, "EPROTO"),
-    (74, "EBADMSG"),
-    (75, "EOVERFLOW"),
-    (84, "EILSEQ"),
-    (95, "EOPNOTSUPP"),
-    (100, "ENETDOWN"),
-    (101, "ENETUNREACH"),
-    (103, "ECONNABORTED"),
-    (104, "ECONNRESET"),
-    (105, "ENOBUFS"),
-    (107, "ENOTCONN"),
-    (108, "ESHUTDOWN"),
-    (110, "ETIMEDOUT"),
-    (111, "ECONNREFUSED"),
-    (112, "EHOSTDOWN"),
-    (113, "EHOSTUNREACH"),
-    (116, "ESTALE"),
-    (117, "EUCLEAN"),
-    (121, "EREMOTEIO"),
-    (122, "EDQUOT"),
-    (126, "ENOKEY"),
-    (127, "EKEYEXPIRED"),
-    (128, "EKEYREVOKED"),
-    (129, "EKEYREJECTED"),
-    (133, "EHWPOISON"),
-];
-
-/// `ENOSPC`, if it is known here.
-pub(crate) fn name(errno: i32) -> Option<&'static str> {
-    NAMES.iter().find(|(number, _)| *number == errno).map(|(_, name)| *name)
-}
 
 /// `No space left on device (ENOSPC)`
 pub(super) fn describe(errno: i32) -> String {

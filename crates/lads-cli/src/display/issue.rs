@@ -4,10 +4,10 @@ use super::advice::{ENOENT, advice};
 use super::errno;
 use super::place::Places;
 use super::style::{Style, Tone};
-use crate::sizes;
 use lads_core::entry::PATH_BYTES_MAX;
 use lads_core::issue::{Failure, Issue, Reason, Side};
 use lads_core::limits::DEPTH_MAX;
+use lads_core::sizes;
 
 /// An issue in words.
 #[derive(Debug)]

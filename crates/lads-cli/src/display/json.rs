@@ -3,7 +3,6 @@
 
 use super::Settings;
 use super::differences::Differences;
-use super::errno;
 use super::issue::Described;
 use super::line::verb;
 use super::place::Places;
@@ -237,7 +236,7 @@ pub(super) fn issue(issue: &Issue, described: &Described, places: &Places) -> St
             operation: operation(failure.operation),
             reason: reason(failure.reason),
             errno,
-            errno_name: errno.and_then(errno::name),
+            errno_name: errno.and_then(lads_core::errno::name),
             block_offset: failure.block.map(|(offset, _)| offset),
             block_bytes: failure.block.map(|(_, length)| length),
             ost: failure.ost.map(|ost| ost.0),

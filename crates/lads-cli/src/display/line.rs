@@ -3,8 +3,8 @@
 use super::differences;
 use super::place::Places;
 use super::style::escape;
-use crate::sizes;
 use lads_core::message::{Line, Verb};
+use lads_core::sizes;
 
 /// The word for what is done with a path, or how it differs.
 pub(super) fn verb(verb: Verb) -> &'static str {

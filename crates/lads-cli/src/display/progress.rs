@@ -1,7 +1,7 @@
 //! How far a transfer has come, in one line that never goes back.
 
 use super::style::escape;
-use crate::sizes;
+use lads_core::sizes;
 use lads_engine::{Bottleneck, Progress, Waiting};
 use std::time::Duration;
 

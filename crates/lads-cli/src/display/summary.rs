@@ -4,9 +4,9 @@ use super::differences::Differences;
 use super::place::Places;
 use super::style::{Tone, escape, escape_text, indented};
 use super::{IssueCount, Settings};
-use crate::sizes::{bytes, count, counted, rate, span};
 use lads_core::message::{BusyOst, Counters};
 use lads_core::pass::PassCounts;
+use lads_core::sizes::{bytes, count, counted, rate, span};
 use lads_engine::{Bottleneck, ExitCode, Progress, Report, Verify};
 use std::time::Duration;
 

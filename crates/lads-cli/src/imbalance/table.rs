@@ -1,8 +1,8 @@
 //! The tables for people.
 
 use super::Finding;
-use crate::sizes;
 use lads_core::imbalance::{Distribution, Imbalance, Threshold};
+use lads_core::sizes;
 use std::io::{self, Write};
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use super::{Choice, DirectIo, FileSystem, LayoutFound, NewFiles, NotTried, Outco
 use super::{Privilege, Trial};
 use crate::display::escape_text;
 use crate::osts::write_table;
-use crate::sizes;
 use crate::subject::Subject;
+use lads_core::sizes;
 use lads_core::units::OstId;
 use rustix::io::Errno;
 use std::collections::BTreeSet;

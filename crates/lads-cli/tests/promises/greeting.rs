@@ -5,7 +5,8 @@ use crate::world::{
     LADS, RUN_HERE, Rng, Running, World, for_seeds, lads, run, send_signal, start, there, wait_for,
     wait_until_gone,
 };
-use lads_core::message::{Hello, MAGIC, Message, VERSION, VERSION_MIN, encode};
+use lads_core::message::{Hello, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, encode};
+use lads_core::schema::DIGEST;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -59,6 +60,7 @@ fn hello() -> Message {
         features: 0,
         software: "liar".to_owned(),
         host: "liar".to_owned(),
+        schema: SchemaDigest(Some(DIGEST)),
     })
 }
 
@@ -208,6 +210,7 @@ fn a_greeting_that_is_too_long_is_refused() {
         features: 0,
         software: "x".repeat(1 << 20),
         host: String::new(),
+        schema: SchemaDigest(Some(DIGEST)),
     });
     let liar = Liar::new(&world, &[long], "exec cat > /dev/null");
     run(liar.push(&[])).expect(5).says(&["a message of 1048"]).within(SLACK);

@@ -5,7 +5,7 @@ use crate::tree::{describe, set_xattr};
 use crate::world::{
     Ended, LADS, Mounted, RUN_HERE, Rng, World, as_nobody, has, is_root, lads, run,
 };
-use lads_core::message::{Hello, MAGIC, Message, encode};
+use lads_core::message::{Hello, MAGIC, Message, SchemaDigest, VERSION, encode};
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -232,24 +232,35 @@ fn a_login_script_that_prints_is_told() {
         .says(&["Welcome to the", "login script"]);
 }
 
-#[test]
-fn an_other_version_at_the_other_host_is_told() {
+/// What a push to a host says where this is what LADS there says first.
+fn greeted_with(hello: Hello) -> Ended {
     let world = some_files();
-    let hello = Message::Hello(Hello {
-        magic: MAGIC,
-        version_min: 99,
-        version: 99,
-        features: 0,
-        software: "lads 99.0.0".to_owned(),
-        host: "future".to_owned(),
-    });
     let mut bytes = Vec::new();
-    encode(&hello, &mut bytes);
+    encode(&Message::Hello(hello), &mut bytes);
     let file = world.write("hello", &bytes);
     let shell = world.fake_shell(&format!("cat '{}'; exec cat > /dev/null", file.display()));
     let ended = remote(&world, &shell, "there").expect(2).within(SOON);
-    ended.says(&["lads 99.0.0", "same version"]);
     assert!(!world.target().exists());
+    ended
+}
+
+fn hello_of(version: u16, schema: SchemaDigest) -> Hello {
+    let (software, host) = (format!("lads {version}.0.0"), "future".to_owned());
+    Hello { magic: MAGIC, version_min: version, version, features: 0, software, host, schema }
+}
+
+#[test]
+fn an_other_version_at_the_other_host_is_told() {
+    let ended = greeted_with(hello_of(99, SchemaDigest(Some([1; 8]))));
+    ended.says(&["lads 99.0.0", "protocols 99 to 99", "install the same version on both hosts"]);
+}
+
+#[test]
+fn an_other_build_of_the_same_version_is_told_unless_it_speaks_the_same() {
+    let what_to_do = "install the same one on both hosts";
+    let ended = greeted_with(hello_of(VERSION, SchemaDigest(Some([0xab; 8]))));
+    ended.says(&["lads 2.0.0", "wire abababababababab", what_to_do]);
+    greeted_with(hello_of(VERSION, SchemaDigest(None))).says(&["wire not told", what_to_do]);
 }
 
 #[test]

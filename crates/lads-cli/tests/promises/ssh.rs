@@ -3,7 +3,8 @@
 use crate::proxy::free_port;
 use crate::tree::{Scale, grow};
 use crate::world::{
-    AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, not_tried, run, wait_for,
+    AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, not_tried, run, send_signal, start,
+    wait_for,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -72,9 +73,13 @@ impl Server {
     }
 
     fn cp(&self, options: &[&str], source: &str, target: &str) -> Command {
+        Self::cp_through(&self.shell, options, source, target)
+    }
+
+    fn cp_through(shell: &str, options: &[&str], source: &str, target: &str) -> Command {
         let mut command = lads(options);
         command.arg(AS_RSYNC);
-        command.args(["-e", &self.shell, "--remote-lads", LADS, source, target]);
+        command.args(["-e", shell, "--remote-lads", LADS, source, target]);
         command
     }
 }
@@ -102,6 +107,59 @@ fn push_pull_and_tunnel_through_a_real_ssh_arrive_identical() {
         let pulled = world.path(format!("pulled{number}")).display().to_string();
         run(server.cp(options, &format!("{remote}/"), &pulled)).expect(0);
         assert_identical(&world.source(), pulled.as_ref());
+    }
+}
+
+/// Each login of a tunnel was one more question for a password or a second factor, and one more
+/// place among those that a server gives to who has not logged in yet.
+#[test]
+fn a_tunnel_of_many_streams_logs_in_once() {
+    let world = World::new();
+    let Some(server) = Server::start(&world) else { return };
+    grow(&mut Rng::new(4), &world.source(), &Scale::LARGE);
+    let logins = || {
+        let log = fs::read_to_string(world.path("sshd.log")).unwrap();
+        log.lines().filter(|line| line.contains("Accepted publickey")).count()
+    };
+    let (before, source) = (logins(), world.source_contents());
+    let pushed = world.path("pushed").display().to_string();
+    let remote = format!("{}:{pushed}", server.host);
+    run(server.cp(&["--tunnel", "--streams", "6"], &source, &remote)).expect(0);
+    assert_identical(&world.source(), pushed.as_ref());
+    assert_eq!(logins() - before, 1, "{}", world.path("sshd.log").display());
+    let pulled = world.path("pulled").display().to_string();
+    run(server.cp(&["--tunnel", "--streams", "6"], &format!("{remote}/"), &pulled)).expect(0);
+    assert_identical(&world.source(), pulled.as_ref());
+    assert_eq!(logins() - before, 2);
+}
+
+/// All is lost at once: messages and data. Both ends notice, and nothing is left but what the same
+/// command goes on from.
+#[test]
+fn a_tunnel_whose_ssh_is_killed_is_gone_on_with() {
+    let world = World::new();
+    let Some(server) = Server::start(&world) else { return };
+    world.write("src/large", &vec![7; 24 << 20]);
+    let pid_file = world.path("ssh.pid").display().to_string();
+    let shell = world.fake_shell(&format!("echo $$ > {pid_file}\nexec {} \"$@\"", server.shell));
+    for (number, pulls) in [false, true].into_iter().enumerate() {
+        let here = world.path(format!("copy{number}")).display().to_string();
+        let (source, target) = match pulls {
+            true => (format!("{}:{}", server.host, world.source_contents()), here.clone()),
+            false => (world.source_contents(), format!("{}:{here}", server.host)),
+        };
+        let slowly = ["--tunnel", "--bwlimit", "8M"];
+        let cut = start(Server::cp_through(&shell, &slowly, &source, &target));
+        wait_for("data to be sent", || (cut.bytes_sent() > 4 << 20).then_some(()));
+        let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        send_signal(pid, "KILL");
+        cut.end().expect(5).says(&["the same command resumes"]);
+        let again = wait_for("the other end to let go", || {
+            let again = run(server.cp(&["--tunnel"], &source, &target));
+            (again.code != Some(5)).then_some(again)
+        });
+        again.expect(0);
+        assert_identical(&world.source(), here.as_ref());
     }
 }
 

@@ -195,3 +195,21 @@ fn a_host_that_drops_packets_is_given_up_in_time_and_told() {
     let ended = run(command).expect(5).within(Duration::from_secs(25));
     ended.says(&["timed out", "cannot reach 127.0.0.1", &format!("-p {port} 127.0.0.1 true")]);
 }
+
+/// More than wait in memory at a time (10,000 of each end): every one is told, counted and logged.
+#[test]
+fn however_many_files_fail_all_are_in_the_log() {
+    const COUNT: u64 = 10_500;
+    let world = World::new();
+    for number in 0..COUNT {
+        world.write(format!("src/{number}"), b"");
+        fs::create_dir_all(world.target().join(number.to_string())).unwrap();
+    }
+    let log = world.path("log");
+    let ended = run(world.cp(&["--log", log.to_str().unwrap()])).expect(6);
+    assert_eq!(ended.count("issue_count"), COUNT);
+    assert_eq!(ended.events_of("issue").len() as u64, COUNT);
+    let text = fs::read_to_string(log).unwrap();
+    let in_the_way = text.lines().filter(|line| line.contains("\"in-the-way\"")).count();
+    assert_eq!(in_the_way as u64, COUNT);
+}

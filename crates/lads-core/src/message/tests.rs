@@ -36,9 +36,10 @@ fn bytes_on_the_wire_stay_as_documented() {
             features: 0,
             software: "lads 0.1.0".into(),
             host: "dtn1".into(),
+            schema: SchemaDigest(Some(*b"\x01\x23\x45\x67\x89\xab\xcd\xef")),
         }),
         &expect![
-            "1c 00 00 00 01 00 4c 41 44 53 0d 0a 01 01 01 00 0a 6c 61 64 73 20 30 2e 31 2e 30 04 64 74 6e 31"
+            "24 00 00 00 01 00 4c 41 44 53 0d 0a 01 01 01 00 0a 6c 61 64 73 20 30 2e 31 2e 30 04 64 74 6e 31 01 23 45 67 89 ab cd ef"
         ],
     );
     let identity = Identity {

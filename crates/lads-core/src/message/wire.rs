@@ -260,6 +260,19 @@ macro_rules! wire_struct {
                 Ok(Self { $($field: $crate::message::wire::Wire::take(from)?),* })
             }
         }
+
+        #[cfg(test)]
+        impl $name {
+            /// A line for the golden description of the wire ([`$crate::schema`]).
+            #[allow(dead_code, reason = "what is only in the journal has one, too")]
+            pub(crate) fn wire_form() -> String {
+                fn type_of<S, T>(_: fn(&S) -> &T) -> &'static str {
+                    core::any::type_name::<T>()
+                }
+                let fields = [$((stringify!($field), type_of(|it: &Self| &it.$field))),*];
+                $crate::schema::struct_form(core::any::type_name::<Self>(), &fields)
+            }
+        }
     };
 }
 
@@ -290,6 +303,34 @@ macro_rules! wire_enum {
                         $({$($named: $crate::message::wire::Wire::take(from)?),*})?),)*
                     _ => Err($crate::message::wire::WireError::OutOfRange(stringify!($name))),
                 }
+            }
+        }
+
+        #[cfg(test)]
+        impl $name {
+            /// A line for the golden description of the wire ([`$crate::schema`]).
+            #[allow(dead_code, reason = "what is only in the journal has one, too")]
+            #[allow(unreachable_patterns, reason = "a choice of one")]
+            pub(crate) fn wire_form() -> String {
+                #[allow(dead_code, reason = "not every choice has fields")]
+                fn type_of<S, T>(_: fn(&S) -> &T) -> &'static str {
+                    core::any::type_name::<T>()
+                }
+                let choices: &[$crate::schema::Choice<'_>] = &[$((
+                    $number,
+                    stringify!($variant),
+                    &[
+                        $($((stringify!($field), type_of(|it: &Self| match it {
+                            Self::$variant($field) => $field,
+                            _ => unreachable!(),
+                        }))),*)?
+                        $($((stringify!($named), type_of(|it: &Self| match it {
+                            Self::$variant { $named, .. } => $named,
+                            _ => unreachable!(),
+                        }))),*)?
+                    ],
+                )),*];
+                $crate::schema::enum_form(core::any::type_name::<Self>(), choices)
             }
         }
     };

@@ -15,30 +15,9 @@
 //! What is still to be announced is not known. So the first file of many may have more stripes than
 //! it needs, which does no harm, and the others have one.
 
-use super::{BYTES_PER_STRIPE, Candidate, NewFile};
+use super::{Candidate, NewFile};
+use crate::tuning::Tuning;
 use std::ops::RangeInclusive;
-
-/// No stripe is shorter than this, in bytes: eight requests of 1 MiB, twice as many as an OST of a
-/// parallel file system has under way. With half of it the first of 160 files of 8 MiB were torn in
-/// two, before it was known that more followed, and 32 OSTs, for which five whole files each are
-/// the same to a byte, came to 89 % of what is possible, not 97 % (simulator). With the double, one
-/// file of 96 MiB would lie on six of eight OSTs, and take a third longer.
-pub const STRIPE_BYTES_MIN: u64 = 8 << 20;
-
-/// Nor is one shorter than this part of an OST's share of the whole transfer, for then whole files
-/// keep all OSTs busy. About such a part is what one OST may have to do longer than others at the
-/// end: with a fourth, the last of 10 files of 96 MiB on 8 OSTs would not fit where there is room,
-/// and take a fifteenth longer; with a sixteenth, the last of 60 files of 32 MiB would be torn in
-/// two to win as little.
-const SHARE_PARTS: u64 = 8;
-
-/// A stripe of this many bytes is long enough for any transfer. Half of it would tear the last
-/// files of large transfers into more pieces than they gain by; with the double, a last file of
-/// 96 MiB would be on one OST.
-const STRIPE_BYTES_ENOUGH: u64 = 32 << 20;
-
-/// The level is raised by this part of it, so a file's end may be later than need be by as much.
-const LEVEL_PART: u128 = 8;
 
 /// How often it is raised: nine eighths to the power of 64 are 1,900, more than OSTs differ by.
 const RAISES_MAX: u32 = 64;
@@ -48,13 +27,20 @@ const RAISES_MAX: u32 = 64;
 const LEVEL_SCALE: u128 = 1 << 40;
 
 /// On how many OSTs a file should lie, at most this many; `None` if there is no room for it.
-pub(super) fn count(file: &NewFile, candidates: &[Candidate], count_max: usize) -> Option<usize> {
+pub(super) fn count(
+    file: &NewFile,
+    candidates: &[Candidate],
+    tuning: &Tuning,
+    count_max: usize,
+) -> Option<usize> {
     let osts: Vec<&Candidate> = candidates.iter().filter(|it| it.state.takes_files()).collect();
     let ost_count = osts.len().max(1) as u64;
     let share_bytes = file.transfer_bytes.max(file.size) / ost_count;
-    let stripe_bytes = (share_bytes / SHARE_PARTS).clamp(STRIPE_BYTES_MIN, STRIPE_BYTES_ENOUGH);
+    let stripe_bytes = (share_bytes / tuning.share_parts)
+        .min(tuning.stripe_bytes_enough)
+        .max(tuning.stripe_bytes_min);
     let count_max = as_count(ost_count).min(count_max);
-    let least = as_count(file.size.div_ceil(BYTES_PER_STRIPE)).clamp(1, count_max);
+    let least = as_count(file.size.div_ceil(tuning.bytes_per_stripe)).clamp(1, count_max);
     let most = as_count(file.size / stripe_bytes).clamp(least, count_max);
     let anywhere = roomiest_first(osts.iter().map(|it| it.space()).collect());
     let any = || (1..=most).rev().find(|&count| fits(&anywhere, file.size, count));
@@ -62,29 +48,30 @@ pub(super) fn count(file: &NewFile, candidates: &[Candidate], count_max: usize) 
         return any();
     }
     let is_one_of_few = file.size > share_bytes;
-    below_level(file, &osts, least..=most, is_one_of_few).or_else(any)
+    below_level(file, &osts, tuning, least..=most, is_one_of_few).or_else(any)
 }
 
 /// The fewest stripes, or the most, of which each is done when the others are.
 fn below_level(
     file: &NewFile,
     osts: &[&Candidate],
+    tuning: &Tuning,
     counts: RangeInclusive<usize>,
     takes_most: bool,
 ) -> Option<usize> {
     let queued = osts.iter().map(|it| it.queued_bytes).fold(0, u64::saturating_add);
     let left_bytes = queued.saturating_add(file.coming_bytes.max(file.size));
-    let speed: u128 = osts.iter().map(|it| LEVEL_SCALE / it.slowness_in_all()).sum();
+    let speed: u128 = osts.iter().map(|it| LEVEL_SCALE / it.slowness_in_all(tuning)).sum();
     let mut level = u128::from(left_bytes) * LEVEL_SCALE / speed.max(1);
     for _ in 0..RAISES_MAX {
-        let rooms = roomiest_first(osts.iter().map(|it| it.room_below(level)).collect());
+        let rooms = roomiest_first(osts.iter().map(|it| it.room_below(tuning, level)).collect());
         let fits = |count: &usize| fits(&rooms, file.size, *count);
         let mut counts = counts.clone();
         let found = if takes_most { counts.rev().find(fits) } else { counts.find(fits) };
         if found.is_some() {
             return found;
         }
-        level += level / LEVEL_PART + 1;
+        level += level / u128::from(tuning.level_parts) + 1;
     }
     None
 }
@@ -106,8 +93,8 @@ fn as_count(number: u64) -> usize {
 
 impl Candidate {
     /// Bytes that are written here when others of no slowness have come to this level.
-    fn room_below(&self, level: u128) -> u64 {
-        let bytes = u64::try_from(level / self.slowness_in_all()).unwrap_or(u64::MAX);
+    fn room_below(&self, tuning: &Tuning, level: u128) -> u64 {
+        let bytes = u64::try_from(level / self.slowness_in_all(tuning)).unwrap_or(u64::MAX);
         bytes.saturating_sub(self.queued_bytes).min(self.space())
     }
 }

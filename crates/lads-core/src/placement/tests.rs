@@ -5,7 +5,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 fn placer(rule: Place, seed: u64) -> Placer {
-    Placer::new(rule, MIB, 2000, seed)
+    Placer::new(rule, &Tuning::DEFAULT, MIB, 2000, seed)
 }
 
 fn file(size: u64) -> NewFile {

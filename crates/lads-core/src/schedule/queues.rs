@@ -3,7 +3,8 @@
 //! [`OstQueues::next`] goes round those whose OST is free; [`OstQueues::next_best`] takes from the
 //! one that is best just now. What is slow, the [`Judge`] says.
 
-use crate::congestion::{Judge, PROBE_BYTES, Rule, Verdict};
+use crate::congestion::{Judge, Rule, Verdict};
+use crate::tuning::Tuning;
 use crate::units::{Instant, OstId};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -44,7 +45,7 @@ struct OstQueue<T> {
     /// How often in a row it was passed over, although it could have been taken from and had
     /// nothing in flight.
     passes: usize,
-    /// Smoothed service time of one request: an eighth of the new, seven eighths of the old.
+    /// Smoothed service time of one request.
     service: Option<Duration>,
     stats: OstStats,
 }
@@ -52,8 +53,9 @@ struct OstQueue<T> {
 /// One queue for each OST, taken from in turn.
 #[derive(Debug)]
 pub struct OstQueues<T> {
+    tuning: Tuning,
     queues: Vec<OstQueue<T>>,
-    judge: Judge,
+    judge: Box<dyn Judge>,
     /// The queue to ask first next time.
     turn: usize,
     /// Only so that it need not be allocated for every block.
@@ -74,23 +76,10 @@ struct Choice {
     bytes_max: u32,
 }
 
-/// Threads stay with an OST for about this part of what waits for each, but for this many bytes at
-/// least.
-const RUNS: u64 = 8;
-const RUN_BYTES_MIN: u64 = 8 << 20;
-
-/// A queue that could be taken from, of an OST with nothing in flight, is passed over by
-/// [`OstQueues::next_best`] at most this many times the number of OSTs in a row; of those that
-/// were, one after the other. So each OST gets a sixteenth of its fair share of all takings,
-/// however congested it is, and however much is queued for others: if no request takes longer than
-/// `service`, what has waited longest on an OST moves within `(PASSES_MAX + 1) * osts * service /
-/// threads`. It costs little, for a congested OST is only asked for an eighth of a block.
-pub const PASSES_MAX: usize = 16;
-
 impl<T> OstQueues<T> {
     /// Empty queues for these OSTs, numbered from zero, judged by a rule.
     #[must_use]
-    pub fn new(rule: Rule, osts: &[OstSpec]) -> Self {
+    pub fn new(rule: Rule, tuning: &Tuning, osts: &[OstSpec]) -> Self {
         let queue = |_| OstQueue {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -100,14 +89,16 @@ impl<T> OstQueues<T> {
             service: None,
             stats: OstStats::default(),
         };
-        let judge = Judge::new(rule, osts.iter().map(|ost| ost.in_flight_max));
-        Self { queues: (0..osts.len()).map(queue).collect(), judge, turn: 0, choices: Vec::new() }
+        let judge = rule.judge(tuning, osts.iter().map(|ost| ost.in_flight_max));
+        let queues = (0..osts.len()).map(queue).collect();
+        Self { tuning: *tuning, queues, judge, turn: 0, choices: Vec::new() }
     }
 
     /// The same, with as few requests for an OST at a time as keep it busy.
     #[must_use]
-    pub fn sparing(self) -> Self {
-        Self { judge: self.judge.sparing(), ..self }
+    pub fn sparing(mut self) -> Self {
+        self.judge.spare();
+        self
     }
 
     /// How many OSTs there are.
@@ -116,13 +107,13 @@ impl<T> OstQueues<T> {
         self.queues.len()
     }
 
-    /// Puts an item of about this many bytes at the end of an OST's queue.
+    /// Puts a lane or a frame of about this many bytes at the end of an OST's queue.
     ///
     /// # Panics
     /// If there is no such OST.
-    pub fn push(&mut self, ost: OstId, item: T, bytes: u64) {
+    pub fn push(&mut self, ost: OstId, queued: T, bytes: u64) {
         let queue = &mut self.queues[ost.index()];
-        queue.waiting.push_back(item);
+        queue.waiting.push_back(queued);
         queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
     }
 
@@ -130,20 +121,20 @@ impl<T> OstQueues<T> {
     pub fn push_at(
         &mut self,
         ost: OstId,
-        item: T,
+        queued: T,
         bytes: u64,
         place: impl FnOnce(&VecDeque<T>) -> usize,
     ) {
         let queue = &mut self.queues[ost.index()];
-        queue.waiting.insert(place(&queue.waiting), item);
+        queue.waiting.insert(place(&queue.waiting), queued);
         queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
     }
 
-    /// Puts an item that takes the place of another into an OST's queue, before all that are
+    /// Puts one that takes the place of another into an OST's queue, before all that are
     /// `behind` it, and those are together at its end.
-    pub fn insert(&mut self, ost: OstId, item: T, behind: impl Fn(&T) -> bool) {
+    pub fn insert(&mut self, ost: OstId, queued: T, behind: impl Fn(&T) -> bool) {
         let waiting = &mut self.queues[ost.index()].waiting;
-        waiting.insert(waiting.partition_point(|other| !behind(other)), item);
+        waiting.insert(waiting.partition_point(|other| !behind(other)), queued);
     }
 
     /// What waits for an OST, first to last.
@@ -151,7 +142,7 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].waiting.iter()
     }
 
-    /// Takes the last item out of an OST's queue that is `wanted`.
+    /// Takes the last one out of an OST's queue that is `wanted`.
     pub fn remove_last(
         &mut self,
         ost: OstId,
@@ -160,9 +151,9 @@ impl<T> OstQueues<T> {
     ) -> Option<T> {
         let queue = &mut self.queues[ost.index()];
         let at = queue.waiting.iter().rposition(wanted)?;
-        let item = queue.waiting.remove(at)?;
-        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes(&item));
-        Some(item)
+        let queued = queue.waiting.remove(at)?;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes(&queued));
+        Some(queued)
     }
 
     /// Of the first `count` OSTs, the one that is least slow of those that have nothing to do.
@@ -189,7 +180,7 @@ impl<T> OstQueues<T> {
     /// How many times as long as usual an OST takes; at least 1.
     #[must_use]
     pub fn slowness_of(&self, ost: OstId) -> f64 {
-        self.judge.slowness(ost).max(1.0)
+        self.judge.slowness_recent(ost).max(1.0)
     }
 
     /// Whether something waits for an OST that is free.
@@ -215,7 +206,7 @@ impl<T> OstQueues<T> {
             }
             let bytes_max = match self.judge.verdict(OstId::from_index(index), now) {
                 Verdict::Clear => u32::MAX,
-                Verdict::Probe => PROBE_BYTES,
+                Verdict::Probe => self.tuning.probe_bytes,
                 Verdict::Congested => {
                     self.queues[index].stats.avoided += 1;
                     has_congested = true;
@@ -235,7 +226,7 @@ impl<T> OstQueues<T> {
     /// not congested and has the fewest requests in flight. If `stays`, and an OST was congested
     /// lately, then one that has most waiting and was heard of last: where threads are fewer than
     /// OSTs, they stay with OSTs of which they know that they are quick, and yet no queue is left
-    /// to the end. None is passed over for ever ([`PASSES_MAX`]).
+    /// to the end. None is passed over for ever ([`Tuning::passes_max`]).
     pub fn next_best<W>(
         &mut self,
         now: Instant,
@@ -301,7 +292,9 @@ impl<T> OstQueues<T> {
         if queue.in_flight == 0 {
             queue.stats.occupied += now.since(queue.occupied_since);
         }
-        queue.service = Some(queue.service.map_or(service, |old| (old * 7 + service) / 8));
+        let parts = self.tuning.service_parts.max(1);
+        let mean = |old| (old * (parts - 1) + service) / parts;
+        queue.service = Some(queue.service.map_or(service, mean));
         queue.stats.requests += 1;
         queue.stats.bytes += bytes;
         queue.stats.busy += service;
@@ -364,14 +357,15 @@ impl<T> OstQueues<T> {
             work += self.work(index);
             in_flight += queue.in_flight;
         }
-        let run_bytes = (bytes / (count as u64 * RUNS)).max(RUN_BYTES_MIN);
+        let run_bytes =
+            (bytes / (count as u64 * self.tuning.run_parts)).max(self.tuning.run_bytes_min);
         // How long all that waits takes as many requests as there are now.
         let work_each = work / f64::from(in_flight + 1);
         for index in 0..count {
             if !self.is_ready(index) {
                 continue;
             }
-            let can_wait = self.queues[index].passes < PASSES_MAX * count;
+            let can_wait = self.queues[index].passes < self.tuning.passes_max * count;
             let verdict = self.judge.verdict(OstId::from_index(index), now);
             let is_congested = verdict == Verdict::Congested;
             // If it is the last in any case, leaving it alone saves nothing.
@@ -387,7 +381,7 @@ impl<T> OstQueues<T> {
                 is_stale: stays && verdict != Verdict::Clear,
                 turn: (index + count - self.turn) % count,
                 index,
-                bytes_max: if is_probed { PROBE_BYTES } else { u32::MAX },
+                bytes_max: if is_probed { self.tuning.probe_bytes } else { u32::MAX },
             });
         }
     }
@@ -403,7 +397,7 @@ impl<T> OstQueues<T> {
     pub fn congested(&self) -> impl Iterator<Item = bool> + Clone + '_ {
         let osts = (0..self.queues.len()).map(OstId::from_index);
         let count = osts.clone().filter(|&ost| self.judge.is_congested(ost)).count();
-        let are_few = count * 4 <= self.queues.len();
+        let are_few = count * self.tuning.few_parts <= self.queues.len();
         osts.map(move |ost| are_few && self.judge.is_congested(ost))
     }
 

@@ -1,22 +1,18 @@
 //! Which blocks go into a frame, of all that waits for one source OST.
 
-use super::{Begun, PACKED_BYTES_MAX, Work, work_of};
+use super::{Begun, Work, work_of};
 use crate::limits::SPLIT_LANES_MAX;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
+use crate::tuning::Tuning;
 use crate::units::{Block, EntryId};
 use std::collections::{HashMap, VecDeque};
 
-/// Most blocks in one frame: few enough that a slow open does not hold many files back.
-pub(super) const PACK_COUNT_MAX: usize = 64;
-
 pub(super) const PAGE_BYTES: u64 = 4096;
-
-/// How far down a queue to look for a lane whose sink OST has little to do.
-const BALANCED_LANES: usize = 16;
 
 /// What is looked at to fill a frame from one OST's queue.
 pub(super) struct Shelf<'a> {
+    pub(super) tuning: &'a Tuning,
     pub(super) plans: &'a mut HashMap<EntryId, Plan>,
     pub(super) room: &'a Room,
     pub(super) begun: &'a mut Begun,
@@ -37,7 +33,7 @@ impl Shelf<'_> {
         let is_on_disk = lanes.front().is_some_and(|lane| lane.disk_offset > 0);
         let grants_wanted = if is_on_disk { 0 } else { self.grants_wanted(lanes) };
         (grants_wanted > 1)
-            .then(|| self.take_frame(lanes, bytes_max, grants_wanted, BALANCED_LANES))?
+            .then(|| self.take_frame(lanes, bytes_max, grants_wanted, self.tuning.balanced_lanes))?
     }
 
     /// How many grants an OST of the sink has left that has little to do, of those that the first
@@ -50,7 +46,7 @@ impl Shelf<'_> {
     fn grants_wanted(&self, lanes: &VecDeque<Lane>) -> u32 {
         let most = self.room.most();
         let mut wanted = 0;
-        for lane in lanes.iter().take(BALANCED_LANES) {
+        for lane in lanes.iter().take(self.tuning.balanced_lanes) {
             let Some((plan, piece)) = self.next_piece(lane) else { continue };
             if plan.source.position_count() == 1 {
                 return wanted.max(most / 2);
@@ -77,6 +73,7 @@ impl Shelf<'_> {
         lookahead: usize,
     ) -> Option<(Work, Option<Lane>)> {
         let mut at = 0;
+        let mut first_unbegun = None;
         while at < lanes.len().min(lookahead) {
             let mut lane = lanes[at];
             let Some((plan, mut piece)) = self.next_piece(&lane) else {
@@ -89,11 +86,16 @@ impl Shelf<'_> {
                 lanes.remove(at);
                 continue;
             }
+            match first_unbegun {
+                None if !lane.is_begun => first_unbegun = Some(lane),
+                Some(before) => assert!(!lane.is_begun, "{lane:?} has begun, behind {before:?}"),
+                None => {}
+            }
             if !lane.is_begun && self.begun.count >= self.begun.limit(self.is_staging) {
                 // Nor has any lane behind it been begun.
                 return None;
             }
-            let (is_small, is_comparison) = (is_packed(plan, &piece), plan.is_comparison);
+            let (is_small, is_comparison) = (self.is_packed(plan, &piece), plan.is_comparison);
             let is_passed = match self.is_staging {
                 true => is_comparison || self.room.has(piece.sink_ost),
                 false => self.room.count(piece.sink_ost) < grants_wanted,
@@ -133,7 +135,7 @@ impl Shelf<'_> {
     fn extend(&mut self, lane: &mut Lane, work: &mut Work, bytes_max: u32) -> bool {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
-        while work.blocks.len() < PACK_COUNT_MAX
+        while work.blocks.len() < self.tuning.packed_count_max
             && let Some((plan, piece)) = self.next_piece(lane)
         {
             bytes += in_pages(piece.length);
@@ -171,7 +173,7 @@ impl Shelf<'_> {
     fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
-        while work.blocks.len() < PACK_COUNT_MAX {
+        while work.blocks.len() < self.tuning.packed_count_max {
             let Some(&lane) = lanes.get(at) else { return };
             let Some((plan, piece)) = self.next_piece(&lane) else {
                 lanes.remove(at);
@@ -181,7 +183,7 @@ impl Shelf<'_> {
                 lanes.remove(at);
                 continue;
             }
-            let fits = is_packed(plan, &piece)
+            let fits = self.is_packed(plan, &piece)
                 && (lane.mirror, piece.sink_ost) == (work.mirror, work.sink_ost)
                 && plan.is_comparison == work.is_comparison
                 && bytes + in_pages(piece.length) <= bytes_max;
@@ -208,6 +210,11 @@ impl Shelf<'_> {
         }
     }
 
+    /// Whether it is a small file, which travels with others.
+    fn is_packed(&self, plan: &Plan, piece: &Piece) -> bool {
+        plan.size <= self.tuning.packed_bytes_max && u64::from(piece.length) == plan.size
+    }
+
     fn admit(&mut self, entry: EntryId) -> bool {
         let count_max = self.begun.limit(self.is_staging);
         self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan, count_max))
@@ -223,8 +230,4 @@ fn can_be_split(plan: &Plan) -> bool {
 /// A length as whole pages: each block of a frame begins on a page of its own.
 fn in_pages(length: u32) -> u64 {
     u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES
-}
-
-fn is_packed(plan: &Plan, piece: &Piece) -> bool {
-    plan.size <= PACKED_BYTES_MAX && u64::from(piece.length) == plan.size
 }

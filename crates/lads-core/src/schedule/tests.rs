@@ -1,9 +1,10 @@
-use super::shelf::{PACK_COUNT_MAX, PAGE_BYTES};
+use super::shelf::PAGE_BYTES;
 use super::*;
 use crate::layout::Layout;
 use crate::range::RangeSet;
 use proptest::prelude::*;
 
+const TUNING: Tuning = Tuning::DEFAULT;
 const BLOCK: u32 = 1 << 20;
 
 fn osts(count: usize, in_flight_max: u32) -> Vec<OstSpec> {
@@ -27,7 +28,8 @@ fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
 }
 
 fn schedule(policy: Policy, source_osts: usize) -> Schedule {
-    let mut schedule = Schedule::new(policy, Threshold::default(), &osts(source_osts, 1), BLOCK);
+    let mut schedule =
+        Schedule::new(policy, Threshold::default(), &TUNING, &osts(source_osts, 1), BLOCK);
     for ost in 0..4 {
         schedule.on_grant(OstId(ost), 100);
     }
@@ -53,7 +55,8 @@ fn takes_osts_in_turn_and_skips_the_busy() {
 
 #[test]
 fn a_sink_ost_without_room_does_not_hold_up_the_others() {
-    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 9), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 9), BLOCK);
     schedule.on_grant(OstId(1), 2);
     schedule.add(EntryId(1), plan(u64::from(BLOCK), 0, 0));
     schedule.add(EntryId(2), plan(u64::from(BLOCK), 0, 1));
@@ -66,7 +69,8 @@ fn a_sink_ost_without_room_does_not_hold_up_the_others() {
 /// The sink OSTs of the frames that are sent if each of three files has this many stripes of two
 /// blocks and goes to an OST of its own, with room for four frames.
 fn sink_osts_of_frames(stripe_count: u32) -> Vec<u32> {
-    let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &osts(2, 9), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts(2, 9), BLOCK);
     for sink_ost in 0..3 {
         schedule.on_grant(OstId(sink_ost), 4);
         let osts: Vec<OstId> = (0..stripe_count).map(OstId).collect();
@@ -91,9 +95,12 @@ fn small_files_share_a_frame() {
         schedule.add(EntryId(entry), plan(4000, 0, 0));
     }
     let work = schedule.next(Instant::START, 0).unwrap();
-    assert_eq!(work.blocks.len(), PACK_COUNT_MAX);
+    assert_eq!(work.blocks.len(), TUNING.packed_count_max);
     schedule.on_read(Instant::START, &work, Duration::ZERO);
-    assert_eq!(schedule.next(Instant::START, 0).unwrap().blocks.len(), 100 - PACK_COUNT_MAX);
+    assert_eq!(
+        schedule.next(Instant::START, 0).unwrap().blocks.len(),
+        100 - TUNING.packed_count_max
+    );
 }
 
 #[test]
@@ -215,7 +222,7 @@ fn a_forgotten_file_is_not_handed_out() {
 
 #[test]
 fn only_a_quick_and_idle_ost_is_served_at_once() {
-    let mut queues: OstQueues<u8> = OstQueues::new(Rule::Never, &osts(1, 1));
+    let mut queues: OstQueues<u8> = OstQueues::new(Rule::Never, &TUNING, &osts(1, 1));
     let (ost, limit) = (OstId(0), Duration::from_millis(1));
     assert!(!queues.start_at_once(Instant::START, ost, 1, limit), "nothing is known of it yet");
     queues.push(ost, 1, 1);
@@ -232,7 +239,8 @@ fn only_a_quick_and_idle_ost_is_served_at_once() {
 
 #[test]
 fn no_more_files_are_begun_than_can_be_open() {
-    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 9), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 9), BLOCK);
     schedule.on_grant(OstId(0), 100);
     schedule.set_begun_max(2);
     for entry in 0..4 {
@@ -268,7 +276,8 @@ fn open_files_do_not_wait_behind_files_that_must_not_be_opened_yet() {
 
 #[test]
 fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
-    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 99), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 99), BLOCK);
     let both = Layout::striped(u64::from(BLOCK), vec![OstId(0), OstId(1)]).unwrap();
     schedule.add(EntryId(1), Plan { sink: both, ..plan(8 * u64::from(BLOCK), 0, 0) });
     schedule.on_grant(OstId(0), 1);
@@ -363,7 +372,7 @@ proptest! {
 
 #[test]
 fn no_ost_is_passed_over_for_ever() {
-    let mut queues = OstQueues::new(Rule::Adaptive, &osts(4, 1));
+    let mut queues = OstQueues::new(Rule::Adaptive, &TUNING, &osts(4, 1));
     let take = |_, waiting: &mut VecDeque<u64>, _| {
         let bytes = waiting.pop_front()?;
         Some((bytes, bytes))
@@ -382,12 +391,13 @@ fn no_ost_is_passed_over_for_ever() {
         queues.finish(Instant::START, ost, bytes, Duration::from_millis(1));
         passes += 1;
     }
-    assert!(passes <= PASSES_MAX * 4, "{passes}");
+    assert!(passes <= TUNING.passes_max * 4, "{passes}");
 }
 
 /// Two blocks each for the sink's OSTs 0 and 1, one file each, read from two OSTs.
 fn with_stage(slots: u64) -> Schedule {
-    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(2, 9), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(2, 9), BLOCK);
     schedule.set_stage(slots * u64::from(BLOCK), 9);
     for entry in 0..2 {
         schedule.add(EntryId(entry.into()), plan(2 * u64::from(BLOCK), entry, entry));
@@ -485,7 +495,8 @@ fn blocks_of_forgotten_files_leave_the_stage() {
 
 #[test]
 fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
-    let mut schedule = Schedule::new(Policy::Layout, Threshold::default(), &osts(1, 99), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 99), BLOCK);
     schedule.set_stage(99 * u64::from(BLOCK), 99);
     schedule.set_begun_max(4);
     for entry in 0..9 {
@@ -502,7 +513,8 @@ fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
 
 #[test]
 fn what_waits_long_at_the_sink_is_sent_after_what_does_not() {
-    let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &osts(1, 9), BLOCK);
+    let mut schedule =
+        Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts(1, 9), BLOCK);
     schedule.on_grant(OstId(0), 2);
     schedule.on_grant(OstId(1), 8);
     schedule.add(EntryId(1), plan(u64::from(BLOCK), 0, 0));

@@ -9,25 +9,15 @@
 //! This is what a computation does that has others begin what a slow machine was to do (Dean and
 //! Ghemawat, `MapReduce`, 2004, section 3.6), except that the slow one stops.
 
-use super::{Phase, Place, Sink, Stop, Task, Write};
-use crate::layout::Layout;
-use crate::message::Message;
+use super::blocks::{Placing, Purpose};
+use super::event::Write;
+use super::files::Files;
 use crate::placement::SLOWNESS_ONE;
+use crate::schedule::OstQueues;
+use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant};
 use std::cmp::Reverse;
 use std::time::Duration;
-
-/// How often it is looked at what is left where.
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// A file of which something is written is placed again only if its OST needs this many times as
-/// long for what is left there as another would for the whole file: it is read again as well, and
-/// the OST may be quick again meanwhile. If nothing is written, it costs little more than a round
-/// trip.
-const TIMES_IF_BEGUN: f64 = 3.0;
-
-/// An OST counts as slow if its requests take this many times as long as they should.
-const SLOWNESS_MIN: f64 = 2.0;
 
 /// What is left to do on an OST.
 #[derive(Clone, Debug, Default)]
@@ -48,98 +38,74 @@ struct LeftOfFile {
     size: u64,
 }
 
-impl Sink {
-    /// Asks for those files to be announced anew that are better placed again, if it is time to
-    /// look and nothing else is left to be placed.
-    pub(super) fn place_again(&mut self, now: Instant) {
-        // What grows goes on elsewhere by itself.
-        let is_due = self.ahead.is_limited()
-            && self.config.growth.is_none()
-            && now.since(self.looked_at) >= INTERVAL;
-        if !is_due || self.stop != Stop::No || !self.ahead.is_empty() {
-            return;
-        }
+/// When it was last looked at whether files are better placed again.
+#[derive(Debug)]
+pub(super) struct Again {
+    tuning: Tuning,
+    looked_at: Instant,
+}
+
+impl Again {
+    pub(super) fn new(tuning: Tuning) -> Self {
+        Self { tuning, looked_at: Instant::START }
+    }
+
+    /// Whether it is time to look.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now.since(self.looked_at) >= self.tuning.again_interval
+    }
+
+    /// Which files are better placed again, of those that wait in these queues.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        files: &Files,
+        queues: &OstQueues<Write>,
+    ) -> Vec<EntryId> {
         self.looked_at = now;
-        if self.queues.slowness(now).all(|slowness| slowness == SLOWNESS_ONE) {
-            return;
+        if queues.slowness(now).all(|slowness| slowness == SLOWNESS_ONE) {
+            return Vec::new();
         }
-        let entries = better_placed_again(&mut self.left_per_ost(now), self.best_rate(now));
-        for entry in &entries {
-            if let Some(file) = self.files.get_mut(entry) {
-                file.is_placed_again = true;
-            }
-        }
-        if !entries.is_empty() {
-            self.messages.push_back(Message::PlaceAgain(entries));
-        }
+        let mut left = left_per_ost(now, files, queues);
+        better_placed_again(&self.tuning, &mut left, best_rate(now, queues))
     }
+}
 
-    /// What an OST can do that is not slow, in bytes per second: as much as the best has done.
-    fn best_rate(&self, now: Instant) -> f64 {
-        let most = self.queues.stats().map(|stats| stats.bytes).max().unwrap_or(0);
-        most as f64 / now.since_start().as_secs_f64().max(1e-9)
-    }
+/// What an OST can do that is not slow, in bytes per second: as much as the best has done.
+fn best_rate(now: Instant, queues: &OstQueues<Write>) -> f64 {
+    let most = queues.stats().map(|stats| stats.bytes).max().unwrap_or(0);
+    most as f64 / now.since_start().as_secs_f64().max(1e-9)
+}
 
-    /// What is placed and not written.
-    fn left_per_ost(&self, now: Instant) -> Vec<Left> {
-        let slow = self.queues.slowness(now).zip(self.queues.slow_for(now));
-        let left = |(slowness, slow_for): (u32, Duration)| Left {
-            slowness: f64::from(slowness) / f64::from(SLOWNESS_ONE),
-            slow_seconds: slow_for.as_secs_f64(),
-            ..Left::default()
-        };
-        let mut all: Vec<Left> = slow.map(left).collect();
-        for (&entry, file) in &self.files {
-            let is_placed = file.ahead.is_some_and(|placed| placed.sink_ost.is_some());
-            let Some(layout) = file.layout.as_ref().filter(|_| is_placed) else { continue };
-            if file.phase != Phase::Receiving || file.is_compared {
-                continue;
-            }
-            let left_bytes = file.data_bytes.saturating_sub(file.written.byte_count());
-            let count = layout.osts().count() as u64;
-            for ost in layout.osts() {
-                all[ost.index()].bytes += left_bytes / count;
-            }
-            let size = file.data_bytes;
-            // One that has begun and of which nothing waits here, waits for the source.
-            let waits_here = left_bytes == size || file.in_flight > 0;
-            if count == 1 && left_bytes > 0 && waits_here && !file.is_placed_again {
-                let files = &mut all[layout.ost_at(0).index()].files;
-                files.push(LeftOfFile { entry, left_bytes, size });
-            }
+/// What is placed and not written.
+fn left_per_ost(now: Instant, files: &Files, queues: &OstQueues<Write>) -> Vec<Left> {
+    let slow = queues.slowness(now).zip(queues.slow_for(now));
+    let left = |(slowness, slow_for): (u32, Duration)| Left {
+        slowness: f64::from(slowness) / f64::from(SLOWNESS_ONE),
+        slow_seconds: slow_for.as_secs_f64(),
+        ..Left::default()
+    };
+    let mut all: Vec<Left> = slow.map(left).collect();
+    for (entry, file) in files.iter() {
+        let Some(blocks) = file.receiving() else { continue };
+        let is_placed = blocks.placed_bytes().is_some_and(|placed| placed.sink_ost.is_some());
+        if !is_placed || blocks.purpose() == Purpose::Compare {
+            continue;
         }
-        all
-    }
-
-    /// Frames of a file that is dropped need not be written: their buffers are wanted, and the
-    /// source waits to hear that nothing is left of it.
-    pub(super) fn release_waiting(&mut self, entry: EntryId) {
-        let Some(file) = self.files.get_mut(&entry) else { return };
-        let is_of_file = |write: &Write| {
-            write.is_in_memory() && write.rows.iter().all(|(row, _)| row.block.entry == entry)
-        };
-        for ost in file.layout.iter().flat_map(Layout::osts) {
-            while let Some(write) = self.queues.remove_last(ost, is_of_file, Write::bytes) {
-                file.in_flight -= u32::try_from(write.rows.len()).expect("rows are few");
-                self.to_release.push(write);
-            }
+        let (left_bytes, size) = (blocks.left_bytes(), blocks.data_bytes());
+        let layout = blocks.layout();
+        let count = layout.osts().count() as u64;
+        for ost in layout.osts() {
+            all[ost.index()].bytes += left_bytes / count;
+        }
+        // One that has begun and of which nothing waits here, waits for the source.
+        let waits_here = left_bytes == size || blocks.in_flight() > 0;
+        if count == 1 && left_bytes > 0 && waits_here && blocks.placing() == Placing::Once {
+            let files = &mut all[layout.ost_at(0).index()].files;
+            files.push(LeftOfFile { entry, left_bytes, size });
         }
     }
-
-    /// Buffers that hold nothing that is wanted.
-    pub(super) fn next_release(&mut self) -> Option<Task> {
-        let writes = std::mem::take(&mut self.to_release);
-        (!writes.is_empty()).then_some(Task::Release(writes))
-    }
-
-    /// Their buffers are free.
-    pub(super) fn on_released(&mut self, writes: &[Write]) {
-        for write in writes {
-            if let Place::Buffer(_) = write.place {
-                self.grants.on_release(write.room);
-            }
-        }
-    }
+    all
 }
 
 impl Left {
@@ -155,9 +121,9 @@ impl Left {
 
 /// Which files to take from OSTs that are slow, where others do this many bytes a second; those
 /// first of which most is left, for they lose least by it. Each goes where least is left.
-fn better_placed_again(all: &mut [Left], bytes_per_second: f64) -> Vec<EntryId> {
+fn better_placed_again(tuning: &Tuning, all: &mut [Left], bytes_per_second: f64) -> Vec<EntryId> {
     let mut found = Vec::new();
-    let is_slow = |left: &Left| left.slowness >= SLOWNESS_MIN;
+    let is_slow = |left: &Left| left.slowness >= tuning.again_slowness_min;
     let slow: Vec<usize> = (0..all.len()).filter(|&ost| is_slow(&all[ost])).collect();
     for slow in slow {
         let mut files = std::mem::take(&mut all[slow].files);
@@ -168,7 +134,7 @@ fn better_placed_again(all: &mut [Left], bytes_per_second: f64) -> Vec<EntryId> 
             let there_bytes = all[best].bytes.saturating_add(file.size);
             let here = all[slow].seconds(all[slow].bytes, bytes_per_second);
             let there = all[best].seconds(there_bytes, bytes_per_second);
-            let times = if file.left_bytes < file.size { TIMES_IF_BEGUN } else { 1.0 };
+            let times = if file.left_bytes < file.size { tuning.again_times_if_begun } else { 1.0 };
             if here > there * times {
                 all[slow].bytes = all[slow].bytes.saturating_sub(file.left_bytes);
                 all[best].bytes = there_bytes;
@@ -201,7 +167,7 @@ mod tests {
             all.push(left);
         }
         (all[0].slowness, all[0].slow_seconds) = (slowness, slow_seconds);
-        let found = better_placed_again(&mut all, 10.0 * MIB as f64);
+        let found = better_placed_again(&Tuning::DEFAULT, &mut all, 10.0 * MIB as f64);
         found.into_iter().map(|entry| entry.0).collect()
     }
 

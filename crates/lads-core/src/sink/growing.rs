@@ -3,109 +3,236 @@
 //! An OST that has nothing to do takes the first open block of the last file that waits for the OST
 //! that has most to do: that file's next extent goes there.
 
-use super::{Sink, Write};
-use crate::growth::Growth;
+use super::SinkConfig;
+use super::event::Write;
+use super::files::Files;
+use super::frames::Frames;
+use crate::growth::{self, Extent, Growth, GrowthConfig};
+use crate::schedule::OstQueues;
+use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
 use std::ops::Range;
 
-impl Sink {
+/// How files grow, if any may.
+#[derive(Debug)]
+pub(super) struct Growing {
+    config: Option<GrowthConfig>,
+    tuning: Tuning,
+    /// Extents begin at multiples of this, so that a block is on one OST, and no file grows that is
+    /// in a frame with others.
+    unit_bytes: u64,
+}
+
+impl Growing {
+    pub(super) fn new(config: &SinkConfig) -> Self {
+        let unit_bytes = config.growth.map_or(1, |config| config.unit_bytes);
+        let unit_bytes = u64::from(config.buffer_bytes)
+            .max(config.tuning.packed_bytes_max)
+            .next_multiple_of(unit_bytes);
+        let tuning = config.tuning;
+        let config = config.growth.map(|config| GrowthConfig { unit_bytes, ..config });
+        Self { config, tuning, unit_bytes }
+    }
+
+    /// Whether any file may grow.
+    pub(super) fn is_allowed(&self) -> bool {
+        self.config.is_some()
+    }
+
+    /// The book of a file that has these extents, if it can grow.
+    pub(super) fn begin(&self, size: u64, extents: Vec<Extent>) -> Option<Growth> {
+        Growth::new(size, extents, self.config?)
+    }
+
+    /// The length in bytes of an extent that begins now, if `left_bytes` are left to be written;
+    /// `None` if no file may grow.
+    pub(super) fn extent_bytes(&self, left_bytes: u64, ost_count: usize) -> Option<u64> {
+        let parts = self.tuning.extent_parts;
+        self.config.map(|_| growth::extent_bytes(left_bytes, ost_count, parts, self.unit_bytes))
+    }
+
     /// The OST that a frame goes to.
-    pub(super) fn ost_of(&self, write: &Write) -> OstId {
-        let place = self.open_part(write);
+    pub(super) fn ost_of(&self, files: &Files, write: &Write) -> OstId {
+        let place = open_part(files, write);
         place.and_then(|(growth, range)| growth.ost_at(range.start)).unwrap_or(write.room)
     }
 
     /// Fixes what a frame is written to, if that is open.
-    pub(super) fn grow(&mut self, write: &mut Write) {
-        if self.growing_count == 0 {
+    pub(super) fn grow(&self, files: &mut Files, write: &mut Write, extent_bytes: u64) {
+        if !files.has_growing() {
             return;
         }
-        let extent_bytes = self.extent_bytes().unwrap_or(0);
         let Some((entry, range)) = range_of(write) else { return };
-        let Some(file) = self.files.get_mut(&entry) else { return };
-        let Some(growth) = &mut file.growth else { return };
-        write.extents = growth.fix(range, write.room, write.room, extent_bytes);
+        let room = write.room;
+        if let Some(extents) = fix(files, entry, |it| it.fix(range, room, room, extent_bytes)) {
+            write.extents = extents;
+        }
     }
 
-    /// Whether [`Self::next_stolen`] would find something.
-    pub(super) fn may_steal(&self) -> bool {
-        self.theft().is_some()
+    /// What is left of a transfer of this many bytes, and how soon OSTs write it.
+    pub(super) fn outlook(&self, queues: &OstQueues<Write>, transfer_bytes: u64) -> Outlook {
+        let written: u64 = queues.stats().map(|stats| stats.bytes).sum();
+        let left_bytes = transfer_bytes.saturating_sub(written);
+        let slowness = self.osts(queues).map(|ost| queues.slowness_of(ost)).collect();
+        Outlook { left_bytes, slowness }
+    }
+
+    /// OSTs whose next block is better left to others, for it can go to them, and they are through
+    /// with all that is left before such an OST is with that block. The least slow OST is never
+    /// among them.
+    pub(super) fn left_alone(
+        &self,
+        files: &Files,
+        queues: &OstQueues<Write>,
+        outlook: &Outlook,
+    ) -> Vec<OstId> {
+        let is_left = |ost: &OstId| {
+            let Some(write) = queues.waiting(*ost).next() else { return false };
+            outlook.would_be_last(queues.slowness_of(*ost), write.bytes())
+                && movable(files, write).is_some()
+        };
+        self.osts(queues).filter(is_left).collect()
+    }
+
+    /// OSTs on which files can grow.
+    fn osts(&self, queues: &OstQueues<Write>) -> impl Iterator<Item = OstId> + use<> {
+        let ost_count = self.config.map_or(0, |growth| growth.ost_count as usize);
+        (0..ost_count.min(queues.ost_count())).map(OstId::from_index)
+    }
+
+    /// Whether [`Self::steal`] would find something.
+    pub(super) fn may_steal(
+        &self,
+        files: &Files,
+        queues: &OstQueues<Write>,
+        outlook: Option<&Outlook>,
+    ) -> bool {
+        self.theft(files, queues, outlook).is_some()
     }
 
     /// A frame that waits for a busy OST, for one that has nothing to do.
-    pub(super) fn next_stolen(&mut self, now: Instant) -> Option<Write> {
-        let (thief, victim, key) = self.theft()?;
+    pub(super) fn steal(
+        &self,
+        files: &mut Files,
+        frames: &mut Frames,
+        outlook: Option<&Outlook>,
+        now: Instant,
+    ) -> Option<Write> {
+        let (thief, victim, key) = self.theft(files, frames.queues(), outlook)?;
         let wanted =
             |write: &Write| range_of(write).map(|(entry, it)| (entry, it.start)) == Some(key);
-        let mut write = self.queues.remove_last(victim, wanted, Write::bytes)?;
+        let mut write = frames.remove_last(victim, wanted)?;
         write.ost = thief;
-        self.queues.start(now, thief, write.bytes());
+        frames.start(now, &write);
         let range = range_of(&write)?.1;
-        if let Some(growth) = self.files.get_mut(&key.0).and_then(|file| file.growth.as_mut()) {
-            let bytes = range.end - range.start;
-            write.extents = growth.fix(range.clone(), write.room, thief, bytes);
+        let (room, bytes) = (write.room, range.end - range.start);
+        if let Some(extents) = fix(files, key.0, |it| it.fix(range.clone(), room, thief, bytes)) {
+            write.extents = extents;
         }
         let end = write.extents.last().map_or(range.end, |extent| extent.range.end);
         // Blocks of other frames may lie between those of this one.
-        self.follow(key.0, range.start..end, victim, thief);
+        follow(frames, key.0, range.start..end, victim, thief);
         Some(write)
     }
 
-    /// What waits of a range of a file goes where the range has been fixed.
-    fn follow(&mut self, entry: EntryId, range: Range<u64>, from: OstId, to: OstId) {
-        let is_in = |write: &Write| {
-            range_of(write).is_some_and(|(of, it)| of == entry && range.contains(&it.start))
-        };
-        let mut writes = Vec::new();
-        while let Some(write) = self.queues.remove_last(from, is_in, Write::bytes) {
-            writes.push(write);
-        }
-        for mut write in writes.into_iter().rev() {
-            write.ost = to;
-            let bytes = write.bytes();
-            self.queues.push(to, write, bytes);
-        }
-    }
-
     /// From whom to whom, and the block.
-    fn theft(&self) -> Option<(OstId, OstId, (EntryId, u64))> {
-        let growth = self.config.growth.filter(|_| self.growing_count > 0)?;
-        let thief = self.queues.idlest(growth.ost_count)?;
-        let mut victims: Vec<(OstId, f64)> = self.queues.busy().collect();
+    fn theft(
+        &self,
+        files: &Files,
+        queues: &OstQueues<Write>,
+        outlook: Option<&Outlook>,
+    ) -> Option<(OstId, OstId, (EntryId, u64))> {
+        let thief = queues.idlest(self.config?.ost_count)?;
+        let outlook = outlook?;
+        let slowness = queues.slowness_of(thief);
+        let mut victims: Vec<(OstId, f64)> = queues.busy().collect();
         victims.sort_by(|one, other| other.1.total_cmp(&one.1));
-        let slowness = self.queues.slowness_of(thief);
         victims.into_iter().find_map(|(victim, work)| {
-            let bytes = f64::from(self.config.buffer_bytes);
-            let is_worth_it = work > bytes * slowness;
-            is_worth_it.then(|| self.stealable(victim).map(|key| (thief, victim, key)))?
+            let (key, bytes) = stealable(files, queues, victim)?;
+            let is_worth_it =
+                work > bytes as f64 * slowness && !outlook.would_be_last(slowness, bytes);
+            is_worth_it.then_some((thief, victim, key))
         })
     }
+}
 
-    /// Of the open blocks that wait for an OST, the one that leaves least of its file to that OST;
-    /// of those that leave as much, one of the last file.
-    fn stealable(&self, victim: OstId) -> Option<(EntryId, u64)> {
-        let mut found: Option<(u64, (EntryId, u64))> = None;
-        for write in self.queues.waiting(victim).rev() {
-            if let Some((growth, range)) = self.open_part(write)
-                && write.is_in_memory()
-                && growth.may_move(range.start)
-            {
-                let left = range.start - growth.fixed_bytes();
-                if found.is_none_or(|(least, _)| left < least) {
-                    found = range_of(write).map(|(entry, it)| (left, (entry, it.start)));
-                }
-            }
-        }
-        found.map(|(_, key)| key)
+/// What waits of a range of a file goes where the range has been fixed.
+fn follow(frames: &mut Frames, entry: EntryId, range: Range<u64>, from: OstId, to: OstId) {
+    let is_in = |write: &Write| {
+        range_of(write).is_some_and(|(of, it)| of == entry && range.contains(&it.start))
+    };
+    let mut writes = Vec::new();
+    while let Some(write) = frames.remove_last(from, is_in) {
+        writes.push(write);
     }
+    for mut write in writes.into_iter().rev() {
+        write.ost = to;
+        frames.push(write);
+    }
+}
 
-    /// The file that a frame is of, if it grows, and the bytes.
-    fn open_part(&self, write: &Write) -> Option<(&Growth, Range<u64>)> {
-        if self.growing_count == 0 {
-            return None;
+/// Of the open blocks that wait for an OST, the one that leaves least of its file to that OST; of
+/// those that leave as much, one of the last file. And its length in bytes.
+fn stealable(
+    files: &Files,
+    queues: &OstQueues<Write>,
+    victim: OstId,
+) -> Option<((EntryId, u64), u64)> {
+    let mut found: Option<(u64, _)> = None;
+    for write in queues.waiting(victim).rev() {
+        if let Some((entry, start, left)) = movable(files, write)
+            && found.is_none_or(|(least, _)| left < least)
+        {
+            found = Some((left, ((entry, start), write.bytes())));
         }
-        let (entry, range) = range_of(write)?;
-        Some((self.files.get(&entry)?.growth.as_ref()?, range))
+    }
+    found.map(|(_, found)| found)
+}
+
+/// If a frame can still go to any OST: its file, where it begins there, and how many bytes before
+/// it are open, too.
+fn movable(files: &Files, write: &Write) -> Option<(EntryId, u64, u64)> {
+    let (growth, range) = open_part(files, write)?;
+    let can_move = write.is_in_memory() && growth.may_move(range.start);
+    let left = range.start.checked_sub(growth.fixed_bytes()).filter(|_| can_move)?;
+    Some((range_of(write)?.0, range.start, left))
+}
+
+/// The file that a frame is of, if it grows, and the bytes.
+fn open_part<'a>(files: &'a Files, write: &Write) -> Option<(&'a Growth, Range<u64>)> {
+    if !files.has_growing() {
+        return None;
+    }
+    let (entry, range) = range_of(write)?;
+    Some((files.get(entry)?.blocks()?.growth()?, range))
+}
+
+/// Fixes something of a file, if it grows; what is added to it.
+fn fix(
+    files: &mut Files,
+    entry: EntryId,
+    what: impl FnOnce(&mut Growth) -> Vec<Extent>,
+) -> Option<Vec<Extent>> {
+    files.with(entry, |file| file.blocks_mut()?.growth_mut().map(what))?
+}
+
+/// How the end of the transfer looks from now.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    /// What is not written yet.
+    left_bytes: u64,
+    /// How many times as long as usual each OST takes.
+    slowness: Vec<f64>,
+}
+
+impl Outlook {
+    /// Whether an OST of this slowness would still be writing this many bytes when OSTs that are
+    /// less slow have written all that is left.
+    fn would_be_last(&self, slowness: f64, bytes: u64) -> bool {
+        let others = self.slowness.iter().filter(|&&other| other < slowness);
+        let pace: f64 = others.map(|other| 1.0 / other).sum();
+        let bytes = bytes as f64;
+        pace > 0.0 && bytes * slowness > self.left_bytes as f64 / pace + bytes
     }
 }
 
@@ -117,4 +244,30 @@ fn range_of(write: &Write) -> Option<(EntryId, Range<u64>)> {
     let start = blocks().map(|block| block.offset).min()?;
     let end = blocks().map(|block| block.end()).max()?;
     (!write.is_comparison).then_some((entry, start..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn an_ost_that_others_are_through_before_would_be_last() {
+        let outlook = |left_mib: u64| Outlook {
+            left_bytes: left_mib * MIB,
+            slowness: [vec![1.0; 7], vec![5.0]].concat(),
+        };
+        // Seven others write 28 MiB while it writes four times as long as they do for one.
+        assert!(outlook(27).would_be_last(5.0, MIB));
+        assert!(!outlook(29).would_be_last(5.0, MIB));
+        assert!(!outlook(27).would_be_last(1.0, MIB), "nobody is less slow");
+    }
+
+    #[test]
+    fn of_osts_that_are_all_slow_the_least_slow_is_never_the_last() {
+        let outlook = Outlook { left_bytes: 1, slowness: vec![4.0, 3.0, 3.0] };
+        assert!(!outlook.would_be_last(3.0, MIB));
+        assert!(outlook.would_be_last(4.0, MIB));
+    }
 }

@@ -10,10 +10,10 @@
 //! directory, and takes answers as they come. What becomes of a name is decided by its answer
 //! alone.
 
-use super::{Finish, Sink, Stop};
+use super::course::End;
 use crate::gate::ProtocolError;
 use crate::limits::{QUESTION_BYTES_MAX, QUESTIONS_BYTES_MAX, QUESTIONS_OPEN_MAX};
-use crate::message::{Message, Presence, Question};
+use crate::message::{Presence, Question};
 use std::collections::{HashMap, VecDeque};
 
 /// What is removed at a sink.
@@ -50,7 +50,7 @@ pub(super) struct Removal {
     config: Option<RemovalConfig>,
     phase: Phase,
     /// Whether something failed at this end.
-    pub(super) has_failed: bool,
+    has_failed: bool,
     number_last: u64,
     /// Questions that are not answered: how many names each has, and how many bytes it takes.
     open: HashMap<u64, (usize, usize)>,
@@ -76,6 +76,11 @@ impl Removal {
         self.config.is_some() && self.phase == Phase::Waiting
     }
 
+    /// Something failed at this end.
+    pub(super) fn on_failed(&mut self) {
+        self.has_failed = true;
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.phase == Phase::Running
     }
@@ -85,9 +90,51 @@ impl Removal {
         self.config.is_none() || self.phase == Phase::Over
     }
 
-    /// Whether nothing failed at either end, or that does not matter.
-    fn is_permitted(&self, is_complete: bool) -> bool {
-        self.config.is_some_and(|it| it.after_errors || (is_complete && !self.has_failed))
+    /// Begins with it, once everything has ended and if there is anything to be done: whether it
+    /// may be.
+    pub(super) fn start(&mut self, end: Option<End>) -> Option<bool> {
+        let end = end.filter(|_| self.is_due())?;
+        self.phase = Phase::Running;
+        let is_well = end == End::Complete && !self.has_failed;
+        Some(self.config.is_some_and(|it| it.after_errors || is_well))
+    }
+
+    /// The thread that removes has come to its end.
+    ///
+    /// # Panics
+    /// If it had not begun.
+    pub(super) fn on_over(&mut self) {
+        assert_eq!(self.phase, Phase::Running, "nobody was told to remove anything");
+        self.phase = Phase::Over;
+    }
+
+    /// Whether no more may be removed than this many entries.
+    pub(super) fn is_limit(&self, removed_count: u64) -> bool {
+        self.config.and_then(|it| it.count_max).is_some_and(|max| removed_count >= max)
+    }
+
+    /// Whether another question may be asked now: few enough are under way.
+    pub(super) fn may_ask(&self) -> bool {
+        self.open.len() + self.answers.len() < QUESTIONS_OPEN_MAX
+            && self.open_bytes + QUESTION_BYTES_MAX <= QUESTIONS_BYTES_MAX
+    }
+
+    /// A question to the source: which of these names it has in a directory.
+    pub(super) fn ask(&mut self, directory: Vec<u8>, names: Vec<Vec<u8>>) -> Question {
+        self.number_last += 1;
+        let question = Question { number: self.number_last, directory, names };
+        let bytes = question.bytes();
+        self.open.insert(question.number, (question.names.len(), bytes));
+        self.open_bytes += bytes;
+        question
+    }
+
+    pub(super) fn has_answer(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    pub(super) fn take_answer(&mut self) -> Option<(u64, Vec<Presence>)> {
+        self.answers.pop_front()
     }
 
     /// Whether an answer is one to a question that was asked and is not answered.
@@ -104,80 +151,5 @@ impl Removal {
             self.open_bytes -= bytes;
             self.answers.push_back((number, answers));
         }
-    }
-}
-
-impl Sink {
-    /// Whether another question may be asked now: few enough are under way.
-    #[must_use]
-    pub fn may_ask(&self) -> bool {
-        let Removal { open, open_bytes, answers, .. } = &self.removal;
-        open.len() + answers.len() < QUESTIONS_OPEN_MAX
-            && open_bytes + QUESTION_BYTES_MAX <= QUESTIONS_BYTES_MAX
-    }
-
-    /// Asks the source which of these names it has in a directory, a path below the root; the
-    /// number of the question.
-    pub fn ask(&mut self, directory: Vec<u8>, names: Vec<Vec<u8>>) -> u64 {
-        self.removal.number_last += 1;
-        let number = self.removal.number_last;
-        let question = Question { number, directory, names };
-        let bytes = question.bytes();
-        self.removal.open.insert(number, (question.names.len(), bytes));
-        self.removal.open_bytes += bytes;
-        self.messages.push_back(Message::AreThere(question));
-        number
-    }
-
-    /// Whether [`Self::take_answer`] has something.
-    #[must_use]
-    pub fn has_answer(&self) -> bool {
-        !self.removal.answers.is_empty()
-    }
-
-    /// An answer to a question: its number, and for each name what the source has.
-    pub fn take_answer(&mut self) -> Option<(u64, Vec<Presence>)> {
-        self.removal.answers.pop_front()
-    }
-
-    /// Whether the thread that removes should look for answers, or ask on.
-    #[must_use]
-    pub fn wants_removal(&self) -> bool {
-        self.removal.is_running()
-            && (!self.removal.answers.is_empty() || self.may_ask() || self.stop != Stop::No)
-    }
-
-    /// Whether another entry may be removed.
-    #[must_use]
-    pub fn permission(&self) -> Permission {
-        let count_max = self.removal.config.and_then(|it| it.count_max);
-        match () {
-            () if self.stop != Stop::No => Permission::Stopped,
-            () if count_max.is_some_and(|max| self.counters.entries_removed >= max) => {
-                Permission::LimitReached
-            }
-            () => Permission::Granted,
-        }
-    }
-
-    /// An entry was removed, or would be.
-    pub fn on_removed(&mut self) {
-        self.counters.entries_removed += 1;
-    }
-
-    /// What is removed when everything else has ended, if anything is: whether it may be.
-    pub(super) fn next_removal(&mut self) -> Option<bool> {
-        let Finish::Asked { is_complete } = self.finish else { return None };
-        if self.stop != Stop::No || !self.removal.is_due() {
-            return None;
-        }
-        self.removal.phase = Phase::Running;
-        Some(self.removal.is_permitted(is_complete))
-    }
-
-    /// The thread that removes has come to its end.
-    pub(super) fn on_removal_over(&mut self) {
-        self.removal.phase = Phase::Over;
-        self.messages.push_back(Message::Removed(self.counters.entries_removed));
     }
 }

@@ -1,9 +1,15 @@
 //! What the sink says of an entry that was announced (FILE_ID), and what follows from it.
+//!
+//! Of files that the sink has already, of the same size, blocks may be wanted to be compared only:
+//! they are read and summed up as if they were to be sent, in the same queues, but only the
+//! checksums go to the sink, which compares them with its own.
 
-use super::{Outcome, Phase, Place, ProtocolError, Source};
+use super::blocks::{Blocks, Purpose};
+use super::event::Outcome;
+use super::file::{File, Known, Place, Step};
+use super::{ProtocolError, Source};
 use crate::gate::{impossible, is_aligned};
 use crate::layout::Layout;
-use crate::limits::RANGES_MAX;
 use crate::message::{Answer, BlockRange, Verb};
 use crate::plan::Plan;
 use crate::range::RangeSet;
@@ -19,42 +25,43 @@ impl Source {
         if self.directories.is_open(entry) {
             return self.on_directory_answer(entry, &answer);
         }
-        let Some(open) = self.open.get_mut(&entry) else {
-            return self.check_was_announced(entry);
+        let Some(file) = self.files.get(entry) else {
+            return self.files.check_was_announced(entry);
         };
-        if open.phase != Phase::Announced {
+        if !file.is_announced() {
             return Err(ProtocolError::OutOfPlace("FILE_ID"));
         }
+        let (verb, bytes) = (file.verb(), file.data_bytes());
         let outcome = match answer {
             Answer::Want { done, layout } => return self.on_wanted(entry, &done, layout),
             Answer::Begun { done } => return self.on_begun(entry, &done),
             Answer::Compare { layout } => return self.on_compare(entry, layout),
             Answer::Have => {
                 self.counters.files_skipped += 1;
-                self.counters.bytes_skipped += open.data_bytes;
-                self.counters.bytes_done += open.data_bytes;
-                if open.size > 0 {
+                self.counters.bytes_skipped += bytes;
+                self.counters.bytes_done += bytes;
+                if file.size() > 0 {
                     self.counters.files_unread += 1;
-                    self.counters.bytes_unread += open.data_bytes;
+                    self.counters.bytes_unread += bytes;
                 }
-                Outcome::Done(Verb::Skip, open.data_bytes)
+                Outcome::Done(Verb::Skip, bytes)
             }
             Answer::Passed(pass) if self.config.may_pass => {
                 self.counters.passed.add(pass);
-                self.counters.bytes_found -= open.data_bytes;
+                self.counters.bytes_found -= bytes;
                 Outcome::Passed
             }
-            Answer::Made if open.verb != Verb::Send => {
+            Answer::Made if verb != Verb::Send => {
                 self.counters.files_moved += 1;
-                Outcome::Done(open.verb, 0)
+                Outcome::Done(verb, 0)
             }
-            Answer::Would if self.config.is_dry_run => Outcome::Done(open.verb, open.data_bytes),
+            Answer::Would if self.config.is_dry_run => Outcome::Done(verb, bytes),
             Answer::Made | Answer::Would | Answer::Passed(_) => {
                 return Err(ProtocolError::OutOfPlace("FILE_ID for what is to be moved"));
             }
             Answer::Failed(failure) => Outcome::Failed(failure),
         };
-        self.end_open(entry, outcome);
+        self.end_file(entry, outcome);
         Ok(())
     }
 
@@ -85,8 +92,7 @@ impl Source {
 
     /// The sink has bytes of a file from an earlier attempt.
     fn on_begun(&mut self, entry: EntryId, done: &RangeSet) -> Result<(), ProtocolError> {
-        let open = self.open.get_mut(&entry).expect("looked up by the caller");
-        let size = open.size;
+        let size = self.files.known(entry).size();
         let is_piece = |range: &Range<u64>| {
             range.end <= size
                 && is_aligned(range.start)
@@ -96,17 +102,8 @@ impl Source {
             let length = range.end - range.start;
             return Err(impossible(&BlockRange { entry, offset: range.start, length }));
         }
-        let ranges_before = open.confirmed.range_count();
-        for range in done.iter() {
-            open.confirmed.insert(range);
-        }
-        self.range_count = self.range_count + open.confirmed.range_count() - ranges_before;
-        self.check_range_count()
-    }
-
-    pub(super) fn check_range_count(&self) -> Result<(), ProtocolError> {
-        let is_bounded = self.range_count <= RANGES_MAX;
-        if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("separate pieces of files")) }
+        self.files.with(entry, |file| file.on_begun(done));
+        self.files.check_range_count()
     }
 
     fn on_wanted(
@@ -116,35 +113,58 @@ impl Source {
         sink: Layout,
     ) -> Result<(), ProtocolError> {
         self.on_begun(entry, done)?;
-        let open = self.open.get_mut(&entry).expect("looked up by the caller");
-        let done = open.confirmed.clone();
-        let Some(Place { layout: source, mirrors, data, disk_offset }) = open.place.take() else {
+        let done = self.files.known(entry).confirmed().cloned().unwrap_or_default();
+        let Some(place) = self.files.with(entry, File::take_place).flatten() else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
         };
-        open.phase = Phase::Moving;
+        // Count as done only what the file still has: what is data here, and was done there.
+        let skipped_bytes = match &place.data {
+            Some(data) => data.iter().map(|range| done.byte_count_in(range)).sum(),
+            None => done.byte_count(),
+        };
+        self.counters.bytes_done += skipped_bytes;
+        self.counters.bytes_skipped += skipped_bytes;
+        let blocks = Blocks::new(Purpose::Send, done, skipped_bytes);
+        self.start_moving(entry, place, sink, blocks);
+        self.check_if_complete(entry);
+        Ok(())
+    }
+
+    /// The sink has a file of the same size, which lies there so.
+    fn on_compare(&mut self, entry: EntryId, sink: Layout) -> Result<(), ProtocolError> {
+        let file = self.files.known(entry);
+        let may_be_compared = self.config.is_comparing
+            && file.known() == Known::Nothing
+            && file.confirmed().is_none_or(RangeSet::is_empty)
+            && file.size() > 0;
+        let place = self.files.with(entry, File::take_place).flatten();
+        let Some(place) = place.filter(|_| may_be_compared) else {
+            return Err(ProtocolError::OutOfPlace("FILE_ID that asks for checksums"));
+        };
+        // Where one end has a hole, the other may have bytes.
+        self.counters.bytes_found += self.files.with(entry, File::fill_holes).unwrap_or(0);
+        let blocks = Blocks::new(Purpose::Compare, RangeSet::new(), 0);
+        self.start_moving(entry, Place { data: None, ..place }, sink, blocks);
+        Ok(())
+    }
+
+    /// Blocks of a file are wanted: they wait for their OSTs from now on.
+    fn start_moving(&mut self, entry: EntryId, place: Place, sink: Layout, blocks: Blocks) {
+        let Place { layout: source, mirrors, data, disk_offset } = place;
         let plan = Plan {
-            size: open.size,
+            size: self.files.known(entry).size(),
             source,
             mirrors,
             sink,
             block_size: self.config.block_size,
             data,
-            done: done.clone(),
+            done: blocks.confirmed().clone(),
             taken: RangeSet::new(),
             disk_offset,
             is_begun: false,
-            is_comparison: false,
+            is_comparison: blocks.purpose() == Purpose::Compare,
         };
-        // Count as done only what the file still has: what is data here, and was done there.
-        let skipped = match &plan.data {
-            Some(data) => data.iter().map(|range| done.byte_count_in(range)).sum(),
-            None => done.byte_count(),
-        };
-        (open.done_bytes, open.skipped_bytes) = (skipped, skipped);
-        self.counters.bytes_done += skipped;
-        self.counters.bytes_skipped += skipped;
+        self.files.step(entry, Step::Wanted(blocks));
         self.schedule.add(entry, plan);
-        self.check_if_complete(entry);
-        Ok(())
     }
 }

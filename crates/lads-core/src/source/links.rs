@@ -25,6 +25,15 @@ pub(super) enum LinkRole {
     Further { target: Option<Vec<u8>> },
 }
 
+/// How the first name ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// It is at the sink.
+    There,
+    /// It is not, or leads to another file by now.
+    Failed,
+}
+
 /// Something that can be held back: it knows which name it is.
 pub(super) trait Named {
     /// Its name among several.
@@ -84,16 +93,16 @@ impl<T: Named> Links<T> {
     }
 
     /// Holds a name back that was told to wait.
-    pub(super) fn hold(&mut self, item: T) {
-        let name = item.link_name();
-        let key = LinkKey { device: name.device, inode: name.inode };
-        self.groups.get_mut(&key).expect("it was told to wait").waiting.push(item);
+    pub(super) fn hold(&mut self, name: T) {
+        let LinkName { device, inode, .. } = *name.link_name();
+        let key = LinkKey { device, inode };
+        self.groups.get_mut(&key).expect("it was told to wait").waiting.push(name);
     }
 
     /// The first name has ended; what becomes of those held back.
-    pub(super) fn on_first_ended(&mut self, key: LinkKey, is_there: bool) -> Vec<(T, LinkRole)> {
+    pub(super) fn on_first_ended(&mut self, key: LinkKey, first: First) -> Vec<(T, LinkRole)> {
         let Some(group) = self.groups.get_mut(&key) else { return Vec::new() };
-        if is_there {
+        if first == First::There {
             group.is_there = true;
             let target = group.path.clone();
             let released = std::mem::take(&mut group.waiting);
@@ -101,7 +110,7 @@ impl<T: Named> Links<T> {
                 self.groups.remove(&key);
             }
             let further = LinkRole::Further { target };
-            return released.into_iter().map(|item| (item, further.clone())).collect();
+            return released.into_iter().map(|name| (name, further.clone())).collect();
         }
         if group.waiting.is_empty() {
             self.groups.remove(&key);

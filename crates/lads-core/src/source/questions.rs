@@ -1,53 +1,54 @@
 //! Which names of the sink's are at the source: what it asks before it removes anything.
 
-use super::{ProtocolError, Source};
+use crate::gate::ProtocolError;
 use crate::limits::{QUESTION_BYTES_MAX, QUESTIONS_BYTES_MAX, QUESTIONS_OPEN_MAX};
-use crate::message::{Message, Presence, Question};
+use crate::message::Question;
 use std::collections::VecDeque;
 
 /// Questions of the sink that are not answered.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    pub(super) waiting: VecDeque<Question>,
+    waiting: VecDeque<Question>,
     /// Those with an I/O thread included.
     open_count: usize,
     open_bytes: usize,
 }
 
-impl Source {
-    /// Whether the sink may ask this now: everything else has ended, and few of its questions are
-    /// open.
-    pub(super) fn check_question(&self, question: &Question) -> Result<(), ProtocolError> {
-        if !self.config.may_be_asked || !self.directories.is_root_closed() {
-            return Err(ProtocolError::OutOfPlace("ARE_THERE"));
-        }
-        let Questions { open_count, open_bytes, .. } = self.questions;
+impl Questions {
+    /// Whether the sink may ask this beside those that are open.
+    pub(super) fn check(&self, question: &Question) -> Result<(), ProtocolError> {
         let bytes = question.bytes();
         let is_too_much = bytes > QUESTION_BYTES_MAX
-            || open_bytes + bytes > QUESTIONS_BYTES_MAX
-            || open_count >= QUESTIONS_OPEN_MAX;
+            || self.open_bytes + bytes > QUESTIONS_BYTES_MAX
+            || self.open_count >= QUESTIONS_OPEN_MAX;
         if is_too_much { Err(ProtocolError::TooMuch("questions")) } else { Ok(()) }
     }
 
-    pub(super) fn on_question(&mut self, question: Question) {
-        self.questions.open_count += 1;
-        self.questions.open_bytes += question.bytes();
-        self.questions.waiting.push_back(question);
+    /// The sink asks.
+    pub(super) fn push(&mut self, question: Question) {
+        self.open_count += 1;
+        self.open_bytes += question.bytes();
+        self.waiting.push_back(question);
     }
 
-    /// An I/O thread has looked up what the sink asked.
-    pub(super) fn on_looked_up(&mut self, question: &Question, answers: Vec<Presence>) {
-        self.questions.open_count -= 1;
-        self.questions.open_bytes -= question.bytes();
-        self.messages.push_back(Message::There { number: question.number, answers });
+    /// Whether a question waits for a thread.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
-    /// This many entries have been removed at the sink; the number does not go down.
-    pub(super) fn check_removed(&self, count: u64) -> Result<(), ProtocolError> {
-        let may_be = self.config.may_be_asked && self.directories.is_root_closed();
-        match may_be && count >= self.counters.entries_removed {
-            true => Ok(()),
-            false => Err(ProtocolError::OutOfPlace("REMOVED")),
-        }
+    /// The question that is looked up next.
+    pub(super) fn next(&mut self) -> Option<Question> {
+        self.waiting.pop_front()
+    }
+
+    /// A thread has looked up what the sink asked.
+    ///
+    /// # Panics
+    /// If nothing was asked.
+    pub(super) fn on_looked_up(&mut self, question: &Question) {
+        let (count, bytes) = (self.open_count, self.open_bytes);
+        assert!(count > 0 && bytes >= question.bytes(), "{count} questions, {bytes} bytes");
+        self.open_count -= 1;
+        self.open_bytes -= question.bytes();
     }
 }

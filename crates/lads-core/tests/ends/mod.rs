@@ -4,6 +4,7 @@ use lads_core::congestion::Threshold;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::SinkConfig;
 use lads_core::source::SourceConfig;
+use lads_core::tuning::Tuning;
 use std::time::Duration;
 
 /// Bytes of a block.
@@ -17,6 +18,7 @@ pub(crate) fn osts() -> Vec<OstSpec> {
 /// A source with one stream.
 pub(crate) fn source_config() -> SourceConfig {
     SourceConfig {
+        tuning: Tuning::DEFAULT,
         policy: Policy::Adaptive,
         threshold: Threshold::default(),
         block_size: BLOCK,
@@ -40,6 +42,7 @@ pub(crate) fn source_config() -> SourceConfig {
 #[allow(dead_code, reason = "not every test needs a sink")]
 pub(crate) fn sink_config() -> SinkConfig {
     SinkConfig {
+        tuning: Tuning::DEFAULT,
         policy: Policy::Adaptive,
         threshold: Threshold::default(),
         osts: osts(),

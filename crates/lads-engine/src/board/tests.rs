@@ -1,4 +1,5 @@
 use super::*;
+use lads_core::issue::Operation;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -38,6 +39,34 @@ fn what_the_other_end_tells_waits_for_room() {
     board.close();
     thread.join().unwrap();
     second.join().unwrap();
+}
+
+/// Ten thousand failures at a time, however many there are, and all of them are told and counted.
+#[test]
+fn failures_of_this_end_wait_for_room_and_none_is_lost() {
+    const COUNT: usize = 2 * OWN_MAX + 5;
+    let board = Arc::new(Board::new(String::new(), true));
+    let failing = Arc::clone(&board);
+    let thread = std::thread::spawn(move || {
+        let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(28));
+        (0..COUNT).for_each(|number| {
+            failing.issue_when_room(number.to_string().into_bytes(), failure);
+        });
+    });
+    let mut told = 0;
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while told < COUNT {
+        assert!(std::time::Instant::now() < until, "{told} of {COUNT} are told");
+        let waiting = lock(&board.happenings).own_count();
+        assert!(waiting <= OWN_MAX, "{waiting} wait to be shown");
+        if waiting == OWN_MAX || told + waiting == COUNT {
+            assert_eq!(board.own_room(), OWN_MAX - waiting);
+            told += board.take_happenings().len();
+        }
+        std::thread::yield_now();
+    }
+    thread.join().unwrap();
+    assert_eq!(board.exit_code(), (ExitCode::SinkRefuses, COUNT as u64));
 }
 
 #[test]

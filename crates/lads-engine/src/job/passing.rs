@@ -1,7 +1,7 @@
 //! Which entries are passed over although they differ from what is at the sink, or are not there:
 //! rsync's `--update`, `--ignore-existing`, `--existing`, `--max-size` and `--min-size`.
 
-use crate::metadata::mtime_of;
+use crate::stat::mtime_of;
 use lads_core::entry::Kind;
 use lads_core::pass::Pass;
 use lads_core::wire_struct;

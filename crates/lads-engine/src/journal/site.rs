@@ -20,7 +20,7 @@ use super::holder::{self, State};
 use super::log::{self, Log};
 use crate::board::Board;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::paths::{NOT_THROUGH_LINKS, is_named};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::journal::{Begun, FORMAT, Record, Replay, encode};

@@ -4,18 +4,19 @@
 //! of the greeting has a bound of its own, far below what a message may be later, and all of them
 //! together have one deadline ([`Patience`]).
 
-use super::patience::{Cut, Patience, Patient};
 use crate::control::{MessageReader, write_message};
 use crate::event::ExitCode;
-use crate::hub::Fatal;
-use lads_core::message::{Hello, MAGIC, Message, VERSION, VERSION_MIN};
+use crate::fatal::Fatal;
+use crate::patience::{Cut, Patience, Patient};
+use lads_core::message::{Hello, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN};
+use lads_core::schema::DIGEST;
 use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
-/// From the first word of the other end until all data streams are open. An ssh connection for
-/// each of 16 tunnelled streams fits in, half of it would be too short for a loaded login node;
-/// twice as long and a peer that says a byte at a time holds a port for a minute.
+/// From the first word of the other end until all data streams are open. Half of it would be too
+/// short for 256 of them to a loaded login node; twice as long and a peer that says a byte at a
+/// time holds a port for a minute.
 pub(super) const GREETING_DEADLINE: Duration = Duration::from_secs(30);
 
 /// HELLO is not longer, in bytes: two names and a few numbers, 60 bytes mostly.
@@ -89,6 +90,7 @@ pub(super) fn own_hello() -> Message {
         features: 0,
         software: format!("lads {}", env!("CARGO_PKG_VERSION")),
         host: super::own_host(),
+        schema: SchemaDigest(Some(DIGEST)),
     })
 }
 
@@ -101,16 +103,84 @@ pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello,
     let Message::Hello(hello) = message else {
         return Err(Fatal::new(ExitCode::Usage, format!("{name} does not greet")));
     };
+    let (software, own) = (&hello.software, env!("CARGO_PKG_VERSION"));
     if hello.magic != MAGIC || hello.version_min > VERSION || hello.version < VERSION_MIN {
         let text = format!(
-            "{name} runs {} (protocols {} to {}), here is lads {} (protocols {VERSION_MIN} to \
-             {VERSION}): install the same version on both",
-            hello.software,
-            hello.version_min,
-            hello.version,
-            env!("CARGO_PKG_VERSION")
+            "{name} runs {software} (protocols {} to {}), here is lads {own} (protocols \
+             {VERSION_MIN} to {VERSION}): install the same version on both hosts",
+            hello.version_min, hello.version
+        );
+        return Err(Fatal::new(ExitCode::Usage, text));
+    }
+    // Of another version it is not known what it should be: that has been made to go on with this.
+    let own_schema = SchemaDigest(Some(DIGEST));
+    if hello.version == VERSION && hello.schema != own_schema {
+        let text = format!(
+            "{name} runs {software} (protocol {VERSION}, wire {}), here is lads {own} (protocol \
+             {VERSION}, wire {own_schema}): two builds that do not mean the same by what they say; \
+             install the same one on both hosts",
+            hello.schema
         );
         return Err(Fatal::new(ExitCode::Usage, text));
     }
     Ok(hello)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Assignment, Deletion, IoMode, Options, Passing, Verify};
+    use crate::transport::tcp::opening;
+    use expect_test::expect_file;
+
+    /// What the engine says beside messages and frames. See [`lads_core::schema`].
+    #[test]
+    fn the_description_of_jobs_and_connections_is_what_the_code_says() {
+        let forms = [
+            Assignment::wire_form(),
+            Options::wire_form(),
+            Passing::wire_form(),
+            Deletion::wire_form(),
+            IoMode::wire_form(),
+            Verify::wire_form(),
+        ];
+        let (said, answered) = opening(258, &[7; 32]);
+        let opening: String = said.iter().map(|byte| format!(" {byte:02x}")).collect();
+        let text = format!(
+            "{}\nopening of stream 258, token of sevens:{opening}\nanswer: {answered:02x}\n",
+            forms.concat()
+        );
+        expect_file!["../../../lads-core/src/schema/transports.txt"].assert_eq(&text);
+    }
+
+    fn refusal(hello: Hello) -> String {
+        let refused = check_hello(Some(Message::Hello(hello)), "dtn2").unwrap_err();
+        assert_eq!(refused.code, ExitCode::Usage);
+        refused.text
+    }
+
+    fn hello() -> Hello {
+        let Message::Hello(hello) = own_hello() else { panic!("it is HELLO") };
+        hello
+    }
+
+    #[test]
+    fn a_build_of_another_wire_is_refused_and_told_what_to_do() {
+        let other = Hello { schema: SchemaDigest(Some([0xab; 8])), ..hello() };
+        let text = refusal(Hello { software: "lads 0.9".to_owned(), ..other });
+        assert!(text.contains("dtn2 runs lads 0.9 (protocol 2, wire abababababababab)"), "{text}");
+        assert!(text.contains("install the same one on both hosts"), "{text}");
+        let text = refusal(Hello { schema: SchemaDigest(None), ..hello() });
+        assert!(text.contains("wire not told"), "{text}");
+    }
+
+    #[test]
+    fn a_build_of_another_version_is_refused_unless_it_knows_ours() {
+        let none = SchemaDigest(None);
+        let text = refusal(Hello { version_min: 7, version: 9, schema: none, ..hello() });
+        assert!(text.contains("(protocols 7 to 9)"), "{text}");
+        // What its own latest wire is does not concern us.
+        let later = Hello { version: 9, schema: SchemaDigest(Some([1; 8])), ..hello() };
+        assert!(check_hello(Some(Message::Hello(later)), "dtn2").is_ok());
+    }
 }

@@ -4,12 +4,12 @@
 use super::greeting::{
     GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello, own_hello,
 };
-use super::patience::{Cut, Patience};
 use super::process::Process;
 use crate::event::{ExitCode, Happening, Observer, Waiting};
-use crate::hub::Fatal;
-use crate::job::{Job, RemoteShell, shown_host};
-use crate::session::StopFlag;
+use crate::fatal::{Fatal, exit_code_from};
+use crate::job::{Job, RemoteShell, Stderr, shown_host};
+use crate::patience::{Cut, Patience};
+use crate::stop::StopFlag;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use rustix::event::{PollFd, PollFlags};
 use std::fs::File;
@@ -59,6 +59,8 @@ pub(super) struct Other {
     login: String,
     /// The last of what it wrote to its standard error.
     complaints: Arc<Mutex<Vec<u8>>>,
+    /// Whether the person has read it.
+    stderr: Stderr,
     errors: Errors,
 }
 
@@ -116,7 +118,7 @@ impl Other {
         let mut command = match host {
             Some(host) => remote_command(&job.remote, host, &["serve".to_owned()]),
             None => {
-                let mut command = Command::new("/proc/self/exe");
+                let mut command = Command::new(&job.program);
                 // An interrupt from the keyboard is for us; the sink stops when we tell it to.
                 command.arg0("lads").arg("serve").process_group(0);
                 command
@@ -126,14 +128,23 @@ impl Other {
         let name = host.map_or_else(|| "the other end".to_owned(), shown_host);
         let mut child = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
-            Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
+            match host {
+                Some(_) => {
+                    Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
+                }
+                None => Fatal::new(
+                    ExitCode::Other,
+                    format!("cannot start {program}, the other end of this transfer: {error}"),
+                ),
+            }
         })?;
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let (writing, end) = mpsc::channel();
-        let errors = Errors { end, is_muted: Arc::default() };
+        let is_muted = Arc::new(AtomicBool::new(job.stderr == Stderr::Kept));
+        let errors = Errors { end, is_muted };
         if let Some(stderr) = child.stderr.take() {
             let (kept, is_muted) = (Arc::clone(&complaints), Arc::clone(&errors.is_muted));
-            crate::session::spawn("lads-stderr", move || {
+            crate::thread::spawn("lads-stderr", move || {
                 pass_on(stderr, &kept, &is_muted);
                 drop(writing);
             });
@@ -149,6 +160,7 @@ impl Other {
             shell: shown(shell_words(typed)),
             login: login_command(typed, host.unwrap_or_default()),
             complaints,
+            stderr: job.stderr,
             errors,
         })
     }
@@ -238,12 +250,20 @@ impl Other {
         self.greeting.say(message, patience)
     }
 
-    /// What it answers to JOB.
-    pub(super) fn hear_answer(&mut self, patience: &Patience<'_>) -> Result<Message, Fatal> {
-        let message = self.greeting.hear(LISTEN_BYTES_MAX, patience)?;
-        message.ok_or_else(|| {
-            Fatal::new(ExitCode::Network, format!("{} ended before it began", self.name))
-        })
+    /// What it answers to JOB: its address, port, and a token for each data stream.
+    pub(super) fn hear_where_it_listens(
+        &mut self,
+        patience: &Patience<'_>,
+    ) -> Result<(String, u16, Vec<[u8; 32]>), Fatal> {
+        let text = match self.greeting.hear(LISTEN_BYTES_MAX, patience)? {
+            Some(Message::Listen { address, port, tokens }) => return Ok((address, port, tokens)),
+            Some(Message::Fatal { code, text }) => {
+                return Err(Fatal::new(exit_code_from(code), text));
+            }
+            Some(_) => "the other end does not say where it listens".to_owned(),
+            None => format!("{} ended before it began", self.name),
+        };
+        Err(Fatal::new(ExitCode::Network, text))
     }
 
     /// The process, what it is read from and written to, for the time after the greeting.
@@ -261,8 +281,12 @@ impl Other {
         let code = status.and_then(|status| status.code());
         let complaints = self.complaints();
         let (name, lads, login) = (&self.name, &self.lads, &self.login);
+        let told = self.told(&complaints);
         if !self.is_remote {
-            return Fatal::new(ExitCode::Other, "cannot start the second process of this transfer");
+            let told =
+                if self.stderr == Stderr::Kept { format!("; {told}") } else { String::new() };
+            let text = format!("cannot start the second process of this transfer{told}");
+            return Fatal::new(ExitCode::Other, text);
         }
         match code {
             Some(127) => Fatal::new(
@@ -274,11 +298,11 @@ impl Other {
             ),
             Some(255) if is_refusal(&complaints) => Fatal::new(
                 ExitCode::Refused,
-                format!("{name} did not let us in; see the message above, or try: {login}"),
+                format!("{name} did not let us in; {told}, or try: {login}"),
             ),
             Some(255) => Fatal::new(
                 ExitCode::Network,
-                format!("cannot reach {name}; see the message above, or try: {login}"),
+                format!("cannot reach {name}; {told}, or try: {login}"),
             ),
             _ => Fatal::new(
                 ExitCode::Network,
@@ -287,7 +311,7 @@ impl Other {
                     code.map_or_else(|| "by a signal".to_owned(), |code| code.to_string()),
                     match (said, complaints.as_str()) {
                         ([], "") => String::new(),
-                        ([], _) => "; see the message above".to_owned(),
+                        ([], _) => format!("; {told}"),
                         _ => format!(
                             "; it printed: \"{}\"",
                             String::from_utf8_lossy(said).escape_debug()
@@ -304,6 +328,15 @@ impl Other {
         let _: Result<(), _> = self.errors.end.recv_timeout(COMPLAINTS_DEADLINE);
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()
+    }
+
+    /// What it wrote to its standard error, or where the person finds that.
+    fn told(&self, complaints: &str) -> String {
+        match (self.stderr, complaints.trim()) {
+            (Stderr::PassedOn, _) => "see the message above".to_owned(),
+            (Stderr::Kept, "") => "it did not say why".to_owned(),
+            (Stderr::Kept, said) => format!("it said \"{}\"", said.escape_debug()),
+        }
     }
 
     /// Something else than LADS speaks: a login script that prints, or another program.
@@ -357,7 +390,7 @@ fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) 
 }
 
 /// A command that runs LADS with these words on another host.
-pub(super) fn remote_command(remote: &RemoteShell, host: &str, words: &[String]) -> Command {
+fn remote_command(remote: &RemoteShell, host: &str, words: &[String]) -> Command {
     let mut command = shell_command(remote);
     command.arg(host).arg(quoted(&remote.lads)).args(words);
     command

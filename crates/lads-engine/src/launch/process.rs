@@ -1,6 +1,6 @@
-//! A process that we started and that does not outlive us: the other end, or the way to it.
+//! A process that we started and that does not outlive us: the other end, or what asks ssh.
 
-use super::patience::Patience;
+use crate::patience::Patience;
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -42,6 +42,27 @@ impl Process {
         }
     }
 
+    /// Sees that it is gone: tells it to end, and kills it if it does not.
+    pub(crate) fn end(&mut self) {
+        self.tell_to_end();
+        if !self.has_ended_within(TERM_DEADLINE) {
+            self.kill();
+            self.has_ended_within(KILL_DEADLINE);
+        }
+        self.is_given_up = true;
+    }
+
+    fn has_ended_within(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.has_ended() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        true
+    }
+
     fn tell_to_end(&mut self) {
         if let Ok(pid) = i32::try_from(self.child.id())
             && let Some(pid) = Pid::from_raw(pid)
@@ -57,31 +78,10 @@ impl Process {
     }
 }
 
-/// Sees that processes are gone: tells them to end, all at once, and kills those that do not.
-pub(super) fn end_all(processes: &mut [Process]) {
-    processes.iter_mut().for_each(Process::tell_to_end);
-    if !have_ended_within(processes, TERM_DEADLINE) {
-        processes.iter_mut().for_each(Process::kill);
-        have_ended_within(processes, KILL_DEADLINE);
-    }
-    processes.iter_mut().for_each(|process| process.is_given_up = true);
-}
-
-fn have_ended_within(processes: &mut [Process], limit: Duration) -> bool {
-    let until = Instant::now() + limit;
-    while !processes.iter_mut().all(Process::has_ended) {
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(LOOK_INTERVAL);
-    }
-    true
-}
-
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.is_given_up {
-            end_all(std::slice::from_mut(self));
+            self.end();
         }
     }
 }

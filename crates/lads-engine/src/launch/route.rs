@@ -6,19 +6,15 @@
 //! as this host resolves that name. What the other end says only decides which of its addresses
 //! is tried first. It is asked as `ssh -G` tells it: a name may be an alias of ssh's own.
 
-use super::other::remote_command;
-use super::patience::{Cut, Patience};
-use super::process::Process;
 use super::ssh::Ssh;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::job::Job;
-use crate::stream::{connect, show_token};
+use crate::patience::{Cut, Patience};
+use crate::transport::tcp::connect;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::process::Stdio;
 use std::time::Duration;
 
 /// How long one data stream may take to be open. A packet of the kind that opens connections, if
@@ -43,19 +39,11 @@ pub(super) struct Route<'a> {
 }
 
 impl Route<'_> {
-    /// A stream for each token; with processes that some of them go through.
-    pub(super) fn connect_all(
-        &self,
-        tokens: &[[u8; 32]],
-    ) -> Result<(Vec<OwnedFd>, Vec<Process>), Fatal> {
-        if self.job.remote.tunnel && self.host.is_some() {
-            let tunnel = |(index, token)| self.tunnel(index, token);
-            return (0..).zip(tokens).map(tunnel).collect();
-        }
+    /// A stream for each token.
+    pub(super) fn connect_all(&self, tokens: &[[u8; 32]]) -> Result<Vec<OwnedFd>, Fatal> {
         let addresses = self.addresses()?;
         let connect = |(index, token)| self.connect_one(&addresses, index, token);
-        let streams = (0..).zip(tokens).map(connect).collect::<Result<_, _>>()?;
-        Ok((streams, Vec::new()))
+        (0..).zip(tokens).map(connect).collect()
     }
 
     fn connect_one(
@@ -162,28 +150,6 @@ impl Route<'_> {
             ),
         };
         Fatal::new(ExitCode::Network, text)
-    }
-
-    /// A stream through the remote shell: LADS there passes it on to the port.
-    fn tunnel(&self, index: u16, token: &[u8; 32]) -> Result<(OwnedFd, Process), Fatal> {
-        let failed = |error: io::Error| match Cut::of(&error) {
-            Some(cut) => cut.fatal("the data stream through ssh"),
-            None => {
-                let text = format!("cannot open a data stream through ssh: {error}");
-                Fatal::new(ExitCode::Network, text)
-            }
-        };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        let input = OwnedFd::from(theirs.try_clone().map_err(failed)?);
-        let host = self.host.unwrap_or("localhost");
-        let words = ["relay".to_owned(), "127.0.0.1".to_owned(), self.port.to_string()];
-        let mut command = remote_command(&self.job.remote, host, &words);
-        command.stdin(Stdio::from(input)).stdout(Stdio::from(OwnedFd::from(theirs)));
-        let process = Process::new(command.spawn().map_err(failed)?);
-        drop(command);
-        let stream = OwnedFd::from(ours);
-        show_token(&stream, index, token, self.patience).map_err(failed)?;
-        Ok((stream, process))
     }
 }
 

@@ -2,10 +2,10 @@
 //! it gives up in time.
 
 use super::other::shell_command;
-use super::patience::Patience;
 use super::process::Process;
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::job::{Job, RemoteShell};
+use crate::patience::Patience;
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
@@ -88,7 +88,7 @@ mod tests {
         let connect_timeout_seconds = Some(connect_timeout_seconds);
         let remote = RemoteShell { connect_timeout_seconds, ..RemoteShell::default() };
         let options = Options::default();
-        let job = Job { sources: Vec::new(), target: place, options, remote };
+        let job = Job { options, remote, ..Job::new(Vec::new(), place) };
         Ssh::from_told(told).unwrap().made_impatient(&job).remote.command
     }
 

@@ -11,7 +11,7 @@
 
 use super::mount::nearest_existing;
 use super::new_file::{Order, difference, make, make_anew};
-use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Target};
+use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Provider, Target};
 use lads_core::beegfs::{Entry, Stripe, Striping, chunk_size, parse_targets};
 use lads_core::layout::Layout;
 use lads_core::placement::{OstState, Wish};
@@ -41,9 +41,18 @@ const REMARK: &str = "served by what BeeGFS publishes of its client (releases 7 
     on golden bytes; not tried on a real one. Preferred targets are a wish that a server may \
     refuse; how many targets a file has is said by its directory, and free space is not told";
 
+/// As a row of the table of providers.
+pub(super) const PROVIDER: Provider = Provider {
+    name: "beegfs",
+    at: |path| Some(Box::new(Beegfs::at(path)?)),
+    refusal: "is not on BeeGFS",
+    #[cfg(test)]
+    put_to_test: tests::keep_the_contract,
+};
+
 /// A file system of BeeGFS.
 #[derive(Debug)]
-pub(super) struct Beegfs {
+struct Beegfs {
     client: Box<dyn Client>,
     /// The client's numbers of the targets, sorted; ours are the places in here.
     ids: Vec<u16>,
@@ -75,7 +84,7 @@ struct Kernel {
 
 impl Beegfs {
     /// The one that `path` is on; `None` if that is not BeeGFS, or does not tell its targets.
-    pub(super) fn at(path: &Path) -> Option<Self> {
+    fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let directory = if here.is_dir() { here.as_path() } else { here.parent()? };
         let directory = File::open(directory).ok()?;
@@ -166,7 +175,7 @@ impl Beegfs {
 
 impl Layouts for Beegfs {
     fn kind(&self) -> &'static str {
-        "beegfs"
+        PROVIDER.name
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -273,4 +282,4 @@ fn errno_of(error: io::Error) -> Errno {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

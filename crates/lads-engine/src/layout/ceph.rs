@@ -16,7 +16,7 @@ mod cluster;
 
 use super::mount::{mounts, nearest_existing, on_which};
 use super::new_file::make;
-use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Target};
+use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Provider, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
 use cluster::{Cluster, Osd};
@@ -71,9 +71,18 @@ struct Attributes {
     directory: &'static str,
 }
 
+/// As a row of the table of providers.
+pub(super) const PROVIDER: Provider = Provider {
+    name: "ceph",
+    at: |path| Some(Box::new(Ceph::at(path)?)),
+    refusal: "is not on CephFS",
+    #[cfg(test)]
+    put_to_test: tests::keep_the_contract,
+};
+
 /// A file system of Ceph.
 #[derive(Debug)]
-pub(super) struct Ceph {
+struct Ceph {
     attributes: Attributes,
     /// The OSTs, but for the last, which stands for no OSD.
     rows: Vec<Row>,
@@ -104,7 +113,7 @@ struct Answer {
 
 impl Ceph {
     /// The one that `path` is on; `None` if that is not Ceph.
-    pub(super) fn at(path: &Path) -> Option<Self> {
+    fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let is_kernels = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
         let mounts = mounts();
@@ -198,7 +207,7 @@ impl Latest {
 
 impl Layouts for Ceph {
     fn kind(&self) -> &'static str {
-        "ceph"
+        PROVIDER.name
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -339,4 +348,4 @@ fn differs(
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -1,6 +1,6 @@
 //! What every layout provider must hold: run against each of them.
 
-use super::{FileAt, Layouts, NewFile, beegfs, lustre, open, orangefs};
+use super::{FileAt, Layouts, NewFile, PROVIDERS, open};
 use lads_core::layout::Layout;
 use lads_core::placement::Wish;
 use lads_core::units::OstId;
@@ -8,6 +8,9 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// [`check`], for a provider that makes itself and its directory.
+pub(super) type Check = fn(&dyn Layouts, &Path);
 
 /// Runs all of it against a provider for a directory; files in there are its own.
 fn check(layouts: &dyn Layouts, directory: &Path) {
@@ -61,38 +64,28 @@ fn synthetic_keeps_the_contract() {
     check(layouts.as_ref(), directory.path());
 }
 
+/// Each in a thread of the name that its test would have, for that is what a failure tells, and
+/// what is not tried.
 #[test]
-fn lustre_keeps_the_contract() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(layouts) = lustre::tests::faked(directory.path(), 4) else { return };
-    check(&layouts, directory.path());
+fn every_other_provider_keeps_the_contract() {
+    for provider in PROVIDERS {
+        let thread = std::thread::Builder::new();
+        let thread = thread.name(format!("layout::contract::{}_keeps_the_contract", provider.name));
+        let thread = thread.spawn(move || (provider.put_to_test)(check)).unwrap();
+        thread.join().unwrap_or_else(|_| panic!("{} breaks the contract", provider.name));
+    }
 }
 
 #[test]
-fn beegfs_keeps_the_contract() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(layouts) = beegfs::tests::faked(directory.path(), 4) else { return };
-    check(&layouts, directory.path());
-}
-
-#[test]
-fn orangefs_keeps_the_contract() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(layouts) = orangefs::tests::faked(directory.path()) else { return };
-    check(&layouts, directory.path());
-}
-
-#[test]
-fn ceph_keeps_the_contract() {
-    let Some(mount) = std::env::var_os("LADS_TEST_CEPH") else {
-        lads_tried::not_tried("LADS_TEST_CEPH names no CephFS: `cargo xtask ceph up` makes one");
-        return;
-    };
-    let directory = tempfile::tempdir_in(mount).unwrap();
-    let layouts = open("auto", directory.path()).unwrap();
-    assert_eq!(layouts.kind(), "ceph");
-    assert!(layouts.osts().len() > 2, "the cluster is known: {:?}", layouts.osts());
-    check(layouts.as_ref(), directory.path());
+fn every_provider_has_a_name_of_its_own_and_a_chapter() {
+    let names = super::names();
+    let unlike: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(unlike.len(), names.len(), "{names:?}");
+    let page = include_str!("../../../../docs/layouts.md").to_lowercase();
+    for provider in PROVIDERS {
+        let name = provider.name;
+        assert!(page.lines().any(|line| line.starts_with("## ") && line.contains(name)), "{name}");
+    }
 }
 
 #[test]

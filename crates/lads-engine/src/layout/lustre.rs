@@ -15,12 +15,12 @@ mod table;
 
 use super::mount::{mount_of, nearest_existing};
 use super::new_file::{Order, difference, make};
-use super::{FileAt, Heeds, Layouts, Located, Mirror, NewFile, Placed, Target};
+use super::{FileAt, Heeds, Layouts, Located, Mirror, NewFile, Placed, Provider, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
 use lads_core::growth::{self, Extent};
 use lads_core::layout::{Layout, Part};
-use lads_core::lov::{ATTRIBUTE, ATTRIBUTE_ADD, Body, Lov, STRIPE_SIZE_UNIT, Stand};
+use lads_core::lov::{ATTRIBUTE, Body, Lov, STRIPE_SIZE_UNIT, Stand};
 use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
 use lads_core::units::OstId;
@@ -50,9 +50,18 @@ const REMARK: &str = "served by what Lustre publishes (releases 2.12 to 2.17) an
 /// The largest stripe size that can be asked for.
 const STRIPE_SIZE_MAX: u32 = u32::MAX - 0xffff;
 
+/// As a row of the table of providers.
+pub(super) const PROVIDER: Provider = Provider {
+    name: "lustre",
+    at: |path| Some(Box::new(Lustre::at(path)?)),
+    refusal: "is not on Lustre",
+    #[cfg(test)]
+    put_to_test: tests::keep_the_contract,
+};
+
 /// A file system of Lustre, or one that says the same.
 #[derive(Debug)]
-pub(super) struct Lustre {
+struct Lustre {
     attribute: &'static str,
     table: Table,
     /// What is known of each OST from the start, and of what stands for none.
@@ -63,7 +72,7 @@ pub(super) struct Lustre {
 
 impl Lustre {
     /// The one that `path` is on; `None` if that is not Lustre.
-    pub(super) fn at(path: &Path) -> Option<Self> {
+    fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let is_client = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
         if is_client {
@@ -183,7 +192,7 @@ impl Lustre {
 
 impl Layouts for Lustre {
     fn kind(&self) -> &'static str {
-        "lustre"
+        PROVIDER.name
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -246,7 +255,7 @@ impl Layouts for Lustre {
         let add = |of: &dyn Fn(OstId) -> Lov| {
             let wishes = extents.iter().map(|extent| (extent.range.end, of(extent.ost)));
             let addition = Lov::wish_components(first.range.start, wishes).encode();
-            fsetxattr(file, ATTRIBUTE_ADD, &addition, XattrFlags::empty())
+            self.table.add_components(file, &addition)
         };
         let stripe_size = size_of(self.stripe_size);
         let added = add(&|ost| Lov::wish_on(stripe_size, &[ost]));
@@ -298,4 +307,4 @@ fn lov_of(wish: &Wish) -> Option<Lov> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

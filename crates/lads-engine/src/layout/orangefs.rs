@@ -10,7 +10,7 @@
 
 use super::mount::{Mount, mounts, nearest_existing, on_which};
 use super::new_file::make;
-use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
+use super::{FileAt, Layouts, Located, NewFile, Placed, Provider, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
 use lads_core::layout::Layout;
@@ -44,9 +44,18 @@ const IN_FLIGHT_MAX: u32 = 4;
 const REMARK: &str = "served by what OrangeFS publishes (release 2.9) and tested on golden bytes; \
     not tried on a real one. Where new files go is said by attributes of their directory";
 
+/// As a row of the table of providers.
+pub(super) const PROVIDER: Provider = Provider {
+    name: "orangefs",
+    at: |path| Some(Box::new(Orangefs::at(path)?)),
+    refusal: "is not on OrangeFS, or no copy of its servers' /etc/orangefs-server.conf is there",
+    #[cfg(test)]
+    put_to_test: tests::keep_the_contract,
+};
+
 /// A file system of OrangeFS whose servers are known.
 #[derive(Debug)]
-pub(super) struct Orangefs {
+struct Orangefs {
     servers: Vec<Server>,
     /// Names of the attributes: rule, and handles.
     attributes: [&'static str; 2],
@@ -54,7 +63,7 @@ pub(super) struct Orangefs {
 
 impl Orangefs {
     /// The one that `path` is on, if there is a copy of its configuration.
-    pub(super) fn at(path: &Path) -> Option<Self> {
+    fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let mounts = mounts();
         let mount = on_which(&here, &mounts).filter(|mount| mount.kind == MOUNT_TYPE)?;
@@ -99,7 +108,7 @@ impl Orangefs {
 
 impl Layouts for Orangefs {
     fn kind(&self) -> &'static str {
-        "orangefs"
+        PROVIDER.name
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -150,4 +159,4 @@ fn name_of(mount: &Mount) -> &str {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -8,6 +8,7 @@
 use super::{FileAt, Layouts, Located, Mirror, NewFile, Placed};
 use lads_core::layout::{Layout, STRIPE_COUNT_MAX};
 use lads_core::schedule::OstSpec;
+use lads_core::sizes::parse_bytes;
 use lads_core::units::OstId;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -43,8 +44,8 @@ impl Synthetic {
             let (name, value) = parameter
                 .split_once('=')
                 .ok_or_else(|| format!("synthetic layout: {parameter:?} is not name=value"))?;
-            let number = parse_size(value)
-                .ok_or_else(|| format!("synthetic layout: {value:?} is not a number"))?;
+            let number =
+                parse_bytes(value).map_err(|explained| format!("synthetic layout: {explained}"))?;
             let small = u32::try_from(number).ok().filter(|&n| n as usize <= STRIPE_COUNT_MAX);
             match (name, small) {
                 ("osts", Some(count @ 1..)) => it.ost_count = count,
@@ -116,18 +117,6 @@ impl Layouts for Synthetic {
             std::thread::sleep(self.latency);
         }
     }
-}
-
-/// A number with an optional K, M, G or T, in steps of 1024.
-fn parse_size(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' | b'k' => (&text[..text.len() - 1], 10),
-        b'M' | b'm' => (&text[..text.len() - 1], 20),
-        b'G' | b'g' => (&text[..text.len() - 1], 30),
-        b'T' | b't' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::deeds::Subject;
-use crate::metadata::{apply, has_default_acl, mtime_of, set_mtime};
+use crate::metadata::{apply, has_default_acl, set_mtime};
 use crate::paths::{NOT_THROUGH_LINKS, is_named, parent_of, remove_left_over};
+use crate::stat::mtime_of;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
@@ -195,7 +196,7 @@ impl SinkEnd {
     }
 
     /// Says once for all entries what they did not get.
-    fn tell_reduced(&self) {
+    pub(super) fn tell_reduced(&self) {
         let count = self.reduced_count.load(Ordering::Relaxed);
         if count > 0 {
             let entries = if count == 1 { "entry" } else { "entries" };

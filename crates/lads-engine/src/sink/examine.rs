@@ -3,25 +3,28 @@
 use super::{Place, SinkEnd, failed, is_file, journal_failed};
 use crate::board::lock;
 use crate::event::ExitCode;
-use crate::hub::{Fatal, Inner};
+use crate::fatal::Fatal;
+use crate::hub::Inner;
 use crate::job::DIRECT_BYTES_MIN;
 use crate::journal::{Durable, Journal};
 use crate::layout;
-use crate::metadata::{Held, apply, differs, identity_of, is_asked_for, make_usable, mtime_of};
+use crate::metadata::{Held, apply, differs, is_asked_for, make_usable};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, remove_left_over};
 use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
 use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
+use crate::stat::{identity_of, mtime_of};
 use lads_core::entry::{Entry, Identity, Kind, is_own_name};
 use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root, Verb};
-use lads_core::placement::{self, STRIPE_BYTES_MIN, Wish};
+use lads_core::placement::{self, Wish};
 use lads_core::sink::{Event, Examined};
+use lads_core::tuning::Tuning;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat, syncfs,
 };
@@ -30,6 +33,9 @@ use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file of no more bytes gets one stripe in any case.
+const STRIPE_BYTES_MIN: u64 = Tuning::DEFAULT.stripe_bytes_min;
 
 impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.

@@ -4,6 +4,7 @@ use crate::board::{Board, lock};
 use crate::layout::{Heeds, Layouts, Placed};
 use lads_core::layout::Layout;
 use lads_core::placement::{Candidate, NewFile, Place, Placer, Wish};
+use lads_core::tuning::Tuning;
 use lads_core::units::OstId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +51,8 @@ impl Placing {
     pub(super) fn new(rule: Place, layouts: &dyn Layouts) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seed = u64::from(since.subsec_nanos()) << 32 | u64::from(std::process::id());
-        let placer = Placer::new(rule, layouts.stripe_size(), STRIPE_COUNT_MAX, seed);
+        let placer =
+            Placer::new(rule, &Tuning::DEFAULT, layouts.stripe_size(), STRIPE_COUNT_MAX, seed);
         let candidates = Vec::new();
         let heeds_any = match layouts.heeds() {
             Heeds::Nothing => false,

@@ -11,8 +11,9 @@ mod tree;
 
 use super::{SinkEnd, failed};
 use crate::hub::Waiter;
-use crate::metadata::{make_usable, mtime_of, set_mtime};
+use crate::metadata::{make_usable, set_mtime};
 use crate::paths::{Directory, NOT_THROUGH_LINKS};
+use crate::stat::mtime_of;
 use lads_core::entry::{PATH_BYTES_MAX, is_own_name};
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -326,7 +327,7 @@ impl<'a> Removal<'a> {
     }
 
     fn failed(&self, path: &[u8], failure: Failure) {
-        self.end.board.issue(path.to_vec(), failure);
+        self.end.board.issue_when_room(path.to_vec(), failure);
     }
 }
 

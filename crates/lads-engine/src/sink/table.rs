@@ -6,7 +6,7 @@ use super::placing::Outstanding;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
 use crate::paths::Directory;
-use crate::session::open_files_max;
+use crate::setup::open_files_max;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;

@@ -3,8 +3,9 @@
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::layout::{FileAt, Mirror};
-use crate::metadata::{identity_of, metadata_of, xattrs_at};
+use crate::metadata::{metadata_of, xattrs_at};
 use crate::paths::{Directory, NOT_THROUGH_LINKS};
+use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;

@@ -107,7 +107,7 @@ fn tell(end: &SourceEnd, directory: &[u8], failure: Failure) {
     let mut told = lock(&end.lookup.told);
     if told.as_deref() != Some(directory) {
         *told = Some(directory.to_vec());
-        end.board.issue(directory.to_vec(), failure);
+        end.board.issue_when_room(directory.to_vec(), failure);
     }
 }
 

@@ -6,10 +6,10 @@
 use super::table::{Item, OpenFile};
 use super::{SourceEnd, failed};
 use crate::event::ExitCode;
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
-use crate::metadata::identity_of;
 use crate::paths::open_unnoticed;
+use crate::stat::identity_of;
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::Operation;
 use lads_core::schedule::{Way, Work};

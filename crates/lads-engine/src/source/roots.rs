@@ -2,7 +2,7 @@
 
 use crate::board::Board;
 use crate::event::ExitCode;
-use crate::hub::Fatal;
+use crate::fatal::Fatal;
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Root;

@@ -17,6 +17,7 @@ use lads_core::sink::{
     BufferId, Commit, Committed, Compared, Event, Examined, Place, ProtocolError, RemovalConfig,
     Sink, SinkConfig, StageConfig, SyncFile, Task, Write,
 };
+use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, Instant, OstId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl Owner {
     /// A sink with a few OSTs and buffers, as the input says.
     pub(super) fn new(choices: &mut Choices<'_>) -> Self {
         let config = config(choices);
-        let mut sink = Sink::new(config.clone());
+        let mut sink = Sink::new(&config);
         let roots = Event::Message(Message::Roots(Vec::new()));
         sink.handle(Instant::START, roots).expect("the first word of a source");
         Self {
@@ -403,6 +404,7 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
         [Policy::Adaptive, Policy::Layout, Policy::Threshold, Policy::Polite, Policy::File];
     let removal = RemovalConfig { after_errors: ost_count > 2, count_max: None };
     let mut config = SinkConfig {
+        tuning: Tuning::DEFAULT,
         policy: choices.one_of(&policies),
         threshold: Threshold::default(),
         osts,

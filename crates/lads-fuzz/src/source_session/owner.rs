@@ -5,6 +5,7 @@ use super::walk::{OST_COUNT, Walk};
 use crate::choices::Choices;
 use crate::growth::{Growth, rows_of};
 use crate::nonsense;
+use crate::steps::STEPS_MAX;
 use lads_core::congestion::Threshold;
 use lads_core::frame::Row;
 use lads_core::issue::Side;
@@ -12,6 +13,7 @@ use lads_core::limits::STREAMS_MAX;
 use lads_core::message::{Message, Presence};
 use lads_core::schedule::{OstSpec, Policy, Way, Work};
 use lads_core::source::{Event, ProtocolError, ReadOutcome, Source, SourceConfig, Task};
+use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, Instant, OstId, StreamId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -290,11 +292,14 @@ fn config(choices: &mut Choices<'_>) -> SourceConfig {
         [Policy::Adaptive, Policy::Layout, Policy::Threshold, Policy::Polite, Policy::File];
     let block_size = 4096 << choices.below(3);
     SourceConfig {
+        tuning: Tuning::DEFAULT,
         policy: choices.one_of(&policies),
         threshold: Threshold::default(),
         block_size,
         window_entries: 4 + u64::from(choices.below(30)),
-        window_directories: 100,
+        // Room for more than a walk of that many steps can have open: this one need not go depth
+        // first, and with less it would wait for itself.
+        window_directories: 2 * u64::from(STEPS_MAX),
         stream_count: STREAMS_MAX,
         is_dry_run: false,
         may_pass: block_size == 4096,

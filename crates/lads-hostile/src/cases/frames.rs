@@ -193,7 +193,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// What an honest source would send of the file `a` of 9 bytes.
-fn right_frame() -> Frame {
+pub(super) fn right_frame() -> Frame {
     Frame::of(1, 0, &content_of(b"a", 9)).whole()
 }
 
@@ -203,7 +203,7 @@ fn send(peer: &mut Peer, frame: &Frame) -> Told {
 }
 
 /// These bytes end the first stream; the file goes on the second.
-fn stream_costs(peer: &mut Peer, bytes: fn(Frame) -> Vec<u8>) -> Told {
+pub(super) fn stream_costs(peer: &mut Peer, bytes: fn(Frame) -> Vec<u8>) -> Told {
     let file = file(1, "a", 9);
     let layout = peer.offer(&file)?;
     // The sink may end the stream before it has taken all of it.

@@ -5,7 +5,7 @@ use crate::case::Case;
 use crate::peer::{Opening, Peer, Told, accept_within, hello, opening, wrong};
 use crate::raw::{Raw, kind};
 use lads_core::message::wire::Wire as _;
-use lads_core::message::{Hello, Message};
+use lads_core::message::{Hello, Message, SchemaDigest};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -60,6 +60,26 @@ pub(super) const CASES: &[Case] = &[
     Case::sink("hello_of_all_features", |peer| {
         say_hello(peer, Hello { features: u64::MAX, ..hello() })?;
         peer.stay_silent()
+    })
+    .at(Opening::Nothing)
+    .exits(&[5]),
+    Case::sink("hello_of_another_wire", |peer| {
+        say_hello(peer, Hello { schema: SchemaDigest(Some([7; 8])), ..hello() })
+    })
+    .at(Opening::Nothing)
+    .exits(&[2])
+    .served_too(),
+    Case::sink("hello_of_no_wire", |peer| {
+        say_hello(peer, Hello { schema: SchemaDigest(None), ..hello() })
+    })
+    .at(Opening::Nothing)
+    .exits(&[2])
+    .served_too(),
+    Case::sink("hello_of_half_a_wire", |peer| {
+        let mut fields = Vec::new();
+        hello().put(&mut fields);
+        fields.truncate(fields.len() - 4);
+        peer.say_raw(&Raw::message(kind::HELLO).bytes(&fields).framed())
     })
     .at(Opening::Nothing)
     .exits(&[5]),

@@ -90,6 +90,13 @@ pub(super) const CASES: &[Case] = &[
         peer.say(&Message::Finish { is_complete: true })
     })
     .served_too(),
+    Case::source("file_is_complete_before_it_is_answered", |peer| {
+        let ending = (EntryId(1), Ending::Complete);
+        peer.announce(&[file(1, "a", 300 << 10)])?;
+        peer.say(&Message::FileDone(vec![ending]))?;
+        peer.say(&Message::Finish { is_complete: true })
+    })
+    .served_too(),
     Case::source("file_is_complete_with_half_its_data", |peer| {
         let half = file(1, "a", 128 << 10);
         peer.offer(&half)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 const STALL: &[&str] = &["--stall-timeout", "3"];
 
 /// So many files that their names do not fit any pipe.
-fn with_many_files(world: &World) {
+pub(super) fn with_many_files(world: &World) {
     for number in 0..20_000 {
         fs::write(world.source().join(format!("{number:0>200}")), b"").unwrap();
     }

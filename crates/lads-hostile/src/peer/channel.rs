@@ -1,13 +1,15 @@
 //! What the peer hears: messages on the control channel and frames on the data streams, in one
 //! queue of one place, so that a peer that does not listen lets the honest end's pipes fill.
 
-use super::{Stop, Told};
+use super::{STREAMS, Stop, Told};
 use crate::world::SECRET;
 use lads_core::frame::{HEADER_BYTES, Header, ROW_BYTES, Row, take_rows};
 use lads_core::message::{LENGTH_BYTES, MESSAGE_BYTES_MAX, Message, decode};
+use lads_core::packet::{self, Channel, Packet};
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -31,14 +33,19 @@ pub(super) struct Ears {
 }
 
 impl Ears {
-    /// Listens to the control channel.
-    pub(super) fn new(mut control: Box<dyn Read + Send>) -> Self {
+    /// Listens to the control channel. If data streams share the pipe, both are in packets after
+    /// the two ends have said so.
+    pub(super) fn new(mut control: Box<dyn Read + Send>, is_piped: bool) -> Self {
         let (hearing, heard) = sync_channel(1);
         let tells = hearing.clone();
         std::thread::spawn(move || {
             while let Ok(message) = read_message(&mut control) {
+                let is_last = matches!(message, Message::Job(_) | Message::Listen { .. });
                 if tells.send(Some(Heard::Said(message))).is_err() {
                     return;
+                }
+                if is_piped && is_last {
+                    control = Box::new(Unpacked::new(control, &tells));
                 }
             }
             let _ = tells.send(None);
@@ -47,15 +54,8 @@ impl Ears {
     }
 
     /// Listens to a data stream of an honest source, too.
-    pub(super) fn listen_to(&self, mut stream: TcpStream) {
-        let tells = self.hearing.clone();
-        std::thread::spawn(move || {
-            while let Ok(heard) = read_frame(&mut stream) {
-                if tells.send(Some(heard)).is_err() {
-                    return;
-                }
-            }
-        });
+    pub(super) fn listen_to(&self, stream: TcpStream) {
+        listen(stream, self.hearing.clone());
     }
 
     /// The next thing heard; `None` if there is none for so long.
@@ -65,6 +65,73 @@ impl Ears {
             Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(Stop::Gone),
             Err(RecvTimeoutError::Timeout) => Ok(None),
         }
+    }
+}
+
+/// Hears the frames of a data stream.
+fn listen(mut stream: impl Read + Send + 'static, tells: SyncSender<Option<Heard>>) {
+    std::thread::spawn(move || {
+        while let Ok(heard) = read_frame(&mut stream) {
+            if tells.send(Some(heard)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// The messages of a pipe that data streams share; their frames are heard, too.
+struct Unpacked {
+    from: Box<dyn Read + Send>,
+    /// Bytes of the packet of messages that is being read.
+    left: usize,
+    streams: Vec<Sender<Vec<u8>>>,
+}
+
+impl Unpacked {
+    fn new(from: Box<dyn Read + Send>, tells: &SyncSender<Option<Heard>>) -> Self {
+        let streams = (0..STREAMS).map(|_| {
+            let (bytes, came) = channel();
+            listen(Came { came, rest: VecDeque::new() }, tells.clone());
+            bytes
+        });
+        Self { from, left: 0, streams: streams.collect() }
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.left == 0 {
+            let mut head = [0; packet::HEAD_BYTES];
+            self.from.read_exact(&mut head)?;
+            let packet = Packet::take(&head, STREAMS).map_err(io::Error::other)?;
+            match packet.channel {
+                Channel::Messages => self.left = packet.bytes as usize,
+                Channel::Stream(stream) => {
+                    let mut bytes = vec![0; packet.bytes as usize];
+                    self.from.read_exact(&mut bytes)?;
+                    let _ = self.streams[stream.index()].send(bytes);
+                }
+            }
+        }
+        let count = to.len().min(self.left);
+        let count = self.from.read(&mut to[..count])?;
+        self.left -= count;
+        Ok(count)
+    }
+}
+
+/// The bytes of one data stream of a pipe.
+struct Came {
+    came: Receiver<Vec<u8>>,
+    rest: VecDeque<u8>,
+}
+
+impl Read for Came {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty() {
+            self.rest.extend(self.came.recv().unwrap_or_default());
+        }
+        self.rest.read(to)
     }
 }
 

@@ -357,39 +357,9 @@ fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|_| format!("not a number: {word}"))
 }
 
-/// Linux's numbers.
-const ERRNOS: [(&str, i32); 26] = [
-    ("EPERM", 1),
-    ("ENOENT", 2),
-    ("EINTR", 4),
-    ("EIO", 5),
-    ("ENXIO", 6),
-    ("EAGAIN", 11),
-    ("ENOMEM", 12),
-    ("EACCES", 13),
-    ("EBUSY", 16),
-    ("EEXIST", 17),
-    ("ENODEV", 19),
-    ("ENOTDIR", 20),
-    ("EISDIR", 21),
-    ("EINVAL", 22),
-    ("ENFILE", 23),
-    ("EMFILE", 24),
-    ("EFBIG", 27),
-    ("ENOSPC", 28),
-    ("EROFS", 30),
-    ("EMLINK", 31),
-    ("ENAMETOOLONG", 36),
-    ("EOPNOTSUPP", 95),
-    ("ESHUTDOWN", 108),
-    ("ETIMEDOUT", 110),
-    ("ESTALE", 116),
-    ("EDQUOT", 122),
-];
-
 fn errno(word: &str) -> Result<i32, String> {
-    if let Some((_, errno)) = ERRNOS.iter().find(|(name, _)| *name == word) {
-        return Ok(*errno);
+    if let Some(errno) = lads_core::errno::number(word) {
+        return Ok(errno);
     }
     // What the kernel takes as an error in an answer.
     let errno = word.parse().ok().filter(|errno| (1..=1000).contains(errno));

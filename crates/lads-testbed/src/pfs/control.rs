@@ -3,8 +3,9 @@
 use super::congestion::Pattern;
 use super::queues::Rate;
 use super::space::TargetState;
-use crate::sizes::{parse_bytes, parse_rate};
+use crate::rate::parse_rate;
 use clap::ValueEnum;
+use lads_core::sizes::parse_bytes;
 use std::time::Duration;
 
 /// An order, as one line of `.pfs/control`.

@@ -58,6 +58,8 @@ struct State {
     bytes: Option<Arc<Bytes>>,
     /// Whether it has a name.
     is_named: bool,
+    /// Whether components were added since it was opened.
+    has_grown: bool,
 }
 
 impl State {
@@ -116,6 +118,7 @@ impl FileBody {
             open_count: 0,
             bytes: None,
             is_named: true,
+            has_grown: false,
         };
         Self { inode, store, template, state: Mutex::new(state) }
     }
@@ -139,6 +142,7 @@ impl FileBody {
         state.open_count -= 1;
         if state.open_count == 0 {
             state.bytes = None;
+            state.has_grown = false;
         }
         self.discard_if_unused(&mut state);
     }
@@ -181,6 +185,14 @@ impl FileBody {
         self.lock().placed.as_ref().map(|placed| placement::told(&placed.lov))
     }
 
+    /// Whether it is open, and components are still to be added to it or have been of late.
+    pub(super) fn is_growing(&self) -> bool {
+        let state = self.lock();
+        let has_open_end =
+            |it: &Placed| !placement::is_covered(&it.lov, &(0..u64::MAX)) || state.has_grown;
+        state.open_count > 0 && state.placed.as_ref().is_some_and(has_open_end)
+    }
+
     /// Gives it the layout wished for, if it has none yet; whether it had none.
     ///
     /// # Errors
@@ -204,6 +216,7 @@ impl FileBody {
         let mut lov = state.placed.as_ref().ok_or(Errno::INVAL)?.lov.clone();
         let ost_count = self.store.space().targets().len();
         placement::add(&mut lov, addition, ost_count)?;
+        state.has_grown = true;
         state.placed = Some(Placed::new(lov));
         Ok(())
     }

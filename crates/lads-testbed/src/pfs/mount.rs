@@ -39,7 +39,9 @@ pub(super) fn serve(mount: &Path, mounted: Mounted, settings: &Settings) -> Resu
             let _ = watched.send(End::Told);
         }
     });
+    let system = mounted.system();
     let session = kernel_mount::mount(mounted, mount, NAME, config(settings))?;
+    system.on_mounted(session.notifier());
     let number = device_mounted_at(mount)?;
     start(session, sender);
     let ready = announce(mount, settings);

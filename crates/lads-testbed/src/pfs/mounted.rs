@@ -4,19 +4,22 @@
 //! of theirs; every answer about names when the metadata server would have given it. The threads
 //! that take requests from the kernel wait for nothing.
 
+use super::attributes::{Changes, attributes, change, drop_privileges, entry};
 use super::file::{FileBody, errno};
 use super::hidden::{self, Hidden};
 use super::layouts;
 use super::queues::Direction;
 use super::system::System;
-use super::tree::{Directory, Inode, Kind, Maker, Metadata, NewName, Renaming, Tree};
+use super::tree::{Directory, Kind, Maker, NewName, Renaming, Tree};
 use crate::kernel_words::{code, kind};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use lads_core::lov::ATTRIBUTE_ADD;
+use lads_sys::emulated;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno as Error;
 use std::collections::HashMap;
@@ -61,6 +64,11 @@ impl Mounted {
     /// Ready to be mounted.
     pub(super) fn new(system: Arc<System>) -> Self {
         Self { system, handles: RwLock::default(), last_handle: AtomicU64::new(0) }
+    }
+
+    /// What it shows.
+    pub(super) fn system(&self) -> Arc<System> {
+        Arc::clone(&self.system)
     }
 
     fn add_handle(&self, handle: Handle) -> FileHandle {
@@ -142,6 +150,7 @@ impl Mounted {
             file.place_by_default()?;
         }
         file.open().map_err(|error| errno(&error))?;
+        self.lengthen_if_it_grows(number);
         Ok((self.add_handle(Handle::File(number, file)), open_flags(flags)))
     }
 
@@ -179,90 +188,20 @@ impl Mounted {
         }
     }
 
+    /// A file that grows is long for the kernel from the start: behind the end it would let one
+    /// thread at a time write, and no other meanwhile, which Lustre's client does not.
+    fn lengthen_if_it_grows(&self, number: u64) {
+        if self.file_of(number).is_ok_and(|file| file.is_growing()) {
+            self.system.lengthen(number);
+        }
+    }
+
     fn write_hidden(&self, hidden: Hidden, data: &[u8]) -> Result<(), Error> {
         match hidden {
             Hidden::Control => self.system.obey(data),
             _ => Err(Error::ACCESS),
         }
     }
-}
-
-/// What changes of an inode.
-struct Changes {
-    mode: Option<u32>,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    size: Option<u64>,
-    accessed: Option<TimeOrNow>,
-    modified: Option<TimeOrNow>,
-    changed: Option<SystemTime>,
-    is_by_root: bool,
-}
-
-fn change(tree: &mut Tree, number: u64, changes: &Changes) -> Result<FileAttr, Error> {
-    let inode = tree.inode_mut(number)?;
-    let now = SystemTime::now();
-    let is_given = changes.uid.is_some() || changes.gid.is_some();
-    let is_directory = matches!(inode.kind, Kind::Directory(_));
-    if (is_given && !is_directory) || (changes.size.is_some() && !changes.is_by_root) {
-        drop_privileges(inode);
-    }
-    let metadata = &mut inode.metadata;
-    metadata.mode = changes.mode.map_or(metadata.mode, |mode| mode & 0o7777);
-    metadata.uid = changes.uid.unwrap_or(metadata.uid);
-    metadata.gid = changes.gid.unwrap_or(metadata.gid);
-    metadata.accessed = changes.accessed.map_or(metadata.accessed, |time| moment(time, now));
-    if changes.size.is_some() {
-        metadata.modified = now;
-    }
-    metadata.modified = changes.modified.map_or(metadata.modified, |time| moment(time, now));
-    metadata.changed = changes.changed.unwrap_or(now);
-    attributes(tree, number)
-}
-
-fn moment(time: TimeOrNow, now: SystemTime) -> SystemTime {
-    match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => now,
-    }
-}
-
-fn drop_privileges(inode: &mut Inode) {
-    inode.metadata.drop_privileges();
-    inode.attributes.remove(OsStr::new("security.capability"));
-}
-
-/// Attributes of something that the kernel is told of now, and must forget later.
-fn entry(tree: &mut Tree, number: u64) -> Result<FileAttr, Error> {
-    tree.remember(number);
-    attributes(tree, number)
-}
-
-fn attributes(tree: &Tree, number: u64) -> Result<FileAttr, Error> {
-    let inode = tree.inode(number)?;
-    let Metadata { mode, uid, gid, device, links, accessed, modified, changed } = inode.metadata;
-    let (size, kept) = match &inode.kind {
-        Kind::File(file) => (file.size(), file.kept_bytes()),
-        Kind::Link(target) => (target.as_os_str().len() as u64, 0),
-        _ => (0, 0),
-    };
-    Ok(FileAttr {
-        ino: INodeNo(number),
-        size,
-        blocks: kept / 512,
-        atime: accessed,
-        mtime: modified,
-        ctime: changed,
-        crtime: changed,
-        kind: kind(inode.file_type()),
-        perm: u16::try_from(mode).expect("only permission bits are kept"),
-        nlink: links,
-        uid,
-        gid,
-        rdev: device,
-        blksize: 4096,
-        flags: 0,
-    })
 }
 
 /// With O_DIRECT, requests go past the page cache and beside each other: else writers of one file
@@ -324,6 +263,7 @@ impl Filesystem for Mounted {
             return reply.attr(&Duration::ZERO, &hidden::attributes(ino.0));
         }
         let attributes = attributes(&self.system.tree(), ino.0);
+        self.lengthen_if_it_grows(ino.0);
         self.answer_attributes(attributes, reply);
     }
 
@@ -723,6 +663,28 @@ impl Filesystem for Mounted {
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let result = layouts::remove(&self.system, ino.0, name);
         self.answer_empty(result, reply);
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        if !emulated::is_addition(cmd) {
+            return reply.error(Errno::ENOTTY);
+        }
+        let name = OsStr::new(ATTRIBUTE_ADD);
+        let result = layouts::set(&self.system, ino.0, name, in_data, 0);
+        self.system.answer_metadata(move || match result {
+            Ok(()) => reply.ioctl(0, &[]),
+            Err(error) => reply.error(code(error)),
+        });
     }
 
     fn fallocate(

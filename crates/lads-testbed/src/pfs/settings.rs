@@ -1,8 +1,9 @@
 //! How an emulated file system is set up.
 
-use crate::sizes::{parse_bytes, parse_rate};
+use crate::rate::parse_rate;
 use clap::ValueEnum;
 use lads_core::lov::{self, Lov};
+use lads_core::sizes::parse_bytes;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -8,12 +8,13 @@ use super::settings::Settings;
 use super::space::TargetState;
 use super::tree::Tree;
 use crate::clock::monotonic;
+use fuser::{INodeNo, Notifier};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// The emulated file system.
@@ -28,7 +29,11 @@ pub(super) struct System {
     metadata_latency_nanos: AtomicU64,
     metadata_operations: AtomicU64,
     last_error: Mutex<String>,
+    kernel: OnceLock<Notifier>,
 }
+
+/// Longer than any file here, in bytes.
+const LONG_BYTES: u64 = 1 << 50;
 
 /// A storage target in the statistics.
 #[derive(Serialize)]
@@ -61,9 +66,25 @@ impl System {
             metadata_latency_nanos: AtomicU64::new(0),
             metadata_operations: AtomicU64::new(0),
             last_error: Mutex::new(String::new()),
+            kernel: OnceLock::new(),
         };
         system.set_metadata_latency(Duration::from_micros(system.settings.metadata_latency));
         system
+    }
+
+    /// The kernel can be told something from now on.
+    pub(super) fn on_mounted(&self, kernel: Notifier) {
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// Lets the kernel take a file for longer than any, until it asks for attributes; whoever asks
+    /// the kernel for its size is told what this file system says.
+    pub(super) fn lengthen(&self, number: u64) {
+        if let Some(kernel) = self.kernel.get() {
+            // The last byte is of a page that goes when the kernel hears of the size. If it knows
+            // nothing of the file, there is nothing to be changed.
+            let _ = kernel.store(INodeNo(number), LONG_BYTES - 1, &[0]);
+        }
     }
 
     /// The names.

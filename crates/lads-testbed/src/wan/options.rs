@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
+use lads_core::sizes::parse_bytes;
 use std::time::Duration;
 
 /// Bytes of IPv4 and TCP headers (with timestamps) that each wire packet of a super-packet carries.
@@ -26,7 +27,7 @@ pub(crate) struct LineOptions {
 
     /// Buffer before the bottleneck, each way, in bytes (K, M, G: binary); what does not fit is
     /// dropped. Without, what is under way at --rate in one round trip
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "rate")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "rate")]
     buffer: Option<u64>,
 
     /// Probability that a wire packet is lost, each way
@@ -127,19 +128,6 @@ fn parse_rate(text: &str) -> Result<u64> {
     let rate = whole(number * factor * scale)?;
     ensure!(rate >= 1000, "at least 1 kB per second");
     Ok(rate)
-}
-
-/// Bytes, binary.
-fn parse_size(text: &str) -> Result<u64> {
-    let (number, unit) = split(text)?;
-    let shift = match unit {
-        "" | "B" => 0,
-        "K" | "KiB" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        _ => bail!("a size ends with K, M, G or nothing"),
-    };
-    whole(number * f64::from(1_u32 << shift))
 }
 
 fn parse_probability(text: &str) -> Result<f64> {

@@ -3,16 +3,11 @@ use expect_test::{expect, expect_file};
 use lads_core::issue::Operation::{self, *};
 use lads_core::issue::Side::{self, Sink, Source};
 use lads_core::units::OstId;
-use lads_engine::{Job, Location, Options, RemoteShell};
+use lads_engine::{Job, Location};
 
 pub(in crate::display) fn places() -> Places {
     let parse = |text: &str| Location::parse(text.as_ref()).expect("it is text");
-    Places::new(&Job {
-        sources: vec![parse("/data/run7")],
-        target: parse("dtn2:/scratch/"),
-        options: Options::default(),
-        remote: RemoteShell::default(),
-    })
+    Places::new(&Job::new(vec![parse("/data/run7")], parse("dtn2:/scratch/")))
 }
 
 /// What people meet in the field.

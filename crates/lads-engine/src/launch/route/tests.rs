@@ -1,12 +1,12 @@
 use super::*;
-use crate::job::{Location, Options, RemoteShell};
-use crate::session::StopFlag;
+use crate::job::{Location, RemoteShell};
+use crate::stop::StopFlag;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 fn job(remote: RemoteShell) -> Job {
     let here = Location { host: None, path: b"x".to_vec() };
-    Job { sources: vec![here.clone()], target: here, options: Options::default(), remote }
+    Job { remote, ..Job::new(vec![here.clone()], here) }
 }
 
 fn shell(command: &[&str]) -> RemoteShell {

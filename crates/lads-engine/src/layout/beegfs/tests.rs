@@ -1,4 +1,5 @@
 use super::*;
+use crate::layout::contract::Check;
 use rustix::fs::{CWD, XattrFlags, fgetxattr, fsetxattr};
 
 /// Any file system can keep this one: pattern, chunk size and targets of a file, as numbers.
@@ -12,8 +13,15 @@ struct Fake {
     targets_each: usize,
 }
 
+/// Has a provider over a client that is faked keep the contract.
+pub(super) fn keep_the_contract(check: Check) {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = faked(directory.path(), 4) else { return };
+    check(&layouts, directory.path());
+}
+
 /// A provider over one; `None`, and a line that says so, where there are no attributes.
-pub(in crate::layout) fn faked(directory: &Path, target_count: u16) -> Option<Beegfs> {
+fn faked(directory: &Path, target_count: u16) -> Option<Beegfs> {
     let handle = File::open(directory).unwrap();
     if fsetxattr(&handle, FAKE_ATTRIBUTE, b"", XattrFlags::empty()).is_err() {
         lads_tried::not_tried("the file system of temporary files has no extended attributes");

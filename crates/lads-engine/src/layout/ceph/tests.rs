@@ -1,4 +1,5 @@
 use super::*;
+use crate::layout::contract::Check;
 use std::fs::File;
 
 /// Any file system can keep these.
@@ -7,6 +8,19 @@ const FAKE_ATTRIBUTES: Attributes =
 
 fn striping(unit: u32, count: u32, object_size: u32) -> ObjectStriping {
     ObjectStriping::new(unit, count, object_size).unwrap()
+}
+
+/// Has a real one keep the contract, if there is one.
+pub(super) fn keep_the_contract(check: Check) {
+    let Some(mount) = std::env::var_os("LADS_TEST_CEPH") else {
+        lads_tried::not_tried("LADS_TEST_CEPH names no CephFS: `cargo xtask ceph up` makes one");
+        return;
+    };
+    let directory = tempfile::tempdir_in(mount).unwrap();
+    let layouts = crate::layout::open("auto", directory.path()).unwrap();
+    assert_eq!(layouts.kind(), "ceph");
+    assert!(layouts.osts().len() > 2, "the cluster is known: {:?}", layouts.osts());
+    check(layouts.as_ref(), directory.path());
 }
 
 fn faked() -> Ceph {

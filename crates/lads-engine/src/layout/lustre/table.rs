@@ -1,10 +1,14 @@
 //! What a client of Lustre, or an emulated one, says of its OSTs: names, servers, state, space.
 
 use crate::layout::Target;
+use lads_core::lov::ATTRIBUTE_ADD;
 use lads_core::placement::OstState;
 use lads_core::units::OstId;
-use lads_sys::lustre;
+use lads_sys::{emulated, lustre};
+use rustix::fs::{XattrFlags, fsetxattr};
+use rustix::io::Errno;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// The hidden file in which an emulator lists its OSTs: index, server, state, capacity and use in
@@ -57,16 +61,26 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Adds components to a file. An emulator has a call for it, where the kernel would lock the
+    /// file against all who write to it.
+    pub(super) fn add_components(&self, file: &OwnedFd, addition: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Client { .. } => fsetxattr(file, ATTRIBUTE_ADD, addition, XattrFlags::empty()),
+            Self::Listed(_) => emulated::add_components(file, addition)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
+    }
+}
+
 fn read_client(directory: &File, names: Option<&(String, String)>) -> Vec<Target> {
     let mut targets = Vec::new();
     for index in 0..OSTS_MAX {
         let target = match lustre::ost(directory, index) {
             Ok(ost) => target_of(&ost),
-            Err(error) => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                Some(rustix::io::Errno::AGAIN) => absent(index),
-                Some(rustix::io::Errno::NODATA) => {
-                    Target { state: OstState::Down, ..absent(index) }
-                }
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::AGAIN) => absent(index),
+                Some(Errno::NODATA) => Target { state: OstState::Down, ..absent(index) },
                 _ => break,
             },
         };

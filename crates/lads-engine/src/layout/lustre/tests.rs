@@ -1,13 +1,21 @@
 use super::*;
+use crate::layout::contract::Check;
 use lads_core::lov::{Component, Composite, Object, Stripes, flag, pattern};
 use std::fs::File;
 
 /// Any file system can keep this one.
 const FAKE_ATTRIBUTE: &str = "user.lustre.lov";
 
+/// Has a directory that passes for Lustre keep the contract.
+pub(super) fn keep_the_contract(check: Check) {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = faked(directory.path(), 4) else { return };
+    check(&layouts, directory.path());
+}
+
 /// A directory that passes for Lustre: whatever is written to the attribute of a file is its
 /// layout. `None`, and a line that says so, where there are no attributes.
-pub(in crate::layout) fn faked(directory: &Path, ost_count: u32) -> Option<Lustre> {
+fn faked(directory: &Path, ost_count: u32) -> Option<Lustre> {
     std::fs::create_dir(directory.join(".pfs")).unwrap();
     let lines = (0..ost_count).map(|ost| format!("{ost} oss{} up 1000000 0\n", ost / 2));
     std::fs::write(directory.join(".pfs/osts"), lines.collect::<String>()).unwrap();

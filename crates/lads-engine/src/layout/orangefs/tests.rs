@@ -1,4 +1,5 @@
 use super::*;
+use crate::layout::contract::Check;
 use rustix::fs::{XattrFlags, fsetxattr};
 use std::fs::File;
 
@@ -9,9 +10,16 @@ const CONFIG: &str = "<Aliases>\nAlias io1 tcp://io1:3334\nAlias io2 tcp://io2:3
     <Filesystem>\nName scratch\n<DataHandleRanges>\nRange io1 100-199\nRange io2 200-299\n\
     </DataHandleRanges>\n</Filesystem>\n";
 
+/// Has a directory that passes for OrangeFS keep the contract.
+pub(super) fn keep_the_contract(check: Check) {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(layouts) = faked(directory.path()) else { return };
+    check(&layouts, directory.path());
+}
+
 /// A directory that passes for OrangeFS: whatever is written to the attributes of a file is its
 /// layout. `None`, and a line that says so, where there are no attributes.
-pub(in crate::layout) fn faked(directory: &Path) -> Option<Orangefs> {
+fn faked(directory: &Path) -> Option<Orangefs> {
     let handle = File::open(directory).unwrap();
     if fsetxattr(&handle, FAKES[0], b"", XattrFlags::empty()).is_err() {
         lads_tried::not_tried("the file system of temporary files has no extended attributes");

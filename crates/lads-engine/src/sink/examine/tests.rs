@@ -5,7 +5,7 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::event::Happening;
 use crate::job::Options;
-use crate::session::Setup;
+use crate::setup::Setup;
 use crate::stream::Streams;
 use lads_core::entry::{Identity, Metadata, Xattr};
 use lads_core::message::Message;
@@ -30,7 +30,7 @@ impl Bench {
     fn new(options: Options) -> Self {
         let place = tempfile::tempdir().expect("there is room");
         let board = Arc::new(Board::new("here".to_owned(), true));
-        let streams = Arc::new(Streams::new(Vec::new()));
+        let streams = Arc::new(Streams::none());
         let sink_layout = "synthetic:osts=1".to_owned();
         let options = Options { sink_buffers_bytes: 8 << 20, sink_layout, ..options };
         let setup = Setup { options, streams, board: Arc::clone(&board), clock: Clock::start() };
@@ -138,7 +138,7 @@ fn a_file_gets_no_rights_that_nobody_asked_for() {
     assert_eq!(&names[..count], b"user.x\0");
     // Told once, when all is done.
     bench.end.examine_all(vec![file]);
-    bench.end.finish(true);
+    bench.end.tell_reduced();
     let notices = bench.board.take_happenings();
     let notices = notices.iter().filter(|it| matches!(it, Happening::Notice(_)));
     assert_eq!(notices.count(), 1);

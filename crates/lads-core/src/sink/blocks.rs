@@ -1,0 +1,257 @@
+//! What is known of the blocks of one file that is wanted: which came, are written, are on record.
+//!
+//! Of a file that is there already, of the same size, the source sends the checksum of each block
+//! in place of its bytes, and it is compared with what is read here. Such blocks take the way of
+//! all others: they need a grant, they wait in the queue of the OST that holds them, and a thread
+//! reads them into the buffer that the grant stands for. So both ends read side by side, memory is
+//! bounded, and a slow OST holds up no other.
+
+use crate::ahead::Placed;
+use crate::frame::Row;
+use crate::growth::Growth;
+use crate::journal::BlockRecord;
+use crate::layout::Layout;
+use crate::range::RangeSet;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What blocks of a file come for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// They are written.
+    Write,
+    /// Their checksums are compared with those of a file that is there; nothing is written.
+    Compare,
+}
+
+/// Who has said that all blocks are of one and the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    Nobody,
+    /// The source, of what is on record by then.
+    Source,
+    /// The file's only block.
+    Block,
+}
+
+/// Whether the source was asked to announce a file anew, to get another place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placing {
+    Once,
+    Again,
+}
+
+/// The blocks of a file.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    purpose: Purpose,
+    /// How much of the file has to come, or be there.
+    data_bytes: u64,
+    /// Where it lies, or will.
+    layout: Layout,
+    /// Where it lies by now, if it grows.
+    growth: Option<Growth>,
+    /// Bytes of it that are placed and have not come, if they are counted.
+    placed: Option<Placed>,
+    placing: Placing,
+    /// Bytes written, or there from an earlier attempt.
+    written: RangeSet,
+    /// Of these, bytes on record.
+    on_record: RangeSet,
+    /// All blocks, if the file will be read back, by offset and length. After an attempt with
+    /// another block size some overlap.
+    records: Option<BTreeMap<(u64, u32), BlockRecord>>,
+    /// Blocks of it with an I/O thread, or waiting for one.
+    in_flight: u32,
+    word: Word,
+    resends: u32,
+}
+
+impl Blocks {
+    /// Nothing is there of a file that lies so, or will.
+    pub(super) fn new(purpose: Purpose, data_bytes: u64, layout: Layout) -> Self {
+        Self {
+            purpose,
+            data_bytes,
+            layout,
+            growth: None,
+            placed: None,
+            placing: Placing::Once,
+            written: RangeSet::new(),
+            on_record: RangeSet::new(),
+            records: None,
+            in_flight: 0,
+            word: Word::Nobody,
+            resends: 0,
+        }
+    }
+
+    /// The same, with bytes that are placed and have not come.
+    pub(super) fn placed(self, placed: Option<Placed>) -> Self {
+        Self { placed, ..self }
+    }
+
+    /// The same, if it grows.
+    pub(super) fn growing(self, growth: Option<Growth>) -> Self {
+        Self { growth, ..self }
+    }
+
+    /// The same, with what an earlier attempt left.
+    pub(super) fn with_done(self, ranges: RangeSet) -> Self {
+        Self { written: ranges.clone(), on_record: ranges, ..self }
+    }
+
+    /// The same, with all its blocks kept until the file is read back.
+    pub(super) fn with_records(self, done: &[BlockRecord]) -> Self {
+        let records = done.iter().map(|block| ((block.offset, block.length), *block));
+        Self { records: Some(records.collect()), ..self }
+    }
+
+    /// The same, of a file without bytes: it is whole as announced.
+    pub(super) fn empty(self) -> Self {
+        Self { word: Word::Block, ..self }
+    }
+
+    /// What they come for.
+    pub(super) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(super) fn growth(&self) -> Option<&Growth> {
+        self.growth.as_ref()
+    }
+
+    pub(super) fn growth_mut(&mut self) -> Option<&mut Growth> {
+        self.growth.as_mut()
+    }
+
+    pub(super) fn placed_mut(&mut self) -> Option<&mut Placed> {
+        self.placed.as_mut()
+    }
+
+    pub(super) fn placed_bytes(&self) -> Option<Placed> {
+        self.placed
+    }
+
+    pub(super) fn placing(&self) -> Placing {
+        self.placing
+    }
+
+    pub(super) fn place_again(&mut self) {
+        self.placing = Placing::Again;
+    }
+
+    /// How much of the file has to come, or be there, in bytes.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    /// How much of that is not written.
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.data_bytes.saturating_sub(self.written.byte_count())
+    }
+
+    /// How many separate ranges are written.
+    pub(super) fn range_count(&self) -> usize {
+        self.written.range_count()
+    }
+
+    pub(super) fn has_record(&self) -> bool {
+        !self.on_record.is_empty()
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn on_come(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// This many blocks are no longer with a thread, nor wait for one.
+    ///
+    /// # Panics
+    /// If there were fewer.
+    pub(super) fn on_released(&mut self, count: u32) {
+        assert!(self.in_flight >= count, "{count} blocks of {} in flight ended", self.in_flight);
+        self.in_flight -= count;
+    }
+
+    /// A block is written, or found to be there; how many of its bytes were not before.
+    pub(super) fn on_written(&mut self, row: &Row) -> u64 {
+        let record = record_of(row);
+        if let Some(records) = &mut self.records {
+            records.insert((record.offset, record.length), record);
+        }
+        if row.is_whole {
+            self.word = Word::Block;
+        }
+        self.written.insert(row.block.offset..row.block.end())
+    }
+
+    /// A block that is written is on record, or need not be.
+    pub(super) fn on_recorded(&mut self, block: &BlockRecord) {
+        self.on_record.insert(range_of(block));
+    }
+
+    /// The source has said that all blocks are of one file.
+    pub(super) fn on_vouched(&mut self) {
+        self.word = self.word.max(Word::Source);
+    }
+
+    /// Whether its only block has come: then nothing of it goes on record.
+    pub(super) fn is_whole(&self) -> bool {
+        self.word == Word::Block
+    }
+
+    /// Whether all of it is durable, or will be with its name.
+    pub(super) fn is_complete(&self) -> bool {
+        let bytes = match self.word {
+            Word::Nobody => return false,
+            Word::Source => self.on_record.byte_count(),
+            Word::Block => self.written.byte_count(),
+        };
+        bytes >= self.data_bytes && self.in_flight == 0
+    }
+
+    /// What the file is to be read back against, if it is.
+    pub(super) fn to_read_back(&self) -> Option<Vec<BlockRecord>> {
+        self.records.as_ref().map(|records| records.values().copied().collect())
+    }
+
+    /// So many blocks more have to come again; how many that makes.
+    pub(super) fn on_resends(&mut self, count: usize) -> u32 {
+        self.resends = self.resends.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.resends
+    }
+
+    /// Read back, these blocks are not what was written: they are not there.
+    pub(super) fn on_bad(&mut self, blocks: &[BlockRecord]) {
+        self.word = Word::Nobody;
+        for block in blocks {
+            self.written.remove(range_of(block));
+            self.on_record.remove(range_of(block));
+            if let Some(records) = &mut self.records {
+                records.remove(&(block.offset, block.length));
+            }
+        }
+    }
+
+    /// What is on record is not to be trusted: another attempt begins anew.
+    pub(super) fn distrust(&mut self) {
+        self.on_record = RangeSet::new();
+    }
+}
+
+/// What is put on record of a block.
+pub(super) fn record_of(row: &Row) -> BlockRecord {
+    BlockRecord { offset: row.block.offset, length: row.block.length, checksum: row.checksum }
+}
+
+fn range_of(block: &BlockRecord) -> Range<u64> {
+    block.offset..block.offset + u64::from(block.length)
+}

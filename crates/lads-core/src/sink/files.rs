@@ -1,0 +1,173 @@
+//! The files that were announced and have not ended, and all that the source may speak of.
+//!
+//! A number stands for one entry at a time: as long as something of a file is being written that
+//! has ended, no other gets its number.
+
+use super::blocks::Blocks;
+use super::file::{File, Step};
+use crate::ahead::Placed;
+use crate::entry::{Entry, Kind};
+use crate::gate::{AtSink, ProtocolError};
+use crate::message::Message;
+use crate::units::EntryId;
+use std::collections::HashMap;
+
+/// Files, and what they have in all.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// What the source has announced and may speak of.
+    announced: AtSink,
+    open: HashMap<EntryId, File>,
+    /// Blocks of files that have ended that are still being written.
+    late: HashMap<EntryId, u32>,
+    /// Files that may grow.
+    growing_count: usize,
+    /// Separate ranges of bytes that are written, of all files together.
+    range_count: usize,
+}
+
+impl Files {
+    /// Whether the source may say this now, as far as it is about entries.
+    pub(super) fn check(&self, message: &Message) -> Result<(), ProtocolError> {
+        self.announced.check(message)?;
+        match message {
+            Message::FileDone(endings) => {
+                endings.iter().try_for_each(|(entry, _)| self.check_answered(*entry))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nobody can vouch for a file, or give it up, before it is known whether it is wanted.
+    fn check_answered(&self, entry: EntryId) -> Result<(), ProtocolError> {
+        match self.open.get(&entry) {
+            Some(file) if file.is_unanswered() => {
+                Err(ProtocolError::OutOfPlace("FILE_DONE for a file that is not answered"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sees that an entry was announced, whether or not it has ended since.
+    pub(super) fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
+        self.announced.check_was_announced(entry)
+    }
+
+    /// The source has said what it is going to send.
+    pub(super) fn on_roots(&mut self) {
+        self.announced.on_roots();
+    }
+
+    /// An entry was announced, and passed [`Self::check`].
+    pub(super) fn on_announced(&mut self, entry: &Entry) {
+        self.announced.on_announced(entry);
+        if let Kind::File { identity, data_bytes, .. } = &entry.kind {
+            self.open.insert(entry.id, File::new(identity.size, *data_bytes));
+        }
+    }
+
+    /// Whether there is a directory of this number that has not ended.
+    pub(super) fn is_directory(&self, entry: EntryId) -> bool {
+        self.announced.is_directory(entry)
+    }
+
+    /// Whether this is a directory that has not ended, of which the source has now said that
+    /// everything in it has.
+    pub(super) fn on_closing(&mut self, entry: EntryId) -> bool {
+        self.announced.on_closing(entry)
+    }
+
+    /// An entry that is no file has ended.
+    pub(super) fn on_ended(&mut self, entry: EntryId) {
+        assert!(!self.open.contains_key(&entry), "{entry} is a file that has not ended");
+        self.announced.on_ended(entry);
+    }
+
+    pub(super) fn get(&self, entry: EntryId) -> Option<&File> {
+        self.open.get(&entry)
+    }
+
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EntryId, &File)> {
+        self.open.iter().map(|(&entry, file)| (entry, file))
+    }
+
+    /// Does something with a file, if there is one of this number, and counts anew what it has.
+    pub(super) fn with<T>(
+        &mut self,
+        entry: EntryId,
+        what: impl FnOnce(&mut File) -> T,
+    ) -> Option<T> {
+        let file = self.open.get_mut(&entry)?;
+        let (ranges, growing) = (range_count(file), growing_count(file));
+        let result = what(file);
+        self.range_count = self.range_count + range_count(file) - ranges;
+        self.growing_count = self.growing_count + growing_count(file) - growing;
+        Some(result)
+    }
+
+    /// Something happens to a file, if there is one of this number.
+    ///
+    /// # Panics
+    /// If that cannot be in its state.
+    pub(super) fn step(&mut self, entry: EntryId, step: Step) {
+        self.with(entry, |file| file.step(step));
+    }
+
+    /// A file ends by this step, if there is one of this number. Returns what of it is placed and
+    /// has not come.
+    ///
+    /// # Panics
+    /// If that cannot be in its state.
+    pub(super) fn end(&mut self, entry: EntryId, step: Step) -> Option<Placed> {
+        let mut file = self.open.remove(&entry)?;
+        self.range_count -= range_count(&file);
+        self.growing_count -= growing_count(&file);
+        match file.blocks().map_or(0, Blocks::in_flight) {
+            0 => self.announced.on_ended(entry),
+            count => {
+                self.announced.on_ended_early(entry);
+                let other = self.late.insert(entry, count);
+                assert_eq!(other, None, "{entry} was in use when it was announced");
+            }
+        }
+        let placed = file.placed();
+        file.step(step);
+        placed
+    }
+
+    /// A block is no longer with a thread, nor waits for one.
+    ///
+    /// # Panics
+    /// If it was not under way.
+    pub(super) fn on_block_released(&mut self, entry: EntryId) {
+        if let Some(file) = self.open.get_mut(&entry) {
+            file.blocks_mut().expect("only what is wanted is under way").on_released(1);
+            return;
+        }
+        let count = self.late.get_mut(&entry).expect("it ended while a block was under way");
+        *count -= 1;
+        if *count == 0 {
+            self.late.remove(&entry);
+            self.announced.on_written(entry);
+        }
+    }
+
+    /// Whether any file may grow.
+    pub(super) fn has_growing(&self) -> bool {
+        self.growing_count > 0
+    }
+
+    /// Separate ranges of bytes that are written, of all files together.
+    pub(super) fn range_count(&self) -> usize {
+        self.range_count
+    }
+}
+
+fn range_count(file: &File) -> usize {
+    file.blocks().map_or(0, Blocks::range_count)
+}
+
+fn growing_count(file: &File) -> usize {
+    usize::from(file.blocks().is_some_and(|blocks| blocks.growth().is_some()))
+}

@@ -1,0 +1,217 @@
+//! Files, links and special files that were found and have not ended.
+
+use super::blocks::Blocks;
+use super::file::{File, Step};
+use crate::gate::ProtocolError;
+use crate::limits::RANGES_MAX;
+use crate::range::RangeSet;
+use crate::units::{Block, EntryId};
+use std::collections::HashMap;
+
+/// All of them, and what they have in all.
+#[derive(Debug)]
+pub(super) struct Files {
+    open: HashMap<EntryId, File>,
+    /// Those that ended badly while blocks of them were under way, and how many still are: so there
+    /// are no more of them than blocks under way, however many files fail.
+    failed: HashMap<EntryId, u32>,
+    /// Names and attributes, in bytes.
+    metadata_bytes: u64,
+    /// Separate ranges of bytes that the sink has, of all files together.
+    range_count: usize,
+    /// The last entry that the sink was told of.
+    announced_last: EntryId,
+}
+
+impl Files {
+    /// None was found.
+    pub(super) fn new() -> Self {
+        Self {
+            open: HashMap::new(),
+            failed: HashMap::new(),
+            metadata_bytes: 0,
+            range_count: 0,
+            announced_last: EntryId::ROOT,
+        }
+    }
+
+    /// Something was found.
+    pub(super) fn add(&mut self, entry: EntryId, file: File) {
+        self.metadata_bytes += file.metadata_bytes();
+        let other = self.open.insert(entry, file);
+        assert!(other.is_none(), "{entry} was found twice");
+    }
+
+    /// An entry is handed out to be announced: from now on the sink may speak of it. `false` if it
+    /// is not one of these.
+    pub(super) fn on_announced(&mut self, entry: EntryId) -> bool {
+        self.announced_last = self.announced_last.max(entry);
+        self.with(entry, |file| file.step(Step::Told)).is_some()
+    }
+
+    /// Sees that an entry was announced, whether or not it has ended since.
+    pub(super) fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
+        let was_announced = entry != EntryId::ROOT && entry <= self.announced_last;
+        if was_announced { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
+    }
+
+    /// Sees that what the sink has is in few enough pieces.
+    pub(super) fn check_range_count(&self) -> Result<(), ProtocolError> {
+        let is_bounded = self.range_count <= RANGES_MAX;
+        if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("separate pieces of files")) }
+    }
+
+    pub(super) fn get(&self, entry: EntryId) -> Option<&File> {
+        self.open.get(&entry)
+    }
+
+    /// One that the caller has looked up before.
+    pub(super) fn known(&self, entry: EntryId) -> &File {
+        self.open.get(&entry).expect("looked up by the caller")
+    }
+
+    /// Does something with a file, if there is one of this number, and counts anew what it has.
+    pub(super) fn with<T>(
+        &mut self,
+        entry: EntryId,
+        what: impl FnOnce(&mut File) -> T,
+    ) -> Option<T> {
+        let file = self.open.get_mut(&entry)?;
+        let ranges = range_count(file);
+        let result = what(file);
+        self.range_count = self.range_count + range_count(file) - ranges;
+        Some(result)
+    }
+
+    /// Something happens to a file, if there is one of this number.
+    ///
+    /// # Panics
+    /// If that cannot be in its state.
+    pub(super) fn step(&mut self, entry: EntryId, step: Step) {
+        self.with(entry, |file| file.step(step));
+    }
+
+    /// A file leaves, if there is one of this number. Returns it as it was.
+    pub(super) fn remove(&mut self, entry: EntryId) -> Option<File> {
+        let file = self.open.remove(&entry)?;
+        self.metadata_bytes -= file.metadata_bytes();
+        self.range_count -= range_count(&file);
+        Some(file)
+    }
+
+    /// Blocks are handed out, to be sent or staged.
+    ///
+    /// # Panics
+    /// If they are of a file that is not wanted.
+    pub(super) fn on_out(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            let file = self.open.get_mut(&block.entry).and_then(File::blocks_mut);
+            file.expect("only what is wanted is handed out").on_out();
+        }
+    }
+
+    /// It is known what became of blocks that were handed out, or nobody wants to know.
+    pub(super) fn on_back(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            if let Some(file) = self.open.get_mut(&block.entry) {
+                file.blocks_mut().expect("it was handed out").on_back();
+            } else if let Some(count) = self.failed.get_mut(&block.entry) {
+                *count -= 1;
+                if *count == 0 {
+                    self.failed.remove(&block.entry);
+                }
+            }
+        }
+    }
+
+    /// A file has left badly: of its blocks that are under way nobody will say whether they arrive.
+    pub(super) fn on_failed(&mut self, entry: EntryId, file: &File) {
+        let count = file.blocks().map_or(0, Blocks::out_count);
+        if count > 0 {
+            self.failed.insert(entry, count);
+        }
+    }
+
+    /// Whether nobody says of a block that is under way whether it arrived.
+    pub(super) fn has_failed(&self, entry: EntryId) -> bool {
+        self.failed.contains_key(&entry)
+    }
+
+    /// How many files are kept that ended badly.
+    #[cfg(test)]
+    pub(super) fn failed_count(&self) -> usize {
+        self.failed.len()
+    }
+
+    /// Whether nothing more has to happen for a block that was sent.
+    pub(super) fn is_settled(&self, block: &Block) -> bool {
+        let Some(file) = self.open.get(&block.entry) else { return true };
+        file.blocks().is_some_and(|blocks| blocks.has(block))
+    }
+
+    /// Names and attributes of all, in bytes.
+    pub(super) fn metadata_bytes(&self) -> u64 {
+        self.metadata_bytes
+    }
+}
+
+fn range_count(file: &File) -> usize {
+    file.confirmed().map_or(0, RangeSet::range_count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::Purpose;
+    use super::super::file::Tries;
+    use super::*;
+    use crate::entry::{Entry, Identity, Kind, Metadata};
+    use crate::placement::Striping;
+    use crate::units::OstId;
+
+    const ENTRY: EntryId = EntryId(1);
+    const BLOCK: Block = Block { entry: ENTRY, offset: 0, length: 4096 };
+
+    /// Files of which one is wanted.
+    fn wanted() -> Files {
+        let identity = Identity { size: 4096, ..Identity::default() };
+        let (striping, source_ost) = (Striping::default(), OstId(0));
+        let kind =
+            Kind::File { identity, data_bytes: 1, striping, source_ost, is_different: false };
+        let (parent, metadata) = (EntryId::ROOT, Metadata::default());
+        let entry = Entry { id: ENTRY, parent, name: b"a".to_vec(), kind, metadata };
+        let mut files = Files::new();
+        files.add(ENTRY, File::new(&entry, None, Tries::default(), None));
+        files.on_announced(ENTRY);
+        files.step(ENTRY, Step::Wanted(Blocks::new(Purpose::Send, RangeSet::new(), 0)));
+        files
+    }
+
+    #[test]
+    fn a_file_that_failed_is_forgotten_when_nothing_of_it_is_under_way() {
+        let mut files = wanted();
+        files.on_out(&[BLOCK, BLOCK]);
+        let file = files.remove(ENTRY).unwrap();
+        files.on_failed(ENTRY, &file);
+        files.on_back(&[BLOCK]);
+        assert!(files.has_failed(ENTRY), "a block of it is under way");
+        files.on_back(&[BLOCK]);
+        assert!(files.failed.is_empty());
+    }
+
+    #[test]
+    fn of_a_file_that_failed_before_anything_was_sent_nothing_is_kept() {
+        let mut files = wanted();
+        files.on_out(&[BLOCK]);
+        files.on_back(&[BLOCK]);
+        let file = files.remove(ENTRY).unwrap();
+        files.on_failed(ENTRY, &file);
+        assert!(files.failed.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "a block is back, and none was handed out")]
+    fn no_more_blocks_come_back_than_were_handed_out() {
+        let mut files = wanted();
+        files.on_back(&[BLOCK]);
+    }
+}

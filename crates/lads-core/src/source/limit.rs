@@ -1,0 +1,48 @@
+//! Whether the limit that the person set lets anything through, and what waited for it.
+
+use crate::pace::Pace;
+use crate::tuning::Tuning;
+use crate::units::Instant;
+
+/// A limit, if there is one.
+#[derive(Debug)]
+pub(super) struct Limit {
+    pace: Option<Pace>,
+    wait: Wait,
+}
+
+/// Whether a thread found something to send that the limit did not let through yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    No,
+    Yes,
+}
+
+impl Limit {
+    pub(super) fn new(bytes_per_second: Option<u64>, tuning: &Tuning) -> Self {
+        Self { pace: Pace::new(bytes_per_second, tuning), wait: Wait::No }
+    }
+
+    /// Whether nothing may go now.
+    pub(super) fn is_reached(&self, now: Instant) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now)
+    }
+
+    /// When something may go again.
+    pub(super) fn ready_at(&self) -> Option<Instant> {
+        self.pace.as_ref().map(Pace::ready_at)
+    }
+
+    /// Something waits for it.
+    pub(super) fn on_waiting(&mut self) {
+        self.wait = Wait::Yes;
+    }
+
+    /// Nothing waits for it any more, and this many bytes go; how many of them had to wait.
+    pub(super) fn on_sent(&mut self, now: Instant, bytes: u64) -> u64 {
+        let wait = std::mem::replace(&mut self.wait, Wait::No);
+        let Some(pace) = self.pace.as_mut().filter(|_| bytes > 0) else { return 0 };
+        pace.on_sent(now, bytes);
+        if wait == Wait::Yes { bytes } else { 0 }
+    }
+}

@@ -1,0 +1,107 @@
+//! What waits to be said to the sink and to the owner, and how much goes into one message.
+
+use super::event::Note;
+use crate::entry::Entry;
+use crate::message::{Ending, Message};
+use crate::tuning::Tuning;
+use crate::units::EntryId;
+use std::collections::VecDeque;
+
+/// What an entry takes in NEW_FILE beside its name and attributes, in bytes, about.
+const ENTRY_BYTES: usize = 100;
+
+/// What is to be said, each kind in its order.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    tuning: Tuning,
+    new_files: VecDeque<Entry>,
+    endings: VecDeque<(EntryId, Ending)>,
+    /// What the sink was last told of the stage.
+    staged_bytes_told: u64,
+    messages: VecDeque<Message>,
+    notes: VecDeque<Note>,
+}
+
+impl Outbox {
+    /// Nothing is to be said yet.
+    pub(super) fn new(tuning: Tuning) -> Self {
+        Self {
+            tuning,
+            new_files: VecDeque::new(),
+            endings: VecDeque::new(),
+            staged_bytes_told: 0,
+            messages: VecDeque::new(),
+            notes: VecDeque::new(),
+        }
+    }
+
+    /// An entry is to be announced.
+    pub(super) fn announce(&mut self, entry: Entry) {
+        self.new_files.push_back(entry);
+    }
+
+    /// How an entry ends, as far as this end is concerned.
+    pub(super) fn tell_ending(&mut self, entry: EntryId, ending: Ending) {
+        self.endings.push_back((entry, ending));
+    }
+
+    /// Anything else, after all that was told before.
+    pub(super) fn tell(&mut self, message: Message) {
+        self.messages.push_back(message);
+    }
+
+    /// For the owner: how an entry ended.
+    pub(super) fn note(&mut self, note: Note) {
+        self.notes.push_back(note);
+    }
+
+    /// The next entry that ended.
+    pub(super) fn next_note(&mut self) -> Option<Note> {
+        self.notes.pop_front()
+    }
+
+    /// How many entries have ended of which the owner has not asked.
+    pub(super) fn note_count(&self) -> usize {
+        self.notes.len()
+    }
+
+    /// Whether nothing waits to be said to the sink, if the stage holds `staged_bytes`.
+    pub(super) fn is_empty(&self, staged_bytes: u64) -> bool {
+        self.new_files.is_empty()
+            && self.endings.is_empty()
+            && self.messages.is_empty()
+            && !self.has_stage_news(staged_bytes)
+    }
+
+    /// Entries that are announced now, as many as fit well into a message.
+    pub(super) fn next_new_files(&mut self) -> Vec<Entry> {
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        while bytes < self.tuning.announced_bytes
+            && let Some(entry) = self.new_files.pop_front()
+        {
+            bytes += ENTRY_BYTES + entry.variable_bytes();
+            entries.push(entry);
+        }
+        entries
+    }
+
+    /// What else is said next, if the stage holds `staged_bytes`.
+    pub(super) fn next(&mut self, staged_bytes: u64) -> Option<Message> {
+        if !self.endings.is_empty() {
+            let count = self.endings.len().min(self.tuning.rows_per_message);
+            return Some(Message::FileDone(self.endings.drain(..count).collect()));
+        }
+        if self.has_stage_news(staged_bytes) {
+            self.staged_bytes_told = staged_bytes;
+            return Some(Message::Staged(staged_bytes));
+        }
+        self.messages.pop_front()
+    }
+
+    /// Whether the sink should be told how much is in the stage.
+    fn has_stage_news(&self, bytes: u64) -> bool {
+        let told = self.staged_bytes_told;
+        bytes.abs_diff(told) >= self.tuning.staged_step_bytes || (bytes == 0 && told > 0)
+    }
+}

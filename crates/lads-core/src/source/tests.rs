@@ -1,0 +1,97 @@
+use super::*;
+use crate::congestion::Threshold;
+use crate::entry::{Entry, Identity, Kind, Metadata};
+use crate::layout::Layout;
+use crate::message::{Answer, Ending};
+use crate::placement::Striping;
+use crate::range::RangeSet;
+use crate::schedule::Policy;
+use crate::units::OstId;
+
+const BLOCK_BYTES: u32 = 4096;
+
+fn source() -> Source {
+    let config = SourceConfig {
+        tuning: crate::tuning::Tuning::DEFAULT,
+        policy: Policy::Layout,
+        threshold: Threshold::default(),
+        block_size: BLOCK_BYTES,
+        window_entries: 100,
+        stream_count: 1,
+        is_dry_run: false,
+        may_pass: false,
+        may_be_asked: false,
+        is_all_there: true,
+        is_comparing: false,
+        window_directories: 100,
+        open_files_max: 100,
+        retries_max: 1,
+        bytes_per_second: None,
+        stage_bytes: 0,
+        stage_threads_max: 0,
+    };
+    let mut source = Source::new(config, &[OstSpec { name: "OST0".to_owned(), in_flight_max: 8 }]);
+    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 });
+    source
+}
+
+fn hear(source: &mut Source, message: Message) {
+    source.handle(Instant::START, Event::Message(message)).expect("a sound word");
+}
+
+fn tell(source: &mut Source, event: Event) {
+    source.handle(Instant::START, event).expect("our own word");
+}
+
+/// A file of two blocks is found, and the sink wants it; the first block of it is read.
+fn read_of_new_file(source: &mut Source, id: EntryId) -> Work {
+    let size = u64::from(BLOCK_BYTES) * 2;
+    let identity = Identity { size, ..Identity::default() };
+    let (striping, source_ost) = (Striping::default(), OstId(0));
+    let kind = Kind::File { identity, data_bytes: size, striping, source_ost, is_different: false };
+    let name = id.0.to_string().into_bytes();
+    let entry = Entry { id, parent: EntryId::ROOT, name, kind, metadata: Metadata::default() };
+    tell(source, Event::Found(Box::new(Found::new(entry))));
+    while source.next_message().is_some() {}
+    let want = Answer::Want { done: RangeSet::new(), layout: Layout::on(OstId(0)) };
+    hear(source, Message::FileId(vec![(id, want)]));
+    hear(source, Message::Grant(vec![(OstId(0), 1)]));
+    let Some(Task::Read(work)) = source.next_task(Instant::START, 0) else {
+        panic!("there is room for a block of {id}")
+    };
+    let outcomes = vec![ReadOutcome::Good; work.blocks.len()];
+    tell(source, Event::Read { work: work.clone(), service: Duration::ZERO, outcomes });
+    work
+}
+
+/// The number of every file that failed was kept to the end, in case a frame of it was lost.
+#[test]
+fn of_files_that_failed_only_those_with_blocks_under_way_are_kept() {
+    let mut source = source();
+    for number in 0..1000 {
+        let id = EntryId(number + 1);
+        let work = read_of_new_file(&mut source, id);
+        tell(&mut source, Event::Sent { stream: StreamId(0), number, work });
+        let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(5));
+        hear(&mut source, Message::FileDone(vec![(id, Ending::Failed(failure))]));
+        assert!(source.files.has_failed(id), "its frame may be lost");
+        assert!(source.files.failed_count() <= 2, "{} are kept", source.files.failed_count());
+    }
+}
+
+/// A terminal that stands still, and a tree in which everything fails.
+#[test]
+fn the_walk_waits_for_whoever_is_told_what_failed() {
+    let mut source = source();
+    let failure = Failure::new(Side::Source, Operation::Examine, Reason::Os(13));
+    let (parent, is_counted) = (EntryId::ROOT, false);
+    let mut count = 0;
+    while source.wants_entries() {
+        count += 1;
+        let entry = EntryId(count);
+        tell(&mut source, Event::Unreadable { entry, parent, is_counted, failure });
+    }
+    assert_eq!(count, NOTES_MAX as u64);
+    source.next_note().expect("one for each");
+    assert!(source.wants_entries());
+}

@@ -1,0 +1,42 @@
+//! Why a transfer cannot go on: what ends it, and whether the other end must be told.
+
+use crate::event::ExitCode;
+use lads_core::gate::ProtocolError;
+
+/// Why it cannot go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Fatal {
+    pub(crate) code: ExitCode,
+    /// What failed, where, what to do.
+    pub(crate) text: String,
+    /// Whether the other end said so, and so need not be told.
+    pub(crate) is_from_peer: bool,
+}
+
+impl Fatal {
+    pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), is_from_peer: false }
+    }
+}
+
+/// The other end broke the protocol.
+pub(crate) fn breach(error: &ProtocolError) -> Fatal {
+    Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))
+}
+
+/// The exit code that the other end calls for.
+pub(crate) fn exit_code_from(code: u8) -> ExitCode {
+    [
+        ExitCode::Usage,
+        ExitCode::SourceUnreadable,
+        ExitCode::Refused,
+        ExitCode::Network,
+        ExitCode::SinkRefuses,
+        ExitCode::Mismatch,
+        ExitCode::SourceChanged,
+        ExitCode::Interrupted,
+    ]
+    .into_iter()
+    .find(|known| *known as u8 == code)
+    .unwrap_or(ExitCode::Other)
+}

@@ -1,0 +1,59 @@
+//! What an end is made with: options, streams, memory for blocks, and how many files it may open.
+
+use crate::board::Board;
+use crate::clock::Clock;
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+use crate::job::Options;
+use crate::stream::Streams;
+use lads_sys::Arena;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::Arc;
+
+/// With more open files than this no transfer gets faster.
+const OPEN_FILES_WANTED: u64 = 16_384;
+
+/// What an end is made with.
+pub(crate) struct Setup {
+    pub(crate) options: Options,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) clock: Clock,
+}
+
+/// The memory for blocks that the options ask for at one end.
+pub(crate) fn arena(options: &Options, buffers_bytes: u64) -> Result<Arena, Fatal> {
+    let block_size = options.block_size as usize;
+    let count = buffers_bytes / u64::from(options.block_size).max(1);
+    let is_sound = block_size.is_multiple_of(4096) && (64 << 10..=64 << 20).contains(&block_size);
+    let count = u32::try_from(count).ok().filter(|&count| count >= 2 && is_sound);
+    let Some(count) = count else {
+        let text = "--block-size must be a multiple of 4096 from 64 KiB to 64 MiB, and \
+                    --buffers at least two blocks";
+        return Err(Fatal::new(ExitCode::Usage, text));
+    };
+    Arena::new(count, block_size)
+        .map_err(|error| Fatal::new(ExitCode::Other, format!("no memory for --buffers: {error}")))
+}
+
+/// Lets this process have as many files open as a transfer can use, if the system permits it.
+///
+/// The command does so. The engine does not unless it is asked to: a limit holds for all that its
+/// process does.
+pub fn raise_open_files_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES_WANTED, |maximum| maximum.min(OPEN_FILES_WANTED));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+/// How many files this process can keep open for the transfer: most of what it may have open at
+/// all.
+pub(crate) fn open_files_max() -> u32 {
+    let current = getrlimit(Resource::Nofile).current;
+    let current = current.map_or(OPEN_FILES_WANTED, |current| current.min(OPEN_FILES_WANTED));
+    // Directories, streams and pipes take some.
+    u32::try_from(current.saturating_sub(400) / 2).unwrap_or(u32::MAX).clamp(16, 4096)
+}

@@ -1,0 +1,59 @@
+//! The sink as one of two ends: what it can be asked and told by the threads that talk and watch.
+
+use super::SinkEnd;
+use crate::board::lock;
+use crate::end::End;
+use crate::fatal::Fatal;
+use crate::hub::Hub;
+use crate::usage;
+use lads_core::issue::Side;
+use lads_core::message::{Counters, Message};
+use lads_core::sink::Sink;
+use lads_core::source::Note;
+use lads_core::units::{EntryId, Instant};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+impl End for SinkEnd {
+    type Session = Sink;
+    const SIDE: Side = Side::Sink;
+    const WAITS_FOR_PEER: bool = false;
+
+    fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        end.start()
+    }
+
+    fn hub(&self) -> &Hub<Sink> {
+        &self.hub
+    }
+
+    fn before(&self, message: &Message) -> Result<(), Fatal> {
+        Self::before(self, message)
+    }
+
+    fn counters(&self) -> Counters {
+        self.hub.with(|inner| {
+            let session = &inner.session;
+            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
+        })
+    }
+
+    fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
+        Self::path_of(self, entry)
+    }
+
+    fn ost_bytes(&self) -> Vec<u64> {
+        self.hub.with(|inner| inner.session.ost_stats().map(|stats| stats.bytes).collect())
+    }
+
+    fn pass_on(&self, _notes: Vec<Note>) {}
+
+    fn on_frames(&self, counts: &[u64]) {
+        lock(&self.missing).on_frames(counts, self.streams.count());
+    }
+
+    fn tend_streams(&self, now: Instant, timeout: Duration) {
+        lock(&self.missing).end_silent(&self.streams, now, timeout);
+    }
+}

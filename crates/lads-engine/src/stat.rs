@@ -1,0 +1,23 @@
+//! What the system says of a file, in the core's words.
+
+use lads_core::entry::{Identity, Timestamp};
+use rustix::fs::Stat;
+
+/// What must stay the same while a file moves.
+pub(crate) fn identity_of(stat: &Stat) -> Identity {
+    Identity {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mtime: mtime_of(stat),
+        ctime: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+        inode: stat.st_ino,
+    }
+}
+
+/// When the data last changed.
+pub(crate) fn mtime_of(stat: &Stat) -> Timestamp {
+    timestamp(stat.st_mtime, stat.st_mtime_nsec)
+}
+
+fn timestamp(seconds: i64, nanos: u64) -> Timestamp {
+    Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }
+}

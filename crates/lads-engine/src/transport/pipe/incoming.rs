@@ -1,0 +1,357 @@
+//! The thread that reads the pipe, and what it passes on: messages to whoever listens, frames to
+//! the receivers of their streams.
+
+use super::super::assembly::Assembly;
+use super::super::{Frame, GrantedBuffers, Receiver};
+use super::{MESSAGES_BYTES_MAX, Pipe};
+use lads_core::frame::{Header, Row};
+use lads_core::issue::Side;
+use lads_core::limits::PACKET_BYTES_MAX;
+use lads_core::packet::{Channel, HEAD_BYTES, Packet};
+use lads_core::units::{OstId, StreamId};
+use lads_sys::Buffer;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Starts the thread; returns what it puts messages into.
+pub(super) fn start(input: File, pipe: Arc<Pipe>, own_side: Side) -> Arc<Messages> {
+    let messages = Arc::new(Messages::default());
+    let count = match own_side {
+        Side::Source => 0,
+        Side::Sink => pipe.streams.len(),
+    };
+    let coming = (0..count).map(|_| Assembly::new()).collect();
+    let into = Arc::clone(&messages);
+    let mut incoming = Incoming { input, pipe, messages: into, coming, scratch: Vec::new() };
+    crate::thread::spawn("lads-pipe", move || {
+        // An end is an end, also within a packet: the remote shell was killed, say.
+        let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+        let error = incoming.read_all().err().filter(|error| !is_end(error));
+        incoming.messages.end(error.map(|error| error.to_string()));
+    });
+    messages
+}
+
+/// What the thread works with.
+struct Incoming {
+    input: File,
+    pipe: Arc<Pipe>,
+    messages: Arc<Messages>,
+    /// The frame of each stream that is coming; of those that may come to this end.
+    coming: Vec<Assembly>,
+    scratch: Vec<u8>,
+}
+
+impl Incoming {
+    /// Reads packets until the pipe is at its end.
+    fn read_all(&mut self) -> io::Result<()> {
+        self.scratch.resize(PACKET_BYTES_MAX as usize, 0);
+        let stream_count = u16::try_from(self.coming.len()).expect("16 bits");
+        let mut head = [0; HEAD_BYTES];
+        while read_whole(&mut self.input, &mut head)? {
+            let packet = Packet::take(&head, stream_count).map_err(io::Error::other)?;
+            match packet.channel {
+                Channel::Messages => self.read_messages(packet.bytes as usize)?,
+                Channel::Stream(stream) => self.read_stream(stream, packet.bytes as usize)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_messages(&mut self, count: usize) -> io::Result<()> {
+        let bytes = &mut self.scratch[..count];
+        self.input.read_exact(bytes)?;
+        self.messages.put(bytes);
+        Ok(())
+    }
+
+    fn read_stream(&mut self, stream: StreamId, count: usize) -> io::Result<()> {
+        let index = stream.index();
+        let (inbox, mut left) = (&self.pipe.streams[index].inbox, count);
+        let mut frame = Frame::default();
+        while left > 0 {
+            let is_open = inbox.is_open();
+            if !is_open && !self.coming[index].is_between_frames() {
+                // What was half there gives its buffer back.
+                self.coming[index] = Assembly::new();
+            }
+            let wanted = if is_open { self.coming[index].wanted() } else { &mut self.scratch[..] };
+            let part = wanted.len().min(left);
+            let came = match self.input.read(&mut wanted[..part]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            left -= came;
+            self.pipe.streams[index].traffic.on_read();
+            if !is_open {
+                continue;
+            }
+            match self.coming[index].on_bytes(came, inbox.as_ref(), &mut frame) {
+                Ok(true) => inbox.put(std::mem::take(&mut frame)),
+                Ok(false) => {}
+                // Nothing that comes of this stream can be trusted any more; of the others it can.
+                Err(_) => inbox.close(),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Incoming {
+    /// Nothing more comes, be it that the thread panicked.
+    fn drop(&mut self) {
+        self.coming.clear();
+        self.pipe.streams.iter().for_each(|stream| stream.inbox.end());
+        self.messages.end(Some("the thread that reads it is gone".to_owned()));
+    }
+}
+
+/// Fills `to`; `false` if nothing more comes.
+fn read_whole(from: &mut File, to: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < to.len() {
+        match from.read(&mut to[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Frames of one stream that have arrived, on their way from the thread that reads the pipe to the
+/// receiver. Each is in a buffer that was granted, so there are never more than that.
+///
+/// ```text
+///   Unused ──receiver──► Open ──nothing more comes──► Ended ──► Closed
+///      │                   └──ended, or damaged──────────────────► ▲
+///      └──────────────────────────────────────────────────────────┘
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    state: Mutex<InboxState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct InboxState {
+    phase: Phase,
+    frames: VecDeque<Frame>,
+    /// While there is a receiver.
+    buffers: Option<Arc<dyn GrantedBuffers>>,
+    /// Where the frame is bound for that has a buffer and is not whole.
+    coming: Option<OstId>,
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Nobody receives on it yet, so no frame can have been granted.
+    #[default]
+    Unused,
+    /// Frames come.
+    Open,
+    /// No further frame comes; those that are there are received.
+    Ended,
+    /// Nothing is received any more.
+    Closed,
+}
+
+impl std::fmt::Debug for InboxState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InboxState").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    pub(super) fn receiver(
+        inbox: &Arc<Self>,
+        buffers: Arc<dyn GrantedBuffers>,
+    ) -> Box<dyn Receiver> {
+        let mut state = inbox.lock();
+        if state.phase == Phase::Unused {
+            state.phase = Phase::Open;
+        }
+        state.buffers = Some(buffers);
+        drop(state);
+        Box::new(PipeReceiver { inbox: Arc::clone(inbox) })
+    }
+
+    fn is_open(&self) -> bool {
+        self.lock().phase == Phase::Open
+    }
+
+    /// A frame has arrived.
+    fn put(&self, frame: Frame) {
+        let mut state = self.lock();
+        state.coming = None;
+        if state.buffers.is_some() {
+            state.frames.push_back(frame);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Nothing more is received.
+    pub(super) fn close(&self) {
+        self.lock().phase = Phase::Closed;
+        self.changed.notify_all();
+    }
+
+    /// Nothing more comes.
+    fn end(&self) {
+        let mut state = self.lock();
+        if state.phase != Phase::Closed {
+            state.phase = Phase::Ended;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The buffers of whoever receives, as long as somebody does.
+impl GrantedBuffers for Inbox {
+    fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
+        let gone = || io::Error::from(io::ErrorKind::NotConnected);
+        let buffers = self.lock().buffers.clone().ok_or_else(gone)?;
+        let buffer = buffers.buffer_for(header, rows)?;
+        let mut state = self.lock();
+        if state.buffers.is_none() {
+            drop(state);
+            drop(buffer);
+            buffers.on_frame_lost(header.sink_ost);
+            return Err(gone());
+        }
+        state.coming = Some(header.sink_ost);
+        Ok(buffer)
+    }
+
+    fn on_frame_lost(&self, _sink_ost: OstId) {
+        unreachable!("the receiver says so when it goes")
+    }
+}
+
+struct PipeReceiver {
+    inbox: Arc<Inbox>,
+}
+
+impl Receiver for PipeReceiver {
+    fn next_frame(&mut self, frame: &mut Frame) -> io::Result<bool> {
+        let mut state = self.inbox.lock();
+        loop {
+            if state.phase == Phase::Closed {
+                return Ok(false);
+            }
+            if let Some(first) = state.frames.pop_front() {
+                *frame = first;
+                return Ok(true);
+            }
+            if state.phase == Phase::Ended {
+                return Ok(false);
+            }
+            state = self.inbox.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for PipeReceiver {
+    /// What was granted and is not received is lost.
+    fn drop(&mut self) {
+        let mut state = self.inbox.lock();
+        state.phase = Phase::Closed;
+        let (buffers, frames) = (state.buffers.take(), std::mem::take(&mut state.frames));
+        let coming = state.coming.take();
+        drop(state);
+        let Some(buffers) = buffers else { return };
+        let arrived = frames.into_iter().filter_map(|frame| frame.arrived);
+        let osts: Vec<OstId> = arrived.map(|it| it.header.sink_ost).chain(coming).collect();
+        osts.into_iter().for_each(|ost| buffers.on_frame_lost(ost));
+    }
+}
+
+/// Bytes of messages on their way from the thread that reads the pipe to whoever listens.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    state: Mutex<MessagesState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct MessagesState {
+    bytes: VecDeque<u8>,
+    /// Set when nothing more comes; and why, if it should.
+    end: Option<Option<String>>,
+    /// Whether nobody listens any more.
+    is_unheard: bool,
+}
+
+impl Messages {
+    /// Waits until there is room.
+    fn put(&self, bytes: &[u8]) {
+        let is_full =
+            |state: &mut MessagesState| !state.is_unheard && state.bytes.len() > MESSAGES_BYTES_MAX;
+        let state = self.changed.wait_while(self.lock(), is_full);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if !state.is_unheard {
+            state.bytes.extend(bytes);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Bytes that were not read yet.
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.lock().bytes.len()
+    }
+
+    fn end(&self, error: Option<String>) {
+        self.lock().end.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MessagesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What messages are read from.
+#[derive(Debug)]
+pub(super) struct MessageReader {
+    pub(super) messages: Arc<Messages>,
+}
+
+impl Read for MessageReader {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let is_waiting = |state: &mut MessagesState| state.bytes.is_empty() && state.end.is_none();
+        let state = self.messages.changed.wait_while(self.messages.lock(), is_waiting);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if let (true, Some(Some(error))) = (state.bytes.is_empty(), &state.end) {
+            return Err(io::Error::other(error.clone()));
+        }
+        let count = state.bytes.read(to)?;
+        drop(state);
+        self.messages.changed.notify_all();
+        Ok(count)
+    }
+}
+
+impl Drop for MessageReader {
+    fn drop(&mut self) {
+        let mut state = self.messages.lock();
+        state.is_unheard = true;
+        state.bytes.clear();
+        drop(state);
+        self.messages.changed.notify_all();
+    }
+}

@@ -1,0 +1,365 @@
+//! How data streams come to be open: one end listens, the other connects.
+//!
+//! The end that listens gives the other one random token for each stream, over the control channel;
+//! a connection must show one, and each is accepted once. Anybody can connect to the port, so
+//! whoever shows no token gets little: one thread looks at all connections in turn, at this many at
+//! a time, and if there are more, the one that has waited longest without a word makes room. Who
+//! was sent away by mistake tries again.
+
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+use crate::patience::{Cut, Patience};
+use crate::whole::fill_random;
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::sockopt;
+use socket2::{Domain, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// What a connection says first.
+const OPENING: [u8; 8] = *b"LADSDATA";
+/// Opening, stream number, token.
+const OPENING_BYTES: usize = 8 + 2 + 32;
+/// What the listening end answers to a token that it gave.
+const ACCEPTED: u8 = 1;
+/// A connection that has not shown a token by then is closed. A lost packet is sent again within a
+/// second or three; a stranger holds a place for twice as long if this is doubled.
+const TOKEN_DEADLINE: Duration = Duration::from_secs(10);
+/// This many connections that have shown no token are looked at, some 100 bytes and a handle each.
+/// With half of them, strangers who connect faster than a round trip sooner push out a peer far
+/// away; twice as many take more of a process's 1,024 handles than the streams do.
+const UNDECIDED_MAX: usize = 100;
+/// How long to wait for a port that is taken, and how often to try. The other end of an attempt
+/// that was killed ends within milliseconds; a port that another transfer uses is told this late.
+const TAKEN_DEADLINE: Duration = Duration::from_secs(1);
+const TAKEN_INTERVAL: Duration = Duration::from_millis(20);
+/// Connections that the kernel keeps until they are looked at, which is at once. More strangers
+/// than this at the same moment delay the other end by the time after which TCP asks again: 1 s.
+const BACKLOG: i32 = 1024;
+
+/// A place where data streams can be connected to, with a token for each.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    listener: TcpListener,
+    pub(crate) port: u16,
+    pub(crate) tokens: Vec<[u8; 32]>,
+}
+
+impl Listener {
+    /// Listens for `count` streams on a port out of `ports` (any if not set): on this machine only
+    /// if `is_local`, otherwise on all its addresses. If all ports are taken it tries again for a
+    /// moment: an attempt before this may just be ending.
+    pub(crate) fn open(
+        count: u16,
+        ports: Option<(u16, u16)>,
+        is_local: bool,
+        patience: &Patience<'_>,
+    ) -> Result<Self, Fatal> {
+        let patience = patience.part(TAKEN_DEADLINE);
+        let listener = loop {
+            match listen(ports, is_local) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    if patience.pause(TAKEN_INTERVAL).is_err() {
+                        break Err(error);
+                    }
+                }
+                result => break result,
+            }
+        };
+        let listener = listener.map_err(|error| {
+            let range = ports.map_or_else(String::new, |(a, b)| format!(" on ports {a} to {b}"));
+            Fatal::new(ExitCode::Network, format!("cannot listen for data streams{range}: {error}"))
+        })?;
+        let port = listener.local_addr().map_or(0, |address| address.port());
+        let mut tokens = vec![[0; 32]; usize::from(count)];
+        for token in &mut tokens {
+            fill_random(token)
+                .map_err(|error| Fatal::new(ExitCode::Other, format!("no randomness: {error}")))?;
+        }
+        Ok(Self { listener, port, tokens })
+    }
+
+    /// Waits until each token was shown, or `control`, from which the other end is read, is closed:
+    /// then nobody will come any more, and the port is needed for the next attempt.
+    pub(crate) fn accept_all(
+        self,
+        patience: &Patience<'_>,
+        control: impl AsFd,
+    ) -> Result<Vec<OwnedFd>, Fatal> {
+        let (port, mut door) = (self.port, Door::new(self.listener, self.tokens)?);
+        loop {
+            if let Some(streams) = door.take_if_complete() {
+                return Ok(streams);
+            }
+            let is_gone = door.wait(patience, control.as_fd()).map_err(|cut| match cut {
+                Cut::Stopped => cut.fatal(""),
+                Cut::Silent(_) | Cut::Late(_) => {
+                    let seconds = patience.limit().as_secs();
+                    let text = format!(
+                        "no data connection arrived on port {port} within {seconds} s of the start"
+                    );
+                    Fatal::new(ExitCode::Network, text)
+                }
+            })?;
+            if is_gone {
+                return Err(Fatal::new(ExitCode::Network, "the other end is gone"));
+            }
+            door.look(Instant::now());
+        }
+    }
+}
+
+/// Who may come in.
+#[derive(Debug)]
+struct Door {
+    listener: TcpListener,
+    tokens: Vec<[u8; 32]>,
+    /// The stream of each token that was shown.
+    streams: Vec<Option<OwnedFd>>,
+    /// Connections that have not shown a token yet, the oldest first.
+    undecided: VecDeque<Visitor>,
+    /// Since when it waits for all of them.
+    since: Instant,
+}
+
+/// A connection that has not shown a token yet.
+#[derive(Debug)]
+struct Visitor {
+    stream: TcpStream,
+    opening: [u8; OPENING_BYTES],
+    filled: usize,
+    since: Instant,
+}
+
+/// What a look at a connection shows.
+enum Shown {
+    /// Not enough yet.
+    Part,
+    /// All that is asked for.
+    Opening,
+    /// Something else, or its end.
+    Other,
+}
+
+impl Door {
+    fn new(listener: TcpListener, tokens: Vec<[u8; 32]>) -> Result<Self, Fatal> {
+        listener.set_nonblocking(true).map_err(|error| {
+            Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
+        })?;
+        let streams = tokens.iter().map(|_| None).collect();
+        let since = Instant::now();
+        Ok(Self { listener, tokens, streams, undecided: VecDeque::new(), since })
+    }
+
+    fn take_if_complete(&mut self) -> Option<Vec<OwnedFd>> {
+        let is_complete = self.streams.iter().all(Option::is_some);
+        is_complete.then(|| std::mem::take(&mut self.streams).into_iter().flatten().collect())
+    }
+
+    /// Waits until there is something to look at, for a moment at most; whether the other end has
+    /// closed the control channel.
+    fn wait(&self, patience: &Patience<'_>, control: impl AsFd) -> Result<bool, Cut> {
+        let mut polled = Vec::with_capacity(self.undecided.len() + 2);
+        // What is said there already is read later: only its end is of interest.
+        polled.push(PollFd::new(&control, PollFlags::RDHUP));
+        polled.push(PollFd::new(&self.listener, PollFlags::IN));
+        let visitors = self.undecided.iter();
+        polled.extend(visitors.map(|visitor| PollFd::new(&visitor.stream, PollFlags::IN)));
+        patience.look(&mut polled, self.since)?;
+        let end = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
+        Ok(polled[0].revents().intersects(end))
+    }
+
+    /// Looks at everybody at the door, then at those who have just come.
+    fn look(&mut self, now: Instant) {
+        for visitor in std::mem::take(&mut self.undecided) {
+            if now.saturating_duration_since(visitor.since) < TOKEN_DEADLINE {
+                self.look_at(visitor);
+            }
+        }
+        // No more than this before the others are looked at again.
+        for _ in 0..UNDECIDED_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    let opening = [0; OPENING_BYTES];
+                    self.look_at(Visitor { stream, opening, filled: 0, since: now });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // No handles are left, most likely: the oldest gives up its own.
+                Err(_) => drop(self.undecided.pop_front()),
+            }
+        }
+    }
+
+    fn look_at(&mut self, mut visitor: Visitor) {
+        match visitor.read() {
+            Shown::Part => {
+                if self.undecided.len() >= UNDECIDED_MAX {
+                    self.undecided.pop_front();
+                }
+                self.undecided.push_back(visitor);
+            }
+            Shown::Opening => self.admit(visitor),
+            Shown::Other => {}
+        }
+    }
+
+    /// Lets a connection in if its token is right and was not shown before.
+    fn admit(&mut self, visitor: Visitor) {
+        let Visitor { mut stream, opening, .. } = visitor;
+        let index = usize::from(u16::from_le_bytes([opening[8], opening[9]]));
+        let is_right = self.tokens.get(index).is_some_and(|token| is_same(token, &opening[10..]));
+        if !is_right || self.streams[index].is_some() {
+            return;
+        }
+        // One byte, and nothing was written before: it does not block.
+        let is_open = stream.write_all(&[ACCEPTED]).and_then(|()| stream.set_nonblocking(false));
+        if is_open.is_ok() {
+            tune(&stream);
+            self.streams[index] = Some(stream.into());
+        }
+    }
+}
+
+impl Visitor {
+    /// Reads what is there.
+    fn read(&mut self) -> Shown {
+        loop {
+            match self.stream.read(&mut self.opening[self.filled..]) {
+                Ok(0) => return Shown::Other,
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Shown::Part,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Shown::Other,
+            }
+            let known = self.filled.min(OPENING.len());
+            if self.opening[..known] != OPENING[..known] {
+                return Shown::Other;
+            }
+            if self.filled == OPENING_BYTES {
+                return Shown::Opening;
+            }
+        }
+    }
+}
+
+/// Compares in a time that does not tell how much was right.
+fn is_same(token: &[u8; 32], shown: &[u8]) -> bool {
+    token.iter().zip(shown).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}
+
+fn listen(ports: Option<(u16, u16)>, is_local: bool) -> io::Result<TcpListener> {
+    let (first, last) = ports.unwrap_or((0, 0));
+    let mut failure = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in first..=last {
+        for address in listen_addresses(is_local) {
+            match bind(SocketAddr::new(address, port)) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => failure = error,
+            }
+        }
+    }
+    Err(failure)
+}
+
+/// Where to listen: IPv6 with IPv4 in it first, IPv4 alone where there is no IPv6.
+fn listen_addresses(is_local: bool) -> Vec<IpAddr> {
+    if is_local {
+        vec![Ipv4Addr::LOCALHOST.into()]
+    } else {
+        vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()]
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // Connections of an attempt before may still be closing on the port.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connects a stream and shows its token.
+///
+/// # Errors
+/// If nobody listens there, the connection is closed before the token was accepted, or patience
+/// ends ([`Cut`]).
+pub(crate) fn connect(
+    address: SocketAddr,
+    index: u16,
+    token: &[u8; 32],
+    patience: &Patience<'_>,
+) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+        {
+            patience.wait_writable(&socket)?;
+            socket.take_error()?.map_or(Ok(()), Err)?;
+        }
+        result => result?,
+    }
+    socket.set_nonblocking(false)?;
+    let stream = TcpStream::from(socket);
+    tune(&stream);
+    let stream = OwnedFd::from(stream);
+    show_token(&stream, index, token, patience)?;
+    Ok(stream)
+}
+
+/// Shows a token on a new connection, and waits for the answer.
+fn show_token(
+    socket: &OwnedFd,
+    index: u16,
+    token: &[u8; 32],
+    patience: &Patience<'_>,
+) -> io::Result<()> {
+    // The first bytes on a connection: there is room for them.
+    if rustix::io::write(socket, &opening(index, token))? != OPENING_BYTES {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    patience.wait_readable(socket)?;
+    let mut answer = [0];
+    match rustix::io::read(socket, &mut answer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ if answer[0] == ACCEPTED => Ok(()),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+fn opening(index: u16, token: &[u8; 32]) -> [u8; OPENING_BYTES] {
+    let mut opening = [0; OPENING_BYTES];
+    opening[..8].copy_from_slice(&OPENING);
+    opening[8..10].copy_from_slice(&index.to_le_bytes());
+    opening[10..].copy_from_slice(token);
+    opening
+}
+
+/// Sets what helps and costs nothing; a kernel that refuses one of it does no harm.
+fn tune(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let socket = socket2::SockRef::from(stream);
+    let probes = socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3);
+    let _ = socket.set_tcp_keepalive(&probes);
+    if stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback()) {
+        // On a path that cannot be congested, pacing and probing only cost time: BBR took 8 to
+        // 14 % of the throughput over loopback.
+        let _ = sockopt::set_tcp_congestion(stream, "reno");
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

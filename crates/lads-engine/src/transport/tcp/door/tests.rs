@@ -1,0 +1,124 @@
+use super::*;
+use crate::stop::StopFlag;
+use std::os::unix::net::UnixStream;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a connection says first, and what is answered.
+pub(crate) fn opening(stream: u16, token: &[u8; 32]) -> ([u8; OPENING_BYTES], u8) {
+    (super::opening(stream, token), ACCEPTED)
+}
+
+/// A listener for this many streams on loopback, and where it is.
+fn listener(count: u16) -> (Listener, SocketAddr) {
+    let stop = StopFlag::new();
+    let listener = Listener::open(count, None, true, &Patience::new(&stop, SECOND)).unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port));
+    (listener, address)
+}
+
+/// Listens in a thread of its own, with a control channel that stays open.
+fn accept(listener: Listener) -> std::thread::JoinHandle<Result<Vec<OwnedFd>, Fatal>> {
+    std::thread::spawn(move || {
+        let stop = StopFlag::new();
+        let (control, _open) = UnixStream::pair().unwrap();
+        listener.accept_all(&Patience::new(&stop, 30 * SECOND), &control)
+    })
+}
+
+#[test]
+fn each_token_is_good_for_one_connection() {
+    let (listener, address) = listener(2);
+    let tokens = listener.tokens.clone();
+    let door = accept(listener);
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, 10 * SECOND);
+    let first = connect(address, 0, &tokens[0], &patience).unwrap();
+    for (index, token) in [(0, &tokens[0]), (1, &tokens[0]), (9, &tokens[1]), (1, &[0; 32])] {
+        connect(address, index, token, &patience).unwrap_err();
+    }
+    let second = connect(address, 1, &tokens[1], &patience).unwrap();
+    assert_eq!(door.join().unwrap().unwrap().len(), 2);
+    drop((first, second));
+}
+
+#[test]
+fn whoever_says_nothing_makes_room_for_who_does() {
+    let (listener, address) = listener(1);
+    let token = listener.tokens[0];
+    let door = accept(listener);
+    // Held open, all of them.
+    let silent: Vec<_> =
+        (0..3 * UNDECIDED_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let stop = StopFlag::new();
+    connect(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
+    assert_eq!(door.join().unwrap().unwrap().len(), 1);
+    drop(silent);
+}
+
+#[test]
+fn no_more_than_so_many_strangers_are_looked_at() {
+    let (listener, address) = listener(1);
+    let mut door = Door::new(listener.listener, listener.tokens).unwrap();
+    let strangers: Vec<_> =
+        (0..2 * UNDECIDED_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for _ in 0..3 {
+        door.look(Instant::now());
+        assert_eq!(door.undecided.len(), UNDECIDED_MAX);
+    }
+    // The last to come are those who stay.
+    let last = strangers.last().unwrap().local_addr().unwrap();
+    let kept = door.undecided.iter().map(|visitor| visitor.stream.peer_addr().unwrap());
+    assert!(kept.collect::<Vec<_>>().contains(&last));
+    door.look(Instant::now() + TOKEN_DEADLINE);
+    assert!(door.undecided.is_empty(), "{} are late", door.undecided.len());
+}
+
+#[test]
+fn garbage_is_sent_away_at_its_first_byte() {
+    let (listener, address) = listener(1);
+    let mut door = Door::new(listener.listener, listener.tokens).unwrap();
+    let mut stranger = TcpStream::connect(address).unwrap();
+    stranger.write_all(b"G").unwrap();
+    stranger.set_read_timeout(Some(10 * SECOND)).unwrap();
+    let until = Instant::now() + 10 * SECOND;
+    // Its byte may take a moment.
+    while !matches!(stranger.take_error(), Ok(Some(_)) | Err(_)) && Instant::now() < until {
+        door.look(Instant::now());
+        if door.undecided.is_empty() {
+            break;
+        }
+    }
+    assert_ne!(stranger.read(&mut [0]).unwrap_or(0), 1);
+    assert!(door.undecided.is_empty());
+}
+
+#[test]
+fn whoever_listens_ends_when_the_other_end_is_gone() {
+    let (listener, _) = listener(1);
+    let stop = StopFlag::new();
+    let (control, other) = UnixStream::pair().unwrap();
+    drop(other);
+    let started = Instant::now();
+    let fatal = listener.accept_all(&Patience::new(&stop, 30 * SECOND), &control).unwrap_err();
+    assert!(fatal.text.contains("gone"), "{fatal:?}");
+    assert!(started.elapsed() < 10 * SECOND);
+}
+
+#[test]
+fn what_the_other_end_says_too_early_waits() {
+    let (listener, address) = listener(1);
+    let token = listener.tokens[0];
+    let (control, mut other) = UnixStream::pair().unwrap();
+    other.write_all(b"early").unwrap();
+    let door = std::thread::spawn(move || {
+        let stop = StopFlag::new();
+        listener.accept_all(&Patience::new(&stop, 30 * SECOND), &control).map(|it| (it, control))
+    });
+    let stop = StopFlag::new();
+    connect(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
+    let (_, mut control) = door.join().unwrap().unwrap();
+    let mut said = [0; 5];
+    control.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"early");
+}
