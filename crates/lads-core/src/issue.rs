@@ -169,6 +169,19 @@ impl Failure {
         self
     }
 
+    /// Whether a block could not be written because an OST of the sink takes no further data or
+    /// objects: it has no space left (`ENOSPC`), its administrator has closed it (`ENOBUFS`), or it
+    /// is down (`EREMOTEIO`). On another OST there may be a place.
+    #[must_use]
+    pub fn is_of_one_ost(&self) -> bool {
+        const ENOSPC: i32 = 28;
+        const ENOBUFS: i32 = 105;
+        const EREMOTEIO: i32 = 121;
+        self.side == Side::Sink
+            && self.operation == Operation::Write
+            && matches!(self.reason, Reason::Os(ENOSPC | ENOBUFS | EREMOTEIO))
+    }
+
     /// Whether the sink has no space left (`ENOSPC`) or no quota left (`EDQUOT`): every further
     /// file would fail, too, so the transfer stops in a state that can be resumed.
     #[must_use]

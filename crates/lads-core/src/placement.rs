@@ -257,8 +257,16 @@ fn eligible(candidates: &[Candidate], bytes: u64) -> impl Iterator<Item = (OstId
 }
 
 impl Candidate {
-    fn takes(&self, bytes: u64) -> bool {
+    /// Whether a file, or a stripe of one, of this many bytes can go there.
+    pub(crate) fn takes(&self, bytes: u64) -> bool {
         self.state.takes_files() && self.space() >= bytes
+    }
+
+    /// How many times as long as an OST that is whole and empty this one counts as taking for each
+    /// byte, however quick its answers are; at least 1.
+    pub(crate) fn burden(&self, tuning: &Tuning) -> f64 {
+        let answers = Self { slowness: SLOWNESS_ONE, ..*self };
+        answers.slowness_in_all(tuning) as f64 / (256.0 * f64::from(SLOWNESS_ONE))
     }
 
     /// Bytes that it can take, as far as known.

@@ -24,6 +24,7 @@
 //! | `files.rs`, `file.rs`, `blocks.rs` | what was announced, and what became of each file so far |
 //! | `ahead.rs` of the crate, `again.rs` | which file is looked at next, which gets another place |
 //! | `frames.rs`, `aside.rs` | frames that arrive and wait, room for them, buffers, the stage |
+//! | `placing.rs` | where files go, and what is to be written on each OST |
 //! | `growing.rs` | which frames of files that grow go elsewhere |
 //! | `recording.rs` | blocks that are written and not on record |
 //! | `committing.rs` | files that get their names or are dropped, directories that are closed |
@@ -49,6 +50,7 @@ mod files;
 mod frames;
 mod growing;
 mod outbox;
+mod placing;
 mod recording;
 mod removal;
 mod written;
@@ -59,6 +61,7 @@ use crate::frame::{Header, Row};
 pub use crate::gate::ProtocolError;
 use crate::limits::RANGES_MAX;
 use crate::message::{Counters, Ending, Message};
+use crate::placement::{NewFile, Striping, Wish};
 use crate::schedule::OstStats;
 use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
@@ -76,6 +79,8 @@ use files::Files;
 use frames::{Drain, Frames};
 use growing::{Growing, Outlook};
 use outbox::Outbox;
+use placing::Placing;
+pub use placing::{Placement, PlacingConfig};
 use recording::Recording;
 use removal::Removal;
 pub use removal::{Permission, RemovalConfig};
@@ -93,6 +98,7 @@ pub struct Sink {
     files: Files,
     ahead: Ahead,
     again: Again,
+    placing: Placing,
     frames: Frames,
     growing: Growing,
     recording: Recording,
@@ -119,6 +125,7 @@ impl Sink {
             ahead: Ahead::new(&config.tuning, config.placed_bytes_min)
                 .where_files_grow(config.growth.is_some()),
             again: Again::new(config.tuning),
+            placing: Placing::new(&config.placing, &config.tuning, config.osts.len()),
             frames: Frames::new(config),
             growing: Growing::new(config),
             recording: Recording::new(config),
@@ -141,6 +148,9 @@ impl Sink {
             Message::Finish { .. } if self.course.is_finish_asked() => {
                 Err(ProtocolError::OutOfPlace("FINISH again"))
             }
+            Message::NewFile(_) if self.course.is_finish_asked() => {
+                Err(ProtocolError::OutOfPlace("NEW_FILE after FINISH"))
+            }
             Message::There { number, answers } => self.removal.check(*number, answers),
             _ => Ok(()),
         }
@@ -156,6 +166,7 @@ impl Sink {
                 self.check(&message)?;
                 self.on_message(message);
             }
+            Event::Osts(known) => self.placing.on_osts(&known),
             Event::Examined(results) => {
                 for (entry, examined) in results {
                     self.on_examined(entry, examined);
@@ -190,6 +201,7 @@ impl Sink {
             }
             Event::Finished => {
                 self.course.on_finished();
+                self.placing.check_empty();
                 self.outbox.tell(Message::Finished(self.counters.clone()));
             }
             Event::StreamEnded { stream, frames } => {
@@ -371,33 +383,37 @@ impl Sink {
         &self.counters
     }
 
-    /// Bytes of the files that are placed now, or before anything else has come.
-    #[must_use]
-    pub fn coming_bytes(&self) -> u64 {
-        self.ahead.coming_bytes()
+    /// Where a file that is looked at, and wanted, should go; `source` is how it is striped at the
+    /// source. Until it is known where it lies it counts as being there, so that no other goes to
+    /// the same OST for being told that nothing waits for it.
+    pub fn place(&mut self, now: Instant, entry: EntryId, source: Striping) -> Placement {
+        let nowhere = Placement { wish: Wish::Default, first_extent_bytes: None };
+        let Some(file) = self.files.get(entry) else { return nowhere };
+        let Some((data_bytes, _)) = file.examined() else { return nowhere };
+        let size = file.size();
+        // Of a file that gets one stripe in any case it need not be known.
+        let is_short = size <= self.tuning.stripe_bytes_min && !self.growing.is_allowed();
+        let (coming_bytes, transfer_bytes) = match is_short {
+            true => (size, size),
+            false => (self.ahead.coming_bytes(), self.ahead.transfer_bytes()),
+        };
+        let new_file = NewFile { size, coming_bytes, transfer_bytes, source };
+        let wish = self.placing.choose(entry, &new_file, self.frames.queues().slowness(now));
+        // Where a hole is nothing is written, and an extent would never get its place.
+        let is_dense = data_bytes == size;
+        let is_on_one = matches!(&wish, Wish::On { osts, .. } if osts.len() == 1);
+        let first_extent_bytes =
+            self.extent_bytes().filter(|&bytes| is_on_one && is_dense && size > bytes);
+        Placement { wish, first_extent_bytes }
     }
 
-    /// Bytes of the files that have got a place so far, and of those that have none yet.
-    #[must_use]
-    pub fn transfer_bytes(&self) -> u64 {
-        self.ahead.transfer_bytes()
-    }
-
-    /// How long the first extent of a file is that is placed now, in bytes: one that is longer may
-    /// grow. `None` if none should.
-    #[must_use]
-    pub fn extent_bytes(&self) -> Option<u64> {
+    /// The length in bytes of an extent that begins now; `None` if there should be none.
+    fn extent_bytes(&self) -> Option<u64> {
         if !self.ahead.is_limited() {
             return None;
         }
         let left_bytes = self.ahead.transfer_bytes().saturating_sub(self.counters.bytes_done);
         self.growing.extent_bytes(left_bytes, self.frames.queues().ost_count())
-    }
-
-    /// How many times as long as usual requests to each OST are expected to take, in thousandths;
-    /// 1000 for those that are not congested.
-    pub fn slowness(&self, now: Instant) -> impl Iterator<Item = u32> + '_ {
-        self.frames.queues().slowness(now)
     }
 
     /// What each sink OST did.
@@ -429,7 +445,7 @@ impl Sink {
             self.grow(&mut write);
             return Some(write);
         }
-        self.growing.steal(&mut self.files, &mut self.frames, outlook.as_ref(), now)
+        self.growing.steal(&mut self.files, &mut self.frames, &outlook?, now)
     }
 
     /// What is left of the transfer, and how soon OSTs write it; `None` if no file can grow now.
@@ -437,13 +453,14 @@ impl Sink {
         if !self.files.has_growing() || !self.course.goes_on() {
             return None;
         }
-        Some(self.growing.outlook(self.frames.queues(), self.ahead.transfer_bytes()))
+        let (queues, transfer_bytes) = (self.frames.queues(), self.ahead.transfer_bytes());
+        Some(self.growing.outlook(queues, &self.placing, transfer_bytes))
     }
 
     /// Whether an OST that has nothing to do would take a block that waits for another.
     fn may_steal(&self) -> bool {
         let outlook = self.outlook();
-        self.growing.may_steal(&self.files, self.frames.queues(), outlook.as_ref())
+        outlook.is_some_and(|it| self.growing.may_steal(&self.files, self.frames.queues(), &it))
     }
 
     /// Fixes what a frame is written to, if its file grows.

@@ -126,10 +126,12 @@ impl SinkEnd {
             }
             None => 0,
         };
+        let placing = placing::config(&options, layouts.as_ref());
         let config = SinkConfig {
             tuning: TUNING,
             policy: options.schedule,
             threshold: options.threshold,
+            placing,
             placed_bytes_min: placed_bytes_min(&options, layouts.as_ref(), osts.len()),
             osts: osts.clone(),
             buffer_count,
@@ -150,12 +152,10 @@ impl SinkEnd {
                 writes_max: writing_threads(options.sink_threads, &osts),
             }),
         };
-        if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
-            board.notice(not_spread(layouts.kind()));
-        }
+        tell_if_not_spread(&options, layouts.as_ref(), &board);
         Ok(Arc::new(Self {
             hub: Hub::new(Sink::new(&config), Wake::One, Arc::clone(&streams)),
-            placing: placing::Placing::new(options.place, layouts.as_ref()),
+            placing: placing::Placing::new(placing.rule),
             osts,
             options,
             target,
@@ -347,12 +347,15 @@ fn growth(options: &Options, layouts: &dyn Layouts) -> Option<GrowthConfig> {
     Some(GrowthConfig { extents_max, unit_bytes, ost_count })
 }
 
-/// What a person who asked for `--place spread` should know where it is not heeded.
-fn not_spread(kind: &str) -> String {
-    format!(
-        "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs of new \
-         files itself"
-    )
+/// Tells a user who asked for `--place spread` if it is not heeded.
+fn tell_if_not_spread(options: &Options, layouts: &dyn Layouts, board: &Board) {
+    if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
+        let kind = layouts.kind();
+        board.notice(format!(
+            "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs of \
+             new files itself"
+        ));
+    }
 }
 
 /// A failure to put something on record.

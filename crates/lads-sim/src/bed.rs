@@ -7,7 +7,6 @@
 
 use crate::findings::{Checked, Trace};
 use crate::options::{Faults, Network, Options, OstModel};
-use crate::placing::Placing;
 use crate::rng::Rng;
 use crate::session::{Ended, Session};
 use crate::tree::Tree;
@@ -24,7 +23,7 @@ use lads_core::schedule::Policy;
 use lads_core::shares::{
     BUFFERS_BYTES, RETRIES_MAX, commits_max, reading_threads, writing_threads,
 };
-use lads_core::sink::SinkConfig;
+use lads_core::sink::{PlacingConfig, SinkConfig};
 use lads_core::source::SourceConfig;
 use lads_core::tuning::Tuning;
 use lads_core::units::OstId;
@@ -183,6 +182,9 @@ impl Outcome {
 const BLOCK: u64 = 1 << 20;
 /// As an engine on Lustre has it.
 const IN_FLIGHT_MAX: u32 = 4;
+/// A network that limits nothing.
+const NETWORK: Network =
+    Network { stream_count: 4, delay_micros: 50, jitter_micros: 50, page_nanos: 1000 };
 const GROWTH: GrowthConfig =
     GrowthConfig { extents_max: 16, unit_bytes: 64 << 10, ost_count: u32::MAX };
 
@@ -257,10 +259,9 @@ impl Scenario {
         let stripes: Vec<Layout> = (0..self.ost_count).map(|first| self.stripes(first)).collect();
         let tree = Tree::of_files(size.file_count, size.file_blocks * BLOCK, &stripes);
         let bound = self.bound(&tree, source, sink);
-        let options = self.options(source, sink, size, rules);
-        let rule = if self.is_placed { Place::Aware } else { Place::Spread };
+        let options = self.options(source, sink, size, rules, seed);
         let mut world = World::new(rng, options, tree, trace);
-        world.placing = Some(Placing::new(rule, &rules.tuning, self.ost_count, BLOCK, seed));
+        world.is_placed = true;
         world.watch = Some(Watch::new(&world.options));
         let (session, ended) = Session::run(&mut world, Faults::default())?;
         if ended != Ended::Finished {
@@ -329,8 +330,24 @@ impl Scenario {
         source.bound_in_place(&at_source).max(by_sink)
     }
 
+    fn placing(&self, seed: u64) -> PlacingConfig {
+        PlacingConfig {
+            rule: if self.is_placed { Place::Aware } else { Place::Spread },
+            stripe_size: BLOCK,
+            stripe_count_max: self.ost_count,
+            seed,
+        }
+    }
+
     /// As an engine would set it up.
-    fn options(&self, source: Weather, sink: Weather, size: Size, rules: &Rules) -> Options {
+    fn options(
+        &self,
+        source: Weather,
+        sink: Weather,
+        size: Size,
+        rules: &Rules,
+        seed: u64,
+    ) -> Options {
         let Rules { policy, threshold, tuning } = *rules;
         let source_osts = OstModel::served(source, IN_FLIGHT_MAX);
         let sink_osts = OstModel::served(sink, IN_FLIGHT_MAX);
@@ -367,6 +384,7 @@ impl Scenario {
                 policy,
                 threshold,
                 osts: specs(&sink_osts),
+                placing: self.placing(seed),
                 placed_bytes_min: placed_bytes_min.filter(|_| self.is_placed),
                 buffer_count: ost_count * size.buffers_each,
                 buffer_bytes: block_size,
@@ -383,12 +401,7 @@ impl Scenario {
             },
             source_workers,
             sink_workers,
-            network: Network {
-                stream_count: 4,
-                delay_micros: 50,
-                jitter_micros: 50,
-                page_nanos: 1000,
-            },
+            network: NETWORK,
             sink_open_files_max: 1000,
             entry_count: 0,
             sync_micros_max: 2000,

@@ -23,7 +23,6 @@ mod ending;
 mod findings;
 mod journal;
 mod options;
-mod placing;
 mod rng;
 mod session;
 mod sink_check;

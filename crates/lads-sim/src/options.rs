@@ -8,8 +8,9 @@ use crate::weather::{SERVER_COUNT, Weather, server_of};
 use lads_core::congestion::Threshold;
 use lads_core::growth::GrowthConfig;
 use lads_core::layout::{Layout, Part};
+use lads_core::placement::Place;
 use lads_core::schedule::{OstSpec, Policy};
-use lads_core::sink::{SinkConfig, StageConfig};
+use lads_core::sink::{PlacingConfig, SinkConfig, StageConfig};
 use lads_core::source::SourceConfig;
 use lads_core::tuning::Tuning;
 use lads_core::units::{Instant, OstId};
@@ -351,6 +352,12 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         policy: draw_policy(rng),
         threshold: draw_threshold(rng),
         osts: osts.iter().map(|ost| ost.spec.clone()).collect(),
+        placing: PlacingConfig {
+            rule: Place::Aware,
+            stripe_size: PAGE * 16,
+            stripe_count_max: osts.len(),
+            seed: 0,
+        },
         placed_bytes_min: rng.hits(500).then(|| rng.of_any_size(1, 1 << 24)),
         buffer_count: ost_count * buffers_each + rng.count(0, ost_count - 1),
         buffer_bytes: block_size,

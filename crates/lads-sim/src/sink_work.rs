@@ -5,6 +5,7 @@ use crate::disk::Name;
 use crate::findings::Checked;
 use crate::journal::Journal;
 use crate::options::{PAGE, draw_layout};
+use crate::rng::Rng;
 use crate::sink_end::{Job, SinkEnd, State};
 use crate::source_end::EIO;
 use crate::world::{Happening, World};
@@ -15,6 +16,7 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::Answer;
+use lads_core::placement::{Candidate, OstState, Striping, Wish};
 use lads_core::sink::{
     BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Write,
 };
@@ -22,6 +24,8 @@ use lads_core::units::{EntryId, Instant};
 
 /// Linux's ENOSPC.
 const ENOSPC: i32 = 28;
+/// What Lustre says of an OST that takes no new objects.
+const ENOBUFS: i32 = 105;
 
 impl SinkEnd {
     pub(crate) fn examine(&mut self, world: &mut World, entries: &[Entry]) -> Checked {
@@ -138,7 +142,7 @@ impl SinkEnd {
         }
         let done = self.journal.take_begun(&mut world.disk, &path, identity);
         let body = if done.is_empty() {
-            let (layout, extents) = self.place(world, identity.size);
+            let (layout, extents) = self.place(world, entry, identity.size)?;
             world.disk.create(&path, layout, extents, identity.size)
         } else {
             world.disk.unfinished[&path].what
@@ -155,15 +159,44 @@ impl SinkEnd {
     }
 
     /// Where a new file is to lie.
-    fn place(&self, world: &mut World, size: u64) -> (Layout, Vec<Extent>) {
-        match &mut world.placing {
-            None => {
-                let layout = draw_layout(&mut world.rng, self.config.osts.len());
-                let extents = self.draw_extents(world, &layout, size);
-                (layout, extents)
-            }
-            Some(placing) => placing.place(size, &self.session, world.now),
+    fn place(
+        &mut self,
+        world: &mut World,
+        entry: EntryId,
+        size: u64,
+    ) -> Checked<(Layout, Vec<Extent>)> {
+        if !world.is_placed {
+            self.tell_of_osts(world, entry)?;
         }
+        let placement = self.session.place(world.now, entry, Striping::default());
+        if !world.is_placed {
+            // A file system need not do as it is asked.
+            let layout = draw_layout(&mut world.rng, self.config.osts.len());
+            let extents = self.draw_extents(world, &layout, size);
+            return Ok((layout, extents));
+        }
+        let Wish::On { stripe_size, osts } = placement.wish else {
+            return Err(format!("no OST takes a file, and all do: {placement:?}"));
+        };
+        let layout = Layout::striped(stripe_size, osts).ok_or("a file is to lie nowhere")?;
+        let first = |end| Extent { range: 0..end, ost: layout.ost_at(0) };
+        let extents = placement.first_extent_bytes.map(first).into_iter().collect();
+        Ok((layout, extents))
+    }
+
+    /// OSTs come and go, and fill.
+    fn tell_of_osts(&mut self, world: &World, entry: EntryId) -> Checked {
+        let mut rng =
+            Rng::new(entry.0 ^ u64::try_from(world.now.since_start().as_nanos()).unwrap_or(0));
+        let states = [OstState::Up, OstState::Degraded, OstState::Full, OstState::Down];
+        let known = self.config.osts.iter().map(|_| Candidate {
+            state: *rng.pick(&states),
+            capacity_bytes: if rng.hits(500) { 0 } else { rng.below(1 << 24) },
+            free_bytes: rng.below(1 << 24),
+            ..Candidate::default()
+        });
+        let known = known.collect();
+        self.tell(world, Event::Osts(known))
     }
 
     /// A file that may grow has its first extent.
@@ -209,9 +242,6 @@ impl SinkEnd {
             failures.push(self.write_block(world, row, held.content)?);
         }
         self.writing[write.ost.index()] -= 1;
-        if let Some(placing) = &mut world.placing {
-            placing.on_written(write.room, write.bytes());
-        }
         let service = world.now.since(started);
         self.tell(world, Event::Written { write, service, failures })
     }
@@ -238,7 +268,12 @@ impl SinkEnd {
         let rate = world.faults.write_error;
         if world.fails(rate, &item.path) {
             world.disk.bodies[body].volatile.put(range, Content::GARBAGE);
-            let errno = if world.faults.is_full { ENOSPC } else { EIO };
+            let is_closed = block.offset / PAGE % 2 == 1;
+            let errno = match (world.faults.is_full, is_closed) {
+                (true, _) => ENOSPC,
+                (false, true) => ENOBUFS,
+                (false, false) => EIO,
+            };
             return Ok(Some(Self::failure(Operation::Write, errno)));
         }
         world.disk.bodies[body].volatile.put(range.clone(), content);
@@ -505,11 +540,6 @@ impl SinkEnd {
         item.state = State::Dropped;
         item.is_kept = is_kept;
         let body = item.body.take();
-        if let Some((body, placing)) = body.zip(world.placing.as_mut()) {
-            let (layout, size) =
-                (&world.disk.bodies[body].layout, item.identity().map_or(0, |it| it.size));
-            placing.on_dropped(layout, size, &item.written);
-        }
         if is_kept {
             return Ok(());
         }

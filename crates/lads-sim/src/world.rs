@@ -4,7 +4,6 @@ use crate::content::Content;
 use crate::disk::Disk;
 use crate::findings::{Checked, Stats, Trace};
 use crate::options::{Faults, Options};
-use crate::placing::Placing;
 use crate::rng::{Rng, mix};
 use crate::tree::Tree;
 use crate::watch::Watch;
@@ -135,8 +134,8 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     /// Paths with which something went wrong: they may fail.
     pub(crate) excused: BTreeSet<String>,
-    /// Where new files go; without it, chance decides.
-    pub(crate) placing: Option<Placing>,
+    /// Whether the session chooses where new files go; otherwise chance does.
+    pub(crate) is_placed: bool,
     /// Sees that none waits for ever.
     pub(crate) watch: Option<Watch>,
     pub(crate) silent: Option<Silent>,
@@ -184,7 +183,7 @@ impl World {
             disk: Disk::default(),
             stats: Stats::default(),
             excused: BTreeSet::new(),
-            placing: None,
+            is_placed: false,
             watch: None,
             silent: None,
             hung: HashSet::new(),

@@ -108,6 +108,28 @@ fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
     assert_eq!(bed.written_bytes().iter().sum::<u64>() / MIB as u64, 24 * 4);
 }
 
+/// An administrator closes OSTs for new files while files that began there are open at their ends.
+#[test]
+fn files_that_began_on_an_ost_that_takes_no_more_go_on_elsewhere() {
+    for state in ["no-create", "degraded"] {
+        let Some(bed) = Bed::new() else { return };
+        for number in 1..=16 {
+            bed.world.write(format!("src/{number}"), &vec![number; 4 * MIB]);
+        }
+        let pace = ["--block-size", "256K", "--bwlimit", "20M", "--place-extents", "8"];
+        let mut copy = start(bed.world.cp(&pace));
+        let sink = copy.other_end();
+        assert!(copy.runs_until_written(sink, 8 * MIB as u64), "over before it was closed");
+        bed.control(&format!("state 5 {state}"));
+        bed.control(&format!("state 6 {state}"));
+        copy.end().expect(0);
+        for number in 1..=16 {
+            let moved = fs::read(bed.world.target().join(number.to_string())).unwrap();
+            assert!(moved == vec![number; 4 * MIB], "{state}: {number}");
+        }
+    }
+}
+
 /// Nothing can be written behind the last extent of a file. If nobody adds one, it waits for ever.
 #[test]
 fn a_file_that_was_left_open_is_finished_by_a_run_that_lets_none_grow() {

@@ -156,24 +156,19 @@ impl<T> OstQueues<T> {
         Some(queued)
     }
 
-    /// Of the first `count` OSTs, the one that is least slow of those that have nothing to do.
+    /// Whether an OST has nothing to do.
     #[must_use]
-    pub fn idlest(&self, count: u32) -> Option<OstId> {
-        let is_idle = |it: &&OstQueue<T>| it.waiting.is_empty() && it.in_flight == 0;
-        let osts = self.queues.iter().take(count as usize);
-        let idle = osts.enumerate().filter(|(_, it)| is_idle(it));
-        let idle = idle.map(|(index, _)| OstId::from_index(index));
-        idle.min_by(|one, other| self.slowness_of(*one).total_cmp(&self.slowness_of(*other)))
+    pub fn is_idle(&self, ost: OstId) -> bool {
+        let queue = &self.queues[ost.index()];
+        queue.waiting.is_empty() && queue.in_flight == 0
     }
 
-    /// OSTs for which something waits, and how long they take for it and what is in flight, in
-    /// bytes of a usual OST.
-    pub fn busy(&self) -> impl Iterator<Item = (OstId, f64)> + '_ {
+    /// OSTs for which something waits, and how much that is with what is in flight, in bytes.
+    pub fn busy(&self) -> impl Iterator<Item = (OstId, u64)> + '_ {
         let busy = self.queues.iter().enumerate().filter(|(_, it)| !it.waiting.is_empty());
         busy.map(|(index, queue)| {
-            let in_flight = f64::from(queue.in_flight) * (1 << 20) as f64;
-            let ost = OstId::from_index(index);
-            (ost, (queue.waiting_bytes as f64 + in_flight) * self.slowness_of(ost))
+            let in_flight_bytes = u64::from(queue.in_flight) << 20;
+            (OstId::from_index(index), queue.waiting_bytes.saturating_add(in_flight_bytes))
         })
     }
 

@@ -1,6 +1,6 @@
 //! How a sink behaves.
 
-use super::{RemovalConfig, StageConfig};
+use super::{PlacingConfig, RemovalConfig, StageConfig};
 use crate::congestion::Threshold;
 use crate::growth::GrowthConfig;
 use crate::schedule::{OstSpec, Policy};
@@ -18,6 +18,8 @@ pub struct SinkConfig {
     pub threshold: Threshold,
     /// Its OSTs.
     pub osts: Vec<OstSpec>,
+    /// By which rule new files are placed.
+    pub placing: PlacingConfig,
     /// This many bytes of new files may be placed before they come, in any case; `None` if
     /// it does not matter when they are placed.
     pub placed_bytes_min: Option<u64>,

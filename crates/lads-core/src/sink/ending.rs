@@ -129,6 +129,7 @@ impl Sink {
     /// A file ends by this step, if there is one of this number.
     pub(super) fn end(&mut self, entry: EntryId, step: Step) {
         self.recording.forget(entry);
+        self.placing.release(entry);
         if let Some(mut placed) = self.files.end(entry, step) {
             self.ahead.on_given_up(&mut placed, u64::MAX);
         }

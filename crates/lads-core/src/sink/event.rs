@@ -7,6 +7,7 @@ use crate::issue::Failure;
 use crate::journal::BlockRecord;
 use crate::layout::Layout;
 use crate::message::{Answer, Message};
+use crate::placement::Candidate;
 use crate::staging::Slot;
 use crate::units::{EntryId, OstId};
 use std::time::Duration;
@@ -177,6 +178,9 @@ pub enum Compared {
 pub enum Event {
     /// The source said something.
     Message(Message),
+    /// What is known of the OSTs now, in the order of their numbers.
+    /// [`Candidate::queued_bytes`] and [`Candidate::slowness`] are the session's own to know.
+    Osts(Vec<Candidate>),
     /// [`Task::Examine`] is done.
     Examined(Vec<(EntryId, Examined)>),
     /// [`Task::Write`] is done.

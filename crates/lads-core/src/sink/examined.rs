@@ -40,6 +40,7 @@ impl Sink {
         let ranges: RangeSet =
             done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
         let placed = self.decide(placed, &layout, ranges.byte_count());
+        self.placing.book(entry, &layout, size, ranges.iter());
         let mut blocks = Blocks::new(Purpose::Write, data_bytes, layout.clone())
             .placed(placed)
             .growing(self.growing.begin(size, extents))

@@ -7,6 +7,7 @@ use super::SinkConfig;
 use super::event::Write;
 use super::files::Files;
 use super::frames::Frames;
+use super::placing::Placing;
 use crate::growth::{self, Extent, Growth, GrowthConfig};
 use crate::schedule::OstQueues;
 use crate::tuning::Tuning;
@@ -21,6 +22,8 @@ pub(super) struct Growing {
     /// Extents begin at multiples of this, so that a block is on one OST, and no file grows that is
     /// in a frame with others.
     unit_bytes: u64,
+    /// Whether no further file begins to grow.
+    is_closed: bool,
 }
 
 impl Growing {
@@ -31,12 +34,17 @@ impl Growing {
             .next_multiple_of(unit_bytes);
         let tuning = config.tuning;
         let config = config.growth.map(|config| GrowthConfig { unit_bytes, ..config });
-        Self { config, tuning, unit_bytes }
+        Self { config, tuning, unit_bytes, is_closed: false }
     }
 
     /// Whether any file may grow.
     pub(super) fn is_allowed(&self) -> bool {
         self.config.is_some()
+    }
+
+    /// No further file begins to grow; those that have begun go on.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// The book of a file that has these extents, if it can grow.
@@ -45,10 +53,11 @@ impl Growing {
     }
 
     /// The length in bytes of an extent that begins now, if `left_bytes` are left to be written;
-    /// `None` if no file may grow.
+    /// `None` if no file may begin to grow.
     pub(super) fn extent_bytes(&self, left_bytes: u64, ost_count: usize) -> Option<u64> {
         let parts = self.tuning.extent_parts;
-        self.config.map(|_| growth::extent_bytes(left_bytes, ost_count, parts, self.unit_bytes))
+        let config = self.config.filter(|_| !self.is_closed);
+        config.map(|_| growth::extent_bytes(left_bytes, ost_count, parts, self.unit_bytes))
     }
 
     /// The OST that a frame goes to.
@@ -69,12 +78,21 @@ impl Growing {
         }
     }
 
-    /// What is left of a transfer of this many bytes, and how soon OSTs write it.
-    pub(super) fn outlook(&self, queues: &OstQueues<Write>, transfer_bytes: u64) -> Outlook {
+    /// What is left of a transfer of this many bytes, and how soon OSTs write it. An OST that has
+    /// no place for a further extent is infinitely slow: what can still go to another does.
+    pub(super) fn outlook(
+        &self,
+        queues: &OstQueues<Write>,
+        placing: &Placing,
+        transfer_bytes: u64,
+    ) -> Outlook {
         let written: u64 = queues.stats().map(|stats| stats.bytes).sum();
         let left_bytes = transfer_bytes.saturating_sub(written);
-        let slowness = self.osts(queues).map(|ost| queues.slowness_of(ost)).collect();
-        Outlook { left_bytes, slowness }
+        let slowness = self.osts(queues).map(|ost| match placing.burden(ost, self.unit_bytes) {
+            Some(burden) => queues.slowness_of(ost) * burden,
+            None => f64::INFINITY,
+        });
+        Outlook { left_bytes, slowness: slowness.collect() }
     }
 
     /// OSTs whose next block is better left to others, for it can go to them, and they are through
@@ -88,7 +106,7 @@ impl Growing {
     ) -> Vec<OstId> {
         let is_left = |ost: &OstId| {
             let Some(write) = queues.waiting(*ost).next() else { return false };
-            outlook.would_be_last(queues.slowness_of(*ost), write.bytes())
+            outlook.would_be_last(outlook.slowness_of(*ost), write.bytes())
                 && movable(files, write).is_some()
         };
         self.osts(queues).filter(is_left).collect()
@@ -105,7 +123,7 @@ impl Growing {
         &self,
         files: &Files,
         queues: &OstQueues<Write>,
-        outlook: Option<&Outlook>,
+        outlook: &Outlook,
     ) -> bool {
         self.theft(files, queues, outlook).is_some()
     }
@@ -115,7 +133,7 @@ impl Growing {
         &self,
         files: &mut Files,
         frames: &mut Frames,
-        outlook: Option<&Outlook>,
+        outlook: &Outlook,
         now: Instant,
     ) -> Option<Write> {
         let (thief, victim, key) = self.theft(files, frames.queues(), outlook)?;
@@ -140,12 +158,13 @@ impl Growing {
         &self,
         files: &Files,
         queues: &OstQueues<Write>,
-        outlook: Option<&Outlook>,
+        outlook: &Outlook,
     ) -> Option<(OstId, OstId, (EntryId, u64))> {
-        let thief = queues.idlest(self.config?.ost_count)?;
-        let outlook = outlook?;
-        let slowness = queues.slowness_of(thief);
-        let mut victims: Vec<(OstId, f64)> = queues.busy().collect();
+        let idle = self.osts(queues).filter(|&ost| queues.is_idle(ost));
+        let idle = idle.map(|ost| (ost, outlook.slowness_of(ost))).filter(|it| it.1.is_finite());
+        let (thief, slowness) = idle.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        let busy = queues.busy().map(|(ost, bytes)| (ost, bytes as f64 * outlook.slowness_of(ost)));
+        let mut victims: Vec<(OstId, f64)> = busy.collect();
         victims.sort_by(|one, other| other.1.total_cmp(&one.1));
         victims.into_iter().find_map(|(victim, work)| {
             let (key, bytes) = stealable(files, queues, victim)?;
@@ -226,6 +245,12 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
+    /// How many times as long as usual an OST takes; at least 1.
+    fn slowness_of(&self, ost: OstId) -> f64 {
+        // Files grow on no others.
+        self.slowness.get(ost.index()).copied().unwrap_or(1.0)
+    }
+
     /// Whether an OST of this slowness would still be writing this many bytes when OSTs that are
     /// less slow have written all that is left.
     fn would_be_last(&self, slowness: f64, bytes: u64) -> bool {
@@ -269,5 +294,12 @@ mod tests {
         let outlook = Outlook { left_bytes: 1, slowness: vec![4.0, 3.0, 3.0] };
         assert!(!outlook.would_be_last(3.0, MIB));
         assert!(outlook.would_be_last(4.0, MIB));
+    }
+
+    #[test]
+    fn an_ost_without_space_is_the_last_however_much_is_left_if_others_have_some() {
+        let outlook = |slowness| Outlook { left_bytes: u64::MAX, slowness };
+        assert!(outlook(vec![f64::INFINITY, 9.0]).would_be_last(f64::INFINITY, 1));
+        assert!(!outlook(vec![f64::INFINITY; 2]).would_be_last(f64::INFINITY, 1));
     }
 }

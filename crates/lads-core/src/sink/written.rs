@@ -1,13 +1,13 @@
 //! What became of blocks that came: damaged, written, compared, on record.
 
 use super::Sink;
-use super::blocks::record_of;
+use super::blocks::{Blocks, Placing, record_of};
 use super::event::{Compared, SyncFile, Write};
 use super::file::File;
 use crate::frame::Row;
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::journal::BlockRecord;
-use crate::message::BlockRange;
+use crate::message::{BlockRange, Message};
 use crate::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
@@ -46,11 +46,33 @@ impl Sink {
         for ((row, _), failure) in write.rows.iter().zip(failures) {
             self.files.on_block_released(row.block.entry);
             match failure {
-                Some(failure) => self.fail(row.block.entry, *failure),
-                None => self.on_block_written(now, row),
+                Some(failure) => self.on_not_written(row.block.entry, *failure),
+                None => {
+                    let (entry, length) = (row.block.entry, row.block.length);
+                    self.placing.on_written(entry, write.room, length.into());
+                    self.on_block_written(now, row);
+                }
             }
         }
         self.place_again(now);
+    }
+
+    /// A block could not be written. An OST may take no more since it was given an extent of a file
+    /// that grows. Such a file is not given up, but placed again as a whole, once: from then on no
+    /// new file grows.
+    fn on_not_written(&mut self, entry: EntryId, failure: Failure) {
+        let placing = self.files.get(entry).and_then(File::receiving).and_then(|blocks| {
+            blocks.growth().filter(|_| failure.is_of_one_ost()).map(|_| blocks.placing())
+        });
+        match placing {
+            None => self.fail(entry, failure),
+            Some(Placing::Again) => {}
+            Some(Placing::Once) => {
+                self.growing.close();
+                self.files.with(entry, |file| file.blocks_mut().map(Blocks::place_again));
+                self.outbox.tell(Message::PlaceAgain(vec![entry]));
+            }
+        }
     }
 
     fn on_block_written(&mut self, now: Instant, row: &Row) {

@@ -1,8 +1,9 @@
 //! How the sessions of the tests are set: one OST at each end, blocks of 1 MiB, room for all.
 
 use lads_core::congestion::Threshold;
+use lads_core::placement::Place;
 use lads_core::schedule::{OstSpec, Policy};
-use lads_core::sink::SinkConfig;
+use lads_core::sink::{PlacingConfig, SinkConfig};
 use lads_core::source::SourceConfig;
 use lads_core::tuning::Tuning;
 use std::time::Duration;
@@ -46,6 +47,12 @@ pub(crate) fn sink_config() -> SinkConfig {
         policy: Policy::Adaptive,
         threshold: Threshold::default(),
         osts: osts(),
+        placing: PlacingConfig {
+            rule: Place::Aware,
+            stripe_size: 1 << 20,
+            stripe_count_max: 2000,
+            seed: 1,
+        },
         placed_bytes_min: None,
         buffer_count: 32,
         buffer_bytes: BLOCK,

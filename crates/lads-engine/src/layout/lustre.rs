@@ -252,15 +252,10 @@ impl Layouts for Lustre {
 
     fn add_extents(&self, file: &OwnedFd, extents: &[Extent]) -> Result<(), Errno> {
         let Some(first) = extents.first() else { return Ok(()) };
-        let add = |of: &dyn Fn(OstId) -> Lov| {
-            let wishes = extents.iter().map(|extent| (extent.range.end, of(extent.ost)));
-            let addition = Lov::wish_components(first.range.start, wishes).encode();
-            self.table.add_components(file, &addition)
-        };
         let stripe_size = size_of(self.stripe_size);
-        let added = add(&|ost| Lov::wish_on(stripe_size, &[ost]));
-        // Anywhere is better than nowhere.
-        added.or_else(|_| add(&|_| Lov::wish(stripe_size, 1)))
+        let wish = |extent: &Extent| (extent.range.end, Lov::wish_on(stripe_size, &[extent.ost]));
+        let addition = Lov::wish_components(first.range.start, extents.iter().map(wish));
+        self.table.add_components(file, &addition.encode())
     }
 
     fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {

@@ -22,9 +22,8 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root, Verb};
-use lads_core::placement::{self, Wish};
-use lads_core::sink::{Event, Examined};
-use lads_core::tuning::Tuning;
+use lads_core::sink::{Event, Examined, Placement};
+use lads_core::units::EntryId;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat, syncfs,
 };
@@ -33,9 +32,6 @@ use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A file of no more bytes gets one stripe in any case.
-const STRIPE_BYTES_MIN: u64 = Tuning::DEFAULT.stripe_bytes_min;
 
 impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
@@ -255,7 +251,7 @@ impl SinkEnd {
             return Err(Failure::new(Side::Sink, Operation::Create, Reason::InTheWay));
         }
         if is_file(&entry.kind) {
-            return self.examine_file(item, &handle, there.as_ref());
+            return self.examine_file(entry.id, item, &handle, there.as_ref());
         }
         self.examine_other(entry, item, &handle, there.as_ref())
     }
@@ -302,6 +298,7 @@ impl SinkEnd {
 
     fn examine_file(
         &self,
+        entry: EntryId,
         item: &Item,
         handle: &OwnedFd,
         there: Option<&Stat>,
@@ -332,7 +329,7 @@ impl SinkEnd {
         }
         self.claim(item)?;
         let done = self.left_from_before(item, handle)?;
-        let (layout, extents) = self.place_file(item, handle, &done)?;
+        let (layout, extents) = self.place_file(entry, item, handle)?;
         Ok(Examined::Want { done, layout, extents })
     }
 
@@ -351,48 +348,33 @@ impl SinkEnd {
     /// Where the file will lie: where it lies already, or where there is most to be said for.
     fn place_file(
         &self,
+        entry: EntryId,
         item: &Item,
         directory: &OwnedFd,
-        done: &[BlockRecord],
     ) -> Result<(Layout, Vec<Extent>), Failure> {
         let path = item.path();
         let size = item.identity.map_or(0, |identity| identity.size);
-        // Of a file that gets one stripe in any case it need not be known.
-        let (coming_bytes, transfer_bytes, extent_bytes) = match size {
-            0..=STRIPE_BYTES_MIN if self.options.place_extents < 2 => (size, size, None),
-            _ => self.hub.with(|Inner { session, .. }| {
-                (session.coming_bytes(), session.transfer_bytes(), session.extent_bytes())
-            }),
-        };
-        let new_file =
-            placement::NewFile { size, coming_bytes, transfer_bytes, source: item.striping };
-        // What comes with the wish stands for the file until it is counted where it is.
-        let (wish, _waiting) = self.placing.wish(&new_file, self.layouts.as_ref(), || {
-            let now = self.clock.now();
-            self.hub.with(|inner| inner.session.slowness(now).collect())
-        });
+        self.look_at_osts();
+        let Placement { wish, first_extent_bytes } = self
+            .hub
+            .with(|Inner { session, .. }| session.place(self.clock.now(), entry, item.striping));
         let file = layout::NewFile {
             directory,
             name: &self.place().journal.temporary_name(&path),
             number: self.new_file_count.fetch_add(1, Ordering::Relaxed),
             size,
             wish: &wish,
-            first_extent_bytes: extent_bytes.filter(|&bytes| may_grow(item, &wish, bytes)),
+            first_extent_bytes,
             is_there: item.goes_on.get().is_some(),
         };
         let placed =
             self.layouts.of_new_file(&file).map_err(|errno| failed(Operation::Create, errno))?;
-        let outstanding = self.placing.on_placed(&placed, size, &path, &self.board);
+        self.tell_other_place(&placed, &path);
         if placed.is_made {
             // A large file is opened anew, to be written past the page cache.
             let file = placed.file.filter(|_| size < DIRECT_BYTES_MIN);
             lock(&item.temporary).on_made(file.and_then(|file| self.kept_open.keep(file)));
         }
-        for block in done {
-            outstanding.on_written(placed.layout.ost_at(block.offset), u64::from(block.length));
-        }
-        // A file is examined once.
-        let _ = item.outstanding.set(outstanding);
         Ok((placed.layout, self.begin_growing(item, placed.extents)?))
     }
 
@@ -609,12 +591,6 @@ fn what_is_there(
 
 /// Whether a file that is to be on one OST, and has no holes, may grow from a first extent on: what
 /// has holes may have none of its bytes behind the last extent.
-fn may_grow(item: &Item, wish: &Wish, extent_bytes: u64) -> bool {
-    let size = item.identity.map_or(0, |identity| identity.size);
-    let is_on_one = matches!(wish, Wish::On { osts, .. } if osts.len() == 1);
-    is_on_one && item.is_dense && size > extent_bytes
-}
-
 /// Makes the name of a directory that a person named durable in the directory above.
 fn sync_name(path: &[u8]) -> Result<(), Errno> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);

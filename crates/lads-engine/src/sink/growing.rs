@@ -107,14 +107,11 @@ impl SinkEnd {
         let Some(item) = self.table.get(row.block.entry) else { return Ok(()) };
         let Some(growing) = item.growing.get() else { return Ok(()) };
         let _asked = self.begin_call(Operation::Preallocate, row.block.entry, Some(write.ost));
-        self.add_extents(&item, growing, &write.extents)?;
-        growing.wait_for(write.rows.iter().map(|(row, _)| row.block.end()).max().unwrap_or(0))?;
-        if let Some(outstanding) = item.outstanding.get() {
-            let size = item.identity.map_or(0, |identity| identity.size);
-            for Extent { range, ost } in write.extents.iter().filter(|it| it.ost != write.room) {
-                outstanding.on_moved(write.room, *ost, range.end.min(size) - range.start);
-            }
+        if !write.extents.is_empty() {
+            // The session must hear of OSTs that take no more, too, when no new file is placed.
+            self.look_at_osts();
         }
-        Ok(())
+        self.add_extents(&item, growing, &write.extents)?;
+        growing.wait_for(write.rows.iter().map(|(row, _)| row.block.end()).max().unwrap_or(0))
     }
 }

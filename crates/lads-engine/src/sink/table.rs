@@ -2,7 +2,6 @@
 
 use super::comparison::There;
 use super::growing::Growing;
-use super::placing::Outstanding;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
 use crate::paths::Directory;
@@ -36,8 +35,6 @@ pub(super) struct Item {
     pub(super) striping: Striping,
     /// If its temporary file is to grow: how far it has.
     pub(super) growing: OnceLock<Growing>,
-    /// What of it is to be written where, once it was placed.
-    pub(super) outstanding: OnceLock<Outstanding>,
     /// If it is a directory, itself.
     pub(super) own: Option<Arc<Directory>>,
     /// Whether blocks that an earlier attempt left in its temporary file count as done.
@@ -193,7 +190,6 @@ impl Table {
             is_dense,
             striping,
             growing: OnceLock::new(),
-            outstanding: OnceLock::new(),
             own,
             goes_on: OnceLock::new(),
             has_failed: OnceLock::new(),

@@ -36,7 +36,7 @@ impl SinkEnd {
         let Some(buffer) = self.bytes_of(&write) else { return };
         let started = Instant::now();
         self.layouts.pretend(write.ost);
-        let failures = write
+        let failures: Vec<Option<Failure>> = write
             .rows
             .iter()
             .map(|(row, place)| {
@@ -50,6 +50,9 @@ impl SinkEnd {
             .collect();
         let service = started.elapsed();
         drop(buffer);
+        if failures.iter().flatten().any(Failure::is_of_one_ost) {
+            self.look_again_at_osts();
+        }
         self.tell(Event::Written { write, service, failures });
     }
 
@@ -69,11 +72,7 @@ impl SinkEnd {
         let _asked = self.begin_call(Operation::Write, block.entry, Some(ost));
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
-        let written = write_to(&temporary, bytes, offset);
-        if let Some(outstanding) = item.outstanding.get() {
-            outstanding.on_written(ost, u64::from(block.length));
-        }
-        written.map_err(|errno| failed(Operation::Write, errno))
+        write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))
     }
 
     /// The item's temporary file, made when first needed.

@@ -11,11 +11,12 @@ use lads_core::issue::{Failure, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Message};
+use lads_core::placement::{Place as Rule, Striping};
 use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::sink::{
-    BufferId, Commit, Committed, Compared, Event, Examined, Place, ProtocolError, RemovalConfig,
-    Sink, SinkConfig, StageConfig, SyncFile, Task, Write,
+    BufferId, Commit, Committed, Compared, Event, Examined, Place, PlacingConfig, ProtocolError,
+    RemovalConfig, Sink, SinkConfig, StageConfig, SyncFile, Task, Write,
 };
 use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, Instant, OstId};
@@ -214,6 +215,10 @@ impl Owner {
         let mut luck = Luck { choices, is_good };
         match task {
             Task::Examine(entries) => {
+                for entry in &entries {
+                    // The file system need not do as it is asked.
+                    let _ = self.sink.place(self.now, entry.id, Striping::default());
+                }
                 let examined =
                     entries.iter().map(|entry| (entry.id, self.examine(entry, &mut luck)));
                 Event::Examined(examined.collect())
@@ -408,6 +413,12 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
         policy: choices.one_of(&policies),
         threshold: Threshold::default(),
         osts,
+        placing: PlacingConfig {
+            rule: Rule::Aware,
+            stripe_size: 4096,
+            stripe_count_max: 4,
+            seed: 1,
+        },
         placed_bytes_min: choices.is_one_in(2).then(|| u64::from(ost_count) * 4096),
         buffer_count: ost_count * (1 + choices.below(4)),
         buffer_bytes,

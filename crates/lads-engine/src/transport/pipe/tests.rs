@@ -109,6 +109,10 @@ fn a_message_waits_for_one_packet_of_a_frame_and_for_what_is_in_the_pipe() {
             .count();
         // What the pipe held, and the one that was being written.
         assert!(packets_before <= 3, "{packets_before} packets came before message {number}");
+        // Until then it counts as waiting, and the next would not be waited for.
+        wait_until("its thread knows that it is written", || {
+            written.load(Ordering::SeqCst) > number
+        });
     }
     drop(go);
     let writer = speaking.join().unwrap();
