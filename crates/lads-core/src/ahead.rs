@@ -1,57 +1,60 @@
 //! Which of the announced files is placed next, and how far ahead of its blocks.
 //!
-//! Where a file goes is decided when it is looked at. Which OSTs are congested changes within
-//! seconds, so what is placed long before it comes is placed by yesterday's weather; but what
-//! is placed too late leaves OSTs idle. So for each OST of the source about as much is in hand as
-//! came from it in the last half second, which the longest line needs to keep it busy, and a
-//! little in any case; and the one that has least in hand gets its next file first, so that none
+//! A file gets its place when the sink looks at it. Which OSTs are congested changes within
+//! seconds. A file that is placed long before its blocks come is placed by old information; a file
+//! that is placed too late leaves OSTs idle. So for each OST of the source a limited number of
+//! bytes is *in hand*: placed, and not yet come. The limit is about what came from that OST in the
+//! last half second, which even a long-distance line needs to stay busy, and never less than a
+//! small amount. The source OST with least in hand gets its next file placed first, so that no OST
 //! runs dry while files of another pile up.
 //!
-//! What waits for a congested OST of the sink is hardly in hand: its source OST needs other files
-//! to be busy with. Nor is what the source has read ahead into its stage, for that was placed when
-//! it had to be.
+//! Bytes that wait for a congested OST of the sink count for little, because their source OST needs
+//! other files to stay busy. Bytes that the source has read ahead into its stage do not count: they
+//! had to be placed before they were read.
 
 use crate::entry::{Entry, Kind};
 use crate::tuning::Tuning;
 use crate::units::{Instant, OstId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Keeps the entries that are not yet looked at, and counts what is placed and has not come.
+/// Keeps the entries that the sink has not looked at, and counts the bytes that are placed and have
+/// not come.
 #[derive(Debug)]
 pub struct Ahead {
     tuning: Tuning,
-    /// So much may always be in hand; `None` if there is no limit at all.
+    /// The number of bytes that may always be in hand, over all source OSTs; `None` if there is no
+    /// limit at all.
     bytes_min: Option<u64>,
-    /// What need not be placed, or may be at any time.
+    /// Entries that need no place, or may be placed at any time.
     at_once: VecDeque<Entry>,
     sources: BTreeMap<OstId, SourceOst>,
-    /// The most that there were at a time.
+    /// The most source OSTs that there were at a time.
     sources_max: u64,
-    /// OSTs whose next file may be placed, those with least in hand first.
+    /// Source OSTs whose next file may be placed, those with least in hand first.
     open: BTreeSet<(u64, OstId)>,
     /// Which OSTs of the sink are congested, in the order of their numbers.
     congested: Vec<bool>,
-    /// Whether none has been for a while.
+    /// Whether no OST of the sink has been congested for a while.
     is_calm: bool,
-    /// Whether OSTs that are free take what waits for others.
+    /// Whether free OSTs take work that waits for others, because files grow.
     is_shared: bool,
-    /// Whether there are files with several stripes.
+    /// Whether any file has several stripes.
     is_striped: bool,
-    /// Of what is placed, about this many bytes are in the source's stage.
+    /// About how many of the placed bytes are in the source's stage.
     staged_bytes: u64,
-    /// What has got a place so far, in bytes.
+    /// The number of bytes of all files that have got a place so far.
     decided_bytes: u64,
     interval_began: Instant,
 }
 
-/// Bytes of one file that are placed and have not come.
+/// The bytes of one file that are placed and have not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The OST of the source that they come from.
     pub source_ost: OstId,
     /// The OST of the sink that they go to; `None` while that is being decided.
     pub sink_ost: Option<OstId>,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -59,19 +62,20 @@ pub struct Placed {
 #[derive(Debug, Default)]
 struct SourceOst {
     waiting: VecDeque<Entry>,
-    /// How much these are.
+    /// The bytes of the `waiting` files.
     waiting_bytes: u64,
-    /// Bytes placed that have not come, by where they go.
+    /// Bytes that are placed and have not come, by the sink OST that they go to.
     placed: BTreeMap<Option<OstId>, u64>,
-    /// What came in the interval that runs, and in the one before.
+    /// The bytes that came in the current interval, and in the one before.
     come_bytes: u64,
     come_bytes_before: u64,
-    /// With how much in hand it is among those that are open.
+    /// The number of bytes in hand under which this OST is in `open`; `None` if it is not in there.
     listed: Option<u64>,
 }
 
 impl Ahead {
-    /// Nothing is placed yet; `bytes_min` may always be, over all OSTs of the source together.
+    /// Nothing is placed yet. `bytes_min` bytes may always be in hand, over all OSTs of the source
+    /// together; `None` means no limit.
     #[must_use]
     pub fn new(tuning: &Tuning, bytes_min: Option<u64>) -> Self {
         Self {
@@ -91,13 +95,13 @@ impl Ahead {
         }
     }
 
-    /// The same; where files grow, what was placed on an OST that turns slow is written by others.
+    /// Sets whether files grow: then other OSTs write what was placed on an OST that turns slow.
     #[must_use]
     pub fn where_files_grow(self, is_shared: bool) -> Self {
         Self { is_shared, ..self }
     }
 
-    /// Whether there is a limit at all; otherwise congestion need not be told.
+    /// Whether there is a limit at all; without one, [`Self::on_congestion`] need not be called.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.bytes_min.is_some()
@@ -120,9 +124,8 @@ impl Ahead {
         }
     }
 
-    /// Bytes of the files that are placed next: those that are being looked at, and those that may
-    /// be before anything else has come. Without a limit it is not known which those are, and there
-    /// may be any number.
+    /// Bytes of the files that are placed next: files that the sink is looking at, and files that
+    /// may be placed before anything else has come. `u64::MAX` if there is no limit.
     #[must_use]
     pub fn coming_bytes(&self) -> u64 {
         if !self.is_limited() {
@@ -130,7 +133,7 @@ impl Ahead {
         }
         let of_source = |source: &SourceOst| {
             let room = self.bytes_max(source).saturating_sub(source.listed.unwrap_or(u64::MAX));
-            // However long a file is, it comes if there is any room.
+            // A file comes if there is any room, however long it is.
             let at_least = if room > 0 { source.next_bytes() } else { 0 };
             let next = room.clamp(at_least, source.waiting_bytes.max(at_least));
             source.bytes_undecided().saturating_add(next)
@@ -138,7 +141,7 @@ impl Ahead {
         self.sources.values().map(of_source).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of the files that have got a place so far, and of those that have none yet; any number
+    /// The bytes of all files of the transfer that are known, with or without a place; `u64::MAX`
     /// if there is no limit.
     #[must_use]
     pub fn transfer_bytes(&self) -> u64 {
@@ -156,14 +159,14 @@ impl Ahead {
         !self.at_once.is_empty() || !self.open.is_empty()
     }
 
-    /// Whether no entry waits to be looked at.
+    /// Whether no entry waits for the sink to look at it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at_once.is_empty() && self.sources.values().all(|source| source.waiting.is_empty())
     }
 
-    /// The next entry to be looked at. If it is a file with data, its bytes count as placed from
-    /// now on, and have to be accounted for.
+    /// The next entry for the sink to look at. If it is a file with data, its bytes count as placed
+    /// from now on; the caller reports what becomes of them.
     pub fn take_next(&mut self) -> Option<(Entry, Option<Placed>)> {
         if let Some(entry) = self.at_once.pop_front() {
             return Some((entry, None));
@@ -178,7 +181,7 @@ impl Ahead {
         Some((entry, Some(Placed { source_ost, sink_ost: None, bytes })))
     }
 
-    /// It is decided where a file goes.
+    /// It has been decided which OST a file goes to.
     pub fn on_decided(&mut self, placed: &mut Placed, sink_ost: OstId) {
         if let Some(source) = self.sources.get_mut(&placed.source_ost) {
             source.subtract(placed.sink_ost, placed.bytes);
@@ -189,7 +192,7 @@ impl Ahead {
         }
     }
 
-    /// This many bytes of a file came, or as many as are left of it.
+    /// `bytes` of a file came, or as many as were left of it.
     pub fn on_come(&mut self, now: Instant, placed: &mut Placed, bytes: u64) {
         if now.since(self.interval_began) >= self.tuning.come_interval {
             self.interval_began = now;
@@ -204,7 +207,7 @@ impl Ahead {
         self.on_given_up(placed, bytes);
     }
 
-    /// This many bytes of a file need not come any more, or as many as are left of it.
+    /// `bytes` of a file will not come any more, or as many as were left of it.
     pub fn on_given_up(&mut self, placed: &mut Placed, bytes: u64) {
         let bytes = bytes.min(placed.bytes);
         placed.bytes -= bytes;
@@ -214,14 +217,14 @@ impl Ahead {
         }
     }
 
-    /// This many bytes of what is placed are in the source's stage.
+    /// The source's stage holds `bytes` of what is placed.
     pub fn on_staged(&mut self, bytes: u64) {
         self.staged_bytes = bytes;
         self.update_all();
     }
 
-    /// Which OSTs of the sink are congested now, in the order of their numbers, and whether none
-    /// has been for a while.
+    /// Which OSTs of the sink are congested now, in the order of their numbers, and whether no OST
+    /// has been congested for a while.
     pub fn on_congestion(&mut self, congested: impl Iterator<Item = bool> + Clone, is_calm: bool) {
         let is_known =
             self.is_calm == is_calm && self.congested.iter().copied().eq(congested.clone());
@@ -232,7 +235,7 @@ impl Ahead {
         }
     }
 
-    /// No further entry is looked at.
+    /// The sink looks at no further entry: forgets all that wait.
     pub fn close(&mut self) {
         self.at_once.clear();
         for source in self.sources.values_mut() {
@@ -242,7 +245,7 @@ impl Ahead {
         self.update_all();
     }
 
-    /// How much of each source OST may be in hand, but for what came from it.
+    /// How many bytes of each source OST may be in hand, if nothing came from it lately.
     fn share(&self) -> u64 {
         let times = match (self.is_calm, self.is_striped) {
             (true, true) => self.tuning.times_for_stripes,
@@ -252,10 +255,10 @@ impl Ahead {
         (self.bytes_min.unwrap_or(0).saturating_mul(times) / self.sources_max).max(1)
     }
 
-    /// How much of this source OST may be in hand.
+    /// How many bytes of this source OST may be in hand.
     fn bytes_max(&self, source: &SourceOst) -> u64 {
         let come = source.come_bytes.max(source.come_bytes_before);
-        // Stripes of several files are read side by side to the end.
+        // Stripes of several files are read side by side until the end.
         let is_end =
             source.waiting.len() <= self.tuning.last_files && !self.is_striped && !self.is_shared;
         let part = if is_end { self.tuning.last_parts.max(1) } else { 1 };
@@ -276,7 +279,8 @@ impl Ahead {
         all.into_iter().for_each(|ost| self.update(ost));
     }
 
-    /// Lists an OST among those that are open, or not, as it is now; forgets it if nothing is left.
+    /// Updates whether an OST is in `open`, and with which number; forgets an OST of which nothing
+    /// is left.
     fn update(&mut self, ost: OstId) {
         let Some(bytes_max) = self.sources.get(&ost).map(|source| self.bytes_max(source)) else {
             return;
@@ -313,12 +317,12 @@ impl SourceOst {
         }
     }
 
-    /// Bytes of the files that are being looked at.
+    /// Bytes of the files that the sink is looking at.
     fn bytes_undecided(&self) -> u64 {
         self.placed.get(&None).copied().unwrap_or(0)
     }
 
-    /// Bytes of the file that is looked at next; zero if there is none.
+    /// Bytes of the file that the sink looks at next; zero if there is none.
     fn next_bytes(&self) -> u64 {
         match self.waiting.front().map(|entry| &entry.kind) {
             Some(Kind::File { data_bytes, .. }) => *data_bytes,

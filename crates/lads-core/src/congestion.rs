@@ -1,16 +1,17 @@
-//! Which OST to leave alone for now.
+//! Which OSTs are congested, so that threads take from others first.
 //!
-//! Storage is shared: at any moment a few targets are slow, for seconds, and never the same ones.
-//! A [`Judge`] hears how long each request took and says of each OST whether threads should rather
-//! go elsewhere. It never forbids: when nothing else is ready, a congested OST is served, too, so
-//! a wrong verdict costs little and no work waits for one to be lifted.
+//! Storage is shared: at any moment a few targets are slow for some seconds, then other targets. A
+//! [`Judge`] hears how long each request took, and says of each OST whether threads should prefer
+//! another one. A judge never forbids an OST: when nothing else is ready, threads take from a
+//! congested OST, too. So a wrong verdict costs little, and no work waits until a verdict is
+//! lifted.
 //!
-//! Each [`Rule`] is a judge of its own, and all that the queues, the sessions and the simulator
-//! know of it is what [`Judge`] says. [`Rule::Threshold`] is that of the papers (`threshold.rs`):
-//! it has to be told what is slow, and forgets in between. [`Rule::Adaptive`] needs no telling: an
-//! OST is congested if its requests take longer than those of its siblings *and* longer than its
-//! own used to (`comparison.rs`). [`Rule::Polite`] compares in the same way, and counts a
-//! smaller difference: that of another program which uses the OST.
+//! Each [`Rule`] has its own judge. The queues, the sessions and the simulator know a rule only
+//! through [`Judge`]. [`Rule::Threshold`] is the papers' rule (`threshold.rs`): it must be told
+//! which service time is slow, and it forgets what it saw after each mean. [`Rule::Adaptive`] needs
+//! no such number: an OST is congested if its requests take longer than those of other OSTs *and*
+//! longer than its own used to (`comparison.rs`). [`Rule::Polite`] compares in the same way, but
+//! reacts to a smaller difference: that of another program which uses the OST.
 
 mod comparison;
 mod never;
@@ -28,14 +29,15 @@ pub use threshold::Threshold;
 /// By which rule OSTs are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Rule {
-    /// None is ever congested.
+    /// No OST is ever congested.
     #[default]
     Never,
-    /// Those that are slower than they were told they may be.
+    /// An OST is congested if its mean service time is above a given limit.
     Threshold(Threshold),
-    /// Those that are slower than others, and than they were.
+    /// An OST is congested if it is slower than other OSTs, and slower than it was itself.
     Adaptive,
-    /// The same, told by less: those that somebody else uses at the same time.
+    /// As [`Rule::Adaptive`], with a lower limit: finds OSTs that another program uses at the same
+    /// time.
     Polite,
 }
 
@@ -46,56 +48,57 @@ pub enum Verdict {
     Clear,
     /// Take its work only if nothing else is ready.
     Congested,
-    /// It is congested, but has not been asked for a while: take a little of its work, to see
-    /// whether it still is.
+    /// The OST was congested when it was last used, and has not been asked for a while: take a
+    /// little of its work, to see whether it still is. Also the first requests to an OST.
     Probe,
 }
 
-/// Hears of requests and judges the OSTs of one end.
+/// Hears of all requests of one end and judges its OSTs.
 ///
-/// A rule says all of it, for there is more to a congested OST than whether to avoid it: files are
-/// placed, and placed again, by how slow it is and for how long it has been.
+/// The trait offers more than a verdict, because the sink places files, and places files again, by
+/// how slow an OST is and for how long it has been slow.
 pub trait Judge: fmt::Debug + Send {
-    /// OSTs should get as few requests at a time as keep them busy, if the rule can tell: what is
-    /// under way to one that turns slow cannot be called back.
+    /// From now on [`Judge::window`] is the least number of requests that keeps an OST busy, if the
+    /// rule can tell: requests under way to an OST that turns slow cannot be called back.
     fn spare(&mut self);
 
     /// A request of this many bytes begins.
     fn on_start(&mut self, ost: OstId, now: Instant, bytes: u64);
 
-    /// A request of this many bytes is complete that took `service`.
+    /// A request of this many bytes is complete; it took `service`.
     fn on_finish(&mut self, ost: OstId, now: Instant, bytes: u64, service: Duration);
 
     /// What a thread should do about this OST now.
     fn verdict(&mut self, ost: OstId, now: Instant) -> Verdict;
 
-    /// Whether an OST was congested when it was last heard of.
+    /// Whether the OST was congested when its last request ended.
     fn is_congested(&self, ost: OstId) -> bool;
 
-    /// Whether no OST has been congested for a while: then nothing is gained by staying with those
-    /// that are known to be quick.
+    /// Whether no OST has been congested for a while. Then threads take from OSTs in turn: to stay
+    /// with an OST that is known to be quick gains nothing.
     fn is_calm(&self, now: Instant) -> bool;
 
     /// How many requests the OST should have in flight; at least one.
     fn window(&self, ost: OstId) -> u32;
 
-    /// How many times as long as usual requests to this OST take; 1 if nothing is known.
+    /// How many times as long as usual requests to this OST take, smoothed; 1 if nothing is known.
     fn slowness(&self, ost: OstId) -> f64;
 
-    /// The same, or that of its last request if that is more: an OST that has just turned slow is
-    /// slower than the smoothed number says.
+    /// The larger of [`Judge::slowness`] and the slowness of the last request: an OST that has just
+    /// turned slow is slower than the smoothed number says.
     fn slowness_recent(&self, ost: OstId) -> f64;
 
-    /// The same of one that begins now, as far as what was heard is still to be believed; at
-    /// least 1.
+    /// The slowness to expect of a request that begins now; at least 1. What was measured counts
+    /// less and less while the OST has no requests.
     fn slowness_expected(&self, ost: OstId, now: Instant) -> f64;
 
-    /// For how long a congested OST has been slow; nothing for one that is not congested.
+    /// For how long a congested OST has been slow; zero if the OST is not congested.
     fn slow_for(&self, ost: OstId, now: Instant) -> Duration;
 }
 
 impl Rule {
-    /// A judge of OSTs that should have at most this many requests each at a time; all are clear.
+    /// A judge of OSTs that should each have at most this many requests at a time. All OSTs start
+    /// as not congested.
     #[must_use]
     pub fn judge(
         self,

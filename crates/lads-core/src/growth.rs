@@ -1,15 +1,16 @@
 //! How a new file grows over the OSTs of the sink, extent by extent, while it is written.
 //!
-//! On Lustre a composite file may be made with no more than its first component, and be given the
-//! next ones while it is written (`lustre.lov.add`): each begins where the one before ends, and
-//! names the OST that it lies on. What has no component yet is *open*: it can still go to any OST.
+//! On Lustre, a composite file may be made with its first component only. Further components are
+//! added while the file is written (`lustre.lov.add`): each begins where the one before ends, and
+//! names the OST that it lies on. A part without a component is *open*: it can still go to any OST.
 //! [`Growth`] is the book of one such file.
 //!
-//! How long an extent is made: what is fixed to an OST cannot be called back if the OST turns slow.
-//! That does no harm as long as the rest of the transfer takes longer than the slow OST does for
-//! that extent. So an extent is a part of what is left of the whole transfer for each OST
-//! ([`extent_bytes`]): long at the beginning, short at the end, as loops are shared among
-//! processors that are not equally quick (guided self-scheduling, Polychronopoulos and Kuck, 1987).
+//! How long an extent is: bytes that are fixed to an OST cannot be called back if the OST turns
+//! slow. That does no harm as long as the rest of the transfer takes longer than the slow OST takes
+//! for that extent. So the length of an extent is a fraction of the bytes of the whole transfer
+//! that are left for each OST ([`extent_bytes`]): long at the beginning and short at the end. Loops
+//! are shared in the same way among processors of different speed (guided self-scheduling,
+//! Polychronopoulos and Kuck, 1987).
 
 use crate::layout::{Layout, Part};
 use crate::units::OstId;
@@ -18,46 +19,47 @@ use std::ops::Range;
 /// How files may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrowthConfig {
-    /// Most extents of a file; at least two.
+    /// The most extents of a file; at least two.
     pub extents_max: u32,
     /// Extents begin and end at multiples of this, in bytes: 64 KiB on Lustre.
     pub unit_bytes: u64,
-    /// Only OSTs with smaller numbers can hold them; what stands for none has no place for data.
+    /// Only OSTs with smaller numbers can hold extents; the number that stands for "no OST" has no
+    /// space for data.
     pub ost_count: u32,
 }
 
 /// Part of a file, on one OST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Its bytes; to `u64::MAX` if it has no end.
+    /// Its bytes. The end is `u64::MAX` if the extent has no end.
     pub range: Range<u64>,
     /// The OST that it lies on.
     pub ost: OstId,
 }
 
 /// The length in bytes of an extent that begins now, if `left_bytes` of the transfer are still to
-/// be written to `ost_count` OSTs: one in `parts` of what that is for each
-/// ([`Tuning::extent_parts`](crate::tuning::Tuning::extent_parts)), a multiple of `unit_bytes`, and
-/// not zero.
+/// be written to `ost_count` OSTs: what is left for each OST, divided by `parts`
+/// ([`Tuning::extent_parts`](crate::tuning::Tuning::extent_parts)), rounded down to a multiple of
+/// `unit_bytes`, at least one unit.
 #[must_use]
 pub fn extent_bytes(left_bytes: u64, ost_count: usize, parts: u64, unit_bytes: u64) -> u64 {
     let parts = (ost_count as u64).saturating_mul(parts).max(1);
     (left_bytes / parts / unit_bytes.max(1)).max(1).saturating_mul(unit_bytes.max(1))
 }
 
-/// Where a file that grows lies, as far as that is decided.
+/// Where a growing file lies, as far as that is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
     size: u64,
     unit_bytes: u64,
-    /// All that has its place, in order; at least one.
+    /// The extents that have their place, in order; at least one.
     extents: Vec<Extent>,
-    /// How many more there may be.
+    /// How many more extents there may be.
     left_count: u32,
 }
 
 impl Growth {
-    /// A file of `size` bytes that has these extents; `None` if nothing of it is open, or no
+    /// A file of `size` bytes that has these extents. `None` if no part of it is open, or if no
     /// further extent may be added.
     #[must_use]
     pub fn new(size: u64, extents: Vec<Extent>, config: GrowthConfig) -> Option<Self> {
@@ -68,31 +70,32 @@ impl Growth {
         (is_open && growth.left_count > 0).then_some(growth)
     }
 
-    /// How many bytes, from the first on, have their place.
+    /// The number of bytes, from the beginning of the file, that have their place.
     #[must_use]
     pub fn fixed_bytes(&self) -> u64 {
         self.extents.last().map_or(0, |extent| extent.range.end)
     }
 
-    /// The OST of the byte at `offset`; `None` if that is open.
+    /// The OST of the byte at `offset`; `None` if that byte has no place yet.
     #[must_use]
     pub fn ost_at(&self, offset: u64) -> Option<OstId> {
         let at = self.extents.partition_point(|extent| extent.range.end <= offset);
         self.extents.get(at).map(|extent| extent.ost)
     }
 
-    /// Whether bytes from `offset` on may go to another OST than those before them.
+    /// Whether bytes from `offset` on may go to another OST than the bytes before them.
     #[must_use]
     pub fn may_move(&self, offset: u64) -> bool {
         let fixed = self.fixed_bytes();
-        // One for what lies before, one for itself.
+        // One extent for the open part before `offset`, one for the bytes themselves.
         let count = if offset > fixed { 2 } else { 1 };
         offset >= fixed && self.left_count >= count
     }
 
-    /// Fixes a range to an OST, and what is open before it to `home`; says which extents are added
-    /// by that, none if the range has its place. What follows is fixed with it up to a multiple of
-    /// `extent_bytes` from where the extent begins, or to the end if no further may be added.
+    /// Fixes a range to `ost`, and the open part before the range to `home`. Returns the extents
+    /// that this adds; none if the range already has its place. The bytes after the range are fixed
+    /// with it, up to a multiple of `extent_bytes` from where the extent begins; or to the end of
+    /// the file, if no further extent may be added.
     pub fn fix(
         &mut self,
         range: Range<u64>,
@@ -121,8 +124,8 @@ impl Growth {
     }
 }
 
-/// Where a file lies that has these extents, as if the last had no end; `None` if there is none, or
-/// they are not in order.
+/// Where a file lies that has these extents, as if the last extent had no end. `None` if there is
+/// no extent, or if they are not in order.
 #[must_use]
 pub fn layout_of(extents: &[Extent]) -> Option<Layout> {
     let last = extents.len().checked_sub(1)?;

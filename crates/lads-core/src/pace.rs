@@ -4,30 +4,31 @@ use crate::tuning::Tuning;
 use crate::units::Instant;
 use std::time::Duration;
 
-/// A limit on bytes in a second, with some slack ([`Tuning::pace_slack`]).
+/// A limit in bytes per second. Bytes may go up to [`Tuning::pace_slack`] early.
 #[derive(Debug)]
 pub struct Pace {
     bytes_per_second: u64,
     slack: Duration,
-    /// When all that was let through so far would be through at exactly the limit.
+    /// When everything that was sent so far would have been sent at exactly the limit.
     paid_until: Instant,
 }
 
 impl Pace {
-    /// A limit; `None` or zero for none.
+    /// A limit; `None` if `bytes_per_second` is `None` or zero.
     #[must_use]
     pub fn new(bytes_per_second: Option<u64>, tuning: &Tuning) -> Option<Self> {
         let bytes_per_second = bytes_per_second.filter(|&limit| limit > 0)?;
         Some(Self { bytes_per_second, slack: tuning.pace_slack, paid_until: Instant::START })
     }
 
-    /// The moment from which the next bytes may go; now or past if they may go at once.
+    /// The moment from which the next bytes may be sent. If it has passed, they may be sent at
+    /// once.
     #[must_use]
     pub fn ready_at(&self) -> Instant {
         Instant::after_start(self.paid_until.since_start().saturating_sub(self.slack))
     }
 
-    /// This many bytes go.
+    /// This many bytes are sent now.
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -1,28 +1,29 @@
 //! How much room the sink has for each of its OSTs.
 //!
-//! The sink's arena has a fixed number of buffers. Before a frame may be sent, the sink must have
-//! granted a buffer for it, and it grants them *per OST*: frames bound for a slow OST run out of
-//! grants and wait in the source's queue, as names and numbers, while frames for the others pass.
-//! Without this they would fill the sink's arena, and one slow target would stop them all (the
-//! weak spot of LADS's sink, FAST '15, section 3.4).
+//! The sink's arena has a fixed number of buffers. Before the source may send a frame, the sink
+//! must have granted a buffer for it. The sink grants buffers *per OST*. When the grants for a slow
+//! OST are used up, its blocks wait in the source's queue, as names and numbers, while frames for
+//! the other OSTs pass. Without this, frames for one slow OST would fill the arena and stop all
+//! others (the weak spot of LADS's sink, FAST '15, section 3.4).
 
 use crate::tuning::Tuning;
 use crate::units::OstId;
 
 /// The sink's books: how many buffers may be under way for each OST.
 ///
-/// Not all of an OST's share is granted at once. What is under way beyond what its writers and the
-/// network need would only lie in memory, and make it cold. So each OST has a window that begins
-/// small, doubles while the source runs out of grants although the OST has nothing to write (the
-/// network holds them), and shrinks by one for each frame that finds a long queue.
+/// An OST does not get its whole share at once. More than its writers and the network need would
+/// only wait in memory, and push other buffers out of the cache. So each OST has a window. The
+/// window begins small. It doubles when the source has used up its grants although the OST has
+/// nothing to write (then the network holds the frames). It shrinks by one for each frame that
+/// finds a long queue.
 #[derive(Debug)]
 pub struct Grants {
     osts: Vec<Book>,
-    /// Most that an OST may have: the arena, shared among all.
+    /// The most buffers that one OST may have: the arena divided by the number of OSTs.
     share: u32,
-    /// Grants that are out, of all OSTs: told to the source, and not used up.
+    /// The number of grants, over all OSTs, that the source was told and has not used.
     out_count: u32,
-    /// [`Tuning::grant_parts`].
+    /// Grants are given in lots of at least the window divided by this ([`Tuning::grant_parts`]).
     parts: u32,
 }
 
@@ -32,17 +33,17 @@ struct Book {
     outstanding: u32,
     /// Frames arrived and not yet written.
     held: u32,
-    /// Most of both together, now.
+    /// The most that `outstanding` and `held` together may be now.
     window: u32,
     /// The window never falls below this.
     window_min: u32,
-    /// A frame that finds this many others waits in a long queue.
+    /// A frame that finds this many others finds a long queue, and the window shrinks.
     queue_long: u32,
 }
 
 impl Book {
-    /// What is free of the window, if that is at least the window divided by `parts`: so grants
-    /// travel in handfuls.
+    /// The part of the window that is free; zero if that is less than the window divided by
+    /// `parts`, so that one message carries several grants.
     fn grantable(&self, parts: u32) -> u32 {
         let free = self.window.saturating_sub(self.outstanding + self.held);
         if free >= self.window.div_ceil(parts) { free } else { 0 }
@@ -50,7 +51,8 @@ impl Book {
 }
 
 impl Grants {
-    /// Shares `buffer_count` buffers among OSTs that should have this many requests each at a time.
+    /// Shares `buffer_count` buffers among OSTs, each of which should have the given number of
+    /// requests at a time.
     ///
     /// # Panics
     /// If there are fewer buffers than OSTs, or no OST.
@@ -73,7 +75,7 @@ impl Grants {
         Self { osts: in_flight_max.map(book).collect(), share, out_count: 0, parts }
     }
 
-    /// Whether the source has no grant left for this OST, and will get none before a buffer of it
+    /// Whether the source has no grant left for this OST, and gets none until a buffer of the OST
     /// is free.
     #[must_use]
     pub fn is_used_up(&self, ost: OstId) -> bool {
@@ -87,7 +89,7 @@ impl Grants {
         self.osts.iter().any(|book| book.grantable(self.parts) > 0)
     }
 
-    /// What can be granted now; it is on the books as granted when this returns.
+    /// Grants that can be given now. They count as given when this returns.
     ///
     /// # Panics
     /// If the books of the OSTs do not agree with the grants that were given and used.
@@ -111,8 +113,9 @@ impl Grants {
         new
     }
 
-    /// A frame for this OST begins to arrive: a grant is used up; `is_last` if the source says that
-    /// it had no other. `false` if the source had none at all, which is a breach of protocol.
+    /// A frame for this OST begins to arrive and uses up a grant. `is_last`: the source says that
+    /// this was its last grant for the OST. Returns `false` if the source had no grant, which is a
+    /// breach of protocol.
     #[must_use]
     pub fn on_arrival(&mut self, ost: OstId, is_last: bool) -> bool {
         let Some(book) = self.osts.get_mut(ost.index()).filter(|book| book.outstanding > 0) else {
@@ -129,7 +132,7 @@ impl Grants {
         true
     }
 
-    /// The frame did not arrive whole: the source may use its grant again.
+    /// The frame did not arrive whole: the source may use the grant again.
     ///
     /// # Panics
     /// If no frame of this OST was on its way.
@@ -157,7 +160,7 @@ impl Grants {
         self.osts.iter().map(|book| book.held).sum()
     }
 
-    /// Buffers that are granted or hold a frame: never more than there are.
+    /// Buffers that are granted or hold a frame: never more than the arena has.
     #[cfg(test)]
     fn committed_count(&self) -> u32 {
         self.osts.iter().map(|book| book.outstanding + book.held).sum()
@@ -171,8 +174,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// The sink granted further buffers. The count can overflow only if the sink lies; then it
-    /// stays at the largest number.
+    /// The sink granted `count` further buffers. The sum can overflow only if the sink lies; then
+    /// it stays at the largest number.
     pub fn on_grant(&mut self, ost: OstId, count: u32) {
         if self.granted.len() <= ost.index() {
             self.granted.resize(ost.index() + 1, 0);
@@ -205,17 +208,17 @@ impl Room {
         self.granted.iter().copied().max().unwrap_or(0)
     }
 
-    /// Uses a grant up; says whether it was the last.
+    /// Uses up a grant. Returns whether it was the last one for this OST.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no grant for this OST.
     pub fn take(&mut self, ost: OstId) -> bool {
         assert!(self.has(ost), "no room for {ost}");
         self.granted[ost.index()] -= 1;
         self.granted[ost.index()] == 0
     }
 
-    /// Puts a grant back that was not needed after all.
+    /// Puts back a grant whose frame was not sent.
     pub fn give_back(&mut self, ost: OstId) {
         self.on_grant(ost, 1);
     }

@@ -1,15 +1,15 @@
 //! Which block an I/O thread takes next.
 //!
-//! Each OST has its own queue. An idle I/O thread takes from the next queue in turn whose OST is
-//! free (fewer requests of ours in flight than it should have), so that threads never wait behind
-//! one busy target while others sit idle (LADS, FAST '15, section 3.4). [`OstQueues`] is that
-//! rule, and serves both ends: at the source the queues hold lanes of files that are read, at the
-//! sink frames to be written. [`Schedule`] is the source's: it also sees that the sink has room,
-//! and fills frames (`shelf.rs`).
+//! Each OST has its own queue. An idle I/O thread visits the queues in turn and takes from the next
+//! one whose OST is free (an OST is free if fewer of our requests are in flight than it should
+//! have). So threads never wait behind one busy target while other targets are idle (LADS, FAST
+//! '15, section 3.4). [`OstQueues`] is that rule, and serves both ends: at the source the queues
+//! hold lanes of files to be read, at the sink frames to be written. [`Schedule`] is for the source
+//! only. It also checks that the sink has room, and fills frames (`shelf.rs`).
 //!
-//! Files of which it is known where on a disk they begin are taken in that order, as an arm sweeps
-//! over the disk: only forward, and from the end back to the beginning at once (C-SCAN, as an
-//! operating system orders its requests, but over all that is announced).
+//! Files whose position on a rotating disk is known are taken in the order of a sweep of the disk
+//! arm: only forward, and from the end straight back to the beginning (C-SCAN, as an operating
+//! system orders its requests, but over all announced files).
 
 mod queues;
 mod shelf;
@@ -33,22 +33,25 @@ use std::time::Duration;
 /// By which rule blocks are handed to I/O threads (`--schedule`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// A thread takes a whole file and goes through it from beginning to end, whatever OST it lies
-    /// on: what bbcp and most others do. The baseline.
+    /// A thread takes a whole file and reads it from beginning to end, whatever OSTs it lies on, as
+    /// bbcp and most other tools do. The baseline for comparisons.
     File,
     /// A thread takes a block of any file from the next OST that is free.
     Layout,
-    /// The same, but OSTs slower than they may be are skipped for a while: the papers' rule.
+    /// As [`Policy::Layout`], but OSTs above a given service time are skipped for a while: the
+    /// papers' rule.
     Threshold,
-    /// The same, but OSTs slower than others, and than they were, come last. Needs no telling.
+    /// As [`Policy::Layout`], but OSTs that are slower than others, and slower than they were, come
+    /// last. Needs no given time.
     #[default]
     Adaptive,
-    /// The same, and OSTs that others use get one request at a time (`--polite`).
+    /// As [`Policy::Adaptive`], and OSTs that others use get one request at a time (`--polite`).
     Polite,
 }
 
 impl Policy {
-    /// By which rule it judges OSTs; `threshold` says what is slow, to the one that must be told.
+    /// The rule that judges OSTs under this policy; `threshold` is used by [`Policy::Threshold`]
+    /// only.
     #[must_use]
     pub fn rule(self, threshold: Threshold) -> Rule {
         match self {
@@ -59,47 +62,48 @@ impl Policy {
         }
     }
 
-    /// Whether what is best just now goes first, not what is next in turn.
+    /// Whether threads take from the queue that is best at the moment, instead of the next queue in
+    /// turn.
     #[must_use]
     pub(crate) fn takes_best(self) -> bool {
         matches!(self, Self::Adaptive | Self::Polite)
     }
 }
 
-/// How blocks are to go on.
+/// Which way blocks go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From their files to the sink.
+    /// They are read from their files and sent to the sink.
     Send,
-    /// From their files to this place in the stage: the sink has no room for them.
+    /// They are read from their files into this slot of the stage: the sink has no room for them.
     Stage(Slot),
-    /// From this place in the stage to the sink, where they are one after the other, each on pages
-    /// of its own; with what was found out when they were read.
+    /// They are read from this slot of the stage and sent to the sink. In the slot they follow each
+    /// other, each on pages of its own. The rows were made when the blocks were read.
     Drain(Slot, Vec<Row>),
 }
 
-/// Blocks for one I/O thread to read, all on one OST at each end: one frame.
+/// Blocks for one I/O thread to read. All are on one OST at each end: they make one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Where from, and where to.
     pub way: Way,
     /// The OST that is read.
     pub source_ost: OstId,
-    /// Which copy of the file is read, if it has several: zero for the usual one.
+    /// Which copy of the file is read, if the file has several; zero is the primary copy.
     pub mirror: u16,
     /// The OST that will be written.
     pub sink_ost: OstId,
-    /// Whether no further room is left for that OST.
+    /// Whether this work uses the last grant that the source has for `sink_ost`.
     pub is_last_grant: bool,
-    /// The blocks; several if each is a whole small file, or a stripe of one file that is shorter
-    /// than a block.
+    /// The blocks. There are several if each is a whole small file, or if each is a stripe of the
+    /// same file that is shorter than a block.
     pub blocks: Vec<Block>,
-    /// Whether they are only compared with what is at the sink: their bytes are not sent.
+    /// Whether the blocks are only compared with those at the sink: then only checksums are sent.
     pub is_comparison: bool,
 }
 
 impl Work {
-    /// How much there is to read.
+    /// The number of bytes to read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.length)).sum()
@@ -114,20 +118,20 @@ pub struct Schedule {
     queues: OstQueues<Lane>,
     /// Plans of the files that have lanes in the queues.
     plans: HashMap<EntryId, Plan>,
-    /// Blocks to be sent again: they go first.
+    /// Blocks to be sent again: they go before all others.
     again: VecDeque<Block>,
-    /// The same blocks, to be looked up.
+    /// The same blocks, for a fast lookup.
     again_known: HashSet<Block>,
     /// For [`Policy::File`]: files that no thread has taken.
     files: VecDeque<Lane>,
     /// For [`Policy::File`]: the file that each thread is going through.
     taken: Vec<Option<Lane>>,
-    /// A frame's payload is at most this long, every block rounded up to whole pages.
+    /// A frame's payload is at most this many bytes, with every block rounded up to whole pages.
     frame_bytes_max: u64,
     room: Room,
     begun: Begun,
     stage: Stage<StagedFrame>,
-    /// Bytes that wait in it.
+    /// The number of bytes in the stage.
     staged_bytes: u64,
 }
 
@@ -147,13 +151,13 @@ struct Begun {
 }
 
 impl Begun {
-    /// How many files may be begun to go this way. What is staged leaves some of them to files
-    /// that can be sent.
+    /// How many files may be begun at a time by frames that are staged, or that are sent. Staged
+    /// frames leave some of the number to files that can be sent.
     fn limit(&self, is_staging: bool) -> u32 {
         if is_staging { self.count_max / self.staged_parts } else { self.count_max }
     }
 
-    /// Whether blocks of this file may be handed out; if so, it has been begun.
+    /// Whether blocks of this file may be handed out. If so, the file counts as begun.
     fn admit(&mut self, plan: &mut Plan, count_max: u32) -> bool {
         if !plan.is_begun {
             if self.count >= count_max {
@@ -194,8 +198,9 @@ impl Schedule {
         }
     }
 
-    /// What can be read and not be sent is staged, up to this many bytes, by this many threads at a
-    /// time; not by [`Policy::File`], which reads each file in its order.
+    /// Blocks that can be read and not be sent are staged: at most this many bytes, by at most this
+    /// many threads at a time. [`Policy::File`] has no stage, because it reads each file in its
+    /// order.
     pub fn set_stage(&mut self, bytes: u64, threads_max: u32) {
         if self.policy != Policy::File {
             let slot_bytes = u32::try_from(self.frame_bytes_max).expect("it came as 32 bits");
@@ -203,7 +208,7 @@ impl Schedule {
         }
     }
 
-    /// No more files than this are begun at a time; at least one.
+    /// At most this many files are begun at a time; at least one.
     pub fn set_begun_max(&mut self, count_max: u32) {
         self.begun.count_max = count_max.max(1);
     }
@@ -223,7 +228,7 @@ impl Schedule {
                 });
             }
             _ => {
-                // Near enough: holes and what is done are not looked up.
+                // An estimate: holes, and ranges that are done, are counted, too.
                 let copies = iter::once(&plan.source).chain(&plan.mirrors);
                 let positions: usize = copies.map(Layout::position_count).sum();
                 let bytes = plan.size / positions as u64;
@@ -235,14 +240,14 @@ impl Schedule {
         self.plans.insert(entry, plan);
     }
 
-    /// Forgets a file; blocks of it that wait are not handed out any more.
+    /// Forgets a file. Its waiting blocks are not handed out any more.
     pub fn remove(&mut self, entry: EntryId) {
         if self.plans.remove(&entry).is_some_and(|plan| plan.is_begun) {
             self.begun.count -= 1;
         }
     }
 
-    /// How a file is cut, while it is queued.
+    /// The plan of a file, while it is queued.
     #[must_use]
     pub fn plan(&self, entry: EntryId) -> Option<&Plan> {
         self.plans.get(&entry)
@@ -261,8 +266,9 @@ impl Schedule {
         self.again.len()
     }
 
-    /// Queues all blocks that a range touches to be sent again; says which those are. The range
-    /// need not be one of this attempt's blocks: an earlier one may have cut the file otherwise.
+    /// Queues all blocks that a range touches to be sent again, and returns those blocks. The range
+    /// need not be one of this attempt's blocks: an earlier attempt may have cut the file
+    /// otherwise.
     pub fn push_range_again(&mut self, entry: EntryId, range: Range<u64>) -> Vec<Block> {
         let Some(plan) = self.plans.get(&entry) else { return Vec::new() };
         let mut blocks = plan.blocks_in(entry, range);
@@ -271,12 +277,12 @@ impl Schedule {
         blocks
     }
 
-    /// The sink granted room.
+    /// The sink granted room for `count` frames for this OST.
     pub fn on_grant(&mut self, ost: OstId, count: u32) {
         self.room.on_grant(ost, count);
     }
 
-    /// Whether [`Self::next`] may find something: worth a thread's while to ask.
+    /// Whether [`Self::next`] may find something, so that it is worth waking a thread.
     #[must_use]
     pub fn may_have_work(&self) -> bool {
         let has_ready = self.queues.has_ready();
@@ -289,10 +295,11 @@ impl Schedule {
             || self.stage.has_ready(|ost| self.room.has(ost))
     }
 
-    /// What the thread numbered `worker` should read now; room at the sink is taken for it, or a
-    /// place in the stage.
+    /// What the thread numbered `worker` should read now. The room at the sink, or the slot in the
+    /// stage, is reserved for it.
     ///
-    /// What is staged goes before what is not: it is older, and its place is wanted.
+    /// Staged frames go before blocks that are not yet read: they are older, and their slots are
+    /// needed.
     pub fn next(&mut self, now: Instant, worker: usize) -> Option<Work> {
         let next = self.next_again(now).or_else(|| self.next_staged());
         next.or_else(|| match self.policy {
@@ -301,18 +308,18 @@ impl Schedule {
         })
     }
 
-    /// A read is complete; its OST is free for another.
+    /// A read is complete; its OST can get another request.
     pub fn on_read(&mut self, now: Instant, work: &Work, service: Duration) {
         self.queues.finish(now, work.source_ost, work.bytes(), service);
     }
 
-    /// Nothing was sent after all: the room at the sink is free again.
+    /// The frame was not sent after all: its grant can be used again.
     pub fn on_not_sent(&mut self, sink_ost: OstId) {
         self.room.give_back(sink_ost);
     }
 
-    /// Blocks are in their place in the stage. Returns those that need not be there, because their
-    /// files were forgotten meanwhile.
+    /// Blocks are in their slot of the stage. Returns the blocks whose files were forgotten
+    /// meanwhile; these are dropped.
     pub fn on_staged(&mut self, slot: Slot, work: &Work, rows: Vec<Row>) -> Vec<Block> {
         let frame = StagedFrame { source_ost: work.source_ost, rows };
         if frame.has_any_of(&self.plans) {
@@ -324,22 +331,22 @@ impl Schedule {
         frame.blocks().collect()
     }
 
-    /// Nothing was put into this place in the stage.
+    /// Nothing was written to this slot.
     pub fn on_not_staged(&mut self, slot: Slot) {
         self.stage.on_not_staged(slot);
     }
 
-    /// What was in this place in the stage is in memory, or lost.
+    /// The slot was read into memory, or its blocks are lost: it is free again.
     pub fn on_drained(&mut self, slot: Slot) {
         self.stage.on_drained(slot);
     }
 
-    /// Nothing more is staged: it failed, or its disk is full.
+    /// Nothing more is staged, because the stage failed or its disk is full.
     pub fn close_stage(&mut self) {
         self.stage.close();
     }
 
-    /// Frees what the blocks of forgotten files take up of the stage. Returns those blocks.
+    /// Frees the slots that hold only blocks of forgotten files. Returns those blocks.
     pub fn clear_stage(&mut self) -> Vec<Block> {
         let Self { stage, plans, staged_bytes, .. } = self;
         let mut dropped = Vec::new();
@@ -354,13 +361,13 @@ impl Schedule {
         dropped
     }
 
-    /// Bytes that wait in the stage.
+    /// The number of bytes in the stage.
     #[must_use]
     pub fn staged_bytes(&self) -> u64 {
         self.staged_bytes
     }
 
-    /// What each source OST did.
+    /// Counters of each source OST.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.stats()
     }
@@ -398,7 +405,7 @@ impl Schedule {
         None
     }
 
-    /// Blocks in the stage for which the sink has room now.
+    /// A frame in the stage for which the sink has room now.
     fn next_staged(&mut self) -> Option<Work> {
         let (sink_ost, slot, frame) = self.stage.next(|ost| self.room.has(ost))?;
         self.staged_bytes -= frame.bytes();
@@ -406,19 +413,19 @@ impl Schedule {
         let StagedFrame { source_ost, rows } = frame;
         let is_last_grant = self.room.take(sink_ost);
         let way = Way::Drain(slot, rows);
-        // What is compared is never staged.
+        // Blocks that are only compared are never staged.
         let (mirror, is_comparison) = (0, false);
         Some(Work { way, source_ost, mirror, sink_ost, is_last_grant, blocks, is_comparison })
     }
 
-    /// Blocks for which the sink has room.
+    /// Blocks for which the sink has room. The grant is used up.
     fn next_by_layout(&mut self, now: Instant) -> Option<Work> {
         let mut work = self.next_frame(now, false)?;
         work.is_last_grant = self.room.take(work.sink_ost);
         Some(work)
     }
 
-    /// Blocks for which it has none, if there is place for them in the stage.
+    /// Blocks for which the sink has no room, if a slot of the stage is free.
     fn next_to_stage(&mut self, now: Instant) -> Option<Work> {
         if !self.stage.has_room() {
             return None;
@@ -451,10 +458,10 @@ impl Schedule {
         Some(work)
     }
 
-    /// Lanes of a file that has been begun go before those of files that have not, but for the one
-    /// of `mirror` at `position`, which has. Otherwise files that are open could wait behind files
-    /// that must not be opened before those are closed. What is left behind of them is dropped when
-    /// met.
+    /// Moves the lanes of a file that has been begun before the lanes of files that have not;
+    /// except the lane of `mirror` at `position`, which is there already. Otherwise open files
+    /// could wait behind files that must not be opened before open ones are closed. The old entries
+    /// of moved lanes stay in the queue and are dropped when a thread meets them.
     fn move_ahead(&mut self, entry: EntryId, mirror: u16, position: Option<u32>) {
         if self.policy == Policy::File {
             return;
@@ -467,7 +474,7 @@ impl Schedule {
         }
     }
 
-    /// A thread goes on with its file; at its end it takes the next.
+    /// A thread goes on with its file; at the end of the file it takes the next one.
     fn next_by_file(&mut self, now: Instant, worker: usize) -> Option<Work> {
         if self.taken.len() <= worker {
             self.taken.resize(worker + 1, None);
@@ -506,9 +513,9 @@ impl StagedFrame {
     }
 }
 
-/// Where in a queue a lane of a file that is not begun belongs: in the order in which the arm of a
-/// disk meets the files on its way from the first that waits to the end of the disk, and then from
-/// the beginning of the disk on. Where no disk turns, all offsets are the same: at the end.
+/// The place in a queue for a lane of a file that has not been begun. The order is that of a sweep
+/// of the disk arm: from the first waiting lane to the end of the disk, then from the beginning of
+/// the disk. If the disk does not rotate, all offsets are the same and the lane goes to the end.
 fn sweep_place(lane: &Lane, lanes: &VecDeque<Lane>) -> usize {
     let first = lanes.partition_point(|other| other.is_begun);
     let Some(start) = lanes.get(first).map(|first| first.disk_offset) else { return first };
@@ -529,13 +536,14 @@ fn work_of(lane: &Lane, piece: &Piece) -> Work {
     }
 }
 
-/// Whether the file is one block, so that the sink can finish it as soon as that arrives.
+/// Whether the file is a single block, so that the sink can finish the file as soon as the block
+/// arrives.
 #[must_use]
 pub fn is_whole(plan: &Plan, block: &Block) -> bool {
     block.offset == 0 && u64::from(block.length) == plan.size && plan.done.is_empty()
 }
 
-/// When something that waits for time should be looked at again: the earlier of two moments.
+/// The earlier of two moments; `None` means never.
 #[must_use]
 pub fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

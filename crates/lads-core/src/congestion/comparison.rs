@@ -1,10 +1,10 @@
-//! An OST is congested that is slower than its siblings, and than it used to be.
+//! An OST is congested if it is slower than other OSTs, and slower than it used to be.
 //!
-//! Requests are compared with others of their size that had as many before them, so that neither
-//! small requests nor our own queue look like congestion. `--polite` is the same with another
-//! temper: one program besides ours, with one request at a time, makes four of ours take five
-//! quarters of their time. It compares with the least that requests take, not with what they
-//! usually take, as transports do that yield to others (LEDBAT, RFC 6817).
+//! A request is compared with requests of about the same size that had as many requests before
+//! them. So neither small requests nor our own queue look like congestion. `--polite` is the same
+//! rule with other numbers: one other program with one request at a time makes four of our requests
+//! take 1.25 times as long. It compares with the shortest time that requests take, not with the
+//! usual time, as transports do that yield to others (LEDBAT, RFC 6817).
 
 use super::{Judge, Verdict};
 use crate::tuning::Tuning;
@@ -19,12 +19,12 @@ pub(super) struct Comparison {
     osts: Vec<Record>,
     /// What requests of each kind usually take, over all OSTs.
     usual: Vec<Usual>,
-    /// When an OST was congested, last.
+    /// When an OST was last seen congested.
     congested_at: Option<Instant>,
     pub(super) enough: Option<Enough>,
 }
 
-/// How soon a rule calls an OST congested: [`Tuning`], as that rule has it.
+/// The limits of one rule, from [`Tuning`]: how soon it calls an OST congested.
 #[derive(Clone, Copy, Debug)]
 struct Temper {
     slow_min: f64,
@@ -32,7 +32,8 @@ struct Temper {
     floor_doubles_seconds: f64,
     window_min: f64,
     window_up: f64,
-    /// Whether threads should rather go elsewhere.
+    /// Whether threads take from a congested OST last. Not so with `--polite`, which only gives it
+    /// fewer requests.
     is_avoided: bool,
     usual_up: f64,
     usual_down: f64,
@@ -66,22 +67,24 @@ impl Temper {
     }
 }
 
-/// Kinds of requests: by size, in powers of two, and by how many were in flight before them.
+/// Kinds of requests: the size in powers of two, and the number of requests in flight before it.
 const SIZES: usize = 26;
 const DEPTHS: usize = 9;
 
-/// How many requests at a time keep an OST busy: as many as fit into the time that one takes alone,
-/// if they come back as fast as the OST can serve them. With fewer it is idle at times, with more
-/// they only wait for each other (Kleinrock's operating point, as BBR has it for a network).
+/// The number of requests at a time that keeps an OST busy: the time that one request takes alone,
+/// divided by the time between two completions of a busy OST. With fewer requests the OST is idle
+/// at times; with more they only wait for each other (Kleinrock's operating point, which BBR uses
+/// for a network).
 #[derive(Debug)]
 pub(super) struct Enough {
-    /// So many are enough, as far as known.
+    /// The number of requests that is enough, as far as is known.
     pub(super) count: u32,
-    /// The longest requests that there are: others are rare, or probes.
+    /// The largest size class of requests seen. Only these are measured; shorter ones are rare, or
+    /// probes.
     size: usize,
-    /// How long one takes that is alone on its OST.
+    /// How long a request takes that is alone on its OST.
     alone: Usual,
-    /// How soon an OST that has more than enough serves one after the other.
+    /// The time between two completions of an OST that has more than enough requests.
     gap: Usual,
 }
 
@@ -91,21 +94,21 @@ struct Record {
     /// When each request in flight began, and of which kind it is, oldest first.
     in_flight: Vec<(Instant, usize)>,
     begun_count: u32,
-    /// Whether it had a request in flight when it last finished one.
+    /// Whether it still had a request in flight when it last completed one.
     is_busy: bool,
     is_congested: bool,
-    /// Slow requests, and requests that were not, in a row.
+    /// The numbers of slow requests, and of requests that were clearly not slow, in a row.
     slow_run: u32,
     clear_run: u32,
     /// How many times as long as usual its requests take, smoothed.
     slowness: f64,
-    /// The same of its last request.
+    /// The same, of the last request alone.
     slowness_last: f64,
-    /// When the first began of those that were slow in a row.
+    /// When the first of the current row of slow requests began.
     slow_since: Instant,
-    /// The least that this has been, rising slowly.
+    /// The least value that `slowness` has had; rises slowly ([`Tuning::floor_doubles_after`]).
     floor: f64,
-    /// When it last finished a request.
+    /// When it last completed a request.
     last: Instant,
     /// How many requests it should have in flight: grows additively, shrinks multiplicatively.
     window: f64,
@@ -119,12 +122,12 @@ struct Usual {
 }
 
 impl Comparison {
-    /// Which OSTs are congested.
+    /// The rule that finds congested OSTs.
     pub(super) fn adaptive(tuning: &Tuning, in_flight_max: &[u32]) -> Self {
         Self::new(Temper::adaptive(tuning), tuning, in_flight_max)
     }
 
-    /// Which OSTs others use at the same time.
+    /// The rule that finds OSTs which others use at the same time.
     pub(super) fn polite(tuning: &Tuning, in_flight_max: &[u32]) -> Self {
         Self::new(Temper::polite(tuning), tuning, in_flight_max)
     }
@@ -155,7 +158,7 @@ impl Comparison {
         }
     }
 
-    /// When the oldest request in flight began, if it should have been back long ago.
+    /// When the oldest request in flight began, if that request is overdue; otherwise `None`.
     fn overdue_since(&self, ost: OstId, now: Instant) -> Option<Instant> {
         let record = &self.osts[ost.index()];
         let (began, kind) = *record.in_flight.first()?;
@@ -182,7 +185,8 @@ impl Judge for Comparison {
     fn on_finish(&mut self, ost: OstId, now: Instant, _bytes: u64, service: Duration) {
         let Self { tuning, temper, .. } = self;
         let record = &mut self.osts[ost.index()];
-        // Which one it was is not said: that which began when it must have, as near as can be.
+        // The caller does not say which request this was. It is taken to be the one whose start is
+        // nearest to the start that `service` implies.
         let started = now.since_start().saturating_sub(service);
         let distance = |(at, _): &(Instant, usize)| at.since_start().abs_diff(started);
         let nearest = record.in_flight.iter().enumerate().min_by_key(|(_, it)| distance(it));
@@ -202,7 +206,7 @@ impl Judge for Comparison {
         }
         usual.learn((temper.usual_up, temper.usual_down), tuning, seconds);
         record.last = now;
-        // What a slow OST does says nothing of the others.
+        // Requests to a slow OST say nothing about the other OSTs.
         if let Some(enough) = self.enough.as_mut().filter(|_| !is_slow) {
             enough.learn(tuning, kind, depth, seconds, gap);
         }
@@ -254,7 +258,8 @@ impl Judge for Comparison {
         record.slowness.max(record.slowness_last)
     }
 
-    /// What was heard of an OST that has nothing to do means half as much after each half second.
+    /// While an OST has nothing to do, its slowness counts half as much after each
+    /// [`Tuning::forgotten_after`].
     fn slowness_expected(&self, ost: OstId, now: Instant) -> f64 {
         let record = &self.osts[ost.index()];
         let silence = match record.in_flight.is_empty() {
@@ -272,9 +277,10 @@ impl Judge for Comparison {
 }
 
 impl Enough {
-    /// How many requests an OST may have that has been given this many so far: one until it is
-    /// known how long that takes, then any number until it is known how soon they come back, then
-    /// as many as are enough, and now and then one more, to see whether that is better.
+    /// How many requests an OST may have that has had `begun_count` requests so far. First one,
+    /// until the time of a single request is known. Then any number, until the time between
+    /// completions is known. Then as many as are enough, and now and then one more, to see whether
+    /// that is better.
     fn window(&self, tuning: &Tuning, begun_count: u32) -> u32 {
         if self.alone.count < tuning.samples_min {
             return 1;
@@ -302,7 +308,7 @@ impl Enough {
         seconds: f64,
         gap: Option<Duration>,
     ) {
-        // Both lean towards fewer requests.
+        // Both steps lean towards fewer requests.
         let (little, much) = (1.0 + tuning.enough_step_little, 1.0 + tuning.enough_step_much);
         let (alone_steps, gap_steps) = ((little, much), (much, little));
         let size = kind / DEPTHS;
@@ -331,7 +337,7 @@ impl Record {
     fn verdict(&self, temper: Temper, tuning: &Tuning, now: Instant, is_calm: bool) -> Verdict {
         let is_idle = self.in_flight.is_empty();
         let is_first = self.begun_count < tuning.first_count;
-        // One good answer is followed up at once.
+        // After one good answer the next probe follows at once.
         let is_due = self.clear_run > 0 || now.since(self.last) >= tuning.probe_interval;
         match self.is_congested {
             true if !temper.is_avoided => Verdict::Clear,
@@ -345,8 +351,8 @@ impl Record {
         }
     }
 
-    /// Takes in how many times as long as usual a request took that began at a moment and is back
-    /// `age_seconds` after the last.
+    /// Takes in a request that took `slowness` times as long as usual, began at `began`, and was
+    /// completed `age_seconds` after the one before it.
     fn learn(
         &mut self,
         temper: Temper,
@@ -394,7 +400,7 @@ impl Usual {
     }
 }
 
-/// The kind of a request of this many bytes with this many in flight before it.
+/// The kind of a request of this many bytes that finds `in_flight` requests before it.
 fn kind(bytes: u64, in_flight: usize) -> usize {
     let size = (u64::BITS - bytes.leading_zeros()) as usize;
     size.min(SIZES - 1) * DEPTHS + in_flight.min(DEPTHS - 1)

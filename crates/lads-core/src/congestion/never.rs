@@ -4,7 +4,7 @@ use super::{Judge, Verdict};
 use crate::units::{Instant, OstId};
 use std::time::Duration;
 
-/// Knows of no OST that it is slow: how many requests each should have is all that it says.
+/// Calls no OST slow; it only says how many requests each OST should have.
 #[derive(Debug)]
 pub(super) struct Never {
     in_flight_max: Vec<u32>,

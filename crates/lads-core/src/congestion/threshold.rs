@@ -1,8 +1,8 @@
-//! The papers' rule (LADS, FAST '15, section 3.4): an OST is congested that takes longer than was
-//! told.
+//! The papers' rule (LADS, FAST '15, section 3.4): an OST is congested if its mean service time is
+//! above a given limit.
 //!
-//! What it observes is a mean, and what it says is how often to skip: it neither knows how slow an
-//! OST is nor for how long, and files are placed as if all were alike.
+//! The rule keeps a mean and says how often to skip an OST. It knows neither how slow an OST is nor
+//! for how long. So files are placed as if all OSTs were equally fast.
 
 use super::{Judge, Verdict};
 use crate::units::{Instant, OstId};
@@ -28,7 +28,7 @@ impl Default for Threshold {
     }
 }
 
-/// Judges OSTs by it.
+/// Judges OSTs by a [`Threshold`].
 #[derive(Debug)]
 pub(super) struct ByThreshold {
     threshold: Threshold,
@@ -36,7 +36,7 @@ pub(super) struct ByThreshold {
     in_flight_max: Vec<u32>,
 }
 
-/// Requests and service time since the last mean, and skips left.
+/// The requests and service time since the last mean, and the skips that are left.
 #[derive(Clone, Debug, Default)]
 struct Mean {
     count: u32,
@@ -51,7 +51,7 @@ impl ByThreshold {
 }
 
 impl Judge for ByThreshold {
-    /// It cannot tell how many keep an OST busy.
+    /// Does nothing: this rule cannot tell how many requests keep an OST busy.
     fn spare(&mut self) {}
 
     fn on_start(&mut self, _ost: OstId, _now: Instant, _bytes: u64) {}
@@ -96,7 +96,7 @@ impl Judge for ByThreshold {
 
 impl Mean {
     fn on_finish(&mut self, rule: Threshold, bytes: u64, service: Duration) {
-        // What is shorter than 1 MiB is not made out to be slower than it was.
+        // A request shorter than 1 MiB is not scaled up to 1 MiB.
         let mebibytes = (bytes as f64 / f64::from(1 << 20)).max(1.0);
         self.sum += service.div_f64(mebibytes);
         self.count += 1;

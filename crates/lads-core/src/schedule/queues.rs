@@ -1,7 +1,7 @@
-//! Which OST is served next: one queue for each, at either end.
+//! Which OST is served next. Each OST has one queue, at either end.
 //!
-//! [`OstQueues::next`] goes round those whose OST is free; [`OstQueues::next_best`] takes from the
-//! one that is best just now. What is slow, the [`Judge`] says.
+//! [`OstQueues::next`] takes in turn from the queues whose OST is free. [`OstQueues::next_best`]
+//! takes from the queue that is best at the moment. The [`Judge`] says which OSTs are slow.
 
 use crate::congestion::{Judge, Rule, Verdict};
 use crate::tuning::Tuning;
@@ -19,7 +19,7 @@ pub struct OstSpec {
     pub in_flight_max: u32,
 }
 
-/// What one OST did for us.
+/// What one OST did for this transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OstStats {
     /// Requests served.
@@ -28,29 +28,29 @@ pub struct OstStats {
     pub bytes: u64,
     /// Sum of the service times.
     pub busy: Duration,
-    /// How long it had a request of ours or more.
+    /// How long it had at least one request of ours.
     pub occupied: Duration,
-    /// How often a thread went elsewhere because it was congested.
+    /// How often a thread took from another OST because this one was congested.
     pub avoided: u64,
 }
 
 #[derive(Debug)]
 struct OstQueue<T> {
     waiting: VecDeque<T>,
-    /// About how many bytes wait.
+    /// About how many bytes wait in the queue.
     waiting_bytes: u64,
     in_flight: u32,
-    /// Since when it has requests in flight.
+    /// Since when it has had requests in flight.
     occupied_since: Instant,
-    /// How often in a row it was passed over, although it could have been taken from and had
-    /// nothing in flight.
+    /// How often in a row it was passed over, although it had nothing in flight and a thread could
+    /// have taken from it.
     passes: usize,
     /// Smoothed service time of one request.
     service: Option<Duration>,
     stats: OstStats,
 }
 
-/// One queue for each OST, taken from in turn.
+/// One queue for each OST.
 #[derive(Debug)]
 pub struct OstQueues<T> {
     tuning: Tuning,
@@ -58,14 +58,14 @@ pub struct OstQueues<T> {
     judge: Box<dyn Judge>,
     /// The queue to ask first next time.
     turn: usize,
-    /// Only so that it need not be allocated for every block.
+    /// Kept only to avoid an allocation for every block.
     choices: Vec<Choice>,
 }
 
-/// A queue that could be taken from; the least is the best.
+/// A queue that could be taken from. The least one is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
-    /// Whether it has not been passed over too often.
+    /// Whether it may be passed over once more: it has not been passed over too often.
     can_wait: bool,
     is_avoided: bool,
     in_flight: u32,
@@ -94,7 +94,7 @@ impl<T> OstQueues<T> {
         Self { tuning: *tuning, queues, judge, turn: 0, choices: Vec::new() }
     }
 
-    /// The same, with as few requests for an OST at a time as keep it busy.
+    /// The same queues, but each OST gets only as many requests at a time as keep it busy.
     #[must_use]
     pub fn sparing(mut self) -> Self {
         self.judge.spare();
@@ -117,7 +117,7 @@ impl<T> OstQueues<T> {
         queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
     }
 
-    /// The same, but at the place in the queue that `place` says.
+    /// As [`Self::push`], but at the index in the queue that `place` returns.
     pub fn push_at(
         &mut self,
         ost: OstId,
@@ -130,8 +130,8 @@ impl<T> OstQueues<T> {
         queue.waiting_bytes = queue.waiting_bytes.saturating_add(bytes);
     }
 
-    /// Puts one that takes the place of another into an OST's queue, before all that are
-    /// `behind` it, and those are together at its end.
+    /// Puts a lane or a frame in front of those at the end of the queue for which `behind` holds.
+    /// It replaces another one, so the number of waiting bytes stays the same.
     pub fn insert(&mut self, ost: OstId, queued: T, behind: impl Fn(&T) -> bool) {
         let waiting = &mut self.queues[ost.index()].waiting;
         waiting.insert(waiting.partition_point(|other| !behind(other)), queued);
@@ -142,7 +142,7 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].waiting.iter()
     }
 
-    /// Takes the last one out of an OST's queue that is `wanted`.
+    /// Takes the last one for which `wanted` holds out of an OST's queue.
     pub fn remove_last(
         &mut self,
         ost: OstId,
@@ -184,9 +184,9 @@ impl<T> OstQueues<T> {
         (0..self.queues.len()).any(|index| self.is_ready(index))
     }
 
-    /// Takes work from the next queue in turn whose OST is free and for which `take` finds some, at
-    /// most this many bytes of it; from that of a congested OST only if there is none for the
-    /// others. The OST counts it as in flight until [`Self::finish`].
+    /// Takes work from the next queue in turn whose OST is free and in which `take` finds work of
+    /// at most the given number of bytes. A congested OST is asked only if the others have none.
+    /// The OST counts the work as in flight until [`Self::finish`].
     pub fn next<W>(
         &mut self,
         now: Instant,
@@ -217,11 +217,12 @@ impl<T> OstQueues<T> {
         })
     }
 
-    /// The same, but from the queue that is best just now, not the next in turn: one whose OST is
-    /// not congested and has the fewest requests in flight. If `stays`, and an OST was congested
-    /// lately, then one that has most waiting and was heard of last: where threads are fewer than
-    /// OSTs, they stay with OSTs of which they know that they are quick, and yet no queue is left
-    /// to the end. None is passed over for ever ([`Tuning::passes_max`]).
+    /// As [`Self::next`], but takes from the queue that is best at the moment: its OST is not
+    /// congested and has the fewest requests in flight. If `stays`, and an OST was congested
+    /// lately, the best queue is the one with most waiting whose OST completed a request most
+    /// recently. So where threads are fewer than OSTs, they stay with OSTs that they know to be
+    /// quick, and still no queue is left until the end. No queue is passed over for ever
+    /// ([`Tuning::passes_max`]).
     pub fn next_best<W>(
         &mut self,
         now: Instant,
@@ -246,9 +247,10 @@ impl<T> OstQueues<T> {
         found
     }
 
-    /// Counts a request of this many bytes as in flight that did not wait, if its OST is free,
-    /// nothing waits for it, and it usually answers faster than `service_max`: then handing it
-    /// over costs more than doing it.
+    /// Starts a request of this many bytes that did not wait in the queue, if its OST is free,
+    /// nothing waits for the OST, and the OST usually answers faster than `service_max`: then to do
+    /// the request costs less than to hand it over to another thread. Returns whether it was
+    /// started.
     pub fn start_at_once(
         &mut self,
         now: Instant,
@@ -276,7 +278,7 @@ impl<T> OstQueues<T> {
         self.judge.on_start(ost, now, bytes);
     }
 
-    /// A request is complete, after `service` of work on this many bytes.
+    /// A request of this many bytes is complete; the OST worked on it for `service`.
     ///
     /// # Panics
     /// If this OST had none in flight.
@@ -296,7 +298,7 @@ impl<T> OstQueues<T> {
         self.judge.on_finish(ost, now, bytes, service);
     }
 
-    /// Whether the OST should have a further request.
+    /// Whether the OST should have one more request.
     #[must_use]
     pub fn is_free(&self, ost: OstId) -> bool {
         self.queues[ost.index()].in_flight < self.judge.window(ost)
@@ -337,13 +339,13 @@ impl<T> OstQueues<T> {
         Some((ost, work))
     }
 
-    /// One queue was taken from, and the others that could have been were not.
+    /// Counts that one queue was taken from, and that the other `choices` were passed over.
     fn count_passes(&mut self, taken: OstId, choices: &[Choice]) {
         let others = choices.iter().filter(|it| it.index != taken.index() && it.in_flight == 0);
         others.for_each(|it| self.queues[it.index].passes += 1);
     }
 
-    /// All queues that could be taken from.
+    /// Puts all queues that could be taken from into `choices`.
     fn find_choices(&mut self, now: Instant, stays: bool, choices: &mut Vec<Choice>) {
         let count = self.queues.len();
         let (mut bytes, mut work, mut in_flight) = (0, 0.0, 0);
@@ -354,7 +356,8 @@ impl<T> OstQueues<T> {
         }
         let run_bytes =
             (bytes / (count as u64 * self.tuning.run_parts)).max(self.tuning.run_bytes_min);
-        // How long all that waits takes as many requests as there are now.
+        // The time for all waiting work, divided by the number of requests in flight including this
+        // one.
         let work_each = work / f64::from(in_flight + 1);
         for index in 0..count {
             if !self.is_ready(index) {
@@ -363,7 +366,7 @@ impl<T> OstQueues<T> {
             let can_wait = self.queues[index].passes < self.tuning.passes_max * count;
             let verdict = self.judge.verdict(OstId::from_index(index), now);
             let is_congested = verdict == Verdict::Congested;
-            // If it is the last in any case, leaving it alone saves nothing.
+            // If this OST ends last in any case, to leave it alone saves nothing.
             let is_avoided = can_wait && is_congested && self.work(index) < work_each;
             let is_probed = verdict == Verdict::Probe || (is_congested && !can_wait);
             let queue = &mut self.queues[index];
@@ -381,14 +384,14 @@ impl<T> OstQueues<T> {
         }
     }
 
-    /// How long what waits for an OST takes at its present pace, in bytes of a usual OST.
+    /// The work that waits for an OST, in the bytes that a usual OST would serve in the same time.
     fn work(&self, index: usize) -> f64 {
         let slowness = self.judge.slowness(OstId::from_index(index)).max(1.0);
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
     /// Which OSTs are congested, in the order of their numbers. If more than a few are, none counts
-    /// as such: it is something else that is slow, and the rest could not take it all.
+    /// as congested: the cause is then not the OSTs, and the rest could not take all the work.
     pub fn congested(&self) -> impl Iterator<Item = bool> + Clone + '_ {
         let osts = (0..self.queues.len()).map(OstId::from_index);
         let count = osts.clone().filter(|&ost| self.judge.is_congested(ost)).count();
@@ -403,8 +406,8 @@ impl<T> OstQueues<T> {
     }
 
     /// How many times as long as usual requests to each congested OST are expected to take, in
-    /// thousandths, in the order of their numbers; 1000 for those that are not: they differ by
-    /// chance, and what is placed by chance is not even.
+    /// thousandths, in the order of their numbers. 1000 for OSTs that are not congested: they
+    /// differ by chance, and to place files by such differences would make the OSTs uneven.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -421,13 +424,13 @@ impl<T> OstQueues<T> {
         })
     }
 
-    /// For how long each congested OST has been slow, in the order of their numbers; nothing for
-    /// those that are not.
+    /// For how long each congested OST has been slow, in the order of their numbers; zero for the
+    /// others.
     pub fn slow_for(&self, now: Instant) -> impl Iterator<Item = Duration> + '_ {
         (0..self.queues.len()).map(move |index| self.judge.slow_for(OstId::from_index(index), now))
     }
 
-    /// What each OST did, in the order of their numbers.
+    /// Counters of each OST, in the order of their numbers.
     pub fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.iter().map(|queue| &queue.stats)
     }

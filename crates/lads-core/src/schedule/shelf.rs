@@ -1,4 +1,4 @@
-//! Which blocks go into a frame, of all that waits for one source OST.
+//! Which of the blocks that wait for one source OST go into the next frame.
 
 use super::{Begun, Work, work_of};
 use crate::limits::SPLIT_LANES_MAX;
@@ -10,21 +10,21 @@ use std::collections::{HashMap, VecDeque};
 
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// What is looked at to fill a frame from one OST's queue.
+/// The parts of the schedule that are needed to fill a frame from one OST's queue.
 pub(super) struct Shelf<'a> {
     pub(super) tuning: &'a Tuning,
     pub(super) plans: &'a mut HashMap<EntryId, Plan>,
     pub(super) room: &'a Room,
     pub(super) begun: &'a mut Begun,
     pub(super) frame_bytes_max: u64,
-    /// Whether blocks are wanted for which there is no room.
+    /// Whether the frame is to be staged: it may hold only blocks for which the sink has no room.
     pub(super) is_staging: bool,
 }
 
 impl Shelf<'_> {
-    /// Takes a frame for an OST of the sink that has little to do: what several lanes have for the
-    /// same one waits there, while others wait for something to do. But the arm of a disk goes its
-    /// way.
+    /// Takes a frame for an OST of the sink that has little to do. Several lanes may have blocks
+    /// for the same sink OST, which would wait there while other OSTs are idle. Queues of rotating
+    /// disks are not reordered.
     pub(super) fn take_balanced(
         &mut self,
         lanes: &mut VecDeque<Lane>,
@@ -36,13 +36,14 @@ impl Shelf<'_> {
             .then(|| self.take_frame(lanes, bytes_max, grants_wanted, self.tuning.balanced_lanes))?
     }
 
-    /// How many grants an OST of the sink has left that has little to do, of those that the first
-    /// lanes are for.
+    /// How many grants a sink OST must have left to count as having little to do. Only sink OSTs of
+    /// the first lanes are looked at.
     ///
-    /// Of files with one stripe, half of the most will do: such a file keeps one OST of the sink as
-    /// busy as the source's is, and taking others besides only ends them all later. The stripes of
-    /// one file are read side by side and meet at one OST of the sink, while others have nothing;
-    /// so there it is the most that can be had.
+    /// For files with one stripe it is half of the most grants that any of them has. Such a file
+    /// keeps one OST of the sink as busy as its source OST can, and to read further files at the
+    /// same time only delays the end of all. Stripes of one file are read side by side and meet at
+    /// one OST of the sink while others have nothing; so for striped files it is the most that any
+    /// of them has.
     fn grants_wanted(&self, lanes: &VecDeque<Lane>) -> u32 {
         let most = self.room.most();
         let mut wanted = 0;
@@ -62,9 +63,10 @@ impl Shelf<'_> {
         wanted
     }
 
-    /// Takes a block from the first lane whose sink OST has room (or none, to stage it), at most so
-    /// many bytes of it; if it is a whole small file, the small files behind it go along. Also says
-    /// which lane is the first of its file to be begun, if that has others.
+    /// Takes a block of at most `bytes_max` bytes from the first lane whose sink OST has room (or
+    /// has none, if the block is to be staged). If the block is a whole small file, the small files
+    /// behind it go into the same frame. Also returns the lane if it is the first one of its file
+    /// to be begun and the file has other lanes.
     pub(super) fn take_frame(
         &mut self,
         lanes: &mut VecDeque<Lane>,
@@ -92,7 +94,7 @@ impl Shelf<'_> {
                 None => {}
             }
             if !lane.is_begun && self.begun.count >= self.begun.limit(self.is_staging) {
-                // Nor has any lane behind it been begun.
+                // No lane behind this one has been begun.
                 return None;
             }
             let (is_small, is_comparison) = (self.is_packed(plan, &piece), plan.is_comparison);
@@ -103,7 +105,8 @@ impl Shelf<'_> {
             if is_passed {
                 let is_splittable = lane.sink_position.is_none() && can_be_split(plan);
                 if lane.is_begun && is_splittable {
-                    // What the file has for other OSTs of the sink need not wait for this one.
+                    // Lanes of the same file for other OSTs of the sink need not wait for this
+                    // lane.
                     lanes.remove(at);
                     self.put_back(lanes, at, lane, true);
                 } else {
@@ -129,9 +132,9 @@ impl Shelf<'_> {
         None
     }
 
-    /// Adds the stripes that follow on the lane, as long as the frame has place: many short ones
-    /// cost no more than one block. Says whether it ended at one that goes to another OST of the
-    /// sink, though it is short.
+    /// Adds the next stripes of the lane while the frame has space: several short stripes cost no
+    /// more than one block. Returns whether it stopped at a short stripe that goes to another OST
+    /// of the sink.
     fn extend(&mut self, lane: &mut Lane, work: &mut Work, bytes_max: u32) -> bool {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
@@ -153,14 +156,14 @@ impl Shelf<'_> {
         false
     }
 
-    /// Puts what is left of a lane back; as one lane for each OST of the sink if `is_split`, so
-    /// that stripes for the same one come after each other.
+    /// Puts the rest of a lane back. If `is_split`, it becomes one lane for each OST of the sink,
+    /// so that stripes for the same sink OST follow each other.
     fn put_back(&self, lanes: &mut VecDeque<Lane>, place: usize, lane: Lane, is_split: bool) {
         if is_split && let Some(plan) = self.plans.get(&lane.entry) {
             plan.split(&lane).rev().for_each(|lane| lanes.insert(place, lane));
             return;
         }
-        // Of the lanes that were one, that which is furthest behind goes first.
+        // Of lanes that were one lane, the one with the least progress goes first.
         let behind = lanes.iter().skip(place).take_while(|other| {
             (other.entry, other.mirror, other.position) == (lane.entry, lane.mirror, lane.position)
                 && other.offset < lane.offset
@@ -169,7 +172,7 @@ impl Shelf<'_> {
         lanes.insert(place, lane);
     }
 
-    /// Adds the small files that follow in the queue, as long as the frame has place.
+    /// Adds the small files that follow in the queue, while the frame has space.
     fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
@@ -203,14 +206,14 @@ impl Shelf<'_> {
         Some((plan, plan.next_piece(lane)?))
     }
 
-    /// A block of a file is handed out.
+    /// Marks a block of a file as handed out.
     fn take(&mut self, block: &Block) {
         if let Some(plan) = self.plans.get_mut(&block.entry) {
             plan.take(block.offset..block.end());
         }
     }
 
-    /// Whether it is a small file, which travels with others.
+    /// Whether the block is a small file, which shares a frame with others.
     fn is_packed(&self, plan: &Plan, piece: &Piece) -> bool {
         plan.size <= self.tuning.packed_bytes_max && u64::from(piece.length) == plan.size
     }
@@ -221,13 +224,13 @@ impl Shelf<'_> {
     }
 }
 
-/// Whether what a file has for different OSTs of the sink may wait apart: for not too many.
+/// Whether a file may have one lane for each OST of the sink: only if these are not too many.
 fn can_be_split(plan: &Plan) -> bool {
     let sink_count = plan.sink.position_count();
     sink_count > 1 && sink_count * plan.source.position_count() <= SPLIT_LANES_MAX
 }
 
-/// A length as whole pages: each block of a frame begins on a page of its own.
+/// A length rounded up to whole pages: each block of a frame begins on a page of its own.
 fn in_pages(length: u32) -> u64 {
     u64::from(length).div_ceil(PAGE_BYTES) * PAGE_BYTES
 }
