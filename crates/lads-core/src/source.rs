@@ -12,12 +12,12 @@
 //!                 └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A file of a single block skips the checking: its block carries the word that the file was the
-//! same after it was read. A directory is ended when the walk is through with it and everything
-//! in it has ended, so that its time of change is set last.
+//! A file of a single block skips `checking`: its frame says that the file was the same after it
+//! was read. A directory ends when the walk has finished with it and everything in it has ended, so
+//! that its time of change is set last.
 //!
-//! Which states a file has, with all ways between them, is in `source/file.rs`. Each part keeps its
-//! own books, and sees no other's; [`Source`] is what joins them:
+//! `source/file.rs` lists all states of a file and all transitions between them. Each part keeps
+//! its own tables, and sees no table of another part; [`Source`] joins them:
 //!
 //! | part | knows |
 //! |---|---|
@@ -34,7 +34,8 @@
 //! | `outbox.rs` | what is to be said to the sink and to the owner |
 //!
 //! `finding.rs`, `answers.rs` and `ending.rs` hold functions of [`Source`] that would make this
-//! file too long; like all others they see of the parts only what these offer.
+//! file too long. Like all other functions of [`Source`], they use only the public interface of
+//! each part.
 
 mod answers;
 mod blocks;
@@ -82,7 +83,7 @@ use window::Window;
 #[derive(Debug)]
 pub struct Source {
     config: SourceConfig,
-    /// What the sink has said of itself and may say.
+    /// What the sink has said of itself, and so what it may say now.
     gate: AtSource,
     files: Files,
     directories: Directories,
@@ -98,10 +99,10 @@ pub struct Source {
     counters: Counters,
 }
 
-/// The walk waits when this many entries have ended and the owner has not asked how: nobody looks
-/// at what is told of them, be it that they failed. An owner that asks 20 times a second then moves
-/// 300,000 small files a second; half would still do. With double, the tables of an end whose
-/// terminal stands still are twice as large.
+/// The walk waits when this many entries have ended that the owner has not read: then nobody reads
+/// how they ended, not even that they failed. With an owner that asks 20 times a second, this
+/// allows 300,000 small files a second; half would still be enough. With the double, the tables of
+/// an end whose terminal is stopped are twice as large.
 const NOTES_MAX: usize = ENTRIES_OPEN_MAX;
 
 impl Source {
@@ -130,8 +131,8 @@ impl Source {
         }
     }
 
-    /// Whether the sink may say this now, as far as no single file is concerned; [`Self::handle`]
-    /// asks again, and looks at the files.
+    /// Checks whether the sink may send this message now, except for what concerns a single file:
+    /// [`Self::handle`] checks both.
     ///
     /// # Errors
     /// If it breaks the protocol; the session cannot go on.
@@ -199,7 +200,7 @@ impl Source {
         Ok(())
     }
 
-    /// Whether the walk should go on now; otherwise enough is under way.
+    /// Whether the walk should go on now. If not, enough entries are under way.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
         let (bytes, directories) = (self.files.metadata_bytes(), self.directories.open_count());
@@ -236,20 +237,20 @@ impl Source {
         let sent_bytes = work.as_ref().filter(is_sent).map_or(0, Work::bytes);
         self.counters.bytes_limited += self.limit.on_sent(now, sent_bytes);
         let work = work?;
-        // What comes back from the stage was handed out before.
+        // Blocks that come back from the stage were handed out when they were staged.
         if !matches!(work.way, Way::Drain(..)) {
             self.files.on_out(&work.blocks);
         }
         Some(Task::Read(work))
     }
 
-    /// When [`Self::next_task`] may have something to do although nothing happens till then.
+    /// When [`Self::next_task`] may have something to do even if nothing happens until then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.limit.ready_at()
     }
 
-    /// Whether [`Self::next_task`] may find something: worth a thread's while to ask.
+    /// Whether [`Self::next_task`] may find something, so that it is worth waking a thread.
     #[must_use]
     pub fn may_have_task(&self) -> bool {
         self.course.goes_on()
@@ -270,7 +271,7 @@ impl Source {
         if entries.is_empty() {
             return self.outbox.next(self.schedule.staged_bytes());
         }
-        // From now on the sink may speak of them.
+        // From now on the sink may send messages about these entries.
         for entry in &entries {
             if !self.files.on_announced(entry.id) {
                 self.directories.on_announced(entry.id);
@@ -290,25 +291,26 @@ impl Source {
         !self.course.goes_on()
     }
 
-    /// Whether the sink has said that all is durable and on record: the session is over.
+    /// Whether the sink has said that everything is durable and on record: then the session is
+    /// over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.course.is_over()
     }
 
-    /// Whether everything was ended, not stopped.
+    /// Whether everything has ended and the transfer was not stopped.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.course.is_finished()
     }
 
-    /// How far it has come.
+    /// The counters of this end.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What each source OST did.
+    /// Counters of each source OST.
     pub fn ost_stats(&self) -> impl Iterator<Item = &OstStats> {
         self.schedule.stats()
     }
@@ -371,8 +373,8 @@ impl Source {
         Ok(())
     }
 
-    /// Whether the sink may ask this now: everything else has ended, and few of its questions are
-    /// open.
+    /// Checks whether the sink may ask this now: everything else has ended, and few of its
+    /// questions are open.
     fn check_question(&self, question: &Question) -> Result<(), ProtocolError> {
         if !self.config.may_be_asked || !self.directories.is_root_closed() {
             return Err(ProtocolError::OutOfPlace("ARE_THERE"));
@@ -386,7 +388,7 @@ impl Source {
         self.outbox.tell(Message::There { number: question.number, answers });
     }
 
-    /// This many entries have been removed at the sink; the number does not go down.
+    /// The sink says that it has removed this many entries; the number may not go down.
     fn check_removed(&self, count: u64) -> Result<(), ProtocolError> {
         let may_be = self.config.may_be_asked && self.directories.is_root_closed();
         match may_be && count >= self.counters.entries_removed {
@@ -395,7 +397,7 @@ impl Source {
         }
     }
 
-    /// Has a file looked at once more if the sink has all of it.
+    /// If the sink has all of a file, a thread checks whether the file is still the same.
     fn check_if_complete(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry).filter(|file| file.is_moving()) else { return };
         let Some(confirmed) = file.confirmed() else { return };
@@ -447,8 +449,8 @@ impl Source {
         Ok(())
     }
 
-    /// The sink wants a file to be announced anew. If all of it is there already, or it is about to
-    /// be announced anew for another reason, that is over.
+    /// The sink wants a file to be announced again. Does nothing if the sink has all of it, or if
+    /// the file will be announced again for another reason anyway.
     fn place_again(&mut self, entry: EntryId) -> Result<(), ProtocolError> {
         let Some(is_first) = self.files.with(entry, File::on_place_again) else {
             return self.files.check_was_announced(entry);
@@ -489,13 +491,14 @@ impl Source {
         }
     }
 
-    /// Frees what the blocks of files that are dropped take up of the stage.
+    /// Frees the slots of the stage that hold blocks of dropped files.
     fn clear_stage(&mut self) {
         let dropped = self.schedule.clear_stage();
         self.files.on_back(&dropped);
     }
 
-    /// Blocks did not get into the stage, or not out of it: they are where they were before.
+    /// Blocks could not be staged, or could not be read back: they go back to where they were
+    /// before.
     fn read_again(&mut self, work: Work) {
         let work = self.free_slot(work);
         self.files.on_back(&work.blocks);
@@ -506,7 +509,7 @@ impl Source {
         }
     }
 
-    /// What was in the stage is in memory, or nowhere.
+    /// Frees the slot of a drained frame; its blocks are in memory, or lost.
     fn free_slot(&mut self, mut work: Work) -> Work {
         match std::mem::replace(&mut work.way, Way::Send) {
             Way::Send => {}
@@ -516,7 +519,7 @@ impl Source {
         work
     }
 
-    /// A frame went out; this many went before it on this stream.
+    /// A frame was sent; `number` frames were sent before it on this stream.
     fn on_sent(&mut self, stream: StreamId, number: u64, work: Work) {
         let work = self.free_slot(work);
         if !work.is_comparison {
@@ -528,7 +531,7 @@ impl Source {
         }
     }
 
-    /// The sink had this many whole frames of a stream when it ended.
+    /// When the stream ended, the sink had this many whole frames of it.
     fn on_stream_end(&mut self, stream: u16, frames: u64) {
         self.gate.on_stream_end(stream);
         let lost = self.streams.on_end(StreamId(stream), frames, &mut self.files);
@@ -536,7 +539,7 @@ impl Source {
         lost.unsure.into_iter().for_each(|sink_ost| self.schedule.on_not_sent(sink_ost));
     }
 
-    /// A frame did not arrive whole: its grant was not used, and its blocks must go again.
+    /// A frame did not arrive whole. Its grant was not used, and its blocks must be sent again.
     fn on_lost(&mut self, work: Work) {
         let work = self.free_slot(work);
         self.schedule.on_not_sent(work.sink_ost);
@@ -549,8 +552,8 @@ impl Source {
         }
     }
 
-    /// The sink is to drop what it has of a file, because something went wrong, or to place it
-    /// again.
+    /// Tells the sink to drop what it has of a file, because something went wrong, or because the
+    /// file gets another place.
     fn drop_file(&mut self, entry: EntryId, step: Step) {
         let Some(file) = self.files.get(entry) else { return };
         let is_told = file.dropping().is_some() || file.is_replacing();

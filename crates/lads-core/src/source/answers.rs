@@ -1,8 +1,8 @@
-//! What the sink says of an entry that was announced (FILE_ID), and what follows from it.
+//! What the sink answers for an announced entry (FILE_ID), and what follows from it.
 //!
-//! Of files that the sink has already, of the same size, blocks may be wanted to be compared only:
-//! they are read and summed up as if they were to be sent, in the same queues, but only the
-//! checksums go to the sink, which compares them with its own.
+//! If the sink has a file of the same size already, it may want its blocks only compared. Then the
+//! source reads them and computes their checksums as if to send them, from the same queues. Only
+//! the checksums go to the sink, which compares them with its own.
 
 use super::blocks::{Blocks, Purpose};
 use super::event::Outcome;
@@ -117,7 +117,7 @@ impl Source {
         let Some(place) = self.files.with(entry, File::take_place).flatten() else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that wants a link"));
         };
-        // Count as done only what the file still has: what is data here, and was done there.
+        // Only ranges that are data here and done at the sink count as done.
         let skipped_bytes = match &place.data {
             Some(data) => data.iter().map(|range| done.byte_count_in(range)).sum(),
             None => done.byte_count(),
@@ -130,7 +130,7 @@ impl Source {
         Ok(())
     }
 
-    /// The sink has a file of the same size, which lies there so.
+    /// The sink has a file of the same size, with this layout, and wants it compared.
     fn on_compare(&mut self, entry: EntryId, sink: Layout) -> Result<(), ProtocolError> {
         let file = self.files.known(entry);
         let may_be_compared = self.config.is_comparing
@@ -141,14 +141,14 @@ impl Source {
         let Some(place) = place.filter(|_| may_be_compared) else {
             return Err(ProtocolError::OutOfPlace("FILE_ID that asks for checksums"));
         };
-        // Where one end has a hole, the other may have bytes.
+        // Holes are compared, too: where one end has a hole, the other may have bytes.
         self.counters.bytes_found += self.files.with(entry, File::fill_holes).unwrap_or(0);
         let blocks = Blocks::new(Purpose::Compare, RangeSet::new(), 0);
         self.start_moving(entry, Place { data: None, ..place }, sink, blocks);
         Ok(())
     }
 
-    /// Blocks of a file are wanted: they wait for their OSTs from now on.
+    /// Blocks of a file are wanted: from now on they wait for their OSTs.
     fn start_moving(&mut self, entry: EntryId, place: Place, sink: Layout, blocks: Blocks) {
         let Place { layout: source, mirrors, data, disk_offset } = place;
         let plan = Plan {

@@ -1,4 +1,4 @@
-//! What is known of the blocks of one file that the sink wants: which of them it has.
+//! The blocks of one file that the sink wants: which of them it has.
 
 use crate::message::BlockRange;
 use crate::range::RangeSet;
@@ -17,19 +17,20 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) struct Blocks {
     purpose: Purpose,
-    /// What the sink has, durable.
+    /// The ranges that are durable at the sink.
     confirmed: RangeSet,
-    /// Bytes of it that the counters count as done; of these, bytes of an earlier attempt.
+    /// Bytes of the file that the counters count as done. `skipped_bytes` of them are of an earlier
+    /// attempt.
     done_bytes: u64,
     skipped_bytes: u64,
     /// How often the sink has asked for blocks of it again.
     bad_count: u32,
-    /// Blocks that were handed out and of which it is not known what became of them.
+    /// The number of blocks that were handed out and whose fate is not known yet.
     out_count: u32,
 }
 
 impl Blocks {
-    /// The sink has `confirmed` from an earlier attempt, `skipped_bytes` of it data.
+    /// The sink has `confirmed` from an earlier attempt; `skipped_bytes` of that is data.
     pub(super) fn new(purpose: Purpose, confirmed: RangeSet, skipped_bytes: u64) -> Self {
         let done_bytes = skipped_bytes;
         Self { purpose, confirmed, done_bytes, skipped_bytes, bad_count: 0, out_count: 0 }
@@ -39,7 +40,7 @@ impl Blocks {
         self.purpose
     }
 
-    /// What the sink has, durable.
+    /// The ranges that are durable at the sink.
     pub(super) fn confirmed(&self) -> &RangeSet {
         &self.confirmed
     }
@@ -54,19 +55,19 @@ impl Blocks {
         self.done_bytes
     }
 
-    /// Of these, how many are of an earlier attempt.
+    /// How many of the done bytes are of an earlier attempt.
     pub(super) fn skipped_bytes(&self) -> u64 {
         self.skipped_bytes
     }
 
-    /// The sink has what lies from there to `end`; how many bytes more that is.
+    /// The sink has the bytes from the start of `range` to `end`. Returns how many of them are new.
     pub(super) fn on_done(&mut self, range: &BlockRange, end: u64) -> u64 {
         let new_bytes = self.confirmed.insert(range.offset..end);
         self.done_bytes += new_bytes;
         new_bytes
     }
 
-    /// How many blocks were handed out of which it is not known what became of them.
+    /// The number of blocks that were handed out and whose fate is not known yet.
     pub(super) fn out_count(&self) -> u32 {
         self.out_count
     }
@@ -76,23 +77,23 @@ impl Blocks {
         self.out_count += 1;
     }
 
-    /// It is known what became of a block that was handed out.
+    /// The fate of a block that was handed out is known.
     ///
     /// # Panics
-    /// If none was.
+    /// If no block was handed out.
     pub(super) fn on_back(&mut self) {
         assert!(self.out_count > 0, "a block is back, and none was handed out");
         self.out_count -= 1;
     }
 
-    /// The sink asks for blocks again; how often it has.
+    /// The sink asks for blocks again. Returns how often it has done so.
     pub(super) fn on_asked_again(&mut self) -> u32 {
         self.bad_count = self.bad_count.saturating_add(1);
         self.bad_count
     }
 
-    /// The sink does not have these blocks. How many bytes less count as done, and of those, as of
-    /// an earlier attempt.
+    /// The sink does not have these blocks after all. Returns by how many bytes the done bytes and
+    /// the skipped bytes decrease.
     pub(super) fn on_lost(&mut self, blocks: &[Block]) -> (u64, u64) {
         let bytes_before = self.confirmed.byte_count();
         for block in blocks {

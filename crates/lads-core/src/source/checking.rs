@@ -1,23 +1,23 @@
-//! Which files are looked at once more: whether they are still what was announced, or to announce
-//! them anew.
+//! Which files are looked at again: to check whether they are still what was announced, or to
+//! announce them again.
 
 use super::event::Task;
 use crate::units::EntryId;
 use std::collections::VecDeque;
 
-/// What is to be looked at, in its order.
+/// The files to be looked at, in order.
 #[derive(Debug, Default)]
 pub(super) struct Checking {
     tasks: VecDeque<Task>,
 }
 
 impl Checking {
-    /// The sink has all of a file.
+    /// The sink has all of a file: check whether the file is still the same.
     pub(super) fn check(&mut self, entry: EntryId) {
         self.tasks.push_back(Task::Check(entry));
     }
 
-    /// A file is to be announced anew.
+    /// A file is to be looked at and announced again.
     pub(super) fn examine(&mut self, entry: EntryId) {
         self.tasks.push_back(Task::Examine(entry));
     }

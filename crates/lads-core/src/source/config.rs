@@ -1,48 +1,50 @@
-//! How a source behaves.
+//! How a source behaves: its options and limits.
 
 use crate::congestion::Threshold;
 use crate::schedule::Policy;
 use crate::tuning::Tuning;
 
-/// How a source behaves.
+/// The options and limits of a source's session.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// By which numbers it decides.
+    /// The numbers of policy.
     pub tuning: Tuning,
-    /// By which rule blocks are handed to I/O threads.
+    /// The rule by which blocks are handed to I/O threads.
     pub policy: Policy,
-    /// What is slow, for [`Policy::Threshold`].
+    /// Which service time counts as slow, for [`Policy::Threshold`].
     pub threshold: Threshold,
-    /// No block is longer, in bytes; a multiple of 4096.
+    /// The longest block, in bytes; a multiple of 4096.
     pub block_size: u32,
-    /// Files and links announced and not ended, and directories that are being ended; memory grows
-    /// with this, not with the tree.
+    /// The most files and links that are announced and not ended, and directories that are being
+    /// ended. Memory grows with this number, not with the tree.
     pub window_entries: u64,
-    /// Data streams to the sink.
+    /// The number of data streams to the sink.
     pub stream_count: u16,
-    /// Whether nothing is moved, and only told what would be.
+    /// Whether nothing is moved, and the sink only says what would be.
     pub is_dry_run: bool,
-    /// Whether the sink may pass entries over, because the person asked for it.
+    /// Whether the sink may pass entries over, because the person asked for that.
     pub may_pass: bool,
-    /// Whether the sink may ask which names there are, to remove what is not.
+    /// Whether the sink may ask which names the source has, in order to remove those that it has
+    /// not.
     pub may_be_asked: bool,
-    /// Whether all that the person named is there.
+    /// Whether everything that the person named exists.
     pub is_all_there: bool,
-    /// Whether the sink may ask for checksums of files that it has, to compare them.
+    /// Whether the sink may ask for checksums of files that it has, in order to compare them.
     pub is_comparing: bool,
-    /// Directories announced and not ended, that of the target included. The walk goes depth
-    /// first, so all of them end without it but those on the way to where it is: at most
-    /// [`DEPTH_MAX`](crate::limits::DEPTH_MAX), that of the target, and those that it has met and
-    /// not yet told. With room for more than these it never waits for itself.
+    /// The most directories that are announced and not ended, the target's root included. The walk
+    /// goes depth first, so only these depend on the walk to end: the directories above its
+    /// position (at most [`DEPTH_MAX`](crate::limits::DEPTH_MAX)), the root, and those that the
+    /// walk has met and not yet announced. With room for more than these, the walk never waits for
+    /// itself.
     pub window_directories: u64,
-    /// Files open at a time.
+    /// The most files open at a time.
     pub open_files_max: u32,
-    /// How often a file that changed while it moved is tried again.
+    /// How often a file that changed while it moved is tried again before it fails.
     pub retries_max: u32,
-    /// The most to send in a second, if there is a limit.
+    /// The rate limit in bytes per second, if there is one.
     pub bytes_per_second: Option<u64>,
-    /// Bytes of the stage; none if zero.
+    /// The size of the stage in bytes; zero if there is none.
     pub stage_bytes: u64,
-    /// Threads that may be busy reading for the stage and writing to it at a time.
+    /// The most threads that may read for the stage and write to it at a time.
     pub stage_threads_max: u32,
 }

@@ -1,10 +1,10 @@
 //! Whether the transfer goes on, has come to its end, or is stopped.
 
-/// How far it is stopped.
+/// Whether somebody asked to stop, and whether the sink has done so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     No,
-    /// Said to the sink, which has not yet said that all is on record.
+    /// The sink was told to stop, and has not yet said that everything is on record.
     Asked,
     Done,
 }
@@ -12,19 +12,19 @@ enum Stop {
 /// The course of the transfer.
 #[derive(Debug)]
 pub(super) struct Course {
-    /// Whether the sink has said what it is.
+    /// Whether the sink has sent READY.
     is_ready: bool,
     stop: Stop,
     is_finished: bool,
 }
 
 impl Course {
-    /// The sink has not said anything.
+    /// The sink has not said anything yet.
     pub(super) fn new() -> Self {
         Self { is_ready: false, stop: Stop::No, is_finished: false }
     }
 
-    /// The sink has said what it is.
+    /// The sink has sent READY.
     pub(super) fn on_ready(&mut self) {
         self.is_ready = true;
     }
@@ -39,7 +39,7 @@ impl Course {
         self.stop == Stop::No
     }
 
-    /// Somebody asks to stop; `false` if somebody did before.
+    /// Somebody asks to stop. Returns `false` if somebody did so before.
     pub(super) fn stop(&mut self) -> bool {
         let is_first = self.goes_on();
         if is_first {
@@ -48,7 +48,7 @@ impl Course {
         is_first
     }
 
-    /// Everything has ended, and the sink says that it is finished.
+    /// Everything has ended, and the sink says that it has finished.
     pub(super) fn on_finished(&mut self) {
         self.is_finished = true;
     }
@@ -58,12 +58,12 @@ impl Course {
         self.stop = Stop::Done;
     }
 
-    /// Whether everything was ended, not stopped.
+    /// Whether everything has ended and the transfer was not stopped.
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// Whether it is finished or stopped.
+    /// Whether the transfer has finished or stopped.
     pub(super) fn is_over(&self) -> bool {
         self.is_finished || self.stop == Stop::Done
     }

@@ -1,7 +1,7 @@
-//! When a directory is done: the walk is through with it, and everything in it has ended.
+//! When a directory is done: the walk has finished with it, and everything in it has ended.
 //!
-//! Only directories that have not ended are kept, and the walk waits when they are many
-//! (`SourceConfig::window_directories`), so memory follows the window, not the tree.
+//! Only directories that have not ended are kept. The walk waits when there are many of them
+//! (`SourceConfig::window_directories`), so memory grows with the window, not with the tree.
 
 use crate::issue::Failure;
 use crate::message::Ending;
@@ -11,20 +11,20 @@ use std::collections::HashMap;
 #[derive(Debug)]
 struct Directory {
     parent: EntryId,
-    /// Entries in it that have not ended, directories that the walk still has to come to included.
+    /// Entries in it that have not ended, including directories that the walk has still to visit.
     pending: u64,
     is_listed: bool,
-    /// Whether it was handed out to be announced: the sink may speak of it.
+    /// Whether it was announced, so that the sink may send messages about it.
     is_announced: bool,
-    /// Whether the sink has said what became of it.
+    /// Whether the sink has said what became of it (FILE_ID).
     is_answered: bool,
     is_closing: bool,
-    /// Whether the sink made it, or would.
+    /// Whether the sink made it, or would make it in a dry run.
     is_new: bool,
-    /// Whether something in it failed, and may never have been announced.
+    /// Whether something in it failed; that entry may never have been announced.
     is_incomplete: bool,
     failure: Option<Failure>,
-    /// Its name and attributes, in bytes.
+    /// The bytes of its name and attributes.
     metadata_bytes: u64,
 }
 
@@ -32,7 +32,7 @@ struct Directory {
 #[derive(Debug)]
 pub(super) struct Closed {
     pub(super) parent: EntryId,
-    /// Whether the sink made it, or would.
+    /// Whether the sink made it, or would make it in a dry run.
     pub(super) is_new: bool,
     /// What went wrong with it before it was closed.
     pub(super) failure: Option<Failure>,
@@ -42,19 +42,19 @@ pub(super) struct Closed {
 #[derive(Debug)]
 pub(super) struct Directories {
     open: HashMap<EntryId, Directory>,
-    /// Names and attributes of all of them, in bytes.
+    /// The bytes of the names and attributes of all of them.
     metadata_bytes: u64,
 }
 
 impl Directories {
-    /// With the root open.
+    /// Only the root is open.
     pub(super) fn new() -> Self {
         let mut directories = Self { open: HashMap::new(), metadata_bytes: 0 };
         directories.on_found(EntryId::ROOT, EntryId::ROOT, 0);
         directories
     }
 
-    /// The walk met a directory, which its parent has counted already.
+    /// The walk met a directory, which was counted in its parent already.
     pub(super) fn on_found(&mut self, directory: EntryId, parent: EntryId, metadata_bytes: u64) {
         self.metadata_bytes += metadata_bytes;
         let row = Directory {
@@ -72,7 +72,7 @@ impl Directories {
         self.open.insert(directory, row);
     }
 
-    /// All that is in it has been met but for this many directories.
+    /// The walk has met everything in it, except this many directories.
     pub(super) fn on_listed(&mut self, directory: EntryId, subdirectory_count: u64) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.pending += subdirectory_count;
@@ -80,66 +80,66 @@ impl Directories {
         }
     }
 
-    /// Names and attributes of those that have not ended, in bytes.
+    /// The bytes of the names and attributes of all directories that have not ended.
     pub(super) fn metadata_bytes(&self) -> u64 {
         self.metadata_bytes
     }
 
-    /// Something in it was met.
+    /// The walk met an entry in it.
     pub(super) fn on_child(&mut self, directory: EntryId) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.pending += 1;
         }
     }
 
-    /// Something in it has ended.
+    /// An entry in it has ended.
     pub(super) fn on_child_ended(&mut self, directory: EntryId) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.pending -= 1;
         }
     }
 
-    /// It was handed out to be announced.
+    /// It was announced.
     pub(super) fn on_announced(&mut self, directory: EntryId) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.is_announced = true;
         }
     }
 
-    /// Whether the sink may say what became of it: it knows of it, and has not said so.
+    /// Whether the sink may answer for it: it was announced, and is not answered yet.
     pub(super) fn may_be_answered(&self, directory: EntryId) -> bool {
         self.open.get(&directory).is_some_and(|row| row.is_announced && !row.is_answered)
     }
 
-    /// The sink made it, or would.
+    /// The sink made it, or would make it in a dry run.
     pub(super) fn on_new(&mut self, directory: EntryId) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.is_new = true;
         }
     }
 
-    /// The sink has made it, or could not.
+    /// The sink has answered for it.
     pub(super) fn on_answered(&mut self, directory: EntryId) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.is_answered = true;
         }
     }
 
-    /// Something went wrong with it: the walk could not list it, or the sink not make it.
+    /// It failed: the walk could not list it, or the sink could not make it.
     pub(super) fn on_failed(&mut self, directory: EntryId, failure: Failure) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.failure = Some(failure);
         }
     }
 
-    /// Something in it failed.
+    /// An entry in it failed.
     pub(super) fn on_child_failed(&mut self, directory: EntryId) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.is_incomplete = true;
         }
     }
 
-    /// How it ends, as the sink is told.
+    /// How it ends; the sink is told this.
     pub(super) fn ending(&self, directory: EntryId) -> Ending {
         let is_incomplete = |row: &Directory| row.is_incomplete || row.failure.is_some();
         match self.open.get(&directory).is_some_and(is_incomplete) {
@@ -148,7 +148,7 @@ impl Directories {
         }
     }
 
-    /// Whether it is done and was not before.
+    /// Marks the directory as closing if it is done. Returns whether it was marked now.
     pub(super) fn start_closing_if_done(&mut self, directory: EntryId) -> bool {
         let Some(row) = self.open.get_mut(&directory) else { return false };
         let is_done = row.is_listed && row.is_answered && row.pending == 0 && !row.is_closing;
@@ -156,7 +156,7 @@ impl Directories {
         is_done
     }
 
-    /// The sink is through with it.
+    /// The sink has finished with it. Forgets the directory, and says how it ended.
     pub(super) fn on_closed(&mut self, directory: EntryId) -> Option<Closed> {
         if !self.open.get(&directory)?.is_closing {
             return None;
@@ -166,7 +166,7 @@ impl Directories {
         Some(Closed { parent: row.parent, is_new: row.is_new, failure: row.failure })
     }
 
-    /// How many have been met and have not ended, the root included.
+    /// How many directories have been met and have not ended, the root included.
     pub(super) fn open_count(&self) -> u64 {
         self.open.len() as u64
     }

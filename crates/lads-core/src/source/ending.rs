@@ -1,4 +1,4 @@
-//! How entries end: what the sink says of it (FILE_DONE), and which parts have to know.
+//! How entries end: what the sink says of it (FILE_DONE), and which parts must be told.
 
 use super::blocks::Blocks;
 use super::event::{Note, Outcome};
@@ -46,11 +46,11 @@ impl Source {
         Ok(())
     }
 
-    /// A file has its name.
+    /// The sink has given a file its own name.
     fn on_complete(&mut self, entry: EntryId) {
         let file = self.files.known(entry);
         if matches!(file.dropping(), Some(Why::Failed(_))) {
-            // It is dropped all the same.
+            // The sink was told to drop the file, and will answer that; this message crossed ours.
             return;
         }
         let (verb, bytes) = (file.verb(), file.data_bytes());
@@ -61,7 +61,7 @@ impl Source {
         self.end_file(entry, Outcome::Done(verb, bytes));
     }
 
-    /// The sink has dropped a file, as it was told.
+    /// The sink has dropped a file, as it was told to.
     fn on_dropped(&mut self, entry: EntryId) -> Result<(), ProtocolError> {
         let file = self.files.known(entry);
         match file.dropping() {
@@ -70,7 +70,7 @@ impl Source {
                 self.try_again_or_end(entry, failure);
                 Ok(())
             }
-            // What was only to be placed again is left to the next attempt.
+            // A file that was only to get another place is left to the next attempt.
             Some(Why::Elsewhere) if !self.course.goes_on() => Ok(()),
             Some(Why::Elsewhere) => {
                 self.retry(entry, Step::Dropped);
@@ -79,7 +79,7 @@ impl Source {
         }
     }
 
-    /// A file that changed is tried again, unless it was often enough.
+    /// A file that changed is tried again, unless it was tried often enough.
     fn try_again_or_end(&mut self, entry: EntryId, failure: Failure) {
         let is_tried_again = failure.reason == Reason::Changed
             && self.files.known(entry).tries().changed < self.config.retries_max;
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// The sink has compared a file, and it is the same.
+    /// The sink has compared a file and found no difference.
     fn on_same(&mut self, entry: EntryId) -> Result<(), ProtocolError> {
         self.check_compared(entry)?;
         let file = self.files.known(entry);
@@ -109,13 +109,13 @@ impl Source {
         Ok(())
     }
 
-    /// The sink has compared as much of a file as it took to see that it is different.
+    /// The sink has compared a file and found a difference; it has stopped comparing that file.
     fn on_different(&mut self, entry: EntryId) -> Result<(), ProtocolError> {
         self.check_compared(entry)?;
         let file = self.files.known(entry);
         let bytes = file.data_bytes();
         if let Some(Why::Failed(failure)) = file.dropping() {
-            // The sink has dropped it before it heard that it should.
+            // The sink dropped the file before it received the order to drop it.
             self.try_again_or_end(entry, failure);
         } else if self.config.is_dry_run {
             self.files.step(entry, Step::Different);
@@ -138,7 +138,7 @@ impl Source {
         }
     }
 
-    /// A file is looked at anew, to be announced as another entry.
+    /// A thread looks at a file again, to announce it as another entry.
     fn retry(&mut self, entry: EntryId, step: Step) {
         self.files.step(entry, step);
         if let Some(blocks) = self.files.known(entry).blocks() {
@@ -152,7 +152,7 @@ impl Source {
     pub(super) fn end_file(&mut self, entry: EntryId, outcome: Outcome) {
         let mut file = self.files.remove(entry).expect("looked up by the caller");
         self.schedule.remove(entry);
-        // What is dropped may be under way, and nobody will say whether it arrives.
+        // Blocks of a failed file may be under way, and nobody will say whether they arrive.
         let is_dropped = matches!(outcome, Outcome::Failed(_)) && !file.is_announced();
         if is_dropped || file.is_replacing() {
             self.files.on_failed(entry, &file);
@@ -167,7 +167,7 @@ impl Source {
         self.end(entry, parent, outcome);
     }
 
-    /// An entry has ended, whatever it is.
+    /// An entry of any kind has ended.
     pub(super) fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {
         if let Outcome::Failed(failure) = outcome {
             self.directories.on_child_failed(parent);
@@ -184,7 +184,7 @@ impl Source {
         self.close_directory_if_done(parent);
     }
 
-    /// Has the sink set a directory's metadata, if everything in it has ended.
+    /// Tells the sink to set a directory's metadata, if everything in it has ended.
     pub(super) fn close_directory_if_done(&mut self, directory: EntryId) {
         if !self.directories.start_closing_if_done(directory) {
             return;

@@ -1,4 +1,4 @@
-//! What the owner of a source's session tells it, and what it is told to do.
+//! What the owner tells a source's session, and what the session tells its owner to do.
 
 use crate::entry::Entry;
 use crate::frame::Row;
@@ -11,29 +11,29 @@ use crate::schedule::Work;
 use crate::units::{EntryId, OstId, StreamId};
 use std::time::Duration;
 
-/// One thing that the walk met.
+/// One entry that the walk met.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What it is.
+    /// The entry.
     pub entry: Entry,
-    /// Where it lies; only looked at for files.
+    /// Where it lies; used only for files.
     pub layout: Layout,
-    /// Where further copies of it lie, any of which can be read.
+    /// Where further copies of a file lie. Any copy can be read.
     pub mirrors: Vec<Layout>,
-    /// Where it has data, if it has holes; rounded by [`crate::plan::align_data`].
+    /// The ranges that have data, if the file has holes; rounded by [`crate::plan::align_data`].
     pub data: Option<RangeSet>,
-    /// Where on its disk a file begins, in bytes, if that is a disk that turns: it is read before
-    /// files that are further on.
+    /// Where on its disk a file begins, in bytes, if the disk rotates. The file is read before
+    /// files that begin further on.
     pub disk_offset: Option<u64>,
-    /// Set for a file with several names.
+    /// The file's number and this name; set only for a file with several names.
     pub link: Option<LinkName>,
-    /// The entry that this one takes the place of, after that one changed while it moved.
+    /// The entry that this one replaces, because that one changed while it moved.
     pub replaces: Option<EntryId>,
 }
 
 impl Found {
-    /// An entry that is met for the first time, and whose layout does not matter: no file, or one
-    /// of which no more is known yet.
+    /// An entry that is met for the first time and whose layout does not matter: not a file, or a
+    /// file of which nothing more is known yet.
     #[must_use]
     pub fn new(entry: Entry) -> Self {
         let (layout, mirrors) = (Layout::on(OstId(0)), Vec::new());
@@ -45,47 +45,48 @@ impl Found {
 /// One of several names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkName {
-    /// Number of the file system.
+    /// The number of the file system.
     pub device: u64,
-    /// Number of the file in it.
+    /// The number of the file in its file system.
     pub inode: u64,
-    /// How many names it has, here or elsewhere.
+    /// How many names the file has, inside or outside the tree.
     pub name_count: u64,
-    /// This name, as path below the root.
+    /// This name, as a path below the root.
     pub path: Vec<u8>,
 }
 
-/// What became of reading one block.
+/// The result of reading one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// It is in a buffer, and will be sent.
+    /// The block is in a buffer, and will be sent.
     Good,
-    /// It could not be read.
+    /// The block could not be read.
     Failed(Failure),
-    /// The file is not what was announced.
+    /// The file is not the one that was announced, or has changed.
     Changed,
 }
 
 /// What the owner tells the session.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The walk met something.
+    /// The walk met an entry.
     Found(Box<Found>),
-    /// The walk has met all that is in a directory; this many directories in it follow.
+    /// The walk has met everything in a directory, except directories; this many directories
+    /// follow.
     Listed {
         /// The directory.
         directory: EntryId,
         /// How many directories in it will still be found.
         subdirectory_count: u64,
     },
-    /// The walk could not list a directory that it met.
+    /// The walk could not list a directory.
     NotListed {
         /// The directory.
         directory: EntryId,
         /// What went wrong.
         failure: Failure,
     },
-    /// The walk could not look at something.
+    /// The walk could not look at an entry.
     Unreadable {
         /// Its number.
         entry: EntryId,
@@ -96,7 +97,7 @@ pub enum Event {
         /// What went wrong.
         failure: Failure,
     },
-    /// The walk passes something over that is no directory.
+    /// The walk passes over an entry that is not a directory.
     Passed {
         /// Its number.
         entry: EntryId,
@@ -105,72 +106,72 @@ pub enum Event {
         /// Why.
         pass: Pass,
     },
-    /// A file that had changed cannot be tried again.
+    /// A file that changed is gone, and cannot be tried again.
     Gone {
         /// The entry that changed.
         entry: EntryId,
         /// What went wrong.
         failure: Failure,
     },
-    /// The walk is at its end.
+    /// The walk has ended.
     WalkEnded,
-    /// The sink said something.
+    /// The sink sent a message.
     Message(Message),
-    /// Blocks were read, or not.
+    /// Blocks were read, or could not be read.
     Read {
         /// What [`Task::Read`] asked for.
         work: Work,
         /// How long the reading took.
         service: Duration,
-        /// One for each block.
+        /// One result for each block.
         outcomes: Vec<ReadOutcome>,
     },
-    /// Blocks are in their place in the stage.
+    /// Blocks are in their slot of the stage.
     Staged {
-        /// What was read for it; only the blocks that are there.
+        /// The work that was read for it, with only the blocks that are in the slot.
         work: Work,
-        /// What was found out of each when it was read.
+        /// The row of each block, made when it was read.
         rows: Vec<Row>,
     },
-    /// Blocks that were read could not be put into the stage: it failed, or its disk is full.
+    /// Blocks that were read could not be staged: the stage failed, or its disk is full.
     NotStaged {
-        /// What was read for it; only the blocks that would be there.
+        /// The work that was read for it, with only the blocks that would be in the slot.
         work: Work,
     },
-    /// Blocks could not be brought back from the stage, or are not what was put there.
+    /// Blocks could not be read back from the stage, or differ from what was staged.
     NotDrained {
         /// What [`Task::Read`] asked for.
         work: Work,
     },
-    /// A frame went out.
+    /// A frame was sent.
     Sent {
-        /// On this stream.
+        /// The stream that it was sent on.
         stream: StreamId,
-        /// Frames sent before on this stream.
+        /// The number of frames sent before it on this stream.
         number: u64,
-        /// What was read for it; only the blocks that are in it.
+        /// The work that was read for it, with only the blocks that are in the frame.
         work: Work,
     },
-    /// A frame could not be sent, its stream is lost.
+    /// A frame could not be sent; its stream is lost.
     NotSent {
-        /// What was read for it; only the blocks that would have been in it.
+        /// The work that was read for it, with only the blocks that would have been in the frame.
         work: Work,
     },
-    /// Whether a file is still what was announced.
+    /// A thread has checked whether a file is still what was announced.
     Checked {
         /// The file.
         entry: EntryId,
-        /// [`ReadOutcome::Good`] if it is.
+        /// [`ReadOutcome::Good`] if the file is unchanged.
         outcome: ReadOutcome,
     },
-    /// [`Task::LookUp`] is done.
+    /// A thread has done [`Task::LookUp`].
     LookedUp {
-        /// What was asked.
+        /// The sink's question.
         question: Question,
-        /// What there is under each of its names.
+        /// What the source has under each name of the question.
         answers: Vec<Presence>,
     },
-    /// Stop in a state that can be resumed.
+    /// Stop in a state from which the same command can go on; the text says why.
     Stop(String),
 }
 
@@ -179,34 +180,34 @@ pub enum Event {
 pub enum Task {
     /// Read these blocks, and send them or put them into the stage, as [`Work::way`] says.
     Read(Work),
-    /// See whether a file is still what was announced.
+    /// Check whether a file is still what was announced.
     Check(EntryId),
-    /// Look at a file anew, and announce it as another entry.
+    /// Look at a file again, and announce it as another entry.
     Examine(EntryId),
-    /// See which of these names are there, and are moved.
+    /// Look up which of these names exist, and whether they are moved.
     LookUp(Question),
 }
 
-/// What the owner should pass on, and how each entry ended.
+/// How one entry ended, for the owner to pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The entry; nothing more will be said of it.
+    /// The entry. Nothing more will be said of it.
     pub entry: EntryId,
-    /// What happened.
+    /// How it ended.
     pub outcome: Outcome,
 }
 
 /// How an entry ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done, or would be done: what, and how many bytes of data.
+    /// Done, or would be done in a dry run: what was done, and how many bytes of data.
     Done(Verb, u64),
-    /// Failed; listed, and the rest goes on.
+    /// It failed. It is listed, and the transfer goes on.
     Failed(Failure),
-    /// A directory that was there already, or that was passed over.
+    /// A directory that existed already, or that was passed over.
     There,
-    /// Passed over.
+    /// It was passed over.
     Passed,
-    /// Its place is taken by another entry, after it changed.
+    /// It changed, and another entry takes its place.
     Replaced,
 }

@@ -1,7 +1,7 @@
 //! The life of one file, link or special file at the source.
 //!
-//! It is in one state, and only [`State::after`] leads from one to the next. These are all the ways
-//! there are; a test prints them from that table:
+//! A file is in one state, and only [`State::after`] leads from one state to the next. These are
+//! all transitions; a test prints them from that table and compares:
 //!
 //! ```text
 //! found ─────────────── told ────────► announced
@@ -34,9 +34,9 @@
 //! replacing ─────────── ended ───────► ended
 //! ```
 //!
-//! Anything else is a mistake of ours, and a panic: what the sink says is compared with the state
-//! first. A file of a single block ends without being checked: its block carries the word that the
-//! file was the same after it was read.
+//! Any other step is our own bug, and a panic: the session compares what the sink says with the
+//! state before it takes the step. A file of a single block ends without `checking`: its frame says
+//! that the file was the same after it was read.
 
 use super::blocks::{Blocks, Purpose};
 use super::links::LinkKey;
@@ -48,40 +48,40 @@ use crate::message::{BlockRange, Verb};
 use crate::range::RangeSet;
 use crate::units::EntryId;
 
-/// Something that is no directory, was found, and has not ended.
+/// An entry that is not a directory, was found, and has not ended.
 #[derive(Debug)]
 pub(super) struct File {
     parent: EntryId,
     verb: Verb,
     size: u64,
-    /// How much of it has to be there in the end, in bytes.
+    /// The bytes of data that the sink must have in the end.
     data_bytes: u64,
     tries: Tries,
     known: Known,
     link: Option<LinkKey>,
-    /// What it takes to announce it, in bytes.
+    /// The bytes of the name and attributes in its announcement.
     metadata_bytes: u64,
     state: State,
 }
 
-/// Where it is in its life.
+/// The states of a file, with what is known in each.
 #[derive(Debug)]
 enum State {
-    /// It waits to be announced; a file lies there.
+    /// It waits to be announced. The place says where its data lies, if it has data.
     Found(Option<Place>),
-    /// The sink was told of it, and has said that it has these bytes.
+    /// The sink was told of it. The ranges are those that the sink says it has so far.
     Announced(Option<Place>, RangeSet),
     /// Its blocks go to the sink.
     Moving(Blocks),
-    /// The sink has all of it; a thread looks whether it is still the same file.
+    /// The sink has all of it; a thread checks whether the file is still the same.
     Checking(Blocks),
-    /// It is the same, and the sink was told so.
+    /// The file is the same, and the sink was told so.
     Finishing(Blocks),
     /// The sink was told to drop it.
     Dropping(Blocks, Why),
-    /// A thread looks at it anew: another entry takes its place.
+    /// A thread looks at it again; another entry will take its place.
     Replacing(Blocks, Known),
-    /// Nothing more is said of it.
+    /// Its life is over.
     Ended,
 }
 
@@ -94,11 +94,11 @@ pub(super) struct Place {
     pub(super) disk_offset: Option<u64>,
 }
 
-/// What is known of the file that the sink has.
+/// What is known of the sink's file of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Nothing,
-    /// It was compared, and is different.
+    /// It was compared, and differs.
     Different,
 }
 
@@ -107,46 +107,46 @@ pub(super) enum Known {
 pub(super) enum Why {
     /// Something went wrong.
     Failed(Failure),
-    /// The sink asked for it, to place it again.
+    /// The sink asked for that, to give the file another place.
     Elsewhere,
 }
 
-/// How often a file was announced before.
+/// How often a file was announced again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tries {
-    /// Because it had changed.
+    /// Because the file had changed.
     pub(super) changed: u32,
-    /// How often the sink asked for that, to place it again; it may do so once.
+    /// Because the sink asked for that, to give it another place; the sink may do so once.
     pub(super) placed: u32,
 }
 
-/// What happens to a file.
+/// The steps that lead from one state to another.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// NEW_FILE has been handed out.
+    /// NEW_FILE was handed out.
     Told,
     /// The sink wants blocks of it, or their checksums.
     Wanted(Blocks),
     /// The sink has all of it.
     Complete,
-    /// It is still the same file.
+    /// A thread found that it is still the same file.
     Unchanged,
-    /// The sink wants blocks of it once more.
+    /// The sink wants blocks of it again.
     Bad,
     /// Something went wrong.
     Failed(Failure),
-    /// The sink wants to place it again.
+    /// The sink wants to give it another place.
     Unplaced,
-    /// The sink has dropped it, and it is to be tried again.
+    /// The sink has dropped it; it is to be tried again.
     Dropped,
-    /// The sink has compared it, and it is different.
+    /// The sink has compared it, and it differs.
     Different,
-    /// It is over.
+    /// It has ended.
     Ended,
 }
 
 impl State {
-    /// The state that follows, if the step can be taken.
+    /// The next state; `None` if the step is not possible in this state.
     fn after(self, step: Step) -> Option<Self> {
         use State::{Announced, Checking, Dropping, Finishing, Found, Moving, Replacing};
         Some(match (self, step) {
@@ -163,7 +163,7 @@ impl State {
                 | Dropping(blocks, Why::Elsewhere),
                 Step::Failed(failure),
             ) => Dropping(blocks, Why::Failed(failure)),
-            // What went wrong first is told.
+            // The first failure is the one that is reported.
             (Dropping(blocks, why), Step::Failed(_)) => Dropping(blocks, why),
             (Dropping(blocks, _), Step::Dropped) => Replacing(blocks, Known::Nothing),
             (
@@ -213,7 +213,7 @@ impl Step {
 }
 
 impl File {
-    /// Something that was found; `place` says where its data lies, if it has data.
+    /// A file that was found. `place` says where its data lies, if it has data.
     pub(super) fn new(
         entry: &Entry,
         place: Option<Place>,
@@ -243,10 +243,10 @@ impl File {
         }
     }
 
-    /// Something happens to it.
+    /// Takes a step.
     ///
     /// # Panics
-    /// If that cannot be in its state.
+    /// If the step is not possible in the present state.
     pub(super) fn step(&mut self, step: Step) {
         let (from, to) = (self.state.name(), step.name());
         let state = std::mem::replace(&mut self.state, State::Ended).after(step);
@@ -257,7 +257,7 @@ impl File {
         self.parent
     }
 
-    /// What is done with it.
+    /// What is done with the entry, as the person is told.
     pub(super) fn verb(&self) -> Verb {
         self.verb
     }
@@ -267,12 +267,12 @@ impl File {
         self.size
     }
 
-    /// How much of it has to be there in the end, in bytes.
+    /// The bytes of data that the sink must have in the end.
     pub(super) fn data_bytes(&self) -> u64 {
         self.data_bytes
     }
 
-    /// Its holes are compared, too: how many bytes that adds.
+    /// Holes are to be compared, too. Returns how many bytes that adds.
     pub(super) fn fill_holes(&mut self) -> u64 {
         let hole_bytes = self.size - self.data_bytes;
         self.data_bytes = self.size;
@@ -283,18 +283,18 @@ impl File {
         self.tries
     }
 
-    /// It is tried once more because it has changed.
+    /// It is tried again because it has changed.
     pub(super) fn on_changed(&mut self) {
         self.tries.changed += 1;
     }
 
-    /// The sink asks for it to be announced anew; `true` if it is the first time.
+    /// The sink asks for it to be announced again. Returns whether it is the first time.
     pub(super) fn on_place_again(&mut self) -> bool {
         self.tries.placed = self.tries.placed.saturating_add(1);
         self.tries.placed == 1
     }
 
-    /// What the sink's file is known to be.
+    /// What is known of the sink's file of the same name.
     pub(super) fn known(&self) -> Known {
         match self.state {
             State::Replacing(_, Known::Different) => Known::Different,
@@ -302,7 +302,7 @@ impl File {
         }
     }
 
-    /// Which of several names of a file it is the first of.
+    /// The link group of which this file is the first name, if it has several names.
     pub(super) fn link(&self) -> Option<LinkKey> {
         self.link
     }
@@ -311,32 +311,32 @@ impl File {
         self.metadata_bytes
     }
 
-    /// Whether the sink has not been told of it.
+    /// Whether it has not been announced.
     pub(super) fn is_untold(&self) -> bool {
         matches!(self.state, State::Found(_))
     }
 
-    /// Whether the sink was told of it, and has not said what becomes of it.
+    /// Whether it was announced, and the sink has not answered yet.
     pub(super) fn is_announced(&self) -> bool {
         matches!(self.state, State::Announced(..))
     }
 
-    /// Whether its blocks are going to the sink.
+    /// Whether its blocks go to the sink.
     pub(super) fn is_moving(&self) -> bool {
         matches!(self.state, State::Moving(_))
     }
 
-    /// Whether it is looked at whether it is still the same.
+    /// Whether a thread checks if it is still the same.
     pub(super) fn is_checking(&self) -> bool {
         matches!(self.state, State::Checking(_))
     }
 
-    /// Whether it is looked at anew.
+    /// Whether a thread looks at it again.
     pub(super) fn is_replacing(&self) -> bool {
         matches!(self.state, State::Replacing(..))
     }
 
-    /// Why the sink was told to drop it, until it has.
+    /// Why the sink was told to drop it; `None` unless it is being dropped.
     pub(super) fn dropping(&self) -> Option<Why> {
         match self.state {
             State::Dropping(_, why) => Some(why),
@@ -344,7 +344,7 @@ impl File {
         }
     }
 
-    /// Where its data lies, if it has data and the sink has not said what becomes of it.
+    /// Takes out where its data lies, if it has data and the sink has not answered yet.
     pub(super) fn take_place(&mut self) -> Option<Place> {
         match &mut self.state {
             State::Found(place) | State::Announced(place, _) => place.take(),
@@ -375,7 +375,7 @@ impl File {
         }
     }
 
-    /// What the sink has of it, durable.
+    /// The ranges that are durable at the sink.
     pub(super) fn confirmed(&self) -> Option<&RangeSet> {
         match &self.state {
             State::Announced(_, begun) => Some(begun),
@@ -383,7 +383,7 @@ impl File {
         }
     }
 
-    /// The sink has this of it from an earlier attempt.
+    /// The sink has these ranges from an earlier attempt.
     pub(super) fn on_begun(&mut self, done: &RangeSet) {
         if let State::Announced(_, begun) = &mut self.state {
             done.iter().for_each(|range| {
@@ -392,12 +392,12 @@ impl File {
         }
     }
 
-    /// Whether only its checksums go to the sink, or went.
+    /// Whether its blocks are only compared: their checksums go to the sink, without bytes.
     pub(super) fn is_compared(&self) -> bool {
         self.blocks().is_some_and(|blocks| blocks.purpose() == Purpose::Compare)
     }
 
-    /// Where a range ends that the sink names; `None` if it cannot speak of such a one.
+    /// The end of a range that the sink names; `None` if the range is not possible for this file.
     pub(super) fn end_of(&self, range: &BlockRange) -> Option<u64> {
         let end = range.offset.checked_add(range.length)?;
         let is_piece = range.length > 0

@@ -8,23 +8,23 @@ use crate::range::RangeSet;
 use crate::units::{Block, EntryId};
 use std::collections::HashMap;
 
-/// All of them, and what they have in all.
+/// All of them, with their sums.
 #[derive(Debug)]
 pub(super) struct Files {
     open: HashMap<EntryId, File>,
-    /// Those that ended badly while blocks of them were under way, and how many still are: so there
-    /// are no more of them than blocks under way, however many files fail.
+    /// Files that failed while blocks of them were under way, each with the number of those blocks.
+    /// So there are at most as many as blocks under way, however many files fail.
     failed: HashMap<EntryId, u32>,
-    /// Names and attributes, in bytes.
+    /// The bytes of all names and attributes.
     metadata_bytes: u64,
-    /// Separate ranges of bytes that the sink has, of all files together.
+    /// The number of separate ranges that the sink has, over all files.
     range_count: usize,
     /// The last entry that the sink was told of.
     announced_last: EntryId,
 }
 
 impl Files {
-    /// None was found.
+    /// No file has been found.
     pub(super) fn new() -> Self {
         Self {
             open: HashMap::new(),
@@ -35,27 +35,27 @@ impl Files {
         }
     }
 
-    /// Something was found.
+    /// A file was found.
     pub(super) fn add(&mut self, entry: EntryId, file: File) {
         self.metadata_bytes += file.metadata_bytes();
         let other = self.open.insert(entry, file);
         assert!(other.is_none(), "{entry} was found twice");
     }
 
-    /// An entry is handed out to be announced: from now on the sink may speak of it. `false` if it
-    /// is not one of these.
+    /// An entry is announced: from now on the sink may send messages about it. Returns `false` if
+    /// it is not one of these files.
     pub(super) fn on_announced(&mut self, entry: EntryId) -> bool {
         self.announced_last = self.announced_last.max(entry);
         self.with(entry, |file| file.step(Step::Told)).is_some()
     }
 
-    /// Sees that an entry was announced, whether or not it has ended since.
+    /// Checks that an entry was announced; it may have ended since.
     pub(super) fn check_was_announced(&self, entry: EntryId) -> Result<(), ProtocolError> {
         let was_announced = entry != EntryId::ROOT && entry <= self.announced_last;
         if was_announced { Ok(()) } else { Err(ProtocolError::UnknownEntry(entry)) }
     }
 
-    /// Sees that what the sink has is in few enough pieces.
+    /// Checks that the separate ranges that the sink has are not too many.
     pub(super) fn check_range_count(&self) -> Result<(), ProtocolError> {
         let is_bounded = self.range_count <= RANGES_MAX;
         if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("separate pieces of files")) }
@@ -65,12 +65,12 @@ impl Files {
         self.open.get(&entry)
     }
 
-    /// One that the caller has looked up before.
+    /// A file that the caller has looked up before.
     pub(super) fn known(&self, entry: EntryId) -> &File {
         self.open.get(&entry).expect("looked up by the caller")
     }
 
-    /// Does something with a file, if there is one of this number, and counts anew what it has.
+    /// Calls a function with a file, if there is one of this number, and updates the sums.
     pub(super) fn with<T>(
         &mut self,
         entry: EntryId,
@@ -83,15 +83,15 @@ impl Files {
         Some(result)
     }
 
-    /// Something happens to a file, if there is one of this number.
+    /// Takes a step of a file, if there is one of this number.
     ///
     /// # Panics
-    /// If that cannot be in its state.
+    /// If the step is not possible in the file's state.
     pub(super) fn step(&mut self, entry: EntryId, step: Step) {
         self.with(entry, |file| file.step(step));
     }
 
-    /// A file leaves, if there is one of this number. Returns it as it was.
+    /// Removes a file, if there is one of this number, and returns it.
     pub(super) fn remove(&mut self, entry: EntryId) -> Option<File> {
         let file = self.open.remove(&entry)?;
         self.metadata_bytes -= file.metadata_bytes();
@@ -102,7 +102,7 @@ impl Files {
     /// Blocks are handed out, to be sent or staged.
     ///
     /// # Panics
-    /// If they are of a file that is not wanted.
+    /// If they are of a file whose blocks are not wanted.
     pub(super) fn on_out(&mut self, blocks: &[Block]) {
         for block in blocks {
             let file = self.open.get_mut(&block.entry).and_then(File::blocks_mut);
@@ -110,7 +110,7 @@ impl Files {
         }
     }
 
-    /// It is known what became of blocks that were handed out, or nobody wants to know.
+    /// The fate of blocks that were handed out is known, or does not matter any more.
     pub(super) fn on_back(&mut self, blocks: &[Block]) {
         for block in blocks {
             if let Some(file) = self.open.get_mut(&block.entry) {
@@ -124,7 +124,7 @@ impl Files {
         }
     }
 
-    /// A file has left badly: of its blocks that are under way nobody will say whether they arrive.
+    /// A file has failed: of its blocks under way, nobody will say whether they arrive.
     pub(super) fn on_failed(&mut self, entry: EntryId, file: &File) {
         let count = file.blocks().map_or(0, Blocks::out_count);
         if count > 0 {
@@ -132,24 +132,24 @@ impl Files {
         }
     }
 
-    /// Whether nobody says of a block that is under way whether it arrived.
+    /// Whether this file has failed while blocks of it are under way.
     pub(super) fn has_failed(&self, entry: EntryId) -> bool {
         self.failed.contains_key(&entry)
     }
 
-    /// How many files are kept that ended badly.
+    /// How many failed files are kept.
     #[cfg(test)]
     pub(super) fn failed_count(&self) -> usize {
         self.failed.len()
     }
 
-    /// Whether nothing more has to happen for a block that was sent.
+    /// Whether nothing more will happen for a block that was sent.
     pub(super) fn is_settled(&self, block: &Block) -> bool {
         let Some(file) = self.open.get(&block.entry) else { return true };
         file.blocks().is_some_and(|blocks| blocks.has(block))
     }
 
-    /// Names and attributes of all, in bytes.
+    /// The bytes of all names and attributes.
     pub(super) fn metadata_bytes(&self) -> u64 {
         self.metadata_bytes
     }

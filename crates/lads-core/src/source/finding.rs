@@ -1,4 +1,4 @@
-//! What the walk met, and what is announced of it.
+//! What the walk finds, and what of it is announced.
 
 use super::Source;
 use super::event::{Found, Note, Outcome};
@@ -12,7 +12,7 @@ use crate::pass::Pass;
 use crate::units::EntryId;
 
 impl Source {
-    /// The walk met something.
+    /// The walk met an entry.
     pub(super) fn on_found(&mut self, found: Box<Found>) {
         self.count_found(&found);
         if found.entry.is_directory() {
@@ -26,13 +26,13 @@ impl Source {
         }
     }
 
-    /// The walk could not look at something that its parent has counted, or that it has not.
+    /// The walk could not look at an entry.
     pub(super) fn on_unreadable(&mut self, entry: EntryId, parent: EntryId, failure: Failure) {
         self.window.on_open();
         self.end(entry, parent, Outcome::Failed(failure));
     }
 
-    /// The walk passes something over.
+    /// The walk passes over an entry.
     pub(super) fn on_passed(&mut self, entry: EntryId, parent: EntryId, pass: Pass) {
         self.directories.on_child(parent);
         self.window.on_open();
@@ -41,7 +41,7 @@ impl Source {
         self.end(entry, parent, Outcome::Passed);
     }
 
-    /// A file that had changed cannot be tried again.
+    /// A file that changed is gone, and cannot be tried again.
     pub(super) fn on_gone(&mut self, entry: EntryId, failure: Failure) {
         if self.files.get(entry).is_some() {
             self.end_file(entry, Outcome::Failed(failure));
@@ -56,7 +56,8 @@ impl Source {
         }
     }
 
-    /// A directory goes without its attributes if they are too many, so that what is in it arrives.
+    /// A directory with too many attributes is announced without them, so that its entries still
+    /// arrive.
     fn on_directory(&mut self, mut entry: Entry) {
         let bytes = entry.variable_bytes();
         let all_bytes = self.directories.metadata_bytes().saturating_add(bytes as u64);
@@ -71,7 +72,7 @@ impl Source {
         self.outbox.announce(entry);
     }
 
-    /// An entry that is no directory has more attributes than can be told at a time.
+    /// An entry that is not a directory has more attributes than fit into a message: it fails.
     fn on_too_large(&mut self, found: &Found) {
         let outcome = Outcome::Failed(large_metadata());
         if let Some(old) = found.replaces {
@@ -85,7 +86,7 @@ impl Source {
         self.end(found.entry.id, found.entry.parent, outcome);
     }
 
-    /// A file was looked at anew, and takes the place of what it was before.
+    /// A file was looked at again, and replaces the entry that it was before.
     fn on_found_anew(&mut self, old: EntryId, mut found: Found) {
         let Some(mut file) = self.files.remove(old) else { return };
         if let Kind::File { is_different, .. } = &mut found.entry.kind {
@@ -119,8 +120,9 @@ impl Source {
         self.open_file(*found, Tries::default(), key);
     }
 
-    /// A further name of a file that the sink has under another. If that one lies too deep to be
-    /// told, the name fails: sent as a file of its own, it would not be a name of the same file.
+    /// A further name of a file that the sink has under its first name. If the path of the first
+    /// name is too long for a message, the further name fails: sent as a file of its own, it would
+    /// not be a name of the same file.
     fn open_further(&mut self, mut found: Found, target: Option<Vec<u8>>) {
         let Some(target) = target else {
             let failure = Failure::new(Side::Source, Operation::Examine, Reason::TooDeep);
@@ -130,8 +132,8 @@ impl Source {
         self.open_file(found, Tries::default(), None);
     }
 
-    /// The link of a first name that is looked at anew, if that still leads to the same file;
-    /// otherwise the next name is first.
+    /// Keeps the link group of a first name that was looked at again, if that name still leads to
+    /// the same file. Otherwise the next name becomes first.
     fn keep_link(&mut self, entry: &Entry, link: Option<LinkKey>) -> Option<LinkKey> {
         let key = link?;
         if matches!(entry.kind, Kind::File { identity, .. } if identity.inode == key.inode) {
@@ -141,7 +143,7 @@ impl Source {
         None
     }
 
-    /// The first of several names has ended: others need not wait for it any more.
+    /// The first of several names has ended: the others need not wait any more.
     pub(super) fn on_first_ended(&mut self, key: LinkKey, first: First) {
         for (mut found, role) in self.links.on_first_ended(key, first) {
             found.link = None;

@@ -1,17 +1,17 @@
-//! Whether the limit that the person set lets anything through, and what waited for it.
+//! Whether the person's rate limit lets anything through now, and how many bytes waited for it.
 
 use crate::pace::Pace;
 use crate::tuning::Tuning;
 use crate::units::Instant;
 
-/// A limit, if there is one.
+/// A rate limit, or none.
 #[derive(Debug)]
 pub(super) struct Limit {
     pace: Option<Pace>,
     wait: Wait,
 }
 
-/// Whether a thread found something to send that the limit did not let through yet.
+/// Whether a thread found something to send that the limit did not yet let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     No,
@@ -23,22 +23,23 @@ impl Limit {
         Self { pace: Pace::new(bytes_per_second, tuning), wait: Wait::No }
     }
 
-    /// Whether nothing may go now.
+    /// Whether nothing may be sent now.
     pub(super) fn is_reached(&self, now: Instant) -> bool {
         self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now)
     }
 
-    /// When something may go again.
+    /// When something may be sent again.
     pub(super) fn ready_at(&self) -> Option<Instant> {
         self.pace.as_ref().map(Pace::ready_at)
     }
 
-    /// Something waits for it.
+    /// Something waits for the limit.
     pub(super) fn on_waiting(&mut self) {
         self.wait = Wait::Yes;
     }
 
-    /// Nothing waits for it any more, and this many bytes go; how many of them had to wait.
+    /// This many bytes are sent, and nothing waits any more. Returns how many of the bytes had to
+    /// wait.
     pub(super) fn on_sent(&mut self, now: Instant, bytes: u64) -> u64 {
         let wait = std::mem::replace(&mut self.wait, Wait::No);
         let Some(pace) = self.pace.as_mut().filter(|_| bytes > 0) else { return 0 };

@@ -1,13 +1,13 @@
-//! Files with several names: the first name met is moved, the others are linked to it.
+//! Files with several names: the first name met is moved, the others become links to it.
 //!
-//! A further name can be linked only when the first has its real name at the sink, so it is held
-//! back until then. If the first fails, the next one held back takes its place.
+//! A further name can be linked only when the first has its own name at the sink, so it waits until
+//! then. If the first fails, the next waiting name takes its place.
 
 use super::LinkName;
 use crate::entry::PATH_BYTES_MAX;
 use std::collections::HashMap;
 
-/// Which file, whatever its name.
+/// A file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinkKey {
     pub(super) device: u64,
@@ -21,7 +21,7 @@ pub(super) enum LinkRole {
     First,
     /// Hold it back.
     Waits,
-    /// Link it to the name that the sink has; `None` if that has a path longer than can be told.
+    /// Link it to this name at the sink; `None` if the path of that name is too long for a message.
     Further { target: Option<Vec<u8>> },
 }
 
@@ -30,13 +30,13 @@ pub(super) enum LinkRole {
 pub(super) enum First {
     /// It is at the sink.
     There,
-    /// It is not, or leads to another file by now.
+    /// It is not at the sink, or leads to another file by now.
     Failed,
 }
 
-/// Something that can be held back: it knows which name it is.
+/// An entry that can wait: it knows its name.
 pub(super) trait Named {
-    /// Its name among several.
+    /// Its name, and the file that it leads to.
     fn link_name(&self) -> &LinkName;
 }
 
@@ -48,14 +48,14 @@ impl Named for Box<super::Found> {
 
 #[derive(Debug)]
 struct Group<T> {
-    /// The path of the first name, unless it is longer than can be told.
+    /// The path of the first name; `None` if it is too long for a message.
     path: Option<Vec<u8>>,
     is_there: bool,
     names_left: u64,
     waiting: Vec<T>,
 }
 
-/// The files with several names, some of which have not been met.
+/// Files with several names, of which some names have not been met.
 #[derive(Debug)]
 pub(super) struct Links<T> {
     groups: HashMap<LinkKey, Group<T>>,
@@ -68,7 +68,7 @@ impl<T> Default for Links<T> {
 }
 
 impl<T: Named> Links<T> {
-    /// A name was met.
+    /// A name was met. Returns what to do with it.
     pub(super) fn on_found(&mut self, name: &LinkName) -> LinkRole {
         let key = LinkKey { device: name.device, inode: name.inode };
         let Some(group) = self.groups.get_mut(&key) else {
@@ -99,7 +99,7 @@ impl<T: Named> Links<T> {
         self.groups.get_mut(&key).expect("it was told to wait").waiting.push(name);
     }
 
-    /// The first name has ended; what becomes of those held back.
+    /// The first name has ended. Returns the names that waited, each with what to do with it.
     pub(super) fn on_first_ended(&mut self, key: LinkKey, first: First) -> Vec<(T, LinkRole)> {
         let Some(group) = self.groups.get_mut(&key) else { return Vec::new() };
         if first == First::There {
@@ -122,7 +122,7 @@ impl<T: Named> Links<T> {
     }
 }
 
-/// The path of a name, unless it is longer than can be told.
+/// The path of a name; `None` if it is too long for a message.
 fn told(name: &LinkName) -> Option<Vec<u8>> {
     (name.path.len() <= PATH_BYTES_MAX).then(|| name.path.clone())
 }

@@ -1,4 +1,4 @@
-//! What waits to be said to the sink and to the owner, and how much goes into one message.
+//! Messages for the sink and notes for the owner that wait, and how much goes into one message.
 
 use super::event::Note;
 use crate::entry::Entry;
@@ -7,23 +7,23 @@ use crate::tuning::Tuning;
 use crate::units::EntryId;
 use std::collections::VecDeque;
 
-/// What an entry takes in NEW_FILE beside its name and attributes, in bytes, about.
+/// About how many bytes an entry takes in NEW_FILE besides its name and attributes.
 const ENTRY_BYTES: usize = 100;
 
-/// What is to be said, each kind in its order.
+/// What waits to be sent, each kind in its own order.
 #[derive(Debug)]
 pub(super) struct Outbox {
     tuning: Tuning,
     new_files: VecDeque<Entry>,
     endings: VecDeque<(EntryId, Ending)>,
-    /// What the sink was last told of the stage.
+    /// The number of staged bytes that the sink was last told.
     staged_bytes_told: u64,
     messages: VecDeque<Message>,
     notes: VecDeque<Note>,
 }
 
 impl Outbox {
-    /// Nothing is to be said yet.
+    /// Nothing waits.
     pub(super) fn new(tuning: Tuning) -> Self {
         Self {
             tuning,
@@ -35,22 +35,22 @@ impl Outbox {
         }
     }
 
-    /// An entry is to be announced.
+    /// Announces an entry.
     pub(super) fn announce(&mut self, entry: Entry) {
         self.new_files.push_back(entry);
     }
 
-    /// How an entry ends, as far as this end is concerned.
+    /// Tells the sink how an entry ends, as far as this end is concerned.
     pub(super) fn tell_ending(&mut self, entry: EntryId, ending: Ending) {
         self.endings.push_back((entry, ending));
     }
 
-    /// Anything else, after all that was told before.
+    /// Any other message, after all messages that were added before.
     pub(super) fn tell(&mut self, message: Message) {
         self.messages.push_back(message);
     }
 
-    /// For the owner: how an entry ended.
+    /// Notes for the owner how an entry ended.
     pub(super) fn note(&mut self, note: Note) {
         self.notes.push_back(note);
     }
@@ -60,12 +60,12 @@ impl Outbox {
         self.notes.pop_front()
     }
 
-    /// How many entries have ended of which the owner has not asked.
+    /// How many notes the owner has not read.
     pub(super) fn note_count(&self) -> usize {
         self.notes.len()
     }
 
-    /// Whether nothing waits to be said to the sink, if the stage holds `staged_bytes`.
+    /// Whether nothing waits for the sink, if the stage holds `staged_bytes`.
     pub(super) fn is_empty(&self, staged_bytes: u64) -> bool {
         self.new_files.is_empty()
             && self.endings.is_empty()
@@ -73,7 +73,7 @@ impl Outbox {
             && !self.has_stage_news(staged_bytes)
     }
 
-    /// Entries that are announced now, as many as fit well into a message.
+    /// Entries to announce now, as many as one message should hold.
     pub(super) fn next_new_files(&mut self) -> Vec<Entry> {
         let mut bytes = 0;
         let mut entries = Vec::new();
@@ -86,7 +86,7 @@ impl Outbox {
         entries
     }
 
-    /// What else is said next, if the stage holds `staged_bytes`.
+    /// The next other message, if the stage holds `staged_bytes`.
     pub(super) fn next(&mut self, staged_bytes: u64) -> Option<Message> {
         if !self.endings.is_empty() {
             let count = self.endings.len().min(self.tuning.rows_per_message);
@@ -99,7 +99,7 @@ impl Outbox {
         self.messages.pop_front()
     }
 
-    /// Whether the sink should be told how much is in the stage.
+    /// Whether the sink should be told how many bytes are staged.
     fn has_stage_news(&self, bytes: u64) -> bool {
         let told = self.staged_bytes_told;
         bytes.abs_diff(told) >= self.tuning.staged_step_bytes || (bytes == 0 && told > 0)

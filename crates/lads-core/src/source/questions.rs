@@ -1,21 +1,21 @@
-//! Which names of the sink's are at the source: what it asks before it removes anything.
+//! Questions of the sink about names, which it asks before it removes anything.
 
 use crate::gate::ProtocolError;
 use crate::limits::{QUESTION_BYTES_MAX, QUESTIONS_BYTES_MAX, QUESTIONS_OPEN_MAX};
 use crate::message::Question;
 use std::collections::VecDeque;
 
-/// Questions of the sink that are not answered.
+/// Questions of the sink that are not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     waiting: VecDeque<Question>,
-    /// Those with an I/O thread included.
+    /// The number of open questions, including those that an I/O thread works on.
     open_count: usize,
     open_bytes: usize,
 }
 
 impl Questions {
-    /// Whether the sink may ask this beside those that are open.
+    /// Checks whether the sink may ask this in addition to its open questions.
     pub(super) fn check(&self, question: &Question) -> Result<(), ProtocolError> {
         let bytes = question.bytes();
         let is_too_much = bytes > QUESTION_BYTES_MAX
@@ -36,15 +36,15 @@ impl Questions {
         !self.waiting.is_empty()
     }
 
-    /// The question that is looked up next.
+    /// The question to look up next.
     pub(super) fn next(&mut self) -> Option<Question> {
         self.waiting.pop_front()
     }
 
-    /// A thread has looked up what the sink asked.
+    /// A thread has looked up a question.
     ///
     /// # Panics
-    /// If nothing was asked.
+    /// If no question is open.
     pub(super) fn on_looked_up(&mut self, question: &Question) {
         let (count, bytes) = (self.open_count, self.open_bytes);
         assert!(count > 0 && bytes >= question.bytes(), "{count} questions, {bytes} bytes");

@@ -1,7 +1,8 @@
-//! Which frames went out on which stream: what is lost with a stream is sent again on another.
+//! Which frames were sent on which stream, so that frames lost with a stream are sent again on
+//! another one.
 //!
-//! A stream carries frames in their order. When one ends, the sink says how many whole frames it
-//! had of it; those after them did not arrive, and their grants were not used.
+//! A stream carries frames in order. When a stream ends, the sink says how many whole frames of it
+//! arrived. The later ones did not arrive, and their grants were not used.
 
 use super::files::Files;
 use crate::limits::FRAMES_UNSETTLED_MAX;
@@ -18,26 +19,28 @@ pub(super) struct Streams {
 /// The frames of one stream.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Frames that may still be lost, each with how many went before it.
+    /// Frames that may still be lost, each with the number of frames sent before it.
     sent: VecDeque<(u64, Work)>,
-    /// Of these, frames of which nothing is needed any more because their files failed: whether
-    /// they arrived is only known when a later one did. Their grants are given back if not.
+    /// Frames of files that failed: their blocks are not needed any more, but it is not known
+    /// whether they arrived, until a later frame did. If they did not arrive, their grants are
+    /// given back.
     unsure: VecDeque<(u64, OstId)>,
-    /// Frames that the sink had when it saw the stream end.
+    /// The number of whole frames that the sink had when it saw the stream end.
     ended_at: Option<u64>,
 }
 
-/// What did not arrive when a stream ended.
+/// Frames that did not arrive when a stream ended.
 #[derive(Debug)]
 pub(super) struct Lost {
-    /// Frames that are still wanted, or may be.
+    /// Frames that are still needed, or may be.
     pub(super) frames: Vec<Work>,
-    /// For which OSTs others were.
+    /// The sink OSTs of the frames that are not needed any more.
     pub(super) unsure: Vec<OstId>,
 }
 
 impl Streams {
-    /// A frame went out; this many went before it on this stream. Returns it if it is lost already.
+    /// A frame was sent, after `number` others on this stream. Returns the frame if its stream is
+    /// known to be lost.
     pub(super) fn on_sent(
         &mut self,
         stream: StreamId,
@@ -54,7 +57,7 @@ impl Streams {
         None
     }
 
-    /// The sink had this many whole frames of a stream when it ended.
+    /// When the stream ended, the sink had this many whole frames of it.
     pub(super) fn on_end(&mut self, stream: StreamId, frames: u64, files: &mut Files) -> Lost {
         let row = self.row(stream);
         row.ended_at = Some(frames);
@@ -71,14 +74,14 @@ impl Streams {
         lost
     }
 
-    /// Whether no more frames may go out: the sink has not said yet what became of the most that
-    /// may be out.
+    /// Whether no more frames may be sent: the most frames whose fate may be unknown have been
+    /// sent.
     pub(super) fn is_full(&self) -> bool {
         let count: usize = self.rows.iter().map(|stream| stream.sent.len()).sum();
         count >= FRAMES_UNSETTLED_MAX
     }
 
-    /// Forgets all frames for which nothing more has to happen.
+    /// Forgets all frames for which nothing more will happen.
     pub(super) fn settle(&mut self, files: &mut Files) {
         self.rows.iter_mut().for_each(|stream| stream.forget_all_settled(files));
     }
@@ -92,7 +95,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Forgets frames for which nothing more has to happen, from the first on.
+    /// Forgets such frames at the front of the queue.
     fn forget_settled(&mut self, files: &mut Files) {
         while let Some((number, work)) =
             self.sent.pop_front_if(|(_, work)| is_work_settled(files, work))
@@ -101,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// Forgets all such frames, also those behind one for which something has to happen.
+    /// Forgets all such frames, also those behind a frame for which something will still happen.
     fn forget_all_settled(&mut self, files: &mut Files) {
         for (number, work) in std::mem::take(&mut self.sent) {
             if is_work_settled(files, &work) {
@@ -116,7 +119,7 @@ impl Stream {
         if work.blocks.iter().all(|block| files.has_failed(block.entry)) {
             self.unsure.push_back((number, work.sink_ost));
         } else {
-            // It arrived, and so did all before it.
+            // This frame arrived, and so did all frames before it.
             self.unsure.retain(|(before, _)| *before > number);
         }
         files.on_back(&work.blocks);

@@ -3,7 +3,7 @@
 use super::SourceConfig;
 use crate::limits::METADATA_BYTES_MAX;
 
-/// Entries that are announced, or held back, and not ended.
+/// The number of entries that are announced, or held back, and not ended.
 #[derive(Debug)]
 pub(super) struct Window {
     count: u64,
@@ -12,7 +12,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// None is under way.
+    /// No entry is under way.
     pub(super) fn new(config: &SourceConfig) -> Self {
         let (count_max, directories_max) = (config.window_entries, config.window_directories);
         Self { count: 0, count_max, directories_max }
@@ -23,16 +23,16 @@ impl Window {
         self.count += 1;
     }
 
-    /// One has ended.
+    /// An entry has ended.
     ///
     /// # Panics
-    /// If none was under way.
+    /// If no entry was under way.
     pub(super) fn on_ended(&mut self) {
         assert!(self.count > 0, "an entry ended, and of {} none was under way", self.count_max);
         self.count -= 1;
     }
 
-    /// Whether there may be more entries, if names and attributes take `metadata_bytes` and
+    /// Whether more entries may be announced, if names and attributes take `metadata_bytes` and
     /// `directory_count` directories have not ended.
     pub(super) fn has_room(&self, metadata_bytes: u64, directory_count: u64) -> bool {
         self.count < self.count_max
