@@ -13,56 +13,56 @@
 //!  +------------------+------------------+------------+------------+------------------+
 //! ```
 //!
-//! All numbers are little endian. The header's checksum covers its first 28 bytes; a header that
-//! does not match ends the stream, since nothing after it can be trusted. A block that does not
-//! match its own checksum costs only that block.
+//! All numbers are little endian. The header's checksum covers its first 28 bytes. If it does not
+//! match, the stream ends, because nothing after the header can be trusted. If a block does not
+//! match its own checksum, only that block is lost.
 
 use crate::units::{Block, EntryId, OstId};
 use thiserror::Error;
 
-/// Bytes of the header.
+/// The length of the header in bytes.
 pub const HEADER_BYTES: usize = 32;
-/// Bytes of a row of the table.
+/// The length of a row of the table in bytes.
 pub const ROW_BYTES: usize = 32;
-/// The most blocks in a frame: what a buffer of 1 MiB holds of the smallest files, each of which
-/// begins on a page of its own.
+/// The most blocks in a frame: a buffer of 1 MiB holds this many of the smallest files, because
+/// each begins on a page of its own.
 pub const ROWS_MAX: usize = 256;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"LDS1");
 const CHECKED_BYTES: usize = 28;
-/// Header flag: the source had no further grant for the sink OST.
+/// Header flag: the source has no further grant for the sink OST.
 const FLAG_LAST_GRANT: u16 = 1;
-/// Header flag: the blocks are only to be compared; there is no payload.
+/// Header flag: the blocks are only compared; there is no payload.
 const FLAG_SUMS: u16 = 2;
-/// Row flag: the block is the whole file, and the file was the same after it was read.
+/// Row flag: the block is the whole file, and the file was unchanged after it was read.
 const FLAG_WHOLE: u32 = 1;
 
-/// What stands before the table of a frame.
+/// The header of a frame, which comes before its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How many blocks; 1 to [`ROWS_MAX`].
+    /// The number of blocks, from 1 to [`ROWS_MAX`].
     pub count: u16,
-    /// Bytes of all blocks together; zero if they are only to be compared.
+    /// The bytes of all blocks together; zero if the blocks are only compared.
     pub payload_bytes: u32,
     /// crc32c of the rows.
     pub table_crc: u32,
-    /// Frames sent before on this stream.
+    /// The number of frames sent before on this stream.
     pub number: u64,
-    /// The sink OST that all blocks are for, whose grant the frame uses up.
+    /// The sink OST of all blocks. The frame uses up one grant for it.
     pub sink_ost: OstId,
-    /// Whether that was the last grant that the source had for it.
+    /// Whether that was the last grant that the source had for this OST.
     pub is_last_grant: bool,
-    /// Whether the blocks are only to be compared with what is at the sink: their sums came
+    /// Whether the blocks are only compared with those at the sink: the frame has their checksums
     /// without their bytes.
     pub has_only_sums: bool,
 }
 
-/// One block of a frame.
+/// One block of a frame: a row of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Which bytes of which file.
     pub block: Block,
-    /// Whether it is the whole file, unchanged after it was read: the sink need not wait for
+    /// Whether it is the whole file, unchanged after it was read. Then the sink need not wait for
     /// FILE_DONE.
     pub is_whole: bool,
     /// xxh3 (64 bits) of the bytes.
@@ -72,29 +72,29 @@ pub struct Row {
 /// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// Not the beginning of a frame: the stream is out of step.
+    /// The bytes do not begin with the magic number: the stream is out of step.
     #[error("data stream out of step (bad magic)")]
     Magic,
     /// The header or the table was damaged on the way.
     #[error("frame header damaged on the way")]
     Damaged,
-    /// A number in it is not possible.
+    /// A number in the header or the table is out of range.
     #[error("frame header out of range")]
     OutOfRange,
 }
 
-/// Where a frame goes, and what it says of the grant that it uses.
+/// Which OST a frame is for, and what it says about the grant that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The sink OST that all blocks are for.
+    /// The sink OST of all blocks.
     pub sink_ost: OstId,
-    /// Whether the source has no further grant for it.
+    /// Whether the source has no further grant for this OST.
     pub is_last_grant: bool,
-    /// Whether the blocks are only to be compared, and their bytes stay where they are.
+    /// Whether the blocks are only compared, so that the frame has no payload.
     pub has_only_sums: bool,
 }
 
-/// Writes the header and the table of a frame, the `number`-th of its stream, in place of `to`.
+/// Replaces the contents of `to` by the header and the table of frame `number` of its stream.
 ///
 /// # Panics
 /// If there is no row, more than [`ROWS_MAX`], or 4 GiB of payload.
@@ -136,7 +136,7 @@ impl Header {
     /// Reads a header from [`HEADER_BYTES`] bytes.
     ///
     /// # Errors
-    /// If it is not one, or was damaged.
+    /// If the bytes are not a header, or were damaged.
     pub fn take(from: &[u8]) -> Result<Self, FrameError> {
         if u32_at(from, 0) != MAGIC {
             return Err(FrameError::Magic);

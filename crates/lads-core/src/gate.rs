@@ -1,13 +1,13 @@
-//! Whether what the other end says can be: the one place where it is checked.
+//! Whether a message from the other end is allowed: the one place that checks messages.
 //!
-//! The other end is not trusted. Every message passes here before a session, a table, a thread or a
-//! file system sees any of it. A message is taken whole or not at all; one that is not taken ends
-//! the transfer in a state that can be resumed.
+//! The other end is not trusted. Every message passes this module before a session, a table, a
+//! thread or a file system sees any part of it. A message is accepted whole or not at all. One that
+//! is not accepted ends the transfer; the same command can go on with it.
 //!
-//! [`AtSink`] checks what a source says, [`AtSource`] what a sink says, [`check_news`] what the
-//! other end of the one that a person started tells that person. What a message says of a file is
-//! compared with that file's own state by the session, which keeps it; frames are checked by
-//! [`crate::sink::Sink::admit`]. How much may be said is in [`crate::limits`].
+//! [`AtSink`] checks what a source says, [`AtSource`] what a sink says. [`check_news`] checks
+//! messages for the person who started one of the ends. The session that keeps a file compares
+//! messages about that file with the file's state. [`crate::sink::Sink::admit`] checks frames. The
+//! limits are in [`crate::limits`].
 
 mod at_sink;
 mod at_source;
@@ -23,41 +23,43 @@ use crate::message::{BlockRange, Counters, Line, Message, OstBytes};
 use crate::units::EntryId;
 use thiserror::Error;
 
-/// What the other end may not say.
+/// How a message breaks the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// A message that has no meaning now, or not from this side.
-    #[error("the other end sent {0} out of place")]
+    /// A message that has no meaning now, or not from this end.
+    #[error("the other end sent an unexpected message: {0}")]
     OutOfPlace(&'static str),
     /// An entry that was never announced.
     #[error("the other end speaks of entry {0}, which was never announced")]
     UnknownEntry(EntryId),
-    /// A block beyond the file, or across what was agreed.
-    #[error("the other end speaks of bytes {offset}+{length} of entry {entry}, which cannot be")]
+    /// A block that ends beyond the file, or is not cut as agreed.
+    #[error(
+        "the other end speaks of {length} bytes at {offset} of entry {entry}: no such block is possible"
+    )]
     ImpossibleBlock {
         /// The file.
         entry: EntryId,
         /// Where the block would begin.
         offset: u64,
-        /// How long it would be.
+        /// The length of the block.
         length: u64,
     },
     /// More frames than were granted.
     #[error("the other end sent more than was granted")]
     OverGrant,
-    /// A name that leads elsewhere.
+    /// A name that is not one plain component.
     #[error("the other end sent a name that leads out of the target directory")]
     UnsafeName,
-    /// A value that no honest end has.
-    #[error("the other end sent {0}, which cannot be")]
+    /// A value that no honest end sends.
+    #[error("the other end sent an impossible value: {0}")]
     Impossible(&'static str),
     /// More than a limit allows.
-    #[error("the other end sent more than it may: {0}")]
+    #[error("the other end sent more than is allowed: {0}")]
     TooMuch(&'static str),
 }
 
-/// Whether this message is for the person, or says how far the other end has come: no session
-/// takes part in it.
+/// Whether a message is for the person, or says how far the other end has come. Sessions do not see
+/// such messages.
 #[must_use]
 pub fn is_news(message: &Message) -> bool {
     matches!(
@@ -71,21 +73,21 @@ pub fn is_news(message: &Message) -> bool {
     )
 }
 
-/// Who reads the news of the other end.
+/// Who reads such messages at this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// A person started this end.
     Person,
-    /// A person started this end, a source, to have it compared: the sink tells differences.
+    /// A person started this end, a source, in order to compare: the sink reports differences.
     PersonWhoCompares,
-    /// The other end started this one, and has nothing to tell it but that it cannot go on.
+    /// The other end started this one. It may only say that it cannot go on.
     Nobody,
 }
 
-/// Checks a message of which [`is_news`] is true.
+/// Checks a message for which [`is_news`] is true.
 ///
 /// # Errors
-/// If nobody here would read it, or it is longer than anything there is to say.
+/// If nobody at this end reads such a message, or if it is longer than any honest one.
 pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError> {
     match message {
         Message::Fatal { text, .. } => check_text(text),
@@ -101,8 +103,8 @@ pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError
     }
 }
 
-/// Cuts the texts that an end has for a person to what the other end takes. Paths are short where
-/// they come from.
+/// Cuts texts for a person to the length that the other end accepts. Paths are cut where they are
+/// made.
 pub fn cut_news(message: &mut Message) {
     match message {
         Message::Notice(text) | Message::Stop(text) | Message::Fatal { text, .. } => cut_text(text),
@@ -141,13 +143,13 @@ fn check_ost_bytes(osts: &OstBytes) -> Result<(), ProtocolError> {
         return Err(ProtocolError::TooMuch("OSTs"));
     }
     let is_possible = is_sum(osts.elapsed_micros) && osts.bytes.iter().copied().all(is_sum);
-    if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such counts")) }
+    if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("counters beyond the limit")) }
 }
 
-/// Sums that can be added to others of their kind, and a name that can be shown.
+/// Checks that sums can be added without overflow, and that the OST's name can be shown.
 fn check_counters(counters: &Counters) -> Result<(), ProtocolError> {
     if !counters.numbers().into_iter().all(is_sum) {
-        return Err(ProtocolError::Impossible("such counts"));
+        return Err(ProtocolError::Impossible("counters beyond the limit"));
     }
     counters.busiest_ost.as_ref().map_or(Ok(()), |ost| check_text(&ost.name))
 }
@@ -157,16 +159,21 @@ fn is_sum(number: u64) -> bool {
 }
 
 fn check_sum(number: u64) -> Result<(), ProtocolError> {
-    if is_sum(number) { Ok(()) } else { Err(ProtocolError::Impossible("such counts")) }
+    if is_sum(number) {
+        Ok(())
+    } else {
+        Err(ProtocolError::Impossible("counters beyond the limit"))
+    }
 }
 
-/// Counts of frames, one for each data stream.
+/// Checks counts of frames, one for each data stream.
 fn check_frame_counts(counts: &[u64]) -> Result<(), ProtocolError> {
     let is_bounded = counts.len() <= usize::from(STREAMS_MAX);
     if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("data streams")) }
 }
 
-/// Ranges of the length of a block, or of several short ones that were put on record together.
+/// Checks ranges: each is as long as a block, or as several short blocks that went on record
+/// together.
 fn check_ranges(ranges: &[BlockRange]) -> Result<(), ProtocolError> {
     let is_block = |range: &BlockRange| {
         (1..=u64::from(BLOCK_BYTES_MAX)).contains(&range.length)
@@ -178,7 +185,7 @@ fn check_ranges(ranges: &[BlockRange]) -> Result<(), ProtocolError> {
     }
 }
 
-/// A range that cannot be.
+/// The error for a range that is not possible.
 pub(crate) fn impossible(range: &BlockRange) -> ProtocolError {
     ProtocolError::ImpossibleBlock {
         entry: range.entry,

@@ -1,10 +1,10 @@
-//! What the sink writes down so that the same command can go on after a crash.
+//! The records that let the same command go on after a crash of the sink.
 //!
-//! The journal is a file of records that only grows. A record is on disk before the source is told
-//! that the blocks in it are done; the blocks are on disk before the record. Only files that arrive
-//! in more than one block have records: a file of one block is either under its real name or not
-//! there. After a crash the file is read up to the first record that is torn or damaged, and cut
-//! off there.
+//! The journal is a file of records that only grows. Blocks are made durable before their record is
+//! written, and the record is made durable before the source is told that the blocks are done. Only
+//! files that arrive in more than one block have records: a file of one block is either under its
+//! own name or not there. After a crash, the journal is read up to the first record that is torn or
+//! damaged, and is cut off there.
 //!
 //! ```text
 //!  +---------------+---------------+------ ... ------+
@@ -18,30 +18,30 @@ use crate::range::RangeSet;
 use crate::{wire_enum, wire_list, wire_struct};
 use std::collections::HashMap;
 
-/// The journal's own format. Of a journal of another format only the salt is used.
+/// The version of the journal's format. From a journal of another version only the salt is used.
 pub const FORMAT: u32 = 2;
 
-/// Bytes before each record's body.
+/// The bytes before the body of each record.
 const HEAD_BYTES: usize = 8;
 
-/// No record's body is longer, in bytes: what reading one record costs in memory.
+/// The longest body of a record, in bytes: the memory that it takes to read one record.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// Blocks in one record, at most. Each takes 25 bytes at most, so such a record is a tenth of
-/// [`BODY_BYTES_MAX`]: twice as many would do as well, and half of it costs a few bytes more.
+/// The most blocks in one record. A block takes at most 25 bytes, so such a record has a tenth of
+/// [`BODY_BYTES_MAX`]. Twice as many would do as well; half as many cost a few bytes more.
 const BLOCKS_PER_RECORD: usize = 1 << 16;
 
-/// Blocks of all files that are kept when a journal is read. They take 24 bytes each, so 400 MB;
-/// with blocks of 1 MiB they stand for 16 TiB of unfinished files. What is beyond is not kept, and
-/// is sent again.
+/// The most blocks, over all files, that are kept when a journal is read. A block takes 24 bytes,
+/// so all take 400 MB; with blocks of 1 MiB they stand for 16 TiB of unfinished files. Blocks
+/// beyond this number are sent again.
 const BLOCKS_KEPT_MAX: usize = 16 << 20;
 
-/// Unfinished files that are kept when a journal is read; a sink has 16,384 entries at a time. What
-/// is beyond is not kept, and is sent again.
+/// The most unfinished files that are kept when a journal is read. A sink has 16,384 entries at a
+/// time. Files beyond this number are sent again.
 const FILES_KEPT_MAX: usize = 1 << 20;
 
-/// The longest path that can be put on record, in bytes: far longer than the system takes
-/// (4,096), and far shorter than a record may be.
+/// The longest path that can be put on record, in bytes: far longer than the operating system
+/// allows (4,096), and far shorter than the longest record.
 pub const PATH_BYTES_MAX: usize = 1 << 20;
 
 /// One block that is durable.
@@ -49,16 +49,16 @@ pub const PATH_BYTES_MAX: usize = 1 << 20;
 pub struct BlockRecord {
     /// Where in the file it begins.
     pub offset: u64,
-    /// How long it is.
+    /// Its length in bytes.
     pub length: u32,
-    /// xxh3 (64 bits) of its bytes, to read it back against.
+    /// xxh3 (64 bits) of its bytes, to compare with when the block is read back.
     pub checksum: u64,
 }
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The first: what follows belongs to this transfer.
+    /// The first record: the records after it belong to this transfer.
     Begin {
         /// [`FORMAT`].
         format: u32,
@@ -71,38 +71,38 @@ pub enum Record {
         number: u64,
         /// Its path below the root.
         path: Vec<u8>,
-        /// What the source file was like.
+        /// The identity of the source file.
         identity: Identity,
     },
     /// Blocks of a file are durable.
     Blocks {
         /// The file's number in this journal.
         number: u64,
-        /// What the temporary file was like when they were durable. If it is not like that any
-        /// more, somebody has written to it since.
+        /// The identity of the temporary file when the blocks were durable. If it differs now,
+        /// somebody has written to the file since.
         part: Identity,
         /// The blocks.
         blocks: Vec<BlockRecord>,
     },
-    /// What is known of a file no longer counts: it has its name, or was dropped.
+    /// The records of a file do not count any more: the file has its own name, or was dropped.
     Forget {
         /// The file's number in this journal.
         number: u64,
     },
-    /// Who writes to this journal.
+    /// The process that writes to this journal.
     Holder(Holder),
 }
 
-/// A process: where there are no locks, this says whether a journal is in use.
+/// A process. Where there are no locks, this says whether a journal is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The host's name.
     pub host: Vec<u8>,
-    /// Which start of that host: a text that is another after each.
+    /// A text that is different after each start of that host.
     pub boot: Vec<u8>,
-    /// The process's number.
+    /// The number of the process.
     pub pid: u32,
-    /// When it started, in ticks since the host did: numbers are used again.
+    /// When the process started, in ticks since the start of the host: a number can be used again.
     pub started_ticks: u64,
 }
 
@@ -117,7 +117,7 @@ wire_enum!(Record {
     5 => Holder(holder),
 });
 
-/// Appends the records of a file's blocks, as many as it takes.
+/// Appends records of a file's blocks; several records if there are too many blocks for one.
 pub fn encode_blocks(number: u64, part: Identity, blocks: &[BlockRecord], to: &mut Writer) {
     for blocks in blocks.chunks(BLOCKS_PER_RECORD) {
         encode(&Record::Blocks { number, part, blocks: blocks.to_vec() }, to);
@@ -127,7 +127,7 @@ pub fn encode_blocks(number: u64, part: Identity, blocks: &[BlockRecord], to: &m
 /// Appends a record. Blocks go through [`encode_blocks`].
 ///
 /// # Panics
-/// If the body is longer than `BODY_BYTES_MAX`: it could not be read again.
+/// If the body is longer than `BODY_BYTES_MAX`: such a record could not be read again.
 pub fn encode(record: &Record, to: &mut Writer) {
     let start = to.len();
     to.extend_from_slice(&[0; HEAD_BYTES]);
@@ -144,16 +144,16 @@ fn crc_of(length: &[u8], body: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(length), body)
 }
 
-/// A file of which part is at the sink.
+/// A file of which the sink has a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// Its number in the journal.
     pub number: u64,
-    /// What the source file was like.
+    /// The identity of the source file.
     pub identity: Identity,
-    /// What the temporary file was like when the last of the blocks went on record.
+    /// The identity of the temporary file when the last of its blocks went on record.
     pub part: Identity,
-    /// What is durable of it, with checksums.
+    /// Its durable blocks, with checksums.
     pub blocks: Vec<BlockRecord>,
 }
 
@@ -165,25 +165,25 @@ impl Begun {
     }
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// The salt, if the journal has a sound beginning, of whatever format.
+    /// The salt, if the beginning of the journal is sound, in any format.
     pub salt: Option<[u8; 16]>,
-    /// The journal's format, if it is not [`FORMAT`]; nothing else of it was read.
+    /// The version of the format, if it is not [`FORMAT`]; then nothing else was read.
     pub other_format: Option<u32>,
-    /// Who wrote to it last.
+    /// The process that wrote to it last.
     pub holder: Option<Holder>,
-    /// Files begun and not forgotten, by path.
+    /// The files that were begun and not forgotten, by path.
     pub files: HashMap<Vec<u8>, Begun>,
-    /// Bytes of sound records; what follows is torn and must be cut off.
+    /// The bytes of sound records. Everything after them is torn and must be cut off.
     pub sound_bytes: u64,
     /// The next number for a file.
     pub next_number: u64,
 }
 
-/// Reads a whole journal as far as it is sound. Never fails: what is not sound is as if never
-/// written.
+/// Reads a whole journal as far as it is sound. It never fails: whatever is not sound counts as
+/// never written.
 #[must_use]
 pub fn replay(bytes: &[u8]) -> Replay {
     let mut reading = Reading::new();
@@ -191,13 +191,13 @@ pub fn replay(bytes: &[u8]) -> Replay {
     reading.end()
 }
 
-/// A journal that is being read, piece by piece. It keeps no more than one record, and what
-/// counts of those before; that is limited, too.
+/// A journal that is being read, piece by piece. It keeps at most one record, and what counts of
+/// the records before; that is limited, too.
 #[derive(Debug)]
 pub struct Reading {
     replay: Replay,
     paths: HashMap<u64, Vec<u8>>,
-    /// The beginning of a record of which the rest is still to come.
+    /// The beginning of a record whose end is still to come.
     rest: Vec<u8>,
     blocks_kept: usize,
     is_at_end: bool,
@@ -210,7 +210,7 @@ impl Default for Reading {
 }
 
 impl Reading {
-    /// At the beginning of a journal.
+    /// A journal of which nothing was read yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -222,7 +222,7 @@ impl Reading {
         }
     }
 
-    /// Takes in the next bytes; whether those that follow them can be of use.
+    /// Takes in the next bytes. Returns whether further bytes can be of use.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         self.rest.extend_from_slice(bytes);
         let all = std::mem::take(&mut self.rest);
@@ -244,13 +244,14 @@ impl Reading {
         !self.is_at_end
     }
 
-    /// What the journal says; what is incomplete is torn.
+    /// What the journal says. A record that is incomplete counts as torn.
     #[must_use]
     pub fn end(self) -> Replay {
         self.replay
     }
 
-    /// Takes in a record; `false` if it cannot be where it is, so that the sound part ends before.
+    /// Takes in a record. Returns `false` if the record cannot be at this place; the sound part
+    /// ends before it.
     fn take(&mut self, record: Record) -> bool {
         let replay = &mut self.replay;
         match record {
@@ -295,13 +296,13 @@ impl Reading {
     }
 }
 
-/// What comes next in a journal.
+/// The result of reading one record from bytes.
 enum Next {
-    /// A record, and how many bytes it takes.
+    /// A record, and the number of bytes that it takes.
     Record(Record, usize),
-    /// There are not enough bytes to say.
+    /// There are too few bytes to say.
     Incomplete,
-    /// Nothing that was ever written so.
+    /// Bytes that no version of LADS has written.
     Damaged,
 }
 
@@ -323,8 +324,8 @@ fn next_record(bytes: &[u8]) -> Next {
 }
 
 impl Record {
-    /// Whether it says what can be: no file has a block that ends beyond the last offset that a
-    /// number can say. A checksum matches whatever was summed up.
+    /// Whether its values are possible: no file has a block that ends beyond the largest offset. A
+    /// checksum alone does not say that, because it matches whatever bytes it was made of.
     fn is_possible(&self) -> bool {
         let Self::Blocks { blocks, .. } = self else { return true };
         blocks.iter().all(|block| block.offset.checked_add(block.length.into()).is_some())

@@ -1,18 +1,18 @@
 //! Which OST holds which byte of a file.
 //!
-//! A plain file is striped round robin over its OSTs, `stripe_size` bytes at a time (LADS,
-//! FAST '15, section 2.3). A composite one has parts that follow each other, each with its own
-//! stripe size and OSTs, as Lustre's progressive layouts do: the first bytes on few OSTs, the rest
-//! on many. Stripes are counted from the beginning of the *file* in every part. A file, or part,
-//! on a single OST is one stripe without end. On CephFS a file is cut into objects, each of which
-//! is where a hash has put it ([`Objects`]).
+//! A plain file is striped round robin over its OSTs, `stripe_size` bytes at a time (LADS, FAST
+//! '15, section 2.3). A composite file has parts that follow each other, each with its own stripe
+//! size and OSTs, as in Lustre's progressive layouts: the first bytes on few OSTs, the rest on
+//! many. In every part, stripes are counted from the beginning of the *file*. A file or part on a
+//! single OST is one stripe without end. On CephFS a file is cut into objects, and a hash decides
+//! where each object lies ([`Objects`]).
 //!
-//! Whatever has no OST (data on the metadata server, parts never written) has a number that its
-//! provider made up for it, so that every byte is on one OST here.
+//! Bytes that are on no OST (data on the metadata server, parts never written) get an OST number
+//! that the provider makes up, so that here every byte is on one OST.
 //!
-//! A *position* is one stripe column of one part: they are counted through all parts, so each OST
-//! of a file has as many positions as parts, or stripes of a part, that use it. Of a file in
-//! objects, it is an OST.
+//! A *position* is one stripe column of one part. Positions are counted through all parts, so each
+//! OST of a file has as many positions as there are parts, or stripes of a part, that use it. In a
+//! file of objects, a position is an OST.
 
 mod objects;
 mod parts;
@@ -33,48 +33,49 @@ pub struct Layout(Shape);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {
-    /// In stripes that go round the OSTs.
+    /// Stripes over its OSTs in turn.
     Parts(Parts),
-    /// In objects, each on an OST of its own.
+    /// Objects, each of them on any OST.
     Objects(Box<Objects>),
 }
 
-/// A part of a file: from where the part before it ends.
+/// A part of a file. It begins where the part before it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The first byte after it; `u64::MAX` for the last.
+    /// The first byte after this part; `u64::MAX` for the last part.
     pub end: u64,
-    /// Bytes in a stripe before the next OST takes over.
+    /// The bytes of a stripe, after which the next OST follows.
     pub stripe_size: u64,
-    /// The OSTs in turn.
+    /// The OSTs, in the order of the stripes.
     pub osts: Vec<OstId>,
 }
 
-/// The largest number of OSTs one file may be striped over (Lustre's own limit).
+/// The largest stripe count of a file (Lustre's own limit).
 pub const STRIPE_COUNT_MAX: usize = 2000;
 
-/// The largest number of positions of a file, all its parts together: more than fit into the
-/// attribute in which Lustre keeps them.
+/// The largest number of positions of a file over all its parts: more than fit into the attribute
+/// in which Lustre keeps a layout.
 pub const POSITIONS_MAX: usize = 4096;
 
 impl Layout {
-    /// A layout of stripes over the OSTs in turn; `None` if the stripe size is zero, or there is
-    /// no OST or more than [`STRIPE_COUNT_MAX`].
+    /// A layout of stripes over the OSTs in turn. `None` if the stripe size is zero, if there is no
+    /// OST, or if there are more than [`STRIPE_COUNT_MAX`].
     #[must_use]
     pub fn striped(stripe_size: u64, osts: Vec<OstId>) -> Option<Self> {
         Parts::striped(stripe_size, osts).map(Self::of_parts)
     }
 
-    /// A layout of parts that follow each other; what begins the same as it goes on is one part.
-    /// `None` if one is not sound by itself ([`Self::striped`]), they are not in order, the last
-    /// does not end at `u64::MAX`, or there are more than [`POSITIONS_MAX`] positions.
+    /// A layout of parts that follow each other. Neighbouring parts that are alike become one part.
+    /// `None` if a part is not sound by itself ([`Self::striped`]), if the parts are not in order,
+    /// if the last part does not end at `u64::MAX`, or if there are more than [`POSITIONS_MAX`]
+    /// positions.
     #[must_use]
     pub fn composite(parts: impl IntoIterator<Item = Part>) -> Option<Self> {
         Parts::composite(parts).map(Self::of_parts)
     }
 
-    /// A layout of objects on these OSTs, that of the first object first; `None` if there is none,
-    /// or more of them, or in turn, than [`OBJECTS_MAX`].
+    /// A layout of objects on these OSTs, in the order of the objects. `None` if there is no
+    /// object, or if there are more than [`OBJECTS_MAX`] objects, or more OSTs in turn.
     #[must_use]
     pub fn in_objects(striping: ObjectStriping, osts: &[OstId]) -> Option<Self> {
         Objects::new(striping, osts).map(|it| Self(Shape::Objects(Box::new(it))))
@@ -86,7 +87,7 @@ impl Layout {
         Self::of_parts(Parts::on(ost))
     }
 
-    /// The objects that the file is cut into, if it is.
+    /// How the file is cut into objects; `None` if it is not.
     #[must_use]
     pub fn objects(&self) -> Option<&Objects> {
         match &self.0 {
@@ -113,7 +114,7 @@ impl Layout {
         }
     }
 
-    /// The first offset from `offset` on that is at `position`; `None` if there is none.
+    /// The first offset, not before `offset`, that is at `position`; `None` if there is none.
     ///
     /// # Panics
     /// If there is no such position.
@@ -125,8 +126,8 @@ impl Layout {
         }
     }
 
-    /// From where on a position's stripes repeat, and after how many bytes; 1 where it is the only
-    /// one of its part, `u64::MAX` where they do not.
+    /// The offset from which the stripes of a position repeat, and the number of bytes after which
+    /// they do: 1 if the position is the only one of its part, `u64::MAX` if they do not repeat.
     ///
     /// # Panics
     /// If there is no such position.
@@ -155,8 +156,8 @@ impl Layout {
         }
     }
 
-    /// The parts, one if the layout is plain; of a file in objects, one for each object set of
-    /// which is known where it is.
+    /// The parts of the file: one if the layout is plain. For a file of objects, one part for each
+    /// object set whose place is known.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
         match &self.0 {
@@ -165,7 +166,7 @@ impl Layout {
         }
     }
 
-    /// How many bytes of a range each OST holds; those that hold none are left out.
+    /// How many bytes of a range each OST holds. OSTs that hold none are left out.
     #[must_use]
     pub fn bytes_per_ost(&self, range: Range<u64>) -> BTreeMap<OstId, u64> {
         match &self.0 {
@@ -174,7 +175,7 @@ impl Layout {
         }
     }
 
-    /// How a file of this many bytes is striped, in the part of it that has most stripes.
+    /// How a file of this many bytes is striped, in the part that has the most stripes.
     #[must_use]
     pub fn striping(&self, size: u64) -> Striping {
         match &self.0 {
@@ -192,9 +193,9 @@ impl Layout {
         }
     }
 
-    /// The same file as a transfer takes it: on the OST of its first byte if it is in stripes that
-    /// are no whole pages. No known file system cuts files so if it is not told to; such a file is
-    /// moved as one that lies on one OST.
+    /// The layout that a transfer uses for this file. If its stripes are not whole pages, the whole
+    /// file counts as on the OST of its first byte. No known file system makes such stripes unless
+    /// it is told to.
     #[must_use]
     pub fn in_pages(self) -> Self {
         if self.is_aligned(ALIGNMENT_BYTES) { self } else { Self::on(self.ost_at(0)) }

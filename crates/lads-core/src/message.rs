@@ -1,9 +1,10 @@
-//! What source and sink say to each other on the control channel.
+//! The messages that source and sink exchange on the control channel.
 //!
-//! A message is its length (four bytes, little endian, of what follows), its type (one byte) and
-//! its fields ([`wire`]). Names follow the paper: NEW_FILE, FILE_ID, NEW_BLOCK, BLOCK_DONE and
-//! FILE_DONE (LADS, FAST '15, section 3.3); NEW_BLOCK is the data frame ([`crate::frame`]). All
-//! that concerns single files travels in batches. The bytes are drawn in `docs/protocol.md`.
+//! A message is its length (four bytes, little endian; the number of bytes after it), its type (one
+//! byte) and its fields ([`wire`]). Names follow the paper: NEW_FILE, FILE_ID, NEW_BLOCK,
+//! BLOCK_DONE and FILE_DONE (LADS, FAST '15, section 3.3); NEW_BLOCK is the data frame
+//! ([`crate::frame`]). Everything about single files travels in batches. `docs/protocol.md` shows
+//! the bytes.
 
 pub mod wire;
 
@@ -23,48 +24,51 @@ use crate::{wire_enum, wire_list, wire_struct};
 use core::fmt;
 use wire::{Reader, Wire, WireError, Writer};
 
-/// The first bytes of every HELLO, so that a chatty login shell is told from LADS.
+/// The first bytes of every HELLO. They tell LADS from a login shell that prints text.
 pub const MAGIC: [u8; 8] = *b"\x00LADS\r\n\x01";
 
-/// The protocol that this build speaks.
+/// The newest protocol version of this build.
 pub const VERSION: u16 = 2;
 
-/// The oldest protocol that this build still speaks.
+/// The oldest protocol version that this build still speaks.
 pub const VERSION_MIN: u16 = 2;
 
 pub use crate::limits::MESSAGE_BYTES_MAX;
 
-/// The longest job, in bytes. It holds the list of `--files-from`: some 800,000 paths of 80 bytes.
-/// Half of it is a list that people have had; twice as much is better moved as a directory.
+/// The longest job, in bytes. A job holds the list of `--files-from`: some 800,000 paths of 80
+/// bytes. People have had lists of half this length; for a list twice as long, a directory is the
+/// better way.
 pub const JOB_BYTES_MAX: usize = 64 << 20;
 
-/// The longest JOB message, in bytes: its type and the length of the job come besides.
+/// The longest JOB message, in bytes: the job with its type and its length.
 pub const JOB_MESSAGE_BYTES_MAX: usize = JOB_BYTES_MAX + 16;
 
-/// Bytes of the length before each message.
+/// The length of the length before each message, in bytes.
 pub const LENGTH_BYTES: usize = 4;
 
-/// Who speaks, and which protocols they know: the first message, both ways.
+/// Who this end is, and which protocol versions it speaks: the first message, both ways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// Oldest protocol spoken.
+    /// The oldest protocol version that this end speaks.
     pub version_min: u16,
-    /// Newest protocol spoken.
+    /// The newest protocol version that this end speaks.
     pub version: u16,
-    /// One bit per optional feature; bits unknown are ignored, both ends use what both have.
+    /// One bit for each optional feature. Unknown bits are ignored; both ends use the features that
+    /// both have.
     pub features: u64,
-    /// Name and version of the program, for messages.
+    /// The name and version of the program, for messages to a person.
     pub software: String,
-    /// The machine's own name, for messages.
+    /// The host's own name, for messages to a person.
     pub host: String,
-    /// Which wire it speaks, to the last field: ours is [`crate::schema::DIGEST`].
+    /// A digest of the wire that this end speaks, field by field; ours is
+    /// [`crate::schema::DIGEST`].
     pub schema: SchemaDigest,
 }
 
-/// Stands for all that a build says and understands on the wire. The last field of HELLO, for one
-/// that is older has none.
+/// A digest of everything that a build says and understands on the wire. It is the last field of
+/// HELLO, because older builds have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaDigest(pub Option<[u8; 8]>);
 
@@ -92,31 +96,31 @@ impl fmt::Display for SchemaDigest {
     }
 }
 
-/// What the sink says of an entry that was announced.
+/// The sink's answer to an announced entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Send it, but for what is already done; this is where it will lie.
+    /// Send the file, except the bytes that are done.
     Want {
-        /// Bytes that the sink has from an earlier attempt, durable and journalled.
+        /// The bytes that the sink has from an earlier attempt, durable and on record.
         done: RangeSet,
         /// Which sink OST will hold which byte.
         layout: Layout,
     },
-    /// The sink has it already, the same in size and time of change; metadata has been seen to.
+    /// The sink has it already, with the same size and time of change; its metadata is set.
     Have,
-    /// Made on the spot: a directory, a link, a device.
+    /// The sink made it at once: a directory, a link, a device.
     Made,
     /// A dry run: it would be moved.
     Would,
     /// The sink cannot take it.
     Failed(Failure),
-    /// More of what it has from an earlier attempt than fits into one message: another answer
-    /// follows.
+    /// The bytes that the sink has from an earlier attempt do not fit into one message: another
+    /// answer follows.
     Begun {
         /// Bytes that the sink has, durable and journalled.
         done: RangeSet,
     },
-    /// It is left as it is at the sink, as the person asked.
+    /// It stays as it is at the sink, as the person asked.
     Passed(Pass),
     /// The sink has a file of the same size: send the checksum of each block, without its bytes.
     Compare {
@@ -125,23 +129,23 @@ pub enum Answer {
     },
 }
 
-/// How an entry ended, at the end that says so.
+/// How an entry ended, as one end says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// From the source: every block was read from one and the same file; give it its name.
-    /// From the sink: it has its name, and is durable and verified.
+    /// From the source: all blocks were read from the same unchanged file; give it its own name.
+    /// From the sink: it has its own name, and is durable and verified.
     Complete,
-    /// From the source: drop what you have of it, it changed or cannot be read.
+    /// From the source: drop what you have of it; it changed or cannot be read.
     /// From the sink: dropped.
     Dropped,
     /// From the sink: it could not be finished.
     Failed(Failure),
-    /// From the sink: it was compared, and is the same.
+    /// From the sink: it was compared and found the same.
     Same,
-    /// From the sink: it was compared, and is not the same.
+    /// From the sink: it was compared and found different.
     Different,
-    /// From the source, of a directory: all has ended that was announced, and there is more in it
-    /// that could not be.
+    /// From the source, for a directory: everything that was announced in it has ended, but it has
+    /// further entries that could not be announced.
     Incomplete,
 }
 
@@ -152,25 +156,26 @@ pub struct BlockRange {
     pub entry: EntryId,
     /// Where the range begins.
     pub offset: u64,
-    /// How long it is.
+    /// Its length in bytes.
     pub length: u64,
 }
 
-/// What a source was told to move, as the sink needs to know it to find the target's name.
+/// A path that the source was told to move, with what the sink needs to find the target's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Last component of the path.
     pub name: Vec<u8>,
     /// Whether it is a directory.
     pub is_directory: bool,
-    /// Whether only what is in it is meant (`source/`, with a slash), not the directory itself.
+    /// Whether only the entries in it are meant (`source/`, with a slash), not the directory
+    /// itself.
     pub is_contents_only: bool,
 }
 
-/// How far one end has come; sums since the transfer began.
+/// How far one end has come: sums since the transfer began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Files, links and specials found so far; directories count apart.
+    /// Files, links and special files found so far; directories are counted apart.
     pub files_found: u64,
     /// Directories found so far.
     pub directories_found: u64,
@@ -184,13 +189,14 @@ pub struct Counters {
     pub files_skipped: u64,
     /// Entries that failed.
     pub files_failed: u64,
-    /// Bytes of data that arrived and were done, or were there already from an earlier attempt.
+    /// Bytes of data that arrived and are done, or were done in an earlier attempt.
     pub bytes_done: u64,
-    /// Of these, bytes of files that the sink had already, or blocks done in an earlier attempt.
+    /// Of `bytes_done`, bytes of files that the sink had already, and of blocks done in an earlier
+    /// attempt.
     pub bytes_skipped: u64,
-    /// Bytes sent, every copy counted.
+    /// Bytes sent, including every copy of bytes that were sent again.
     pub bytes_sent: u64,
-    /// Blocks sent, every copy counted.
+    /// Blocks sent, including every copy.
     pub blocks_sent: u64,
     /// Blocks sent again, after a bad checksum, a lost stream or a file that changed.
     pub blocks_resent: u64,
@@ -200,33 +206,35 @@ pub struct Counters {
     pub memory_bytes_peak: u64,
     /// The OST that was busy longest.
     pub busiest_ost: Option<BusyOst>,
-    /// Worker-microseconds spent in storage calls at this end.
+    /// Time that the threads of this end spent in storage calls, in microseconds, summed over
+    /// threads.
     pub storage_micros: u64,
-    /// Worker-microseconds spent waiting for the network at this end.
+    /// Time that the threads of this end waited for the network, in microseconds, summed over
+    /// threads.
     pub network_micros: u64,
-    /// Bytes that waited in the stage of this end.
+    /// Bytes that this end staged.
     pub bytes_staged: u64,
-    /// Bytes that were ready to be read and sent, and waited for the limit that the person set.
+    /// Bytes that were ready to be read and sent, but had to wait for the person's rate limit.
     pub bytes_limited: u64,
     /// Entries that were passed over.
     pub passed: PassCounts,
     /// Entries that were removed at the sink, or would be.
     pub entries_removed: u64,
-    /// Of the files moved, those of which every block's checksum was compared at the sink: regular
-    /// files. What else is moved has no data.
+    /// Of `files_moved`, the files with every block's checksum compared at the sink: regular files.
+    /// Other entries have no data.
     pub files_verified: u64,
-    /// Of the files skipped, those that nobody read: they have the same size and time.
+    /// Of `files_skipped`, the files that nobody read: their size and time are the same.
     pub files_unread: u64,
-    /// Bytes of these.
+    /// The bytes of `files_unread`.
     pub bytes_unread: u64,
-    /// Of the files skipped, those that were compared, and are the same.
+    /// Of `files_skipped`, the files that were compared and found the same.
     pub files_compared: u64,
-    /// Bytes of these.
+    /// The bytes of `files_compared`.
     pub bytes_compared: u64,
 }
 
 impl Counters {
-    /// All that are sums.
+    /// All fields that are sums.
     pub(crate) fn numbers(&self) -> [u64; 29] {
         let busiest = self.busiest_ost.as_ref();
         [
@@ -263,62 +271,62 @@ impl Counters {
     }
 }
 
-/// How long one OST served us.
+/// How long one OST worked for this transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BusyOst {
-    /// Name of the OST, as its provider says it.
+    /// The name of the OST, as its layout provider gives it.
     pub name: String,
-    /// How long it had a request of ours or more, in microseconds.
+    /// How long it had at least one request of ours, in microseconds.
     pub busy_micros: u64,
     /// Bytes that it served.
     pub bytes: u64,
 }
 
-/// What the OSTs of one end have done for this transfer.
+/// How much the OSTs of one end have done for this transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OstBytes {
-    /// When, in microseconds of that end's own clock.
+    /// When, in microseconds on that end's own clock.
     pub elapsed_micros: u64,
-    /// Bytes that each has served so far, in the order of their numbers.
+    /// The bytes that each OST has served so far, in the order of their numbers.
     pub bytes: Vec<u64>,
 }
 
 /// One message on the control channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Who speaks.
+    /// Who this end is.
     Hello(Hello),
-    /// From the end that a person started to the other: what to do, as the engine encodes it.
+    /// From the end that a person started to the other one: what to do, as the engine encodes it.
     Job(Vec<u8>),
-    /// The data port is open: address as the remote end sees itself, port, one token per stream.
+    /// The data port is open.
     Listen {
-        /// Address, empty where unknown.
+        /// Its address, as the remote end sees itself; empty if unknown.
         address: String,
         /// TCP port.
         port: u16,
-        /// What each stream must show, once.
+        /// One token for each stream, which that stream must show once.
         tokens: Vec<[u8; 32]>,
     },
-    /// From the source: what is going to be moved.
+    /// From the source: the paths that are going to be moved.
     Roots(Vec<Root>),
-    /// From the sink: its place is ready.
+    /// From the sink: it is ready to receive entries.
     Ready {
-        /// How many OSTs it knows.
+        /// The number of its OSTs.
         ost_count: u32,
-        /// How many files it can keep open.
+        /// The number of files that it can keep open.
         open_files_max: u32,
     },
-    /// From the source: entries, parents before what lies in them.
+    /// From the source: entries, each after its parent directory.
     NewFile(Vec<Entry>),
-    /// From the sink: what becomes of each.
+    /// From the sink: its answer to each entry.
     FileId(Vec<(EntryId, Answer)>),
-    /// From the sink: room for this many further blocks bound for this OST.
+    /// From the sink: room for this many further frames for this OST.
     Grant(Vec<(OstId, u32)>),
-    /// From the sink: these are durable, and on record.
+    /// From the sink: these blocks are durable, and on record.
     BlockDone(Vec<BlockRange>),
-    /// From the sink: these did not match their checksum; send them again.
+    /// From the sink: these blocks did not match their checksum; send them again.
     BlockBad(Vec<BlockRange>),
-    /// From both: entries that end.
+    /// From both: how entries ended.
     FileDone(Vec<(EntryId, Ending)>),
     /// From the sink: a data stream ended after this many whole frames.
     StreamEnd {
@@ -327,31 +335,30 @@ pub enum Message {
         /// Frames that arrived whole.
         frames: u64,
     },
-    /// I am alive.
+    /// This end is alive.
     Heartbeat,
-    /// From the source: frames sent so far on each data stream. One that does not arrive was lost
-    /// by something in between that took it.
+    /// From the source: the number of frames sent so far on each data stream. A frame that does not
+    /// arrive was lost on the way.
     Frames(Vec<u64>),
-    /// From the source: this many bytes wait in its stage, and are not to count as placed too
-    /// early.
+    /// From the source: its stage holds this many bytes. They do not count as placed too early.
     Staged(u64),
-    /// From the sink: these files lie on OSTs that have turned slow, and others have little to do;
-    /// drop them and announce them anew, so that they get another place.
+    /// From the sink: these files lie on OSTs that have turned slow, while other OSTs have little
+    /// to do. Drop them and announce them again, so that they get another place.
     PlaceAgain(Vec<EntryId>),
     /// From the sink, when everything has ended: which of these names does the source have?
     AreThere(Question),
     /// From the source: what it has under each of those names.
     There {
-        /// That of the question.
+        /// The number of the question.
         number: u64,
-        /// In the order of the names.
+        /// One answer for each name, in the order of the names.
         answers: Vec<Presence>,
     },
-    /// From the sink: this many entries have been removed so far, or would be.
+    /// From the sink: the number of entries that it has removed so far, or would remove.
     Removed(u64),
-    /// How far I have come.
+    /// How far this end has come.
     Progress(Counters),
-    /// What each of my OSTs has done so far.
+    /// What each OST of this end has done so far.
     OstBytes(OstBytes),
     /// Something for the person to see: an entry that failed.
     Issues(Vec<Issue>),
@@ -359,21 +366,21 @@ pub enum Message {
     Lines(Vec<Line>),
     /// Something for the person to see, in words.
     Notice(String),
-    /// From the source: everything has ended.
+    /// From the source: every entry has ended.
     Finish {
-        /// Whether nothing failed at the source: what an earlier attempt left of anything else is
-        /// then of no use.
+        /// Whether nothing failed at the source. Then temporary files of an earlier attempt are of
+        /// no use any more.
         is_complete: bool,
     },
-    /// From the sink: everything is durable. From both: final counters.
+    /// From the sink: everything is durable. From both: the final counters.
     Finished(Counters),
-    /// Stop now, in a state that can be resumed; the text says why.
+    /// Stop now, in a state from which the same command can go on; the text says why.
     Stop(String),
-    /// I cannot go on: exit code and what to tell the person.
+    /// This end cannot go on: exit code and a text for the person.
     Fatal {
-        /// Exit code, as documented.
+        /// The exit code, as documented.
         code: u8,
-        /// What to tell the person.
+        /// The text for the person.
         text: String,
     },
 }
@@ -381,16 +388,16 @@ pub enum Message {
 /// Which of these names are in a directory of the source?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The answer has the same.
+    /// The number that the answer repeats.
     pub number: u64,
     /// The path of the directory below the root; empty for the root.
     pub directory: Vec<u8>,
-    /// Names in that directory at the sink.
+    /// Names that this directory has at the sink.
     pub names: Vec<Vec<u8>>,
 }
 
 impl Question {
-    /// What it takes in memory, about.
+    /// About how many bytes it takes in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_names: usize = self.names.iter().map(|name| name.len() + NAME_OVERHEAD_BYTES).sum();
@@ -398,38 +405,38 @@ impl Question {
     }
 }
 
-/// What the source has under a name that the sink asked for.
+/// What the source has under one of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Nothing, or what was left out (`--exclude`).
+    /// Nothing, or an entry that was left out (`--exclude`).
     Absent,
-    /// Something that is no directory, moved or not.
+    /// An entry that is not a directory, moved or not.
     Other,
     /// A directory.
     Directory,
-    /// It cannot tell: the directory is not what it was when it was listed.
+    /// Unknown: the directory is not the one that was listed.
     Unknown,
 }
 
-/// What is, or would be, done with a path.
+/// What is done, or would be done, with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What.
+    /// What is done.
     pub verb: Verb,
     /// The path below the target directory.
     pub path: Vec<u8>,
-    /// Bytes of data concerned.
+    /// The bytes of data that this concerns.
     pub bytes: u64,
 }
 
-/// What is, or would be, done with a path.
+/// The kinds of things that are done with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Its data is moved.
     Send,
-    /// It is there already.
+    /// It exists already, and stays as it is.
     Skip,
-    /// A directory is made, or is there already.
+    /// A directory is made, or exists already.
     Directory,
     /// A symbolic link is made.
     Symlink,
@@ -443,20 +450,20 @@ pub enum Verb {
     OnlyAtSource,
     /// A difference: only the sink has it.
     OnlyAtSink,
-    /// A difference: it is not of the same kind, such as a link and a file.
+    /// A difference: the two are not of the same kind, for example a link and a file.
     OtherKind,
-    /// A difference: a file of another size.
+    /// A difference: the sizes of the files differ.
     OtherSize,
-    /// A difference: a file with other bytes.
+    /// A difference: the bytes of the files differ.
     OtherContents,
-    /// A difference: a link that leads elsewhere, or a device of another number.
+    /// A difference: the targets of the links differ, or the device numbers.
     OtherTarget,
-    /// A difference: another mode, owner, time of change, or attributes.
+    /// A difference: mode, owner, time of change or attributes differ.
     OtherMetadata,
 }
 
 impl Verb {
-    /// Whether it says how source and sink differ, not what is done about it.
+    /// Whether it reports a difference between source and sink.
     #[must_use]
     pub fn is_difference(self) -> bool {
         !matches!(
@@ -651,7 +658,8 @@ impl Wire for Operation {
     }
 }
 
-/// A part's end and stripe size are mostly so large that they mean "without end": that is zero.
+/// The end of a part and its stripe size are often so large that they mean "without end". That is
+/// sent as zero.
 impl Wire for Part {
     fn put(&self, to: &mut Writer) {
         zero_for_endless(self.end).put(to);
@@ -676,7 +684,7 @@ fn endless_for_zero(bytes: u64) -> u64 {
 
 impl Wire for Layout {
     fn put(&self, to: &mut Writer) {
-        // No layout has no parts: then it is in objects.
+        // No layout has zero parts, so a zero says that objects follow.
         let Some(objects) = self.objects() else { return wire::put_list(&self.parts(), to) };
         to.push(0);
         let striping = objects.striping();
@@ -700,7 +708,7 @@ fn take_objects(from: &mut Reader<'_>) -> Result<Option<Layout>, WireError> {
     Ok(striping.and_then(|striping| Layout::in_objects(striping, &osts)))
 }
 
-/// Ranges travel as distances: gap to the last range's end, then length.
+/// Ranges are sent as distances: the gap from the end of the last range, then the length.
 impl Wire for RangeSet {
     fn put(&self, to: &mut Writer) {
         (self.range_count() as u64).put(to);
@@ -734,7 +742,7 @@ impl Wire for RangeSet {
 ///
 /// # Panics
 /// If the message is longer than [`MESSAGE_BYTES_MAX`]: batches are far smaller. A job may be
-/// longer ([`JOB_BYTES_MAX`]); whoever makes one sees to it that it is not longer than that.
+/// longer ([`JOB_BYTES_MAX`]); whoever makes a job makes sure that it is not longer than that.
 pub fn encode(message: &Message, to: &mut Writer) {
     let start = to.len();
     to.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -749,7 +757,7 @@ pub fn encode(message: &Message, to: &mut Writer) {
 
 /// Reads a message from the bytes after its length.
 ///
-/// Bytes after the fields known are ignored, so that later versions may append fields.
+/// Bytes after the known fields are ignored, so that later versions may append fields.
 ///
 /// # Errors
 /// If the bytes are not a message of this protocol.

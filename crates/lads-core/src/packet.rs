@@ -1,4 +1,4 @@
-//! What shares a pipe: messages and the frames of all data streams, cut into packets.
+//! How messages and the frames of all data streams share one pipe: they are cut into packets.
 //!
 //! ```text
 //!  0        2          4            8
@@ -8,20 +8,20 @@
 //!  +--------+----------+------------+------ … ------+
 //! ```
 //!
-//! Channel 0 has messages, channel 1 the first data stream, and so on. The bytes of a channel, put
-//! together, are what they would be on a connection of their own. Where a message or a frame begins
-//! and ends has nothing to do with packets.
+//! Channel 0 carries messages, channel 1 the first data stream, and so on. The bytes of a channel,
+//! put together, are the same as on a connection of its own. Packets do not mark where a message or
+//! a frame begins or ends.
 
 use crate::limits::PACKET_BYTES_MAX;
 use crate::units::StreamId;
 use thiserror::Error;
 
-/// Bytes before those of the channel.
+/// The bytes of a packet before those of the channel.
 pub const HEAD_BYTES: usize = 8;
 
 const MAGIC: [u8; 2] = *b"LP";
 
-/// Whose bytes a packet has.
+/// The channel that a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// The control channel.
@@ -30,30 +30,30 @@ pub enum Channel {
     Stream(StreamId),
 }
 
-/// What stands before the bytes.
+/// The head of a packet, before its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Whose bytes they are.
+    /// The channel that the bytes belong to.
     pub channel: Channel,
-    /// How many there are: 1 to [`PACKET_BYTES_MAX`].
+    /// The number of bytes: 1 to [`PACKET_BYTES_MAX`].
     pub bytes: u32,
 }
 
 /// Why bytes are not the head of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
-    /// Not the beginning of a packet: the pipe is out of step.
+    /// The bytes do not begin with the magic number: the pipe is out of step.
     #[error("the pipe is out of step (bad magic)")]
     Magic,
-    /// No bytes, or too many.
-    #[error("a packet of {0} bytes")]
+    /// The packet is empty, or too long.
+    #[error("a packet of {0} bytes, which is not allowed")]
     Length(u32),
-    /// There is no such data stream.
-    #[error("a packet of data stream {}, and there are {count}", .stream.0)]
+    /// The packet is of a data stream that does not exist.
+    #[error("a packet of data stream {}, but there are only {count} streams", .stream.0)]
     Stream {
-        /// The number named.
+        /// The stream that the packet names.
         stream: StreamId,
-        /// How many streams may come.
+        /// The number of streams that may come.
         count: u16,
     },
 }
@@ -73,10 +73,10 @@ impl Packet {
         head
     }
 
-    /// Reads a head. `stream_count` is how many data streams may come: none to a source.
+    /// Reads a head. `stream_count` is the number of data streams that may come: zero at a source.
     ///
     /// # Errors
-    /// If it is none, is too long, or belongs to a stream that there is not.
+    /// If the bytes are not a head, the packet is too long, or its stream does not exist.
     pub fn take(head: &[u8; HEAD_BYTES], stream_count: u16) -> Result<Self, PacketError> {
         let [m0, m1, c0, c1, l0, l1, l2, l3] = *head;
         if [m0, m1] != MAGIC {

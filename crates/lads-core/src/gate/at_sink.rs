@@ -13,18 +13,18 @@ use crate::units::EntryId;
 use std::collections::{HashMap, HashSet};
 
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
-/// All bits that `chmod` can set.
+/// All mode bits that `chmod` can set.
 const MODE_BITS: u32 = 0o7777;
-/// To `chown`, this number means that nothing is to change.
+/// The number that means "no change" to `chown`.
 const NO_ID: u32 = u32::MAX;
 
-/// The entries that a source has announced and that have not ended, and whether it has said what it
-/// is going to send.
+/// The entries that a source has announced and that have not ended, and whether the source has sent
+/// ROOTS.
 #[derive(Debug)]
 pub struct AtSink {
     has_roots: bool,
     live: HashMap<EntryId, Live>,
-    /// Numbers of entries that have ended while something of them was still being written.
+    /// Entries that have ended here while blocks of them were still being written.
     late: HashSet<EntryId>,
     announced_last: EntryId,
     directory_count: usize,
@@ -37,7 +37,7 @@ struct Live {
     is_directory: bool,
     /// Whether the source has said that everything in it has ended.
     is_closing: bool,
-    /// How many directories lie above it, the root left out.
+    /// The number of directories above it, without the root.
     depth: u32,
     bytes: u64,
 }
@@ -56,7 +56,7 @@ impl Default for AtSink {
 }
 
 impl AtSink {
-    /// Whether the source may say this now. Nothing is changed.
+    /// Checks whether the source may send this message now. Changes nothing.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -76,7 +76,7 @@ impl AtSink {
                 endings.iter().try_for_each(|(entry, ending)| self.check_ending(*entry, ending))
             }
             Message::Finish { .. } if !self.live.is_empty() => {
-                Err(ProtocolError::OutOfPlace("FINISH before the end"))
+                Err(ProtocolError::OutOfPlace("FINISH before everything has ended"))
             }
             // THERE is compared with its question by the session.
             Message::Finish { .. }
@@ -85,11 +85,11 @@ impl AtSink {
             | Message::There { .. } => Ok(()),
             Message::Stop(text) => check_text(text),
             Message::Frames(counts) => check_frame_counts(counts),
-            _ => Err(ProtocolError::OutOfPlace("a message that a source does not send")),
+            _ => Err(ProtocolError::OutOfPlace("a message that only a sink sends")),
         }
     }
 
-    /// The source has said what it is going to send.
+    /// The source has sent ROOTS.
     pub fn on_roots(&mut self) {
         self.has_roots = true;
     }
@@ -106,7 +106,7 @@ impl AtSink {
         self.live.insert(entry.id, live);
     }
 
-    /// An entry has ended: nothing is left of it in any table, and its number means nothing.
+    /// An entry has ended. No table has anything of it, and its number may not be used any more.
     pub fn on_ended(&mut self, entry: EntryId) {
         if let Some(live) = self.live.remove(&entry) {
             self.directory_count -= usize::from(live.is_directory);
@@ -114,20 +114,20 @@ impl AtSink {
         }
     }
 
-    /// The same for an entry of which something is still being written: its number is in use until
+    /// An entry has ended while blocks of it are still being written. Its number stays in use until
     /// [`Self::on_written`].
     pub fn on_ended_early(&mut self, entry: EntryId) {
         self.on_ended(entry);
         self.late.insert(entry);
     }
 
-    /// The last of what was being written of an entry that had ended early is written.
+    /// The last write of an entry that ended early is complete.
     pub fn on_written(&mut self, entry: EntryId) {
         self.late.remove(&entry);
     }
 
-    /// Whether this is a directory that has not ended, of which the source has now said that
-    /// everything in it has.
+    /// The source says that everything in this entry has ended. Returns whether the entry is a
+    /// directory that has not ended.
     pub fn on_closing(&mut self, entry: EntryId) -> bool {
         match self.live.get_mut(&entry) {
             Some(live) if live.is_directory => {
@@ -138,13 +138,13 @@ impl AtSink {
         }
     }
 
-    /// Whether there is a directory of this number that has not ended.
+    /// Whether this is the number of a directory that has not ended.
     #[must_use]
     pub fn is_directory(&self, entry: EntryId) -> bool {
         self.live.get(&entry).is_some_and(|live| live.is_directory)
     }
 
-    /// Sees that an entry was announced, whether or not it has ended since.
+    /// Checks that an entry was announced; it may have ended since.
     ///
     /// # Errors
     /// If it was not.
@@ -154,7 +154,7 @@ impl AtSink {
     }
 
     fn check_entries(&self, entries: &[Entry]) -> Result<(), ProtocolError> {
-        // The depth of each directory that this message itself announces; none for others.
+        // The depth of each directory that this message itself announces; `None` for other entries.
         let mut new: HashMap<EntryId, Option<u32>> = HashMap::with_capacity(entries.len());
         let (mut directory_count, mut bytes) = (self.directory_count, self.metadata_bytes);
         for entry in entries {
@@ -187,8 +187,8 @@ impl AtSink {
         Ok(())
     }
 
-    /// How deep an entry lies that is in this directory; `None` if there is no such directory, or
-    /// nothing may be put into it any more.
+    /// How deep an entry in this directory lies; `None` if there is no such directory, or if
+    /// nothing may be added to it any more.
     fn depth_in(&self, parent: EntryId, new: &HashMap<EntryId, Option<u32>>) -> Option<u32> {
         if parent == EntryId::ROOT {
             return Some(0);
@@ -206,7 +206,7 @@ impl AtSink {
                 Err(ProtocolError::OutOfPlace("FILE_DONE of a comparison"))
             }
             (Ending::Incomplete, Some(live)) if !live.is_directory => {
-                Err(ProtocolError::OutOfPlace("FILE_DONE for a file as for a directory"))
+                Err(ProtocolError::OutOfPlace("FILE_DONE that closes a file like a directory"))
             }
             (Ending::Dropped, Some(live)) if live.is_directory => {
                 Err(ProtocolError::OutOfPlace("FILE_DONE that drops a directory"))
@@ -215,7 +215,7 @@ impl AtSink {
                 Err(ProtocolError::OutOfPlace("FILE_DONE for a directory again"))
             }
             (_, Some(_)) => Ok(()),
-            // It may have failed here while this was under way.
+            // The entry may have failed here while this message was under way.
             (_, None) => self.check_was_announced(entry),
         }
     }
@@ -246,11 +246,19 @@ fn check_entry(entry: &Entry) -> Result<(), ProtocolError> {
                 && is_moment(identity.ctime)
                 && striping.count as usize <= STRIPE_COUNT_MAX
                 && source_ost.0 < OSTS_MAX;
-            if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such a file")) }
+            if is_possible {
+                Ok(())
+            } else {
+                Err(ProtocolError::Impossible("the fields of a file"))
+            }
         }
         Kind::Symlink { target } => {
             let is_possible = (1..=LINK_BYTES_MAX).contains(&target.len()) && !target.contains(&0);
-            if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such a link")) }
+            if is_possible {
+                Ok(())
+            } else {
+                Err(ProtocolError::Impossible("a link without a possible target"))
+            }
         }
         Kind::HardLink { target } if !is_safe_path(target) => Err(ProtocolError::UnsafeName),
         Kind::HardLink { .. } | Kind::Directory | Kind::Special { .. } => Ok(()),

@@ -10,25 +10,25 @@ use crate::units::{EntryId, OstId};
 #[derive(Debug)]
 pub struct AtSource {
     stream_count: u16,
-    /// How many OSTs the sink has; as many as there may be, until it has said so.
+    /// The number of OSTs that the sink has; the most that are allowed, until the sink has said so.
     ost_count: u32,
     is_ready: bool,
-    /// Whether the sink has said of each data stream that it ended.
+    /// For each data stream, whether the sink has said that it ended.
     ended: Vec<bool>,
 }
 
-/// The most that one row of a GRANT can mean: more frames than any memory has buffers.
+/// The largest count in one row of a GRANT: more frames than any memory has buffers for.
 const GRANT_MAX: u32 = 1 << 24;
 
 impl AtSource {
-    /// A sink that has said nothing yet; `stream_count` data streams lead to it.
+    /// A sink that has not said anything; `stream_count` data streams lead to it.
     #[must_use]
     pub fn new(stream_count: u16) -> Self {
         let ended = vec![false; stream_count.into()];
         Self { stream_count, ost_count: OSTS_MAX, is_ready: false, ended }
     }
 
-    /// Whether the sink may say this now. Nothing is changed.
+    /// Checks whether the sink may send this message now. Changes nothing.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -37,7 +37,11 @@ impl AtSource {
             Message::Ready { .. } if self.is_ready => Err(ProtocolError::OutOfPlace("READY again")),
             Message::Ready { ost_count, open_files_max } => {
                 let is_possible = (1..=OSTS_MAX).contains(ost_count) && *open_files_max > 0;
-                if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such a READY")) }
+                if is_possible {
+                    Ok(())
+                } else {
+                    Err(ProtocolError::Impossible("the numbers in READY"))
+                }
             }
             Message::Grant(grants) => {
                 grants.iter().try_for_each(|&(ost, count)| self.check_grant(ost, count))
@@ -52,7 +56,7 @@ impl AtSource {
             Message::AreThere(question) => check_question(question),
             Message::Removed(count) => check_sum(*count),
             Message::FileDone(_) | Message::PlaceAgain(_) | Message::Heartbeat => Ok(()),
-            _ => Err(ProtocolError::OutOfPlace("a message that a sink does not send")),
+            _ => Err(ProtocolError::OutOfPlace("a message that only a source sends")),
         }
     }
 
@@ -75,7 +79,11 @@ impl AtSource {
 
     fn check_ost(&self, ost: OstId) -> Result<(), ProtocolError> {
         let is_known = ost.0 < self.ost_count;
-        if is_known { Ok(()) } else { Err(ProtocolError::Impossible("an OST that it has not")) }
+        if is_known {
+            Ok(())
+        } else {
+            Err(ProtocolError::Impossible("an OST that it does not have"))
+        }
     }
 
     fn check_stream(&self, stream: u16) -> Result<(), ProtocolError> {
@@ -90,16 +98,16 @@ impl AtSource {
             return Ok(());
         };
         if !layout.is_aligned(ALIGNMENT_BYTES) {
-            return Err(ProtocolError::Impossible("stripes that are no whole pages"));
+            return Err(ProtocolError::Impossible("stripes that are not whole pages"));
         }
         layout.osts().try_for_each(|ost| self.check_ost(ost))
     }
 }
 
-/// Names in a directory below the root, as many as may be asked for at a time.
+/// Checks the names of a question: they are in a directory below the root, and not too many.
 fn check_question(question: &Question) -> Result<(), ProtocolError> {
     let Question { directory, names, .. } = question;
-    // Nothing but the root itself is called `.`, and that is not asked for.
+    // Only the root itself is called `.`, and nobody asks for the root.
     let is_name = |name: &Vec<u8>| name != b"." && is_safe_name(name, EntryId::ROOT);
     if !(directory.is_empty() || is_safe_path(directory)) || !names.iter().all(is_name) {
         return Err(ProtocolError::UnsafeName);
@@ -110,7 +118,7 @@ fn check_question(question: &Question) -> Result<(), ProtocolError> {
     }
 }
 
-/// Whether a block of this transfer may begin here, or end if it is not the end of its file.
+/// Whether a block of this transfer may begin here, or end here without being the end of its file.
 pub(crate) fn is_aligned(offset: u64) -> bool {
     offset.is_multiple_of(ALIGNMENT_BYTES)
 }

@@ -1,11 +1,11 @@
-//! Which OST holds which byte of a file that is cut into objects, each of them anywhere.
+//! Which OST holds which byte of a file that is cut into objects, each on any OST.
 //!
-//! On CephFS a hash says on which OST an object is, so no two stretches of a file need look alike:
-//! each object's OST is kept. Of a file that has more than [`OBJECTS_MAX`] objects, those beyond
-//! are taken to be where the first ones are, all over again: a few of its blocks wait in the queue
-//! of another OST than the one they are read from or written to, and nothing worse.
+//! On CephFS a hash decides on which OST an object lies, so no two stretches of a file need be
+//! alike, and the OST of each object is kept. In a file with more than [`OBJECTS_MAX`] objects, the
+//! objects beyond that are taken to lie as the first ones do, over and over. Then some blocks wait
+//! in the queue of another OST than the one that holds them; nothing worse happens.
 //!
-//! A position is an OST of the file, however many of its objects that has.
+//! A position is an OST of the file, however many objects that OST holds.
 
 use super::Part;
 use crate::ceph::ObjectStriping;
@@ -14,17 +14,17 @@ use crate::units::OstId;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// Of how many objects of a file it is known where they are: 64 GiB of a file in objects of 4 MiB,
-/// in 32 KiB of memory.
+/// The most objects of a file whose place is kept: 64 GiB of a file in objects of 4 MiB, in 32 KiB
+/// of memory.
 pub const OBJECTS_MAX: usize = 1 << 14;
 
 /// A file in objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objects {
     striping: ObjectStriping,
-    /// The OSTs of the file, in the order in which they are met first.
+    /// The OSTs of the file, in the order of their first objects.
     osts: Box<[OstId]>,
-    /// For each object, which of those it is on.
+    /// For each object, the index of its OST in `osts`.
     places: Box<[u16]>,
 }
 
@@ -51,7 +51,7 @@ impl Objects {
         self.striping
     }
 
-    /// The OST of each object that is known.
+    /// The OST of each object whose place is known.
     pub fn places(&self) -> impl ExactSizeIterator<Item = OstId> + '_ {
         self.places.iter().map(|&place| self.osts[usize::from(place)])
     }
@@ -82,13 +82,13 @@ impl Objects {
         if self.osts.len() == 1 { u64::MAX } else { self.striping.run_end(offset) }
     }
 
-    /// The first byte from `offset` on that is on one of the OSTs.
+    /// The first byte, not before `offset`, that is on the OST of a position.
     pub(super) fn next_at(&self, position: usize, offset: u64) -> Option<u64> {
         if self.osts.len() == 1 {
             return Some(offset);
         }
         let first = offset / self.striping.set_bytes();
-        // Then everything has been seen, wherever it began.
+        // After this many sets every object was looked at, wherever the search began.
         let sets = self.places.len() as u64 / u64::from(self.striping.count()) + 2;
         (first..first.saturating_add(sets)).find_map(|set| self.next_in_set(set, position, offset))
     }
@@ -102,7 +102,7 @@ impl Objects {
         columns.filter_map(|column| self.next_in_column(set, column, offset)).min()
     }
 
-    /// The first byte from `offset` on that is in a column of an object set.
+    /// The first byte, not before `offset`, that is in a column of an object set.
     fn next_in_column(&self, set: u64, column: u64, offset: u64) -> Option<u64> {
         let (unit, set_bytes) = (u64::from(self.striping.unit()), self.striping.set_bytes());
         let row_bytes = unit * u64::from(self.striping.count());
@@ -118,7 +118,7 @@ impl Objects {
         if next < set_bytes { start.checked_add(next) } else { None }
     }
 
-    /// The same as stripes: a part for each object set that is known.
+    /// The same layout as stripes: a part for each object set whose place is known.
     pub(super) fn parts(&self) -> impl ExactSizeIterator<Item = Part> + '_ {
         (0..self.set_count()).map(|set| self.part(set))
     }
@@ -143,7 +143,7 @@ impl Objects {
             bytes.retain(|_, bytes| *bytes > 0);
             return bytes;
         }
-        // Sets are alike again after this many: of a file of any length no more need be looked at.
+        // Object sets repeat after this many bytes, so no more of a file need be looked at.
         let cycle_bytes = self.striping.set_bytes().saturating_mul(self.places.len() as u64);
         let cycle_count = (range.end - range.start.min(range.end)) / cycle_bytes;
         let rest = range.start + cycle_count * cycle_bytes..range.end;
@@ -154,7 +154,7 @@ impl Objects {
         bytes
     }
 
-    /// Adds how many bytes of a range each OST holds, this many times.
+    /// Adds `times` the number of bytes of a range that each OST holds.
     fn add_bytes(&self, bytes: &mut BTreeMap<OstId, u64>, range: Range<u64>, times: u64) {
         let (set_bytes, count) = (self.striping.set_bytes(), u64::from(self.striping.count()));
         let mut start = range.start;

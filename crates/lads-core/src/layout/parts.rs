@@ -1,4 +1,4 @@
-//! Which OST holds which byte of a file whose stripes go round its OSTs in turn.
+//! Which OST holds which byte of a file whose stripes go over its OSTs in turn.
 
 use super::{POSITIONS_MAX, Part, STRIPE_COUNT_MAX};
 use crate::placement::Striping;
@@ -9,18 +9,18 @@ use std::ops::Range;
 /// A file in stripes, the same from beginning to end, or part by part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
-    /// Nearly every file: no more than its stripe size and OSTs.
+    /// The same stripes from beginning to end, as in nearly every file.
     Plain(Stripes),
-    /// Two parts at least; each begins where the one before ends, the last ends at `u64::MAX`.
+    /// At least two parts. Each begins where the one before ends; the last ends at `u64::MAX`.
     Composite(Box<[(u64, Stripes)]>),
 }
 
 /// Stripes over OSTs in turn, counted from the beginning of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stripes {
-    /// Bytes in a stripe before the next OST takes over; never zero.
+    /// The bytes of a stripe; never zero.
     size: u64,
-    /// The OSTs in turn; never empty.
+    /// The OSTs, in the order of the stripes; never empty.
     osts: Vec<OstId>,
 }
 
@@ -145,7 +145,7 @@ impl Parts {
     fn part_at(&self, offset: u64) -> (u64, &Stripes) {
         let index = match self {
             Self::Plain(_) => 0,
-            // No file has a byte at the very last offset that a number can say.
+            // No file has a byte at the largest possible offset.
             Self::Composite(parts) => {
                 parts.partition_point(|(end, _)| *end <= offset).min(parts.len() - 1)
             }
@@ -153,7 +153,7 @@ impl Parts {
         self.part(index)
     }
 
-    /// The part of a position, its stripes, and which of their columns it is.
+    /// The part of a position, its stripes, and which of the stripe columns the position is.
     fn column(&self, position: usize) -> (Range<u64>, &Stripes, usize) {
         let (mut start, mut column) = (0, position);
         for index in 0..self.part_count() {
@@ -171,7 +171,8 @@ impl Parts {
 impl Stripes {
     fn new(size: u64, osts: Vec<OstId>) -> Option<Self> {
         let is_sound = size > 0 && !osts.is_empty() && osts.len() <= STRIPE_COUNT_MAX;
-        // One OST has no stripes: the same layout looks the same.
+        // On one OST the stripe size has no meaning, so it is always the same: equal layouts
+        // compare as equal.
         let size = if osts.len() == 1 { u64::MAX } else { size };
         is_sound.then_some(Self { size, osts })
     }
@@ -212,7 +213,7 @@ impl Stripes {
     }
 }
 
-/// Goes through the positions of a file.
+/// Iterates over the positions of a file.
 struct Positions<'a> {
     parts: &'a Parts,
     part: usize,

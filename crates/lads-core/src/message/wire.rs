@@ -1,8 +1,8 @@
-//! How values become bytes: little pieces, all of them bounded.
+//! How values become bytes: small values, all of limited size.
 //!
-//! Numbers are unsigned LEB128 (seven bits a byte, least significant first), byte strings and
-//! lists are a count and then their pieces. A reader never trusts a count: it can take no more
-//! pieces than there are bytes left. See `docs/protocol.md`, section 3.
+//! Numbers are unsigned LEB128 (seven bits a byte, least significant first). Byte strings and lists
+//! are a count and then their items. A reader never trusts a count: a list cannot have more items
+//! than there are bytes left. See `docs/protocol.md`, section 3.
 
 use crate::limits::LIST_COUNT_MAX;
 use thiserror::Error;
@@ -13,18 +13,18 @@ pub enum WireError {
     /// The bytes end before the value does.
     #[error("the message ends too early")]
     Truncated,
-    /// A number does not fit where it belongs, or a choice is none of those known.
+    /// A number is out of its range, or a choice is unknown.
     #[error("the message holds a value out of range: {0}")]
     OutOfRange(&'static str),
-    /// A list has more rows than any honest end sends in one.
+    /// A list has more rows than any honest end sends in one message.
     #[error("the message holds a list of {0} rows")]
     LongList(u64),
 }
 
-/// Collects the bytes of a message.
+/// The bytes of a message, as they are written.
 pub type Writer = Vec<u8>;
 
-/// Hands out the bytes of a message.
+/// Reads values from the bytes of a message.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -32,21 +32,21 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what a peer has sent, from the beginning of `bytes`. No list in it may have more than
-    /// [`LIST_COUNT_MAX`] rows: a row of one or two bytes takes up to 200 when it is taken apart.
+    /// Reads bytes from a peer, from the beginning of `bytes`. No list may have more than
+    /// [`LIST_COUNT_MAX`] rows, because a row of one or two bytes takes up to 200 bytes in memory.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, list_count_max: LIST_COUNT_MAX as u64 }
     }
 
-    /// Reads what this user's own process has written, or a person's list: its lists are as long as
-    /// they are.
+    /// Reads bytes that a process of the same user wrote, or a person's list. Lists may have any
+    /// length.
     #[must_use]
     pub fn of_own(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, list_count_max: u64::MAX }
     }
 
-    /// The next `count` bytes.
+    /// Takes the next `count` bytes.
     ///
     /// # Errors
     /// [`WireError::Truncated`] if there are fewer.
@@ -121,7 +121,7 @@ macro_rules! wire_number {
 }
 wire_number!(u8, u16, u32);
 
-/// Signed numbers travel zigzag: 0, -1, 1, -2 … become 0, 1, 2, 3 …
+/// Signed numbers are sent in zigzag form: 0, -1, 1, -2 … become 0, 1, 2, 3 …
 impl Wire for i64 {
     fn put(&self, to: &mut Writer) {
         ((self << 1) ^ (self >> 63)).cast_unsigned().put(to);
@@ -152,7 +152,7 @@ impl Wire for bool {
         match from.bytes(1)?[0] {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(WireError::OutOfRange("yes or no")),
+            _ => Err(WireError::OutOfRange("a boolean")),
         }
     }
 }
@@ -203,7 +203,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
-/// A list: how many, then each. `Vec<u8>` has its own, shorter form.
+/// Writes a list: the count, then each item. `Vec<u8>` has its own, shorter form.
 pub fn put_list<T: Wire>(list: &[T], to: &mut Writer) {
     (list.len() as u64).put(to);
     for value in list {
@@ -211,7 +211,7 @@ pub fn put_list<T: Wire>(list: &[T], to: &mut Writer) {
     }
 }
 
-/// Takes what [`put_list`] put.
+/// Reads a list that [`put_list`] wrote.
 ///
 /// # Errors
 /// If the bytes are not such a list.
@@ -220,14 +220,15 @@ pub fn take_list<T: Wire>(from: &mut Reader<'_>) -> Result<Vec<T>, WireError> {
     if count > from.list_count_max {
         return Err(WireError::LongList(count));
     }
-    // Every value takes at least one byte, so a count beyond that is a lie: reserve no memory.
+    // Every item takes at least one byte, so a count beyond that is a lie. No memory is reserved
+    // for it.
     if count > from.remaining() as u64 {
         return Err(WireError::Truncated);
     }
     (0..count).map(|_| T::take(from)).collect()
 }
 
-/// Gives lists of these types their form on the wire.
+/// Implements the form of lists on the wire for these types.
 #[macro_export]
 macro_rules! wire_list {
     ($($item:ty),* $(,)?) => {$(
@@ -245,7 +246,7 @@ macro_rules! wire_list {
     )*};
 }
 
-/// Gives a struct its form on the wire: its fields, in the order named.
+/// Implements the form of a struct on the wire: its fields, in the order named.
 #[macro_export]
 macro_rules! wire_struct {
     ($name:ty { $($field:tt),* $(,)? }) => {
@@ -276,7 +277,7 @@ macro_rules! wire_struct {
     };
 }
 
-/// Gives an enum its form on the wire: a number that says which, then the fields of that one.
+/// Implements the form of an enum on the wire: the number of the variant, then its fields.
 #[macro_export]
 macro_rules! wire_enum {
     ($name:ident {
