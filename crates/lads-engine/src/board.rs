@@ -1,4 +1,4 @@
-//! What is to be shown to a person, and what the other end says of itself.
+//! What waits to be shown to the person, and what is known of the other end from its messages.
 
 use crate::event::{ExitCode, Happening};
 use lads_core::entry::shortened;
@@ -10,41 +10,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// This many happenings that the other end told wait to be shown, and this many bytes of text in
-/// them. The watching thread shows them 20 times a second: half of it would be the most that a
-/// transfer of 100,000 small files a second can list, twice as much only takes memory.
+/// The most happenings of the other end that may wait to be shown, and the most bytes of text in
+/// them. The watching thread shows them 20 times a second, so with half of this a transfer of
+/// 100,000 small files a second could just be listed; the double only takes memory.
 const TOLD_MAX: usize = 10_000;
 const TOLD_BYTES_MAX: usize = 1 << 20;
 
-/// The same for what this end has to show: failed entries above all. Beyond, what makes them waits,
-/// so that memory does not grow with the number of failures while nobody reads. Each is counted,
-/// shown, and written into the log all the same. Half of it would hold up a transfer in which
-/// 200,000 files fail in a second; twice as much only takes memory.
+/// The most happenings of this end that may wait to be shown: failed entries above all. When there
+/// are more, whoever adds one waits, so that memory does not grow with the number of failures while
+/// nobody reads. Every failure is still counted, shown, and written to the log. With half of this,
+/// a transfer in which 200,000 files fail in a second would have to wait; the double only takes
+/// memory.
 pub(crate) const OWN_MAX: usize = 10_000;
 
-/// In place of a time: there is none.
+/// Stands for "no time".
 const NEVER: u64 = u64::MAX;
 
-/// What is to be shown to a person, and what the other end says of itself.
+/// What waits to be shown to the person, and what is known of the other end.
 #[derive(Debug)]
 pub(crate) struct Board {
-    /// This host, as the person calls it; empty for the one that they are on.
+    /// This host, as the person calls it; empty if the person is on this host.
     own_host: String,
     /// Whether this is the end that a person started.
     pub(crate) is_persons: bool,
     happenings: Mutex<Happenings>,
-    /// Notified when there is room again for what the other end tells.
+    /// Notified when there is room again for happenings of the other end.
     room: Condvar,
     pub(crate) peer: Mutex<Counters>,
-    /// Since when we listen and hear nothing, in milliseconds of the transfer's clock. [`NEVER`]
-    /// while we do something about what was heard: that may take longer than anybody is patient,
-    /// and is not the other end's fault.
+    /// Since when this end has listened to the other end without hearing anything, in milliseconds
+    /// of the transfer's clock. [`NEVER`] while this end acts on what it heard: that may take
+    /// longer than the timeout, and is not the other end's fault.
     listening_millis: AtomicU64,
-    /// Since when a write waits for the other end to read; [`NEVER`] if none does.
+    /// Since when a write has waited for the other end to read; [`NEVER`] if none waits.
     writing_millis: AtomicU64,
-    /// Failures told, by the exit code that they call for.
+    /// The number of failures shown, by the exit code that they lead to.
     failures: Mutex<HashMap<ExitCode, u64>>,
-    /// How often a difference between source and sink was told.
+    /// The number of differences between source and sink that were reported.
     differences: AtomicU64,
 }
 
@@ -52,10 +53,10 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Happenings {
     list: Vec<Happening>,
-    /// Of these, how many the other end told, and bytes of text in them.
+    /// How many of these are of the other end, and the bytes of text in them.
     told: usize,
     told_bytes: usize,
-    /// What the OSTs of the other end have done: only the latest is of interest.
+    /// What the OSTs of the other end have done: only the latest message is kept.
     osts: Option<(Side, OstBytes)>,
     /// Whether nobody will show anything any more.
     is_closed: bool,
@@ -87,7 +88,7 @@ impl Board {
         if self.own_host.is_empty() { "this host" } else { &self.own_host }
     }
 
-    /// `sink:host:path`, as it is told to the person; without the host if they are on it.
+    /// `sink:host:path`, as the person sees it; without the host if the person is on it.
     pub(crate) fn place(&self, side: Side, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path);
         match self.own_host.as_str() {
@@ -96,39 +97,39 @@ impl Board {
         }
     }
 
-    /// From now on we listen to the other end.
+    /// From now on this end listens to the other end.
     pub(crate) fn on_listening(&self, now: Instant) {
         self.listening_millis.store(millis(now), Ordering::Relaxed);
     }
 
-    /// The other end gave a sign of life, and we do something about it.
+    /// The other end sent something, and this end acts on it.
     pub(crate) fn on_heard(&self) {
         self.listening_millis.store(NEVER, Ordering::Relaxed);
     }
 
-    /// How long we have listened to the other end and it has given no sign of life.
+    /// How long this end has listened without hearing from the other end.
     pub(crate) fn silence(&self, now: Instant) -> Duration {
         since(&self.listening_millis, now)
     }
 
-    /// A write to the other end begins, or has ended.
+    /// A write to the other end begins, or has ended (`None`).
     pub(crate) fn on_writing(&self, since: Option<Instant>) {
         self.writing_millis.store(since.map_or(NEVER, millis), Ordering::Relaxed);
     }
 
-    /// How long the other end has not read what we write.
+    /// How long the other end has not read what this end writes.
     pub(crate) fn unread(&self, now: Instant) -> Duration {
         since(&self.writing_millis, now)
     }
 
-    /// This process was away, and knows of nothing that the other end did meanwhile: times are
-    /// counted from now on.
+    /// This process was stopped for a while, and does not know what the other end did meanwhile:
+    /// all times start again now.
     pub(crate) fn on_absence(&self, now: Instant) {
         count_from(&self.listening_millis, now);
         count_from(&self.writing_millis, now);
     }
 
-    /// Something else than a message came, on the way that messages come, too.
+    /// Something other than a message came on the connection that carries messages.
     pub(crate) fn on_sign_of_life(&self, now: Instant) {
         count_from(&self.listening_millis, now);
     }
@@ -145,14 +146,14 @@ impl Board {
         self.put(Happening::Issue(Issue { path, failure }));
     }
 
-    /// The same for whoever may wait: until there is room.
+    /// As [`Self::issue`], for threads that may wait: waits until there is room.
     pub(crate) fn issue_when_room(&self, path: Vec<u8>, failure: Failure) {
         let is_full = |it: &mut Happenings| !it.is_closed && it.own_count() >= OWN_MAX;
         drop(self.room.wait_while(lock(&self.happenings), is_full));
         self.issue(path, failure);
     }
 
-    /// How much more of this end may wait to be shown, for whoever shows it.
+    /// How many more happenings of this end may wait to be shown.
     pub(crate) fn own_room(&self) -> usize {
         OWN_MAX.saturating_sub(lock(&self.happenings).own_count())
     }
@@ -163,8 +164,8 @@ impl Board {
         lock(&self.happenings).list.push(happening);
     }
 
-    /// The same for what the other end tells; waits until there is room. So a flood of it waits in
-    /// the control channel, and in the end where it is made.
+    /// As [`Self::put`], for happenings of the other end: waits until there is room. So a flood of
+    /// them waits in the control channel, and finally in the other end.
     pub(crate) fn put_told(&self, happening: Happening) {
         let bytes = text_bytes(&happening);
         let is_full = |it: &mut Happenings| {
@@ -181,7 +182,7 @@ impl Board {
         happenings.list.push(happening);
     }
 
-    /// What the OSTs of the other end have done.
+    /// What the OSTs of the other end have done so far.
     pub(crate) fn put_osts(&self, side: Side, osts: OstBytes) {
         lock(&self.happenings).osts = Some((side, osts));
     }
@@ -196,7 +197,7 @@ impl Board {
         list
     }
 
-    /// Nobody will show anything any more: what the other end still tells is not kept.
+    /// Nobody will show anything any more: further happenings of the other end are not kept.
     pub(crate) fn close(&self) {
         lock(&self.happenings).is_closed = true;
         self.room.notify_all();
@@ -213,12 +214,13 @@ impl Board {
         }
     }
 
-    /// What happened, as it is told to the end where the person is.
+    /// What happened at this end, as messages to the end where the person is.
     pub(crate) fn take_messages(&self) -> Vec<Message> {
         self.take_happenings().into_iter().filter_map(message_of).collect()
     }
 
-    /// The exit code that the failures call for: the most telling of them.
+    /// The exit code that the failures lead to (that of the most important failure), and how many
+    /// there are.
     pub(crate) fn exit_code(&self) -> (ExitCode, u64) {
         let failures = lock(&self.failures);
         let code = [
@@ -256,8 +258,7 @@ fn millis(time: Instant) -> u64 {
     u64::try_from(time.since_start().as_millis()).unwrap_or(NEVER - 1)
 }
 
-/// How long ago that was; nothing if it never was.
-/// What has been counted since it began is counted from now on.
+/// Starts the time anew if one is running.
 fn count_from(began: &AtomicU64, now: Instant) {
     let from_now = |began| (began != NEVER).then_some(millis(now));
     let _ = began.fetch_update(Ordering::Relaxed, Ordering::Relaxed, from_now);
@@ -270,8 +271,8 @@ fn since(began: &AtomicU64, now: Instant) -> Duration {
     }
 }
 
-/// Paths are told as far as a call would take them. What the other end tells is so already: the
-/// gate takes nothing longer.
+/// Cuts paths to the length that a system call takes. Those from the other end are short enough:
+/// the gate accepts nothing longer.
 fn in_short(mut happening: Happening) -> Happening {
     if let Happening::Issue(Issue { path, .. }) | Happening::Line(Line { path, .. }) =
         &mut happening
@@ -281,7 +282,7 @@ fn in_short(mut happening: Happening) -> Happening {
     happening
 }
 
-/// Bytes of text in a happening that the other end can make as long as it likes.
+/// The bytes of text in a happening, as far as the other end decides their number.
 fn text_bytes(happening: &Happening) -> usize {
     match happening {
         Happening::Line(line) => line.path.len(),
@@ -291,7 +292,8 @@ fn text_bytes(happening: &Happening) -> usize {
     }
 }
 
-/// What a failure of one entry means for the whole; `None` if it is only worth a line.
+/// The exit code that the failure of one entry leads to; `None` if the failure is only worth a
+/// line.
 fn exit_code_of(failure: &Failure) -> Option<ExitCode> {
     Some(match (failure.reason, failure.side) {
         (Reason::Special, _) => return None,

@@ -1,21 +1,21 @@
-//! Which part of the path holds the others up, by what its threads waited for.
+//! Which part of the path limits the transfer, judged by what its threads waited for.
 
 use crate::event::Bottleneck;
 use lads_core::message::Counters;
 use lads_core::units::Instant;
 use std::time::Duration;
 
-/// How often it is decided anew. In the first tenth of a second the limit that the person set lets
-/// through what it owes: half of this interval would often show storage for that; double of it
-/// would tell late what has changed.
+/// How often the bottleneck is judged again. In the first tenth of a second, the rate limit lets
+/// through what it saved up: with half of this interval, storage would often be named instead of
+/// the limit. With the double, a change would be shown late.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// With less than this of work by all threads together, in microseconds, too little has happened
-/// to tell. Half of it is a few requests to a disk that turns, which chance decides; with double of
-/// it, a transfer of few small files is never told.
+/// With less work than this by all threads together, in microseconds, no bottleneck is named. Half
+/// of it is a few requests to a rotating disk, which chance decides. With the double, a transfer of
+/// few small files would never get one.
 const WORK_MICROS_MIN: u64 = 50_000;
 
-/// What held the others up lately.
+/// What limited the transfer lately.
 #[derive(Debug, Default)]
 pub(crate) struct Bottlenecks {
     decided: Instant,
@@ -25,7 +25,7 @@ pub(crate) struct Bottlenecks {
 }
 
 impl Bottlenecks {
-    /// What holds the others up now, given both ends' counts.
+    /// What limits the transfer now, given the counters of both ends.
     pub(crate) fn lately(
         &mut self,
         now: Instant,
@@ -43,16 +43,16 @@ impl Bottlenecks {
     }
 }
 
-/// What held the others up in the whole transfer, given both ends' counts; `None` if too little
-/// has happened to tell.
+/// What limited the whole transfer, given the counters of both ends; `None` if too little has
+/// happened to tell.
 pub(crate) fn of_all(source: &Counters, sink: &Counters) -> Option<Bottleneck> {
     between((&Counters::default(), &Counters::default()), (source, sink))
 }
 
-/// The limit, if most bytes that were sent had to wait for it: a limit far above what goes through
-/// lets nearly everything pass at once. Otherwise that for which threads needed longest: a source
-/// whose threads mostly wait to send is held up by the network, or by a sink that writes longer
-/// than the network takes.
+/// The rate limit, if most of the bytes sent had to wait for it: a limit far above the actual rate
+/// lets nearly everything pass at once. Otherwise the part for which threads needed most time. If
+/// the threads of the source mostly wait to send, that is the network, or a sink that takes longer
+/// to write than the network takes.
 fn between(before: (&Counters, &Counters), now: (&Counters, &Counters)) -> Option<Bottleneck> {
     let grown = |of: fn(&Counters) -> u64| of(now.0).saturating_sub(of(before.0));
     let (limited, sent) = (grown(|it| it.bytes_limited), grown(|it| it.bytes_sent));

@@ -1,15 +1,15 @@
-//! What transfers that were killed left in a tree, and how it is removed: unfinished files and
-//! journals that no running transfer owns.
+//! Finds and removes what killed transfers left in a tree: unfinished files and journals that no
+//! running transfer owns.
 //!
-//! An unfinished file says by its name that it is one, but not which transfer it is of; that is
-//! known to the journal only, which lies in its directory or in one above. As long as a transfer
-//! runs, its journal is locked. So a file is removed if, after it was seen, no journal in its
-//! directory or above is in use. Journals that are not are locked meanwhile, or removed before the
-//! files: a command that goes on with one would give its files the same names again. One that
-//! begins anew gives names that were never there before.
+//! The name of an unfinished file shows that it is one, but not which transfer it belongs to. Only
+//! the journal knows that, and it lies in the same directory or in one above. While a transfer
+//! runs, its journal is locked. So a file is removed if, after the file was seen, no journal in its
+//! directory or above is in use. Journals that are not in use are locked meanwhile, or removed
+//! before the files: a command that goes on with such a journal would give its files the same names
+//! again. A command that begins anew uses new names.
 //!
-//! Nothing is opened but directories and journals, and no link is followed. What has such a name,
-//! but is no regular file of ours with a single name, is left, and told.
+//! Nothing is opened but directories and journals, and no link is followed. An entry with such a
+//! name that is not a regular file of ours with a single name is left and reported.
 
 use crate::journal::{Leftover, look_at_journal};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
@@ -22,33 +22,33 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What was found under a name of LADS's own.
+/// A file that was found under one of LADS's own names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remains {
     /// Its path below the directory that was named.
     pub path: Vec<u8>,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Why it was left, or that it was removed, or in a dry run would be.
+    /// `Ok` if it was removed, or would be in a dry run; otherwise why it was left.
     pub outcome: Result<(), Kept>,
 }
 
-/// Why something was left.
+/// Why a file was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A transfer that runs may own it.
+    /// A running transfer may own it.
     InUse,
-    /// LADS did not leave it there: in what it differs.
+    /// It is not from LADS; the text says in what it differs.
     NotOurs(String),
-    /// The system did not permit it.
+    /// A system call failed; the text says how.
     Failed(String),
 }
 
-/// Looks for what killed transfers left in a tree, tells of each thing, and removes it unless
+/// Looks for what killed transfers left in a tree, reports each file, and removes it unless
 /// `is_dry_run`.
 ///
 /// # Errors
-/// If the directory cannot be opened. What cannot be listed below it is told.
+/// If the directory cannot be opened. Directories below it that cannot be listed are reported.
 pub fn clean(
     directory: &[u8],
     is_dry_run: bool,
@@ -70,14 +70,15 @@ pub fn clean(
 /// The directories above the one that was named.
 struct Above {
     directories: Vec<OwnedFd>,
-    /// Locks of their journals that were not in use: those commands do not go on meanwhile.
+    /// Locks of their journals that were not in use: the commands of these journals cannot go on
+    /// meanwhile.
     held: Vec<OwnedFd>,
 }
 
 struct Cleaning<'a> {
     is_dry_run: bool,
     above: Above,
-    /// Locks of journals above the files that are being looked at, if those are not in use.
+    /// Locks of the journals above the current files, as far as these journals were not in use.
     held: Vec<OwnedFd>,
     tell: &'a mut dyn FnMut(Remains),
 }
@@ -103,7 +104,8 @@ impl Cleaning<'_> {
             self.clean_journal(directory, &handle, name);
         }
         if !names.parts.is_empty() {
-            // Looked at only now: whoever made one of these had its journal locked before.
+            // This look comes after the listing: whoever made one of the files had locked its
+            // journal before.
             let is_in_use = self.is_in_use(directory)?;
             for name in &names.parts {
                 self.clean_part(directory, &handle, name, is_in_use);
@@ -156,7 +158,7 @@ impl Cleaning<'_> {
         unlinkat(handle, name, AtFlags::empty()).map_err(|errno| Kept::Failed(errno.to_string()))
     }
 
-    /// Whether a transfer that runs may own files in a directory: the journal of one lies there, or
+    /// Whether a running transfer may own files in a directory: its journal lies there, or
     /// somewhere above.
     fn is_in_use(&mut self, directory: &Arc<Directory>) -> Result<bool, Errno> {
         let mut here = Some(Arc::clone(directory));
@@ -190,14 +192,14 @@ impl Above {
         }
     }
 
-    /// Whether a journal in one of them is in use; those that are not are locked from now on.
+    /// Whether a journal in one of these directories is in use. The others stay locked from now on.
     fn is_in_use(&mut self) -> Result<bool, Errno> {
         let mut is_in_use = false;
         for directory in &self.directories {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             match openat(directory, ".", flags, Mode::empty()) {
                 Ok(handle) => is_in_use |= has_journal_in_use(&handle, &mut self.held)?,
-                // Where we may not write, there is no journal of ours.
+                // In a directory where this process may not write, it has no journal.
                 Err(Errno::ACCESS | Errno::PERM)
                     if accessat(directory, ".", Access::WRITE_OK, AtFlags::EACCESS).is_err() => {}
                 Err(errno) => return Err(errno),
@@ -207,7 +209,7 @@ impl Above {
     }
 }
 
-/// Whether a journal in a directory is in use. The locks of those that are not are added to `held`.
+/// Whether a journal in a directory is in use. The locks of the others are added to `held`.
 fn has_journal_in_use(handle: &OwnedFd, held: &mut Vec<OwnedFd>) -> Result<bool, Errno> {
     let mut is_in_use = false;
     for name in Names::of(handle)?.journals {
@@ -226,10 +228,10 @@ fn has_journal_in_use(handle: &OwnedFd, held: &mut Vec<OwnedFd>) -> Result<bool,
 }
 
 impl Names {
-    /// What is in a directory, as far as it matters.
+    /// The names in a directory that matter here.
     fn of(handle: &OwnedFd) -> Result<Self, Errno> {
         let mut found = Self::default();
-        // Not the handle itself: it is shared, and so is its place in the list.
+        // A handle of its own: `handle` is shared, and so is its position in the listing.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = openat(handle, ".", flags, Mode::empty())?;
         let mut buffer = Vec::with_capacity(32 << 10);
@@ -258,7 +260,7 @@ fn is_directory(handle: &OwnedFd, name: &[u8], told: FileType) -> bool {
     }
 }
 
-/// In what something differs from an unfinished file of ours, in words.
+/// In what a file differs from an unfinished file of ours, in words; `None` if it does not.
 fn difference(stat: &Stat) -> Option<String> {
     crate::journal::Own::usual().difference(stat)
 }

@@ -2,7 +2,7 @@
 
 use lads_core::units::Instant;
 
-/// Counts from when it was started; never goes back, whatever the wall clock does.
+/// Counts from the moment when it was started. It never goes back, whatever the wall clock does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,

@@ -1,4 +1,4 @@
-//! How long the end of a transfer may take, once all is said or somebody asked to stop.
+//! How long the end of a transfer may take, after everything is done or somebody asked to stop.
 //!
 //! Whoever asks to stop gets the command back within 5 seconds, whatever hangs at either end:
 //!
@@ -13,26 +13,26 @@ use crate::stop::StopFlag;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// After being asked to stop, an end that has not come to rest by then stops all the same. Half of
-/// it is a single fsync on busy storage, and what was sent since the last record would be sent
-/// again; with double of it the command would not return within 5 s.
+/// How long after a stop request an end waits for its work to end in order; after that it stops all
+/// the same. Half of this is a single fsync on busy storage, and blocks since the last record would
+/// be sent again. With the double, the command would not return within 5 s.
 pub(crate) const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
-/// So long after that, threads and the other end are not waited for any more. It takes them some
-/// milliseconds; half of it is little for a machine under load, double of it is at the cost of
-/// what a process is given to end.
+/// How much longer threads and the other end are waited for. They need some milliseconds. Half of
+/// this is little for a machine under load; the double would take from the time in which a process
+/// has to end.
 const REST_DEADLINE: Duration = Duration::from_millis(500);
 
-/// When nobody asked to stop: how long to wait for the last words to be written, for the other end
-/// to end, and for threads. Those that take longer hang in a call to storage, or a peer that does
-/// not read. Half of it is what a host under load takes to end a process with much memory; double
-/// of it is what a person waits for nothing.
+/// When nobody asked to stop: how long to wait until the last messages are written, until the other
+/// end ends, and until threads end. Any of them that takes longer hangs in a call to storage, or in
+/// a write to a peer that does not read. Half of this is the time that a host under load takes to
+/// end a process with much memory; with the double, a person would wait for nothing.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How often to see whether a thread has ended.
+/// How often to look whether a thread has ended.
 const THREAD_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The end of a transfer, from now on.
+/// The end of a transfer, which begins when this is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
     stop: StopFlag,
@@ -53,7 +53,7 @@ impl Closing {
         until.saturating_duration_since(Instant::now())
     }
 
-    /// Waits for a thread, but no longer than there is time; whether it has ended.
+    /// Waits for a thread until the time is over. Returns whether the thread has ended.
     pub(crate) fn wait_for(&self, thread: &JoinHandle<()>) -> bool {
         while !thread.is_finished() {
             if self.left().is_zero() {

@@ -9,8 +9,8 @@ use lads_core::message::{LENGTH_BYTES, MESSAGE_BYTES_MAX, Message, decode, encod
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// A peer that reads less than this within the timeout, in bytes, is taken for dead. As long as a
-/// pipe is: 2 KB/s with the default timeout. More would take a very slow line for dead.
+/// A peer that reads fewer bytes than this within the timeout counts as dead. It is the length of a
+/// pipe: 2 KB/s with the default timeout. With more, a very slow line would count as dead.
 const NOTED_BYTES: usize = 64 << 10;
 
 /// Writes a message.
@@ -38,7 +38,7 @@ impl<R: Read> MessageReader<R> {
         self.next_within(MESSAGE_BYTES_MAX, "the other end")
     }
 
-    /// The next message of `peer`, if it is no longer than this, without its length.
+    /// The next message of `peer`, without its length; an error if it is longer than `length_max`.
     pub(crate) fn next_within(
         &mut self,
         bytes_max: usize,
@@ -77,7 +77,7 @@ impl<R: Read> MessageReader<R> {
     }
 }
 
-/// Writes to the other end, and lets the board know how long it has not read.
+/// Writes to the other end, and tells the board since when the other end has not read.
 pub(crate) struct NotedWriter<W> {
     pub(crate) to: W,
     pub(crate) board: Arc<Board>,
@@ -87,8 +87,8 @@ pub(crate) struct NotedWriter<W> {
 impl<W: Write> Write for NotedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.board.on_writing(Some(self.clock.now()));
-        // A pipe takes all that it is given before it returns: a slow reader is one that does not
-        // read this much.
+        // A pipe takes all bytes that it is given before the call returns. So only a reader that
+        // reads less than this counts as slow.
         let result = self.to.write(&bytes[..bytes.len().min(NOTED_BYTES)]);
         self.board.on_writing(None);
         result

@@ -1,5 +1,5 @@
-//! What the threads of an end ask of storage just now: so that a person can be told which file is
-//! being moved, and which call it is that does not return.
+//! Which calls to storage the threads of an end are in. With it, LADS can say which file is being
+//! moved, and which call does not return.
 
 use crate::board::lock;
 use crate::paths::Directory;
@@ -8,25 +8,25 @@ use lads_core::units::{EntryId, OstId};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A call that takes longer is told when the transfer is to stop. Half of it is what a disk that
-/// is in use takes for much; double of it would keep silent about what a person waits for.
+/// A call that takes longer is reported when the transfer is to stop. A busy disk often takes half
+/// of this; with the double, LADS would say nothing of calls that a person waits for.
 const LONG: Duration = Duration::from_secs(1);
 
-/// So many calls are told of one by one: all threads may wait for the same server.
+/// The most calls that are reported one by one: all threads may wait for the same server.
 const TOLD_MAX: usize = 3;
 
-/// What a call is about.
+/// The file or directory that a call is about.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     /// An entry that has not ended.
     Entry(EntryId),
-    /// A directory, or something in it.
+    /// A directory, or an entry in it.
     In(Arc<Directory>),
-    /// The directory into which everything goes.
+    /// The target directory.
     Target,
 }
 
-/// A call that has not returned.
+/// A call that has begun and not returned.
 #[derive(Clone, Debug)]
 struct Deed {
     number: u64,
@@ -36,7 +36,7 @@ struct Deed {
     since: Instant,
 }
 
-/// The calls of an end that have not returned.
+/// The calls of an end that have begun and not returned.
 #[derive(Debug, Default)]
 pub(crate) struct Deeds(Mutex<List>);
 
@@ -46,7 +46,7 @@ struct List {
     begun: u64,
 }
 
-/// A call that has not returned; it has when this is dropped.
+/// Stands for a call in `Deeds`; dropped when the call has returned.
 #[derive(Debug)]
 pub(crate) struct UnderWay<'a> {
     deeds: &'a Deeds,
@@ -54,7 +54,7 @@ pub(crate) struct UnderWay<'a> {
 }
 
 impl Deeds {
-    /// A thread is about to ask something of storage.
+    /// A thread is about to call storage.
     pub(crate) fn begin(
         &self,
         operation: Operation,
@@ -68,7 +68,7 @@ impl Deeds {
         UnderWay { deeds: self, number }
     }
 
-    /// The entry that has been in a call longest.
+    /// The entry whose call has been running longest.
     pub(crate) fn oldest_entry(&self) -> Option<EntryId> {
         let of_entry = |deed: &Deed| match deed.subject {
             Subject::Entry(entry) => Some((deed.number, entry)),
@@ -78,7 +78,7 @@ impl Deeds {
         oldest.map(|(_, entry)| entry)
     }
 
-    /// Those that take longer than storage should, the longest first.
+    /// Calls that take longer than [`LONG`], the longest first.
     fn long(&self) -> Vec<Deed> {
         let mut long = lock(&self.0).under_way.clone();
         long.retain(|deed| deed.since.elapsed() >= LONG);
@@ -86,7 +86,7 @@ impl Deeds {
         long
     }
 
-    /// Which calls of this end do not return, in words; `None` if all of them do.
+    /// Which calls of this end do not return, in words; `None` if none takes long.
     pub(crate) fn what_hangs(
         &self,
         side: Side,

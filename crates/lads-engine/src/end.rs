@@ -1,4 +1,4 @@
-//! What both kinds of end can be asked and told by the threads that talk and watch.
+//! What source and sink have in common for the threads that talk and watch.
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -16,23 +16,23 @@ use std::time::Duration;
 /// One end of a transfer.
 pub(crate) trait End: Send + Sync + 'static {
     type Session: Talks + Send + 'static;
-    /// Which end it is.
+    /// Whether it is the source or the sink.
     const SIDE: Side;
-    /// Whether it has nothing left to do once the other end is gone.
+    /// Whether it has nothing left to do when the other end is gone.
     const WAITS_FOR_PEER: bool;
 
     /// Starts its threads.
     fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>>;
     fn hub(&self) -> &Hub<Self::Session>;
-    /// What the engine needs of a message that was checked, before the session acts on it.
+    /// What the engine does with a checked message before the session acts on it.
     fn before(&self, message: &Message) -> Result<(), Fatal>;
-    /// This end's count, with what the process used.
+    /// The counters of this end, including what the process used.
     fn counters(&self) -> Counters;
-    /// The path below the root of an entry that has not ended.
+    /// The path of an entry that has not ended, below the root.
     fn path_of(&self, entry: EntryId) -> Option<Vec<u8>>;
-    /// Bytes that each OST of this end has served.
+    /// The bytes that each OST of this end has served.
     fn ost_bytes(&self) -> Vec<u64>;
-    /// Passes on what became of entries.
+    /// Passes on how entries ended.
     fn pass_on(&self, notes: Vec<Note>);
     /// The other end has sent this many frames on each stream.
     fn on_frames(&self, counts: &[u64]);
@@ -40,26 +40,26 @@ pub(crate) trait End: Send + Sync + 'static {
     fn what_hangs(&self) -> Option<String> {
         self.hub().deeds.what_hangs(Self::SIDE, |entry| self.path_of(entry))
     }
-    /// Sees, many times within a timeout, that no stream stands still unnoticed.
+    /// Ends streams on which frames are missing; called many times within a timeout.
     fn tend_streams(&self, now: Instant, timeout: Duration);
 }
 
 /// The part of a session that is the same at both ends.
 pub(crate) trait Talks: Wakes {
-    /// Whether the other end may say this now.
+    /// Whether the other end may send this message now.
     fn check(&self, message: &Message) -> Result<(), ProtocolError>;
     fn take_message(&mut self, now: Instant, message: Message) -> Result<(), ProtocolError>;
     fn next_message(&mut self) -> Option<Message>;
     fn next_note(&mut self) -> Option<Note>;
     fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError>;
-    /// Whether it was told to stop, and has not said that all is done.
+    /// Whether it was told to stop, and has not yet said that everything is done.
     fn is_stopping(&self) -> bool;
     fn is_over(&self) -> bool;
     fn is_finished(&self) -> bool;
 }
 
-/// A thread of an end. If it panics, nobody does its part any more, and its session may be in a
-/// state that it cannot go on from: the transfer ends.
+/// Starts a thread of an end. If the thread panics, its work is not done any more, and its session
+/// may be in a broken state: the transfer ends.
 pub(crate) fn spawn_for<E: End>(
     end: &Arc<E>,
     name: &str,
@@ -114,7 +114,7 @@ impl Wakes for Sink {
         self.has_message()
     }
 
-    /// Here, the thread that removes what the source does not have.
+    /// At the sink, this wakes the thread that removes what the source does not have.
     fn wants_entries(&self) -> bool {
         self.wants_removal()
     }

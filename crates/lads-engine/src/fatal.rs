@@ -1,4 +1,4 @@
-//! Why a transfer cannot go on: what ends it, and whether the other end must be told.
+//! An error that ends a transfer, and whether the other end must be told.
 
 use crate::event::ExitCode;
 use lads_core::gate::ProtocolError;
@@ -9,7 +9,7 @@ pub(crate) struct Fatal {
     pub(crate) code: ExitCode,
     /// What failed, where, what to do.
     pub(crate) text: String,
-    /// Whether the other end said so, and so need not be told.
+    /// Whether the other end reported it, and so need not be told.
     pub(crate) is_from_peer: bool,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn breach(error: &ProtocolError) -> Fatal {
     Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))
 }
 
-/// The exit code that the other end calls for.
+/// The exit code for a code that the other end sent.
 pub(crate) fn exit_code_from(code: u8) -> ExitCode {
     [
         ExitCode::Usage,

@@ -1,8 +1,9 @@
-//! Where the threads of one end meet: the session behind one lock, and who waits for it.
+//! Where the threads of one end meet: the session behind one lock, and the threads that wait for
+//! it.
 //!
 //! Every thread does the same: lock, tell the session what happened, ask it what to do, unlock, do
-//! it. A thread that finds nothing to do waits; whoever changes the session wakes those for whom
-//! there is something now. Nobody is woken for nothing: waking costs a system call and a switch.
+//! it. A thread that finds nothing to do waits. Whoever changes the session wakes the threads that
+//! have something to do now, and no others: each wake-up costs a system call and a context switch.
 
 use crate::deeds::Deeds;
 use crate::fatal::Fatal;
@@ -18,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Inner<S> {
     pub(crate) session: S,
-    /// Messages of the engine's own, sent before the session's.
+    /// Messages of the engine itself; they go before those of the session.
     pub(crate) messages: VecDeque<Message>,
     /// Set when every thread should come to its end.
     pub(crate) is_over: bool,
@@ -29,7 +30,7 @@ pub(crate) struct Inner<S> {
     walkers_waiting: usize,
 }
 
-/// What a session says of who should be woken.
+/// What a session says about which threads to wake.
 pub(crate) trait Wakes {
     /// Whether an I/O thread may find a task.
     fn may_have_task(&self) -> bool;
@@ -50,33 +51,33 @@ pub(crate) struct Hub<S> {
     watch: Condvar,
     wake: Wake,
     streams: Arc<Streams>,
-    /// Steps of this end that moved the transfer on.
+    /// Counts steps of this end that moved the transfer on.
     moves: AtomicU64,
-    /// I/O threads that have something to do.
+    /// I/O threads that are at work.
     busy_workers: AtomicUsize,
-    /// What its threads ask of storage just now.
+    /// The calls to storage that its threads are in.
     pub(crate) deeds: Deeds,
 }
 
-/// Which I/O threads are woken when there may be something to do.
+/// How many I/O threads are woken when there may be a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// One, which wakes the next if it finds something: any of them can do any task.
+    /// One, which wakes the next one if it finds a task: any thread can do any task.
     One,
-    /// All: each goes on with a file of its own, which no other can.
+    /// All: each goes on with a file of its own, and no other thread can do that.
     All,
 }
 
-/// Who waits.
+/// The kinds of threads that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// An I/O thread, for a task.
     Worker,
     /// The thread that writes messages.
     Comm,
-    /// The walk, for room.
+    /// A thread of the walk that waits until the session wants entries.
     Other,
-    /// A thread of the walk, for something to walk: woken by [`Hub::wake_walkers`] alone.
+    /// A thread of the walk that waits for something to walk; woken only by [`Hub::wake_walkers`].
     Walker,
 }
 
@@ -107,7 +108,7 @@ impl<S: Wakes> Hub<S> {
         }
     }
 
-    /// Runs `act` with the session, then wakes those for whom that may have changed something.
+    /// Runs `act` with the session, then wakes the threads that may have something to do now.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
         let mut inner = self.lock();
         let result = act(&mut inner);
@@ -115,29 +116,29 @@ impl<S: Wakes> Hub<S> {
         result
     }
 
-    /// The same, if what the session is told moves the transfer on: something came, or was done.
+    /// As [`Self::with`], for events that move the transfer on: something arrived, or was done.
     pub(crate) fn tell<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
         self.on_move();
         self.with(act)
     }
 
-    /// A step of this end has come to its end, be it that the session need not know of it.
+    /// This end has completed a step, even if the session need not know of it.
     pub(crate) fn on_move(&self) {
         self.moves.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number that changes whenever this end moves on: what it was told, what it did, and what
-    /// went over its data streams.
+    /// A number that changes whenever this end moves on: when something arrived, when something was
+    /// done, and when bytes went over its data streams.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Ordering::Relaxed).wrapping_add(self.streams.moves())
     }
 
-    /// A number that changes whenever data came the way that messages come, too.
+    /// A number that changes whenever data came on the connection that carries messages.
     pub(crate) fn signs_of_life(&self) -> u64 {
         self.streams.signs_of_life()
     }
 
-    /// Does a task of an I/O thread, which is busy meanwhile.
+    /// Does a task of an I/O thread, which counts as busy meanwhile.
     pub(crate) fn busy(&self, act: impl FnOnce()) {
         self.busy_workers.fetch_add(1, Ordering::Relaxed);
         act();
@@ -145,13 +146,13 @@ impl<S: Wakes> Hub<S> {
         self.on_move();
     }
 
-    /// I/O threads that have something to do now.
+    /// The number of I/O threads that are at work now.
     pub(crate) fn busy_workers(&self) -> usize {
         self.busy_workers.load(Ordering::Relaxed)
     }
 
-    /// Asks `ask` until it has something or the transfer is over (`None`); waits in between, at
-    /// most so long as `ask` says.
+    /// Calls `ask` until it returns something, or until the transfer is over (`None`). Between
+    /// calls it waits, at most as long as `ask` says.
     pub(crate) fn wait_for<R>(
         &self,
         waiter: Waiter,
@@ -172,7 +173,7 @@ impl<S: Wakes> Hub<S> {
         }
     }
 
-    /// Ends the transfer for every thread of this end, now.
+    /// Ends the transfer at once for every thread of this end.
     pub(crate) fn fail(&self, fatal: Fatal) {
         let mut inner = self.lock();
         if !inner.is_over {
@@ -183,22 +184,22 @@ impl<S: Wakes> Hub<S> {
         self.streams.shut_down();
     }
 
-    /// Everything is done: every thread may come to its end.
+    /// Everything is done: every thread may end.
     pub(crate) fn finish(&self) {
         let mut inner = self.lock();
         inner.is_over = true;
         self.wake_all(inner);
     }
 
-    /// Nobody receives any more on a data stream. What lies between may not tell: whoever sends on
-    /// it must not wait for that.
+    /// Nobody receives on this data stream any more. The network in between may not report that, so
+    /// whoever sends on the stream must not wait for it.
     pub(crate) fn end_stream(&self, stream: u16) {
         if stream < self.streams.count() {
             self.streams.lose(StreamId(stream));
         }
     }
 
-    /// Nothing more goes over the data streams.
+    /// Nothing more is sent over the data streams.
     pub(crate) fn end_streams(&self) {
         self.streams.shut_down();
     }
@@ -216,19 +217,19 @@ impl<S: Wakes> Hub<S> {
         self.watch.notify_all();
     }
 
-    /// There is something to walk for this many threads.
+    /// There is work for this many threads of the walk.
     pub(crate) fn wake_walkers(&self, inner: &Inner<S>, count: usize) {
         for _ in 0..count.min(inner.walkers_waiting) {
             self.walkers.notify_one();
         }
     }
 
-    /// Lets the watching thread look now, not at its next tick.
+    /// Makes the watching thread look now, and not only at its next tick.
     pub(crate) fn nudge(&self) {
         self.watch.notify_all();
     }
 
-    /// Waits until nudged, or so long.
+    /// Waits until nudged, at most for `tick`.
     pub(crate) fn watch_for(&self, tick: Duration) {
         let inner = self.lock();
         if !inner.is_over {
@@ -277,8 +278,8 @@ impl<S: Wakes> Hub<S> {
 }
 
 impl<S> Inner<S> {
-    /// Puts a message in line in place of the one of its kind that waits there, if one does: what
-    /// a peer does not read must not grow.
+    /// Queues a message. If one of its kind waits already, the new one replaces it, so that the
+    /// queue does not grow while the peer does not read.
     pub(crate) fn push_latest(&mut self, message: Message) {
         let kind = std::mem::discriminant(&message);
         match self.messages.iter_mut().find(|it| std::mem::discriminant(*it) == kind) {

@@ -1,4 +1,4 @@
-//! What a transfer is asked to do.
+//! What a transfer is asked to do: its places and options.
 
 mod deletion;
 mod passing;
@@ -19,8 +19,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Most extents of a new file that grows, unless another number is asked for: none grows, until it
-/// is known of each OST before it gets an extent whether it is up and has space.
+/// The default for the most extents of a growing file. Zero means that no file grows, until LADS
+/// checks before each extent that its OST is up and has space.
 pub const PLACE_EXTENTS: u32 = 0;
 
 pub use deletion::Deletion;
@@ -31,14 +31,14 @@ pub use passing::Passing;
 pub struct Location {
     /// `host` or `user@host`, as ssh takes it; `None` for here.
     pub host: Option<String>,
-    /// The path, as given; a slash at its end means what is in it.
+    /// The path, as given; a slash at its end means "what is in the directory".
     pub path: Vec<u8>,
 }
 
 impl Location {
-    /// Reads `[user@]host:path` or `path`, by rsync's rule: a colon before the first slash parts
-    /// a host from a path. The address of a host may stand in brackets, which it must if it has
-    /// colons: `[::1]:path`. `None` if the host is not text.
+    /// Reads `[user@]host:path` or `path`, by rsync's rule: a colon before the first slash
+    /// separates a host from a path. The host may be an address in brackets; an address with colons
+    /// must be: `[::1]:path`. `None` if the host is not valid text.
     #[must_use]
     pub fn parse(argument: &OsStr) -> Option<Self> {
         let bytes = argument.as_bytes();
@@ -71,7 +71,7 @@ impl Location {
     }
 }
 
-/// The host without its brackets and the path, if there are brackets around the host.
+/// The host without its brackets, and the path, if the host is in brackets.
 fn part_brackets(argument: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let open = argument.iter().position(|byte| b"[:/".contains(byte))?;
     let (user, rest) = argument.split_at(open);
@@ -86,7 +86,7 @@ fn part_brackets(argument: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     is_host.then(|| ([user, address].concat(), path))
 }
 
-/// A host as it is written before a colon and a path: with brackets if it has colons itself.
+/// A host as it is written before a colon and a path: in brackets if the host itself has colons.
 #[must_use]
 pub fn shown_host(host: &str) -> String {
     let (user, address) = match host.rsplit_once('@') {
@@ -99,8 +99,8 @@ pub fn shown_host(host: &str) -> String {
 /// How files are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoMode {
-    /// Whatever is best here: past the page cache for large reads where the file system takes it,
-    /// and for large writes where that is known to be better.
+    /// The best way here: past the page cache for large reads if the file system allows that, and
+    /// for large writes where that is known to be better.
     #[default]
     Auto,
     /// Past the page cache (`O_DIRECT`).
@@ -109,49 +109,53 @@ pub enum IoMode {
     Buffered,
 }
 
-/// From this length on, in bytes, [`IoMode::Auto`] reads and writes a file past the page cache.
-/// Below it that gains nothing and costs a wait for the device.
+/// Files of at least this length, in bytes, are read and written past the page cache with
+/// [`IoMode::Auto`]. For shorter files that gains nothing and costs a wait for the device.
 pub(crate) const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
-/// How far data is checked at the sink before it counts as done.
+/// How data is checked at the sink before it counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Verify {
-    /// Every block's checksum, from the source's memory to the sink's, before it is written.
+    /// Every block's checksum is compared before the block is written: from the source's memory to
+    /// the sink's.
     #[default]
     Wire,
-    /// That, and every block read back from storage past the page cache.
+    /// In addition, every block is read back from storage past the page cache.
     Media,
 }
 
 /// What both ends need to know of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// No block is longer, in bytes; a multiple of 4096 from 64 KiB to 64 MiB.
+    /// The longest block, in bytes: a multiple of 4096, from 64 KiB to 64 MiB.
     pub block_size: u32,
-    /// Memory for blocks at the source, in bytes. Nothing beyond it grows with the data.
+    /// Memory for blocks at the source, in bytes. No other memory grows with the data.
     pub source_buffers_bytes: u64,
-    /// Memory for blocks at the sink, in bytes; a block for each of its OSTs at least. Zero for
-    /// [`BUFFERS_BYTES`], or twice what is needed if that is more.
+    /// Memory for blocks at the sink, in bytes; at least a block for each of its OSTs. Zero for the
+    /// larger of [`BUFFERS_BYTES`] and twice what is needed.
     pub sink_buffers_bytes: u64,
-    /// TCP connections that carry data, or streams in the one pipe of a tunnel; zero to choose.
+    /// The number of TCP connections that carry data, or of streams in the one pipe of a tunnel;
+    /// zero to let LADS choose.
     pub streams: u16,
-    /// I/O threads at the source; zero to follow the number of its OSTs.
+    /// The number of I/O threads at the source; zero to follow the number of its OSTs.
     pub source_threads: u16,
-    /// I/O threads at the sink; zero to follow the number of its OSTs.
+    /// The number of I/O threads at the sink; zero to follow the number of its OSTs.
     pub sink_threads: u16,
-    /// By which rule blocks are handed to I/O threads.
+    /// The rule by which blocks are handed to I/O threads.
     pub schedule: Policy,
-    /// What is slow, for [`Policy::Threshold`].
+    /// Which service time counts as slow, for [`Policy::Threshold`].
     pub threshold: Threshold,
     /// Where the source's layouts come from: `auto` or `synthetic:…`.
     pub source_layout: String,
     /// Where the sink's layouts come from: `auto` or `synthetic:…`.
     pub sink_layout: String,
-    /// By which rule new files are placed at the sink, where its file system heeds wishes.
+    /// The rule by which new files are placed at the sink, where its file system heeds such wishes.
     pub place: Place,
-    /// Most extents of a new file that grows while it is written; none does if this is less than 2.
+    /// The most extents of a new file that grows while it is written. With less than 2, no file
+    /// grows.
     pub place_extents: u32,
-    /// Whether files whose data is in an archive are moved, which brings it back first.
+    /// Whether files whose data is in an archive are moved; reading them brings the data back
+    /// first.
     pub restore: bool,
     /// How files are read.
     pub source_io: IoMode,
@@ -159,13 +163,14 @@ pub struct Options {
     pub sink_io: IoMode,
     /// Whether space is reserved before a file is written.
     pub preallocate: bool,
-    /// Whether finished blocks are recorded, so that an interrupted transfer goes on in mid-file.
+    /// Whether finished blocks are recorded, so that an interrupted transfer can go on in the
+    /// middle of a file.
     pub journal: bool,
-    /// How far data is checked.
+    /// How data is checked at the sink.
     pub verify: Verify,
-    /// Whether only to say what would be done.
+    /// Whether LADS only says what it would do.
     pub dry_run: bool,
-    /// Whether to say what is done with every path.
+    /// Whether LADS lists every path with what is done.
     pub lists_paths: bool,
     /// Whether devices are moved.
     pub devices: bool,
@@ -179,55 +184,55 @@ pub struct Options {
     pub owners: bool,
     /// Whether extended attributes and ACLs are kept.
     pub xattrs: bool,
-    /// Whether set-user-id and set-group-id bits of files, capabilities and `trusted.` attributes
-    /// are kept: what gives rights to whoever uses a file.
+    /// Whether attributes are kept that give rights to whoever uses a file: set-user-id and
+    /// set-group-id bits, capabilities and `trusted.` attributes.
     pub privileges: bool,
-    /// Whether files with several names stay one file.
+    /// Whether a file with several names stays one file.
     pub hard_links: bool,
-    /// Whether files of the same size and time of change are looked at all the same (re-sent).
+    /// Whether files with the same size and time of change are sent all the same.
     pub ignores_times: bool,
-    /// What is left as it is at the sink.
+    /// Which entries are left as they are at the sink.
     pub passing: Passing,
     /// What is removed at the sink, if anything is.
     pub deletion: Option<Deletion>,
-    /// Whether what is mounted below a source on another file system is left out.
+    /// Whether other file systems that are mounted below a source are left out.
     pub one_file_system: bool,
-    /// Whether directories above the target that are not there are made.
+    /// Whether missing directories above the target are made.
     pub makes_parents: bool,
-    /// Whether files of the same size are compared by their contents, instead of by their times.
+    /// Whether files of the same size are compared by their contents instead of their times.
     pub checksum: bool,
-    /// Whether source and sink are only compared, and differences told. Goes with
+    /// Whether source and sink are only compared, and differences reported. Requires
     /// [`Self::dry_run`] and [`Self::checksum`].
     pub check: bool,
-    /// A peer that is silent for so long is dead, in seconds.
+    /// A peer that is silent for this many seconds counts as dead.
     pub timeout_seconds: u32,
-    /// A transfer in which nothing moves for so long ends, in seconds; zero for never.
+    /// A transfer in which nothing moves for this many seconds ends; zero for no limit.
     pub stall_timeout_seconds: u32,
-    /// The most to send in a second, in bytes; zero for no limit.
+    /// The rate limit in bytes per second; zero for no limit.
     pub bytes_per_second: u64,
-    /// Directory for blocks that wait for a congested OST of the sink, on local flash of the end
-    /// that [`Self::stage_at`] says; `None` for no stage.
+    /// The directory for the stage, on local flash at the end that [`Self::stage_at`] names; `None`
+    /// for no stage.
     pub stage: Option<Vec<u8>>,
-    /// The stage takes up no more than this, in bytes.
+    /// The largest size of the stage, in bytes.
     pub stage_bytes: u64,
     /// Which end stages blocks.
     pub stage_at: Side,
     /// What is left out.
     pub filters: Vec<Rule>,
-    /// Only these paths below the one source named, if set.
+    /// If set, only these paths below the single source are moved.
     pub files_from: Option<Vec<Vec<u8>>>,
 }
 
-/// I/O threads at an end that a person, or the other end, may ask for: far more than help anyone.
-/// Each takes 512 KiB of address space for its stack; ten times as many may be more than a host
-/// lets one user have.
+/// The most I/O threads at an end that a person, or the other end, may ask for: far more than help
+/// anyone. Each takes 512 KiB of address space for its stack. Ten times as many may be more than a
+/// host allows one user.
 const THREADS_MAX: u16 = 1024;
 
 impl Options {
-    /// Sees that an end can do what is asked for, whoever asks.
+    /// Checks that an end can do what is asked for, whoever asks.
     ///
     /// # Errors
-    /// What it cannot do.
+    /// What the end cannot do.
     pub(crate) fn check(&self) -> Result<(), Fatal> {
         let has_too_many = self.source_threads.max(self.sink_threads) > THREADS_MAX;
         let text = match () {
@@ -321,21 +326,21 @@ impl Default for Options {
 /// How the other end is started and reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteShell {
-    /// Command that runs a command on another host, `ssh` by default; the host and the command
-    /// are put behind it.
+    /// The command that runs a command on another host, `ssh` by default. The host and the command
+    /// are appended.
     pub command: Vec<String>,
-    /// What LADS is called there.
+    /// The name or path of the `lads` program there.
     pub lads: String,
-    /// Whether data goes through the remote shell, too, instead of connections of its own.
+    /// Whether data goes through the remote shell, too, and not over connections of its own.
     pub tunnel: bool,
-    /// Address to connect the data streams to, instead of those of the host; `host:port` if the
-    /// port is forwarded from another.
+    /// The address to which data streams connect, instead of the addresses of the host; `host:port`
+    /// if another port is forwarded to the one there.
     pub data_address: Option<String>,
-    /// TCP ports that the other end may listen on, first and last; any by default.
+    /// The TCP ports on which the other end may listen, first and last; any by default.
     pub ports: Option<(u16, u16)>,
-    /// How long the command may say nothing at first, in seconds. `None`: with ssh as long as it
-    /// takes to connect, and to ask a person for a password (300); with any other command as long
-    /// as any peer may be silent ([`Options::timeout_seconds`]).
+    /// How long the command may be silent at first, in seconds. `None`: with ssh 300, the time to
+    /// connect and to ask a person for a password; with any other command as long as any peer may
+    /// be silent ([`Options::timeout_seconds`]).
     pub connect_timeout_seconds: Option<u32>,
 }
 
@@ -352,27 +357,27 @@ impl Default for RemoteShell {
     }
 }
 
-/// A transfer.
+/// A transfer: what to move, where to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// What to move; all on the same host.
     pub sources: Vec<Location>,
-    /// Where to.
+    /// Where to move it.
     pub target: Location,
-    /// How.
+    /// The options.
     pub options: Options,
     /// How the other end is started, if one is on another host.
     pub remote: RemoteShell,
-    /// The `lads` program, of which a transfer within one host runs a second process. A name
-    /// without a slash is looked for in `PATH`.
+    /// The `lads` program. A transfer within one host runs it as its second process. A name without
+    /// a slash is looked up in `PATH`.
     pub program: PathBuf,
-    /// What becomes of what the other end says beside the transfer.
+    /// What happens to the standard error of the other end.
     pub stderr: Stderr,
 }
 
 impl Job {
-    /// A transfer with all options as they are by default, with the `lads` that is in `PATH`, of
-    /// which this process prints nothing.
+    /// A transfer with default options, with the `lads` in `PATH`. This process prints nothing of
+    /// what the other end writes to standard error.
     #[must_use]
     pub fn new(sources: Vec<Location>, target: Location) -> Self {
         Self {
@@ -386,33 +391,33 @@ impl Job {
     }
 }
 
-/// What becomes of what the other end, or the remote shell, writes to its standard error.
+/// What happens to what the other end, or the remote shell, writes to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Stderr {
-    /// It is kept, and its last words are told if they say why there is no other end.
+    /// It is kept. Its last words are shown if they explain why there is no other end.
     #[default]
     Kept,
-    /// It goes to the standard error of this process, where a person reads it.
+    /// It goes to the standard error of this process.
     PassedOn,
 }
 
-/// What the end that a person started tells the other.
+/// The assignment that the end that a person started gives to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
-    /// Which end the other is.
+    /// Whether the other end is the source or the sink.
     pub(crate) side: Side,
-    /// What to read, or the one place to write to.
+    /// The paths to read, or the one path to write to.
     pub(crate) paths: Vec<Vec<u8>>,
     pub(crate) options: Options,
-    /// What the person calls the host that the other is on; empty for their own.
+    /// The other end's host, as the person calls it; empty for the person's own host.
     pub(crate) host: String,
-    /// Stands for this command, so that the same command finds what it left.
+    /// A number for this command, so that the same command finds what it left.
     pub(crate) job_key: u64,
     /// Whether data connections come from the same host.
     pub(crate) is_local: bool,
-    /// Whether data comes through the pipes that messages come through, not over connections.
+    /// Whether data comes through the pipes that carry messages, and not over connections.
     pub(crate) is_piped: bool,
-    /// First and last port to listen on; zero for any.
+    /// The first and last port to listen on; zero for any.
     pub(crate) port_first: u16,
     pub(crate) port_last: u16,
 }

@@ -1,9 +1,9 @@
 //! The journal: read at the beginning, added to while files arrive, removed at the end.
 //!
-//! It lies in the directory into which everything goes, so that it survives whatever the data
-//! survives, under a name that the same command finds again. One process holds it at a time; a
-//! transfer without a record of blocks (`--no-journal`) has one, too, for that and for the salt of
-//! its temporary names. `site` says how the file is found and trusted, `log` how it is written.
+//! The journal lies in the target directory, so that it survives whatever the data survives, under
+//! a name that the same command finds again. One process holds it at a time. A transfer without a
+//! record of blocks (`--no-journal`) has a journal, too, for the lock and for the salt of its
+//! temporary names. `site` finds and checks the file, `log` writes it.
 
 mod holder;
 mod log;
@@ -23,10 +23,10 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Stands for the directory itself where a path is recorded: no file has this path.
+/// The path on record for the root directory itself: no file has this path.
 const ROOT_PATH: &[u8] = b".";
 
-/// An open journal; in a dry run without a file.
+/// An open journal; in a dry run it has no file.
 #[derive(Debug)]
 pub(crate) struct Journal {
     site: Site,
@@ -34,7 +34,7 @@ pub(crate) struct Journal {
     own: Own,
     /// Whether an earlier attempt began it.
     is_inherited: bool,
-    /// The temporary names that entries have now.
+    /// The temporary names that are in use by entries now.
     claimed: Arc<Mutex<HashSet<u128>>>,
     state: Mutex<State>,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Journal {
 #[derive(Debug)]
 struct State {
     log: Option<Log>,
-    /// What an earlier attempt left and nobody has asked for yet.
+    /// What an earlier attempt left and no entry has taken yet.
     begun: HashMap<Vec<u8>, Begun>,
-    /// Numbers of the files that have records.
+    /// The numbers of the files that have records.
     numbers: HashMap<Vec<u8>, u64>,
     next_number: u64,
-    /// Records that need not be durable before anything else.
+    /// Records that need not be durable before anything else happens.
     pending: Vec<u8>,
-    /// Whether one of them must be before a file begins anew.
+    /// Whether one of these must be durable before a file begins again.
     is_forget_due: bool,
 }
 
@@ -57,15 +57,15 @@ struct State {
 pub(crate) struct Durable<'a> {
     /// The file's path below the root.
     pub(crate) path: Vec<u8>,
-    /// What the source file is like.
+    /// The identity of the source file.
     pub(crate) identity: Identity,
-    /// What the temporary file was like after its data was made durable.
+    /// The identity of the temporary file after its data was made durable.
     pub(crate) part: Identity,
     /// The blocks.
     pub(crate) blocks: &'a [BlockRecord],
 }
 
-/// A temporary name, which one entry has at a time.
+/// A temporary name; one entry at a time can have it.
 #[derive(Debug)]
 pub(crate) struct Claim {
     number: u128,
@@ -79,8 +79,8 @@ impl Drop for Claim {
 }
 
 impl Journal {
-    /// Opens the journal of the job that `job_key` stands for in `root`, or begins one.
-    /// `target` is what the directory is called in messages.
+    /// Opens the journal of the job with this `job_key` in `root`, or begins one. `target` is the
+    /// directory's name in messages.
     pub(crate) fn open(
         root: Arc<OwnedFd>,
         target: &str,
@@ -94,7 +94,7 @@ impl Journal {
         Ok(Self { is_inherited, ..journal })
     }
 
-    /// For a dry run: nothing is written, and nobody is kept away.
+    /// A journal for a dry run: nothing is written, and no lock is taken.
     pub(crate) fn of_dry_run(root: Arc<OwnedFd>, target: &str) -> Result<Self, Fatal> {
         let site = Site::new(root, target, 0);
         Ok(Self::with(site, new_salt()?, Own::usual(), None, HashMap::new(), 1))
@@ -116,18 +116,18 @@ impl Journal {
         Self { site, salt, own, is_inherited, claimed, state: Mutex::new(state) }
     }
 
-    /// Whether an earlier attempt began it, and did not come to its end.
+    /// Whether an earlier attempt began it and did not finish.
     pub(crate) fn is_inherited(&self) -> bool {
         self.is_inherited
     }
 
-    /// What files are like that we have made, to tell those that others have.
+    /// The owner and mode of files that this process makes, to recognise files of others.
     pub(crate) fn own(&self) -> &Own {
         &self.own
     }
 
-    /// The temporary name of what has this path: the same in each attempt, and nobody else's. It
-    /// cannot be foretold without the salt, which only we can read.
+    /// The temporary name for this path: the same in each attempt, and different for every other
+    /// path. Nobody can predict it without the salt, which only this user can read.
     pub(crate) fn temporary_name(&self, path: &[u8]) -> String {
         format!("{OWN_PREFIX}{:032x}.part", self.temporary_number(path))
     }
@@ -140,8 +140,8 @@ impl Journal {
         u128::from(high) << 64 | u128::from(low)
     }
 
-    /// Takes the temporary name of this path until what comes back is dropped. `None` if another
-    /// entry of the same path has it: two would write to one file.
+    /// Reserves the temporary name of this path until the result is dropped. `None` if another
+    /// entry with the same path has it: both would write to one file.
     pub(crate) fn claim(&self, path: &[u8]) -> Option<Claim> {
         let number = self.temporary_number(path);
         let is_free = lock(&self.claimed).insert(number);
@@ -153,24 +153,24 @@ impl Journal {
         lock(&self.state).begun.remove(path)
     }
 
-    /// Whether an earlier attempt made the directory and did not come to its end.
+    /// Whether an earlier attempt made the root directory and did not finish.
     pub(crate) fn take_root_made(&self) -> bool {
         self.take_begun(ROOT_PATH).is_some()
     }
 
-    /// Puts on record that this job made the directory: whoever goes on gives it its mode.
+    /// Puts on record that this job made the root directory, so that a later attempt sets its mode.
     pub(crate) fn record_root_made(&self) -> std::io::Result<()> {
         let (path, none) = (ROOT_PATH.to_vec(), Identity::default());
         self.record(&[Durable { path, identity: none, part: none, blocks: &[] }])
     }
 
-    /// The directory has its mode, and counts from now on as one that was there.
+    /// The root directory has its mode, and counts from now on as one that existed before.
     pub(crate) fn forget_root_made(&self) -> std::io::Result<()> {
         self.forget_durably(ROOT_PATH)
     }
 
-    /// Records blocks that are durable; they are on record when this returns. After an error, it
-    /// is as if nobody had asked.
+    /// Records blocks that are durable. They are on record when this returns without an error;
+    /// after an error, none of them is.
     pub(crate) fn record(&self, files: &[Durable<'_>]) -> std::io::Result<()> {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -203,14 +203,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Records these blocks of a file, and that what was on record of it before no longer counts.
+    /// Records these blocks of a file in place of all earlier records of that file.
     pub(crate) fn record_instead(&self, file: Durable<'_>) -> std::io::Result<()> {
         self.forget(&file.path);
         self.record(&[file])
     }
 
-    /// What is on record of a file that has its name now no longer counts. Need not be durable: it
-    /// is found under its name.
+    /// The records of a file do not count any more, because the file has its own name. This need
+    /// not be durable, because the next attempt finds the file under that name.
     pub(crate) fn forget(&self, path: &[u8]) {
         let mut state = lock(&self.state);
         if let Some(number) = state.numbers.remove(path) {
@@ -218,31 +218,32 @@ impl Journal {
         }
     }
 
-    /// What is on record of a file that is dropped no longer counts. It may be sent anew, and be
-    /// the same file as before: [`Self::settle`] comes before that.
+    /// The records of a dropped file do not count any more. The file may be sent again, and be the
+    /// same file as before; [`Self::settle`] must come first.
     pub(crate) fn forget_dropped(&self, path: &[u8]) {
         self.forget(path);
         lock(&self.state).is_forget_due = true;
     }
 
-    /// Makes durable that files that were dropped do not count. Only then may one of them be begun
-    /// anew, for the reason that [`Self::forget_durably`] has.
+    /// Makes durable that the records of dropped files do not count. Only then may such a file
+    /// begin again; [`Self::forget_durably`] says why.
     pub(crate) fn settle(&self) -> std::io::Result<()> {
         let is_due = lock(&self.state).is_forget_due;
         if is_due { self.record(&[]) } else { Ok(()) }
     }
 
-    /// What is on record of a file no longer counts, durably when this returns. Only then may its
-    /// temporary file be begun anew: a run that dies soon after would leave one of the right size
-    /// that the record is not about.
+    /// The records of a file do not count any more, durably when this returns. Only then may its
+    /// temporary file begin again. Otherwise a run that dies soon after would leave a temporary
+    /// file of the right size that the records do not describe.
     pub(crate) fn forget_durably(&self, path: &[u8]) -> std::io::Result<()> {
         self.forget(path);
         self.record(&[])
     }
 
-    /// Ends the journal: removes it, and what an earlier attempt left of files that are not moved
-    /// any more; or keeps it if something is left to go on with. If not all could be looked at
-    /// (`is_complete`), what an earlier attempt left may be of one of these, and all of it is kept.
+    /// Ends the journal. If nothing is left to go on with, this removes the journal, and temporary
+    /// files of an earlier attempt that are not moved any more. If not everything could be looked
+    /// at (`is_complete` is false), temporary files of an earlier attempt may still be needed, and
+    /// all are kept.
     pub(crate) fn finish(&self, is_complete: bool, remove: impl Fn(&[u8])) -> Result<(), Errno> {
         if self.is_inherited && !is_complete {
             return Ok(());

@@ -1,4 +1,4 @@
-//! How the two ends find each other: one starts the other, they greet, and connect data streams.
+//! How the two ends meet: one starts the other, they exchange HELLO, and connect data streams.
 //!
 //! Nothing here waits for ever: see [`crate::patience`].
 
@@ -31,15 +31,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// How often to see whether the other end has ended by itself, when all is said.
+/// How often to look whether the other end has ended by itself, when everything is done.
 const EXIT_INTERVAL: Duration = Duration::from_millis(2);
-/// How long a last word may take to be written.
+/// How long writing the last message may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
-/// Streams by default: as many as I/O threads can send on at a time, two for each processor, so
-/// that none waits for another. Measured: `docs/benchmarks.md`.
+/// The default number of streams: as many as I/O threads can send on at a time, two for each
+/// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`.
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
 
-/// Two ends that know each other.
+/// Two ends that have exchanged HELLO.
 pub(crate) struct Connected {
     control: Option<Channel>,
     /// The other end, if it was started here.
@@ -57,13 +57,13 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    /// The control channel; once.
+    /// The control channel. It can be taken once.
     pub(crate) fn take_control(&mut self) -> Channel {
         self.control.take().expect("taken once, by the one who runs the end")
     }
 
-    /// Says a last word to the other end, if nobody else talks to it. Whether it is heard is not
-    /// worth a wait.
+    /// Sends a last message to the other end, if no thread talks to it. It is not worth a wait
+    /// whether the message is read.
     pub(crate) fn say(&mut self, message: &Message) {
         if let Some(Channel { input, mut output }) = self.control.take() {
             let (stop, message) = (StopFlag::new(), message.clone());
@@ -75,14 +75,15 @@ impl Connected {
         }
     }
 
-    /// Ends the other end, or the way to it, at once: it is silent.
+    /// Kills the other end, or the process that leads to it.
     pub(crate) fn kill(&mut self) {
         self.process.iter_mut().for_each(Process::kill);
     }
 
-    /// Lets go of the other end and sees it end, which it does by itself if there is time.
+    /// Closes the connection and waits for the other end to end by itself, as long as there is
+    /// time.
     ///
-    /// `meanwhile` is called again and again until then.
+    /// Meanwhile calls `meanwhile` again and again.
     pub(crate) fn close(&mut self, closing: &Closing, mut meanwhile: impl FnMut()) {
         self.control = None;
         while !self.process.iter_mut().all(Process::has_ended) && !closing.left().is_zero() {
@@ -96,7 +97,7 @@ impl Connected {
     }
 }
 
-/// Starts the other end and connects to it; tells `observer` if that takes long.
+/// Starts the other end and connects to it; reports to `observer` if that takes long.
 pub(crate) fn start(
     job: &Job,
     stop: &StopFlag,
@@ -111,7 +112,7 @@ pub(crate) fn start(
     let patience = Patience::new(stop, GREETING_DEADLINE);
     let asked = host.as_deref().map(|host| Ssh::ask(&job.remote, host, &patience));
     let ssh = asked.transpose()?.flatten();
-    // What the person typed is what hints are about.
+    // Hints must show the command as the person typed it.
     let typed = &job.remote;
     let job = &ssh.as_ref().map_or_else(|| job.clone(), |ssh| ssh.made_impatient(job));
     let mut other = Other::start(job, typed, host.as_deref())?;
@@ -147,7 +148,7 @@ pub(crate) fn start(
     })
 }
 
-/// What frames and messages go over: a socket for each data stream and the pipes for messages, or
+/// What carries frames and messages: a socket for each data stream and the pipes for messages, or
 /// the pipes for both.
 fn connection(
     (input, output): (File, File),
@@ -163,7 +164,7 @@ fn connection(
     (Arc::new(tcp::Tcp::new(sockets, silence)), control)
 }
 
-/// What to do, as the other end is told; refused here if that is more than it takes.
+/// The job as a message; refused here if it is longer than the other end accepts.
 fn job_message(assignment: &Assignment) -> Result<Message, Fatal> {
     let mut bytes = Vec::new();
     assignment.put(&mut bytes);
@@ -179,7 +180,7 @@ fn job_message(assignment: &Assignment) -> Result<Message, Fatal> {
     Ok(Message::Job(bytes))
 }
 
-/// The other end gives one token for each stream that it was asked for.
+/// Checks that the other end gives one token for each stream that it was asked for.
 fn check_tokens(count: usize, asked_for: u16) -> Result<(), Fatal> {
     if count == usize::from(asked_for) {
         return Ok(());
@@ -188,7 +189,7 @@ fn check_tokens(count: usize, asked_for: u16) -> Result<(), Fatal> {
     Err(Fatal::new(ExitCode::Network, text))
 }
 
-/// Which end this is, and the host of the other if it is another.
+/// Which end this is, and the host of the other end if it is another host.
 fn sides(job: &Job) -> Result<(Side, Option<String>), Fatal> {
     let source_host = job.sources.first().and_then(|source| source.host.clone());
     let is_mixed = job.sources.iter().any(|source| source.host != source_host);
@@ -238,7 +239,7 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
     }
 }
 
-/// A number for this command: the same places on the same hosts have the same.
+/// A number for this command: the same for the same places on the same hosts.
 fn job_key(job: &Job) -> u64 {
     let mut text = own_host().into_bytes();
     for location in job.sources.iter().chain([&job.target]) {
@@ -265,7 +266,7 @@ fn own_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The other end's part: greets, is told what to do, listens, and waits for the data streams.
+/// The other end's part: sends HELLO, receives the job, listens, and waits for the data streams.
 pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, GREETING_DEADLINE);
@@ -296,7 +297,7 @@ pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
     })
 }
 
-/// What it heard, and a socket for each data stream if they are connections of their own.
+/// What it was told, and a socket for each data stream if streams have their own connections.
 fn answer_within(
     greeting: &mut Greeting,
     patience: &Patience<'_>,
@@ -330,7 +331,7 @@ fn answer_within(
     Ok((hello, assignment, Some(sockets)))
 }
 
-/// The address of ours that ssh reached: data can reach it, too.
+/// The address of this host that ssh connected to: data can reach it, too.
 fn address_reached() -> String {
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
     connection.split(' ').nth(2).unwrap_or_default().to_owned()
