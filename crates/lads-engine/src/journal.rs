@@ -264,8 +264,9 @@ impl Journal {
 
 fn new_salt() -> Result<[u8; 16], Fatal> {
     let mut salt = [0; 16];
-    fill_random(&mut salt)
-        .map_err(|error| Fatal::new(ExitCode::Other, format!("no randomness: {error}")))?;
+    fill_random(&mut salt).map_err(|error| {
+        Fatal::new(ExitCode::Other, format!("cannot get random bytes: {error}"))
+    })?;
     Ok(salt)
 }
 

@@ -1,10 +1,10 @@
 //! Where files lie: one provider for each kind of file system.
 //!
-//! A provider answers three questions: which storage targets there are ([`Layouts::osts`],
-//! [`Layouts::targets`]), where a file lies ([`Layouts::of_file`]), and where a new one will
-//! ([`Layouts::of_new_file`], which makes it, if it must be made to be placed). Each maps what its
-//! file system calls its targets to [`OstId`]s, numbered from zero without gaps, so that they can
-//! be rows of a table.
+//! A provider answers three questions. Which storage targets are there ([`Layouts::osts`],
+//! [`Layouts::targets`])? Where does a file lie ([`Layouts::of_file`])? Where will a new file lie
+//! ([`Layouts::of_new_file`], which makes the file if it can only be placed when it is made)? A
+//! provider maps its file system's names for targets to [`OstId`]s, numbered from zero without
+//! gaps, so that they can be rows of a table.
 
 mod beegfs;
 mod ceph;
@@ -26,22 +26,22 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Answers where a file lies, or will lie.
+/// Says where files lie, or will lie. One for each kind of file system.
 pub trait Layouts: Send + Sync {
-    /// What kind of file system it is for, in a word.
+    /// The kind of file system, in a word.
     fn kind(&self) -> &'static str;
 
-    /// What a person should know of how it is served: what cannot be seen, or was never tried on a
-    /// real one.
+    /// Remarks for a person: what cannot be seen through this provider, and what was never tried on
+    /// a real file system.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The OSTs there are, numbered from zero; at least one.
+    /// The OSTs, numbered from zero; at least one.
     fn osts(&self) -> Vec<OstSpec>;
 
-    /// The OSTs as they are now, in the same order; fewer if some are numbers that were made up for
-    /// what has no OST. By default all that is known is that they are there.
+    /// The OSTs as they are now, in the same order. Numbers that were made up for bytes without an
+    /// OST may be left out at the end. By default nothing is known but their names.
     fn targets(&self) -> Vec<Target> {
         self.osts()
             .into_iter()
@@ -49,37 +49,37 @@ pub trait Layouts: Send + Sync {
             .collect()
     }
 
-    /// Where a file that is there lies. Never brings back what is in an archive.
+    /// Where an existing file lies. Never brings data back from an archive.
     fn of_file(&self, file: &FileAt<'_>) -> Located;
 
-    /// Sees that an open file is read from this copy, one of [`Located::mirrors`]. The file is open
-    /// for reading past the page cache.
+    /// Makes reads of an open file use this copy, one of [`Located::mirrors`]. The file is open for
+    /// reading past the page cache.
     ///
     /// # Errors
-    /// If that cannot be chosen; then any is read.
+    /// If the copy cannot be chosen; then any copy is read.
     fn choose_mirror(&self, _file: &OwnedFd, _number: u16) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Where on its disk a file begins, in bytes, if it is worth reading files in that order: on
-    /// disks that turn. Elsewhere nothing is asked.
+    /// Where on its disk a file begins, in bytes, if the disk rotates, so that it is worth reading
+    /// files in that order. `None` elsewhere.
     fn disk_offset(&self, _file: &FileAt<'_>) -> Option<u64> {
         None
     }
 
-    /// Where a new file will lie; makes it if that must be done to know.
+    /// Where a new file will lie. Makes the file if that is the only way to know.
     ///
     /// # Errors
     /// If it cannot be made.
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno>;
 
-    /// If new files can grow: extents begin and end at multiples of this number of bytes, and lie
-    /// on OSTs below this number.
+    /// If new files can grow: the unit of extents in bytes (extents begin and end at multiples of
+    /// it), and the number of OSTs on which extents can lie.
     fn extents(&self) -> Option<(u64, u32)> {
         None
     }
 
-    /// Adds extents to a new file that is open at its end ([`Placed::extents`]).
+    /// Adds extents to a growing new file ([`Placed::extents`]).
     ///
     /// # Errors
     /// If it cannot be done.
@@ -87,52 +87,52 @@ pub trait Layouts: Send + Sync {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// What the file system itself says of a file or directory, byte by byte.
+    /// The layout of a file or directory as the file system itself stores it.
     fn raw(&self, _file: &FileAt<'_>) -> Option<Vec<u8>> {
         None
     }
 
-    /// What it heeds of wishes where new files should go.
+    /// How far it heeds wishes where new files should go.
     fn heeds(&self) -> Heeds {
         Heeds::Nothing
     }
 
-    /// Bytes in a stripe of a new file of which nothing else is asked.
+    /// The stripe size in bytes of a new file for which nothing else is asked.
     fn stripe_size(&self) -> u64 {
         1 << 20
     }
 
-    /// Whether large files are best written past the page cache. They are on a block device: the
+    /// Whether large files are best written past the page cache. On a block device they are: the
     /// data is durable when the write is, so putting blocks on record does not stall the writers.
     fn prefers_direct_writes(&self) -> bool {
         false
     }
 
-    /// Takes as long as the OST pretends to need for one request before it serves it.
+    /// Waits as long as a pretended OST would take for one request.
     fn pretend(&self, _ost: OstId) {}
 }
 
-/// What a file system heeds of the wish where a new file should go.
+/// How far a file system heeds the wish where a new file should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heeds {
-    /// Nothing.
+    /// Not at all.
     Nothing,
-    /// Into how many stripes of which size it should be cut, but not where those should be.
+    /// The number of stripes and their size, but not their OSTs.
     Striping,
-    /// All of it.
+    /// Completely.
     Place,
 }
 
-/// A file, by where it can be looked up and by its numbers.
+/// A file, by directory and name, and by its numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct FileAt<'a> {
     /// The directory that holds it.
     pub directory: &'a OwnedFd,
     /// Its name in there.
     pub name: &'a [u8],
-    /// Number of its file system.
+    /// The number of its file system.
     pub device: u64,
-    /// Its number there.
+    /// The number of the file in its file system.
     pub inode: u64,
     /// Its length in bytes.
     pub size: u64,
@@ -141,18 +141,18 @@ pub struct FileAt<'a> {
 /// Where a file lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Which OST holds which byte; of several copies, of the one that is usually read.
+    /// Which OST holds which byte; if there are several copies, of the primary one.
     pub layout: Layout,
-    /// All copies, if there are several and it can be chosen which is read; the usual one first.
+    /// All copies, if there are several and one can be chosen for reading; the primary one first.
     pub mirrors: Vec<Mirror>,
-    /// Whether the data is in an archive, from which reading brings it back.
+    /// Whether the data is in an archive, from which a read brings it back.
     pub is_archived: bool,
 }
 
-/// One of several copies of a file, which the file system keeps the same.
+/// One of several copies of a file, which the file system keeps identical.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// What the file system calls it.
+    /// The file system's own number of the copy.
     pub number: u16,
     /// Which OST holds which byte.
     pub layout: Layout,
@@ -163,18 +163,18 @@ pub struct Mirror {
 pub struct NewFile<'a> {
     /// The directory in which to make it.
     pub directory: &'a OwnedFd,
-    /// Its name in there. What is under that name is in the way, unless [`Self::is_there`]: it is
-    /// removed if it is ours, and else the file is not made.
+    /// Its name in there. An existing file of that name is removed if it is ours; if not, the new
+    /// file is not made. With [`Self::is_there`], the existing file is used.
     pub name: &'a str,
-    /// The how-many-eth new file of this transfer it is.
+    /// How many new files of this transfer were made before it.
     pub number: u64,
     /// How long it will be, in bytes.
     pub size: u64,
-    /// Where it should go.
+    /// Where it should go, if the file system heeds that.
     pub wish: &'a Wish,
-    /// If it may grow: how long its first extent is to be, in bytes.
+    /// If the file may grow: the length of its first extent in bytes.
     pub first_extent_bytes: Option<u64>,
-    /// Whether an earlier attempt has made it: then only where it lies is asked.
+    /// Whether an earlier attempt has made it: then the provider only says where it lies.
     pub is_there: bool,
 }
 
@@ -183,13 +183,13 @@ pub struct NewFile<'a> {
 pub struct Placed {
     /// Which OST will hold which byte.
     pub layout: Layout,
-    /// If it is open at its end and extents can be added: those that it has.
+    /// If the file can grow: the extents that it has.
     pub extents: Vec<Extent>,
-    /// Whether it was made to know that; there is no data in it.
+    /// Whether the file was made, which may be the only way to know; it has no data.
     pub is_made: bool,
-    /// If it was made and is still open: the file, to be read and written.
+    /// If the file was made and is still open: its descriptor, for reading and writing.
     pub file: Option<OwnedFd>,
-    /// How that differs from what was wished for, if it does, in words.
+    /// How the layout differs from the wish, in words; `None` if it does not.
     pub difference: Option<String>,
 }
 
@@ -200,18 +200,18 @@ pub struct Target {
     pub name: String,
     /// The server that holds it; empty if not known.
     pub server: String,
-    /// What it can be used for.
+    /// What it can be used for now.
     pub state: OstState,
-    /// All its space, in bytes; zero if not known.
+    /// Its size in bytes; zero if unknown.
     pub capacity_bytes: u64,
-    /// Its space left, in bytes.
+    /// Its free space in bytes; zero if unknown.
     pub free_bytes: u64,
     /// Whether it is flash, if that is known.
     pub is_flash: Option<bool>,
 }
 
 impl Located {
-    /// A file that can be read.
+    /// An existing file that can be read.
     #[must_use]
     pub fn at(layout: Layout) -> Self {
         Self { layout, mirrors: Vec::new(), is_archived: false }
@@ -219,7 +219,7 @@ impl Located {
 }
 
 impl<'a> NewFile<'a> {
-    /// The first new file of a transfer, to be made, and not to grow.
+    /// The first new file of a transfer, which must be made, and does not grow.
     #[must_use]
     pub fn new(directory: &'a OwnedFd, name: &'a str, size: u64, wish: &'a Wish) -> Self {
         let (number, first_extent_bytes, is_there) = (0, None, false);
@@ -228,37 +228,37 @@ impl<'a> NewFile<'a> {
 }
 
 impl Placed {
-    /// Where a file will lie that need not be made to know.
+    /// A place of a file that need not be made to know where it will lie.
     #[must_use]
     pub fn at(layout: Layout) -> Self {
         Self { layout, extents: Vec::new(), is_made: false, file: None, difference: None }
     }
 }
 
-/// A kind of file system of which it can be seen where files lie.
+/// A kind of file system that says where files lie.
 struct Provider {
-    /// What it is called.
+    /// The name of the kind.
     name: &'static str,
-    /// For data at a path, or below it; `None` if that is not on such a file system.
+    /// Opens the provider for a path; `None` if the path is not on such a file system.
     at: fn(&Path) -> Option<Box<dyn Layouts>>,
-    /// What is to be said of a path that is not.
+    /// The message for a path that is not on such a file system.
     refusal: &'static str,
-    /// Has one that needs no such file system, or the real one, keep the contract.
+    /// Runs the contract on a provider with a stand-in for the file system, or with the real one.
     #[cfg(test)]
     put_to_test: fn(contract::Check),
 }
 
-/// The kinds there are, in the order in which a place is looked at.
+/// The providers, in the order in which they are tried.
 const PROVIDERS: &[Provider] =
     &[lustre::PROVIDER, ceph::PROVIDER, beegfs::PROVIDER, orangefs::PROVIDER];
 
-/// Where layouts can be taken from, by name, but for `auto` and `synthetic:…`.
+/// The names of all providers, besides `auto` and `synthetic:…`.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     PROVIDERS.iter().map(|provider| provider.name).chain([LOCAL]).collect()
 }
 
-/// Disks of this host, and all that no other provider knows.
+/// The provider for disks of this host, and for everything that no other provider knows.
 const LOCAL: &str = "local";
 
 /// The provider that `choice` names (`auto`, one of [`names`], or `synthetic:…`), for data below
@@ -270,8 +270,8 @@ pub fn open(choice: &str, root: &Path) -> Result<Box<dyn Layouts>, String> {
     open_all(choice, &[root])
 }
 
-/// The same for data below several roots: what the first is on decides; local ones may be on
-/// several disks.
+/// As [`open`], for data below several roots. The first root decides the provider; local roots may
+/// be on several disks.
 ///
 /// # Errors
 /// As [`open`].

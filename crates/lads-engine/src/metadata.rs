@@ -1,7 +1,7 @@
-//! Reads and sets what an entry carries besides its name and data.
+//! Reads and sets the metadata of entries: owner, mode, times, extended attributes.
 //!
 //! Everything is set through a descriptor ([`Handle`]), never by name: whoever may write in a
-//! directory can put something else under a name between two calls.
+//! directory can put another entry under a name between two calls.
 
 mod handle;
 mod permitted;
@@ -21,13 +21,13 @@ pub(crate) use permitted::{Permitted, is_asked_for, permitted};
 
 /// The attribute that holds a POSIX ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-/// The attribute of a directory that gives files in it an ACL.
+/// The attribute of a directory that gives an ACL to files made in it.
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Mode, owner and times; attributes are read apart.
+/// Mode, owner and times; extended attributes are read separately.
 pub(crate) fn metadata_of(stat: &Stat) -> Metadata {
     Metadata {
         mode: stat.st_mode & PERMISSION_BITS,
@@ -38,8 +38,8 @@ pub(crate) fn metadata_of(stat: &Stat) -> Metadata {
     }
 }
 
-/// Attributes with which Lustre, overlays and the like keep books: what they say of a file is
-/// untrue of its copy. Their names begin with these.
+/// Attributes in which Lustre, overlays and similar file systems keep their own state: on a copy of
+/// the file they would be wrong. Their names begin with these.
 const BOOKS: [&[u8]; 11] = [
     b"trusted.lov",
     b"trusted.lma",
@@ -54,8 +54,8 @@ const BOOKS: [&[u8]; 11] = [
     b"trusted.overlay",
 ];
 
-/// Whether an attribute is moved. Those that say how *this* file system keeps the file (layouts of
-/// Lustre, Ceph and the like) or how this host labels it are not.
+/// Whether an attribute is moved. Attributes that say how *this* file system stores the file
+/// (layouts of Lustre, Ceph and others), or how this host labels it, are not.
 fn is_moved(name: &[u8]) -> bool {
     name.starts_with(b"user.")
         || (name.starts_with(b"trusted.") && !BOOKS.iter().any(|it| name.starts_with(it)))
@@ -64,13 +64,13 @@ fn is_moved(name: &[u8]) -> bool {
         || name == DEFAULT_ACL
 }
 
-/// Whether an attribute can give a file rights that its owner does not have: capabilities do, and
-/// `trusted.` is what root tells itself. Moved only with `--privileges`.
+/// Whether an attribute can give a file rights that its owner does not have: capabilities, and
+/// `trusted.` attributes, which only root can set. Moved only with `--privileges`.
 fn is_privilege(name: &[u8]) -> bool {
     name == b"security.capability" || name.starts_with(b"trusted.")
 }
 
-/// Whether not everybody may read and set an attribute of what is his own.
+/// Whether an owner without privilege cannot read and set this attribute.
 fn takes_privilege(name: &[u8]) -> bool {
     !name.starts_with(b"user.")
 }
@@ -79,7 +79,7 @@ fn split_names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == 0).filter(|name| is_moved(name))
 }
 
-/// Calls `fill` with a buffer that grows until what it fills in fits.
+/// Calls `fill` with a buffer that grows until the result fits.
 pub(crate) fn read_all(
     mut fill: impl FnMut(&mut Vec<u8>) -> Result<usize, Errno>,
 ) -> Result<Vec<u8>, Errno> {
@@ -99,11 +99,12 @@ pub(crate) fn read_all(
     }
 }
 
-/// The attributes of a name in an open directory, the link itself if it is one. A file system
-/// without attributes has none; those that take privilege to read are left out without it.
+/// The attributes of a name in an open directory; of a link, those of the link itself. On a file
+/// system without attributes the list is empty. Attributes that need privilege to read are left out
+/// without it.
 ///
 /// # Errors
-/// Of the system calls: without its user's attributes it would not be the same at the sink.
+/// Of the system calls: without its attributes the file would not be the same at the sink.
 pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, Errno> {
     let path = proc_path(directory, name);
     let path = path.as_slice();
@@ -116,7 +117,7 @@ pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, 
     for name in split_names(&list) {
         match read_all(|to| lgetxattr(path, name, to.as_mut_slice())) {
             Ok(value) => xattrs.push(Xattr { name: name.to_vec(), value }),
-            // Gone since it was listed.
+            // The attribute was removed after it was listed.
             Err(Errno::NODATA) => {}
             Err(Errno::PERM | Errno::ACCESS) if takes_privilege(name) => {}
             Err(errno) => return Err(errno),
@@ -133,14 +134,14 @@ fn xattrs_of(file: &impl Handle) -> Vec<Xattr> {
         .collect()
 }
 
-/// Whether files made in this directory get an ACL from it.
+/// Whether files made in this directory get a default ACL.
 pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
     fgetxattr(directory, DEFAULT_ACL, &mut [0u8; 0]).is_ok()
 }
 
-/// Gives something its owner, mode, attributes and times, as far as the options say and the system
-/// permits. `has_others` if it may have attributes that it should not have: it was there before, or
-/// got an ACL from its directory.
+/// Sets owner, mode, attributes and times of an entry, as far as the options say and the system
+/// permits. `has_others`: the entry may have attributes that it should not have, because it existed
+/// before, or got an ACL from its directory.
 pub(crate) fn apply(
     file: &impl Handle,
     stat: &Stat,
@@ -151,11 +152,11 @@ pub(crate) fn apply(
     let mut mode = wanted.mode;
     let is_owner_right = !options.owners || set_owner(file, stat, wanted)?;
     if !is_owner_right {
-        // The rights of an owner who is not the right one must not be lent to everybody.
+        // The file would give the rights of the wrong owner to everybody.
         mode &= !SET_ID_BITS;
     }
     if options.xattrs {
-        // Before the mode: without root, a file that may only be read takes no attributes.
+        // Attributes come before the mode: without root, a read-only file accepts no attributes.
         set_xattrs(file, wanted, has_others)?;
     }
     let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
@@ -169,7 +170,7 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// `false` if the owner could not be set because that takes privilege.
+/// Returns `false` if the owner could not be set because that needs privilege.
 fn set_owner(file: &impl Handle, stat: &Stat, wanted: &Metadata) -> Result<bool, Errno> {
     let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
     if (stat.st_uid, stat.st_gid) == (wanted.uid, wanted.gid) {
@@ -178,7 +179,7 @@ fn set_owner(file: &impl Handle, stat: &Stat, wanted: &Metadata) -> Result<bool,
     match file.set_owner(Some(uid), gid) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) => {
-            // A group that we are in can be set without privilege.
+            // A group of which this user is a member can be set without privilege.
             let _ = file.set_owner(None, gid);
             Ok(false)
         }
@@ -205,7 +206,8 @@ fn set_xattrs(file: &impl Handle, wanted: &Metadata, has_others: bool) -> Result
     Ok(())
 }
 
-/// What takes privilege is set as far as permitted; what the file system does not know is left.
+/// Attributes that need privilege are set as far as permitted; those that the file system does not
+/// support are left out.
 fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
     match result {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -225,7 +227,7 @@ fn times(mtime: Timestamp) -> Timestamps {
     Timestamps { last_access: omit, last_modification: mtime }
 }
 
-/// Whether what is there differs in mode, owner, times or attributes from what is wanted.
+/// Whether an entry differs from `wanted` in mode, owner, times or attributes.
 pub(crate) fn differs(
     file: &impl Handle,
     stat: &Stat,
@@ -243,7 +245,7 @@ pub(crate) fn differs(
     }
     options.xattrs && {
         let mut there = xattrs_of(file);
-        // What the source may not ask for is not compared, either.
+        // Attributes that the source may not ask for are not compared, either.
         there.retain(|xattr| options.privileges || !is_privilege(&xattr.name));
         let mut here = wanted.xattrs.clone();
         there.sort_by(|a, b| a.name.cmp(&b.name));
@@ -252,7 +254,8 @@ pub(crate) fn differs(
     }
 }
 
-/// Lets us, if we own it and are not root, make things in a directory until its mode is set anew.
+/// If this process owns a directory and is not root: permits it to make entries there until the
+/// directory's mode is set.
 pub(crate) fn make_usable(directory: &OwnedFd) -> Result<(), Errno> {
     const OWNER: u32 = 0o700;
     let user = rustix::process::geteuid();

@@ -1,12 +1,12 @@
-//! Directories by handle: every name is looked up in a directory that is held open, one component
-//! at a time, and no symbolic link is followed below the root.
+//! Directories by handle: every name is looked up in an open directory, one component at a time,
+//! and no symbolic link is followed below the root.
 //!
-//! That is what keeps a transfer inside its root whatever the other end, or somebody else on this
-//! host, does to the tree meanwhile. Few handles are kept open; one that was closed is opened again
-//! through its parents when it is needed.
+//! This keeps a transfer inside its root, whatever the other end or another user of this host does
+//! to the tree meanwhile. Few handles stay open. A handle that was closed is opened again through
+//! its parents when it is needed.
 //!
-//! A tree may be [`lads_core::limits::DEPTH_MAX`] levels deep and the stacks of threads are small:
-//! whatever goes along parents is a loop, never a recursion. That counts for dropping them, too.
+//! A tree may be [`lads_core::limits::DEPTH_MAX`] levels deep, and the stacks of threads are small.
+//! So everything that follows parents is a loop, never a recursion; dropping directories, too.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -15,12 +15,12 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// Directory handles kept open at a time.
+/// The most directory handles that stay open.
 const OPEN_MAX: usize = 256;
-/// Of the directories that are opened on the way down to one, this many next to it keep their
-/// handles, and this many above those, at even distances. With half of it, a directory near one
-/// that was opened lately is more often opened from far above; with double of it, one deep
-/// directory would close half of what others are about to need.
+/// When directories are opened on the way down to one, this many next to it keep their handles, and
+/// this many above those, at even distances. With half of this, a directory near one that was
+/// opened lately must more often be opened from far above. With the double, one deep directory
+/// would close half of the handles that others are about to need.
 const KEPT_BELOW: usize = 32;
 
 /// A directory below a root, or the root.
@@ -28,19 +28,19 @@ const KEPT_BELOW: usize = 32;
 pub(crate) struct Directory {
     parent: Option<Arc<Self>>,
     name: Vec<u8>,
-    /// Levels below the root, which is zero.
+    /// The number of levels below the root; zero for the root.
     depth: u32,
     handle: Mutex<Option<Arc<OwnedFd>>>,
-    /// Whether it is made when it is opened and is not there.
+    /// Whether it is made if it does not exist when it is opened.
     is_made: bool,
-    /// Whether it was not there before this transfer.
+    /// Set if it did not exist before this transfer.
     pub(crate) was_made: OnceLock<()>,
-    /// Whether files made in it get an ACL from it; looked up once.
+    /// Whether files made in it get a default ACL; looked up once.
     pub(crate) has_default_acl: OnceLock<bool>,
     recent: Arc<Recent>,
 }
 
-/// The directories opened last.
+/// The directories that were opened last.
 #[derive(Debug, Default)]
 struct Recent {
     directories: Mutex<VecDeque<Weak<Directory>>>,
@@ -50,7 +50,7 @@ const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// A root that is held open as long as anything below it is known.
+    /// A root. Its handle stays open as long as anything below it is known.
     pub(crate) fn root(handle: OwnedFd) -> Arc<Self> {
         Arc::new(Self {
             parent: None,
@@ -64,7 +64,7 @@ impl Directory {
         })
     }
 
-    /// A directory in this one; with `is_made` it will be made when first opened.
+    /// A directory in this one; with `is_made` it is made if it does not exist when first opened.
     pub(crate) fn child(self: &Arc<Self>, name: &[u8], is_made: bool) -> Arc<Self> {
         Arc::new(Self {
             parent: Some(Arc::clone(self)),
@@ -83,7 +83,7 @@ impl Directory {
         self.parent.clone()
     }
 
-    /// Levels below the root; zero for the root.
+    /// The number of levels below the root; zero for the root.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
@@ -101,8 +101,7 @@ impl Directory {
         Ok(handle)
     }
 
-    /// The directories from this one upwards that are closed, and the handle of the first that is
-    /// open.
+    /// The closed directories from this one upwards, and the handle of the first open one above.
     fn nearest_open(self: &Arc<Self>) -> (Vec<&Arc<Self>>, Arc<OwnedFd>) {
         let mut closed = Vec::new();
         let mut directory = self;
@@ -115,13 +114,15 @@ impl Directory {
         }
     }
 
-    /// Its handle, if need be by its name in its parent; with `is_kept` it stays open for a while.
+    /// Its handle. If it is closed, it is opened by its name in `parent`; with `is_kept` the handle
+    /// stays open for a while.
     fn open_below(
         self: &Arc<Self>,
         parent: &OwnedFd,
         is_kept: bool,
     ) -> Result<Arc<OwnedFd>, Errno> {
-        // Locked until it is known whether it was made: who comes second must know it, too.
+        // The lock is held until it is known whether the directory was made: a second thread must
+        // know that, too.
         let mut handle = self.lock();
         if let Some(handle) = &*handle {
             return Ok(Arc::clone(handle));
@@ -144,7 +145,8 @@ impl Directory {
             Err(Errno::NOENT) if self.is_made => {}
             result => return result,
         }
-        // Only we look inside until its own mode is set, when all in it has ended.
+        // Only this user can look inside until the directory's own mode is set, when all in it has
+        // ended.
         match mkdirat(parent, self.name.as_slice(), Mode::RWXU) {
             Ok(()) => {
                 let _ = self.was_made.set(());
@@ -155,8 +157,8 @@ impl Directory {
         openat(parent, self.name.as_slice(), DIRECTORY, Mode::empty())
     }
 
-    /// Its path below the root, without slashes at the ends; empty for the root. It takes time and
-    /// memory in proportion to its depth.
+    /// Its path below the root, without slashes at the ends; empty for the root. The time and
+    /// memory for this grow with the depth.
     pub(crate) fn path(&self) -> Vec<u8> {
         let mut names = Vec::new();
         let mut directory = self;
@@ -168,7 +170,7 @@ impl Directory {
         names.join(&b'/')
     }
 
-    /// The path below the root of something in it.
+    /// The path of an entry in it, below the root.
     pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.path();
         if name == b"." && !path.is_empty() {
@@ -183,8 +185,8 @@ impl Directory {
 }
 
 impl Drop for Directory {
-    /// Parents that nobody else has any more go one after the other: left to themselves, each
-    /// would be dropped within the drop of the one below it.
+    /// Drops parents that nothing else refers to in a loop. Left to themselves, each would be
+    /// dropped inside the drop of its child.
     fn drop(&mut self) {
         let mut last = self.parent.take().and_then(Arc::into_inner);
         while let Some(mut directory) = last {
@@ -204,7 +206,7 @@ impl Recent {
             return;
         };
         drop(directories);
-        // Whoever uses the handle now has a share of it; it closes when the last one is done.
+        // Threads that use the handle have a share of it; it closes when the last one is done.
         oldest.lock().take();
     }
 }
@@ -215,8 +217,8 @@ pub(crate) fn open_named(path: &[u8]) -> Result<OwnedFd, Errno> {
     openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Opens something to be read and leaves its time of access as it is, if we may: it is ours, or we
-/// are root.
+/// Opens a file for reading without changing its time of access, if that is permitted: for the
+/// owner and for root.
 ///
 /// # Errors
 /// Of the system call.
@@ -245,15 +247,15 @@ pub(crate) fn parent_of<'a>(
     Ok((directory.open()?, rest))
 }
 
-/// A path through which calls that take no directory handle (those for extended attributes) reach
-/// a name in an open directory.
+/// A path to a name in an open directory, for calls that take no directory handle (those for
+/// extended attributes).
 pub(crate) fn proc_path(directory: &OwnedFd, name: &[u8]) -> Vec<u8> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
     path
 }
 
-/// Whether a name stands for this open file, and not for what somebody has put there instead.
+/// Whether a name stands for this open file, and not for a file that somebody has put there since.
 pub(crate) fn is_named(
     directory: &OwnedFd,
     name: impl Arg,
@@ -268,8 +270,8 @@ pub(crate) fn is_named(
     Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
 }
 
-/// Opens an open file once more, with other flags. Its name is not looked up: somebody may have put
-/// another file there. Only where there is no `/proc` it is, and what it stands for is compared.
+/// Opens an open file again, with other flags. Its name is not looked up, because somebody may have
+/// put another file there. Only without `/proc` the name is used, and the result is compared.
 ///
 /// # Errors
 /// Of the system calls; `ESTALE` if the name stands for another file.
@@ -294,8 +296,8 @@ pub(crate) fn reopen(
     }
 }
 
-/// Removes what an earlier attempt left under a name of ours. Root's may belong to somebody else:
-/// it was given away just before it would have got its own name.
+/// Removes what an earlier attempt left under a temporary name. If this process is root, the file
+/// may belong to another user: its owner was set just before it would have got its own name.
 ///
 /// # Errors
 /// Of the system calls; `EEXIST` if it belongs to somebody else.
@@ -314,8 +316,8 @@ pub(crate) fn remove_left_over(directory: &OwnedFd, name: &str, uid: u32) -> Res
     }
 }
 
-/// Removes what is under a name of ours: a file; or a directory in which nothing else was made than
-/// one special file, under the same name.
+/// Removes the file under a temporary name; or a directory that holds nothing but one special file
+/// of the same name.
 ///
 /// # Errors
 /// Of the system calls; `NOTEMPTY` if there is more in a directory.
@@ -333,7 +335,7 @@ pub(crate) fn remove_own(directory: &OwnedFd, name: &str) -> Result<(), Errno> {
     }
 }
 
-/// The flags for calls that look at a link itself.
+/// The flag for calls that look at a link itself.
 pub(crate) const NOT_THROUGH_LINKS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 
 #[cfg(test)]

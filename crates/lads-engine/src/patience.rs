@@ -1,10 +1,10 @@
-//! How long the start of a transfer may wait for something, and what cuts a wait short.
+//! How long the start of a transfer may wait, and what ends a wait early.
 //!
-//! Until both ends know each other nobody sends heartbeats, and no thread watches. So whatever
-//! waits then, for words, for a connection, for a name to be resolved, waits here: a short time
-//! after the other, and in between it looks whether the person wants to stop and whether it is
-//! late. One deadline holds for all waits together, so that a peer that says a byte at a time
-//! gains nothing.
+//! Until both ends have exchanged HELLO, nobody sends heartbeats, and no thread watches. So every
+//! wait of that time (for messages, for a connection, for a name to be resolved) happens here. A
+//! wait is made of short ones; after each of them it checks whether the person wants to stop and
+//! whether the deadline has passed. One deadline holds for all waits together, so that a peer that
+//! sends one byte at a time gains nothing.
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -17,58 +17,58 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How often a wait looks whether it is to end. A signal is heeded this much later; half of it
-/// would wake the process twice as often while a person types a password.
+/// How often a wait checks whether it is to end. A signal takes effect at most this much later.
+/// With half of this, the process would wake twice as often while a person types a password.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// This many bytes can be written without blocking to a pipe or socket that has room: POSIX's
 /// `PIPE_BUF` on Linux.
 const WRITE_BYTES_MAX: usize = 4096;
 
-/// How long to wait, and for whom to give up.
+/// How long to wait, and which stop flag ends the wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience<'a> {
     stop: &'a StopFlag,
     started: Instant,
-    /// For all waits together.
+    /// The limit for all waits together.
     limit: Duration,
-    /// For one wait.
+    /// The limit for one wait.
     silence: Duration,
 }
 
-/// Why a wait was cut short.
+/// Why a wait ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Cut {
     /// The person wants to stop.
     #[error("stopped before the transfer began")]
     Stopped,
-    /// Nothing at all came, or went, for so long.
+    /// Nothing arrived, or could be written, for this long.
     #[error("silent for {} s before the transfer began", .0.as_secs())]
     Silent(Duration),
-    /// Something came, but the whole was not there in time.
+    /// Something arrived, but not everything in time.
     #[error("not ready within {} s of its first word", .0.as_secs())]
     Late(Duration),
 }
 
 impl<'a> Patience<'a> {
-    /// From now on: `limit` for all waits together.
+    /// Begins now; `limit` holds for all waits together.
     pub(crate) fn new(stop: &'a StopFlag, limit: Duration) -> Self {
         Self { stop, started: Instant::now(), limit, silence: limit }
     }
 
-    /// The same, but no single wait is longer than this.
+    /// The same, with `silence` as the limit for each single wait.
     pub(crate) fn with_silence(self, silence: Duration) -> Self {
         Self { silence, ..self }
     }
 
-    /// A part of it, from now on: for something that may take so long at most.
+    /// A part of this patience, from now on, for something that may take at most `limit`.
     pub(crate) fn part(&self, limit: Duration) -> Self {
         let left = self.limit.saturating_sub(self.started.elapsed());
         let limit = limit.min(left);
         Self { stop: self.stop, started: Instant::now(), limit, silence: self.silence.min(limit) }
     }
 
-    /// All that it waits for in all.
+    /// The limit for all waits together.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
@@ -77,8 +77,8 @@ impl<'a> Patience<'a> {
         self.stop.is_set()
     }
 
-    /// How long to wait until the next look, below a second, or why the wait that began at `since`
-    /// is over.
+    /// How long to wait until the next check (less than a second), or why the wait that began at
+    /// `since` is over.
     fn next_wait(&self, since: Instant) -> Result<Duration, Cut> {
         if self.stop.is_set() {
             return Err(Cut::Stopped);
@@ -94,22 +94,22 @@ impl<'a> Patience<'a> {
         Ok(left.min(left_of_silence).min(LOOK_INTERVAL))
     }
 
-    /// Waits until one of these is ready.
+    /// Waits until at least one of these is ready.
     pub(crate) fn wait_for_any(&self, polled: &mut [PollFd<'_>]) -> Result<(), Cut> {
         let since = Instant::now();
         while !self.look(polled, since)? {}
         Ok(())
     }
 
-    /// Waits until one of these is ready, but only until it is time to look after other things,
-    /// too; the wait as a whole began at `since`.
+    /// Waits until at least one of these is ready, but only until the next check, so that the
+    /// caller can do other things. The whole wait began at `since`.
     pub(crate) fn look(&self, polled: &mut [PollFd<'_>], since: Instant) -> Result<bool, Cut> {
         let wait = self.next_wait(since)?;
         let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
         match poll(polled, Some(&wait)) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
-            // Whoever reads or writes next is told what is wrong.
+            // The next read or write will report the error.
             Err(_) => Ok(true),
         }
     }
@@ -122,7 +122,7 @@ impl<'a> Patience<'a> {
         self.wait_for_any(&mut [PollFd::new(&to, PollFlags::OUT)])
     }
 
-    /// Waits without anything to wait for: before something is tried again.
+    /// Waits for a fixed time, before something is tried again.
     pub(crate) fn pause(&self, pause: Duration) -> Result<(), Cut> {
         let since = Instant::now();
         while since.elapsed() < pause {
@@ -132,9 +132,9 @@ impl<'a> Patience<'a> {
         Ok(())
     }
 
-    /// Has a thread do what blocks and cannot be interrupted, such as to resolve a name or to open
-    /// a directory on a server that does not answer. If it takes too long, the thread is left
-    /// alone with it.
+    /// Runs `work` on a thread of its own, because it blocks and cannot be interrupted: for
+    /// example, to resolve a name, or to open a directory on a server that does not answer. If it
+    /// takes too long, the thread is abandoned.
     pub(crate) fn result_of<T: Send + 'static>(
         &self,
         name: &str,
@@ -143,7 +143,7 @@ impl<'a> Patience<'a> {
         let since = Instant::now();
         let (done, result) = mpsc::sync_channel(1);
         let worker = crate::thread::spawn(name, move || {
-            // Nobody waits for it any more if this fails.
+            // A failure means that nobody waits for the result any more.
             let _ = done.send(work());
         });
         loop {
@@ -160,12 +160,12 @@ impl<'a> Patience<'a> {
 }
 
 impl Cut {
-    /// Why reading or writing failed, if it was for want of patience.
+    /// The reason, if reading or writing failed because a wait ended early.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 
-    /// What it means for the transfer if `who` was waited for.
+    /// The error that ends the transfer, if `who` was waited for.
     pub(crate) fn fatal(self, who: &str) -> Fatal {
         match self {
             Self::Stopped => Fatal::new(ExitCode::Interrupted, self.to_string()),
@@ -184,8 +184,8 @@ impl From<Cut> for io::Error {
     }
 }
 
-/// One direction of the control channel while the two ends greet each other. Nothing is buffered:
-/// what lies below can be used directly afterwards.
+/// One direction of the control channel during the greeting. It buffers nothing, so the pipe or
+/// socket below can be used directly afterwards.
 #[derive(Debug)]
 pub(crate) struct Patient<'p, T> {
     pub(crate) pipe: T,

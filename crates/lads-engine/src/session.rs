@@ -1,4 +1,4 @@
-//! A transfer from the first message to the last, as the two processes that call it see it.
+//! A whole transfer, as the two processes that call it see it.
 
 use crate::board::Board;
 use crate::clock::Clock;
@@ -22,7 +22,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Moves data; returns when it is durable at the sink, or cannot be moved, or `stop` was set.
+/// Moves data. Returns when the data is durable at the sink, when it cannot be moved, or when
+/// `stop` was set.
 pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let clock = Clock::start();
     match launch::start(job, stop, observer) {
@@ -45,14 +46,14 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     }
 }
 
-/// The other end: speaks on standard input and output until the transfer is over.
+/// Runs the other end: speaks on standard input and output until the transfer is over.
 pub fn serve() -> ExitCode {
     let clock = Clock::start();
-    // Not the standard library's own, which keep bytes back.
+    // The handles of the standard library are not used, because they buffer bytes.
     let pipes = io::stdin().as_fd().try_clone_to_owned().and_then(|input| {
         io::stdout().as_fd().try_clone_to_owned().map(|output| (input.into(), output.into()))
     });
-    // Without them there is nobody to tell that they are missing.
+    // Without these pipes, nobody can be told that they are missing.
     let Ok((input, output)) = pipes else { return ExitCode::Other };
     match launch::answer(input, output) {
         Ok(connected) => drive(connected, clock, &StopFlag::new(), None).exit_code,
@@ -93,7 +94,7 @@ fn drive(
     }
 }
 
-/// Runs an end, then lets go of it, which may ask something of storage, too.
+/// Runs an end, then drops it; dropping it may call storage, too.
 fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, connected: Connected) -> Report {
     let stop = watch.stop;
     let threads = E::start(&end);
@@ -104,8 +105,8 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, connected: Connected) -> R
     report
 }
 
-/// Opens an end: it looks at file systems, whose servers may not answer. That may take as long as
-/// it takes, but whoever wants to stop is heard; what is said then goes on from "stopped".
+/// Opens an end. That looks at file systems, whose servers may not answer, so it may take any time;
+/// but a request to stop is obeyed. The text of the error then continues "stopped".
 fn open_patiently<E: Send + 'static>(
     stop: &StopFlag,
     side: Side,

@@ -1,4 +1,5 @@
-//! What an end is made with: options, streams, memory for blocks, and how many files it may open.
+//! What an end is made of: options, streams, memory for blocks, and the number of files it may
+//! open.
 
 use crate::board::Board;
 use crate::clock::Clock;
@@ -10,7 +11,7 @@ use lads_sys::Arena;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Arc;
 
-/// With more open files than this no transfer gets faster.
+/// The number of open files beyond which no transfer gets faster.
 const OPEN_FILES_WANTED: u64 = 16_384;
 
 /// What an end is made with.
@@ -36,10 +37,11 @@ pub(crate) fn arena(options: &Options, buffers_bytes: u64) -> Result<Arena, Fata
         .map_err(|error| Fatal::new(ExitCode::Other, format!("no memory for --buffers: {error}")))
 }
 
-/// Lets this process have as many files open as a transfer can use, if the system permits it.
+/// Raises this process's limit of open files to the number that a transfer can use, if the system
+/// permits that.
 ///
-/// The command does so. The engine does not unless it is asked to: a limit holds for all that its
-/// process does.
+/// The command calls this. The engine does not unless the program asks for it: the limit holds for
+/// everything that the process does.
 pub fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES_WANTED, |maximum| maximum.min(OPEN_FILES_WANTED));
@@ -49,11 +51,10 @@ pub fn raise_open_files_limit() {
     }
 }
 
-/// How many files this process can keep open for the transfer: most of what it may have open at
-/// all.
+/// How many files this process can keep open for the transfer: most of its limit of open files.
 pub(crate) fn open_files_max() -> u32 {
     let current = getrlimit(Resource::Nofile).current;
     let current = current.map_or(OPEN_FILES_WANTED, |current| current.min(OPEN_FILES_WANTED));
-    // Directories, streams and pipes take some.
+    // Directories, streams and pipes need some descriptors.
     u32::try_from(current.saturating_sub(400) / 2).unwrap_or(u32::MAX).clamp(16, 4096)
 }

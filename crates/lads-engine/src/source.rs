@@ -41,7 +41,7 @@ use std::thread::JoinHandle;
 use table::Table;
 use walk::{BATCH, Frontier, WALKERS, Walker};
 
-// Or the walk could wait for itself: see the limits.
+// Otherwise the walk could wait for itself: see the limits.
 const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * BATCH < DIRECTORIES_OPEN_MAX);
 
 /// The source end of a transfer.
@@ -50,7 +50,7 @@ pub(crate) struct SourceEnd {
     pub(crate) osts: Vec<OstSpec>,
     options: Options,
     roots: Vec<WalkRoot>,
-    /// What was named on the command line, as directories.
+    /// The sources named on the command line, as one directory.
     top: Arc<Level>,
     frontier: Frontier,
     lookup: Lookup,
@@ -59,7 +59,7 @@ pub(crate) struct SourceEnd {
     stage: Option<StageLog>,
     layouts: Box<dyn Layouts>,
     pub(crate) streams: Arc<Streams>,
-    /// What the sink was last told of the frames sent.
+    /// The numbers of frames that the sink was last told.
     pub(crate) frames_told: Mutex<FramesTold>,
     board: Arc<Board>,
     clock: Clock,
@@ -67,7 +67,7 @@ pub(crate) struct SourceEnd {
     has_noticed_mirrors: AtomicBool,
 }
 
-/// When the sink was told how many frames had been sent, and how many.
+/// When the sink was last told the numbers of frames sent, and these numbers.
 #[derive(Debug, Default)]
 pub(crate) struct FramesTold {
     pub(crate) at: Option<Instant>,
@@ -75,14 +75,14 @@ pub(crate) struct FramesTold {
 }
 
 impl SourceEnd {
-    /// Looks at what is to be moved and makes everything ready.
+    /// Looks at what is to be moved and prepares everything.
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
         let roots = roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?;
         let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();
         let mut places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
         if places.is_empty() {
-            // Nothing was named, so nothing will be read; a provider wants a place all the same.
+            // Nothing was named, so nothing will be read; but a provider needs a path.
             places.push(Path::new("/"));
         }
         let layouts = layout::open_all(&options.source_layout, &places)
@@ -156,7 +156,7 @@ impl SourceEnd {
         crate::end::spawn_for(self, name, run)
     }
 
-    /// A thread is about to ask something about an entry of storage.
+    /// A thread is about to call storage for an entry.
     fn begin(&self, operation: Operation, entry: EntryId, ost: Option<OstId>) -> UnderWay<'_> {
         self.hub.deeds.begin(operation, Subject::Entry(entry), ost)
     }
@@ -165,7 +165,7 @@ impl SourceEnd {
         self.stage.as_ref().expect("the session was told that there is none")
     }
 
-    /// What an I/O thread does until the transfer is over.
+    /// The loop of an I/O thread: runs until the transfer is over.
     fn work(&self, worker: usize) {
         loop {
             let task = self.hub.wait_for(Waiter::Worker, |inner| {
@@ -201,12 +201,12 @@ impl SourceEnd {
         }
     }
 
-    /// The path below the root of an entry that has not ended.
+    /// The path of an entry that has not ended, below the root.
     pub(crate) fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
         self.table.get(entry).map(|item| item.path())
     }
 
-    /// Passes on what became of entries.
+    /// Passes on how entries ended.
     pub(crate) fn pass_on(&self, notes: Vec<Note>) {
         for note in notes {
             let Some(file) = self.table.remove(note.entry) else { continue };

@@ -1,8 +1,9 @@
-//! The log on local flash: what is staged is written there and read back.
+//! The log on local flash, to which staged blocks are written and from which they are read.
 //!
-//! `lads_core::staging` says what goes where. The file has no name (or loses it as soon as it is
-//! open), so nothing of it remains however this process ends. It is read and written past the page
-//! cache where its file system takes that: the memory that it is there to save is not used by it.
+//! `lads_core::staging` decides which block goes to which slot. The file has no name (or loses it
+//! as soon as it is open), so nothing of it remains however this process ends. It is read and
+//! written past the page cache where its file system allows that, so that it does not use the
+//! memory that it is there to save.
 
 use crate::board::Board;
 use crate::event::ExitCode;
@@ -28,7 +29,7 @@ pub(crate) struct StageLog {
     file: OwnedFd,
     slot_bytes: u32,
     side: Side,
-    /// The directory, as people call it.
+    /// The directory, as the person named it.
     place: String,
     board: Arc<Board>,
     has_complained: AtomicBool,
@@ -38,7 +39,7 @@ impl StageLog {
     /// The stage of an end, if the options give it one.
     ///
     /// # Errors
-    /// If there can be none where the options want it.
+    /// If the options ask for a stage that cannot be made.
     pub(crate) fn of(
         options: &Options,
         side: Side,
@@ -48,10 +49,10 @@ impl StageLog {
         directory.map(|it| Self::open(it, options.block_size, side, Arc::clone(board))).transpose()
     }
 
-    /// Makes a log in a directory, for slots of this many bytes.
+    /// Makes a log in a directory, with slots of `slot_bytes`.
     ///
     /// # Errors
-    /// If there can be no file: what is said on the command line is wrong.
+    /// If no file can be made there: then the command line is wrong.
     pub(crate) fn open(
         directory: &[u8],
         slot_bytes: u32,
@@ -71,13 +72,13 @@ impl StageLog {
         Ok(Self { file, slot_bytes, side, place, board, has_complained: AtomicBool::new(false) })
     }
 
-    /// Writes whole pages into a slot; if that fails, a person is told, once.
+    /// Writes whole pages into a slot. The first failure is reported to the person.
     pub(crate) fn write(&self, slot: Slot, pages: &[u8]) -> Result<(), Errno> {
         self.patiently(|| write_all(&self.file, pages, slot.offset(self.slot_bytes)))
             .inspect_err(|errno| self.complain(&format!("cannot write to it: {errno}")))
     }
 
-    /// Reads whole pages back from a slot; if that fails, a person is told, once.
+    /// Reads whole pages back from a slot. The first failure is reported to the person.
     pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
         self.patiently(|| {
             let length = pages.len();
@@ -86,12 +87,13 @@ impl StageLog {
         .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
     }
 
-    /// It gave back other bytes than were written; a person is told, once.
+    /// The log returned other bytes than were written. The first time, this is reported to the
+    /// person.
     pub(crate) fn on_damage(&self) {
         self.complain("it gives back other bytes than were written to it");
     }
 
-    /// Some file systems let a file be opened for direct I/O, and then do not take it.
+    /// Some file systems allow a file to be opened for direct I/O, and then refuse the direct I/O.
     fn patiently(&self, mut act: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
         match act() {
             Err(Errno::INVAL) => {
@@ -116,13 +118,13 @@ impl StageLog {
     }
 }
 
-/// A file without name, for direct I/O if that can be.
+/// Opens a file without a name, for direct I/O if possible.
 fn open_unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let unnamed = |flags| openat(CWD, directory, flags | OFlags::TMPFILE, mode);
     match unnamed(flags | OFlags::DIRECT).or_else(|_| unnamed(flags)) {
-        // A file system, or a kernel, that has no files without names.
+        // The file system, or the kernel, has no files without names.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => open_and_unlink(directory, mode),
         result => result,
     }
@@ -136,7 +138,7 @@ fn open_and_unlink(directory: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     let file = openat(&directory, name.as_str(), flags, mode)?;
     unlinkat(&directory, name.as_str(), AtFlags::empty())?;
-    // Where this is not taken, it goes through the page cache.
+    // If this is refused, the log goes through the page cache.
     let _ = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT));
     Ok(file)
 }

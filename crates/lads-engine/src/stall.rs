@@ -1,23 +1,24 @@
 //! Whether a transfer still moves.
 //!
-//! A peer that is dead is silent, and is noticed by that. One that gives signs of life and does
-//! nothing else, because it hangs in a call to storage, has a mistake in it or means harm, would
-//! hold a transfer for ever. So each end sees to it that something moves: a message that tells
-//! more than that the other is alive, bytes on a data stream, a step of its own.
+//! A dead peer is silent, and is noticed by that. A peer that hangs in a call to storage, has a bug
+//! or means harm may send signs of life and do nothing else. It would hold a transfer for ever. So
+//! each end checks that something moves: a message that says more than that the other end is alive,
+//! bytes on a data stream, or a step of its own.
 
 use crate::job::Options;
 use lads_core::units::Instant;
 use std::time::Duration;
 
-/// A process that has not looked for longer than this was away: stopped, or held up by a terminal
-/// that nobody reads. It does not know what moved meanwhile, so only this much counts. Above what
-/// a busy machine makes a thread wait for its turn; far below any limit that makes sense.
+/// A process that has not looked for longer than this was stopped, or held up by a terminal that
+/// nobody reads. It does not know what moved meanwhile, so only this much of the time counts. The
+/// value is above the time that a thread on a busy machine waits for its turn, and far below any
+/// sensible limit.
 pub(crate) const ABSENCE_MAX: Duration = Duration::from_secs(1);
 
-/// How long nothing has moved.
+/// For how long nothing has moved.
 #[derive(Debug)]
 pub(crate) struct Stall {
-    /// How long nothing may move; `None` for as long as it likes.
+    /// How long nothing may move; `None` for no limit.
     limit: Option<Duration>,
     moves: u64,
     looked: Instant,
@@ -29,8 +30,8 @@ impl Stall {
         Self { limit: limit(options), moves: 0, looked: now, still: Duration::ZERO }
     }
 
-    /// Looks at a number that changes whenever something moves. How long it has not, if that is
-    /// too long.
+    /// Looks at a number that changes whenever something moves. If it has not changed for too long,
+    /// returns for how long.
     pub(crate) fn look(&mut self, now: Instant, moves: u64) -> Option<Duration> {
         let absence = now.since(self.looked);
         self.looked = now;
@@ -44,7 +45,7 @@ impl Stall {
     }
 }
 
-/// What the options say, and the time in which a limited rate lets no block through.
+/// The limit of the options, plus the time in which a rate limit lets no block through.
 fn limit(options: &Options) -> Option<Duration> {
     if options.stall_timeout_seconds == 0 {
         return None;

@@ -1,9 +1,9 @@
-//! What the system says of a file, in the core's words.
+//! Converts what the system says of a file into types of the core.
 
 use lads_core::entry::{Identity, Timestamp};
 use rustix::fs::Stat;
 
-/// What must stay the same while a file moves.
+/// The identity of a file: the values that must stay the same while the file moves.
 pub(crate) fn identity_of(stat: &Stat) -> Identity {
     Identity {
         size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -13,7 +13,7 @@ pub(crate) fn identity_of(stat: &Stat) -> Identity {
     }
 }
 
-/// When the data last changed.
+/// The time when the data last changed.
 pub(crate) fn mtime_of(stat: &Stat) -> Timestamp {
     timestamp(stat.st_mtime, stat.st_mtime_nsec)
 }

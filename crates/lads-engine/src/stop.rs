@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tells a running transfer to stop, from another thread or a signal handler's thread.
+/// Tells a running transfer to stop. It can be set from another thread, or from a signal handler's
+/// thread.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     asked: Arc<Mutex<Option<Asked>>>,
 }
 
-/// Somebody asked to stop.
+/// A request to stop: its reason and its time.
 #[derive(Clone, Debug)]
 struct Asked {
     reason: String,
@@ -22,15 +23,15 @@ impl StopFlag {
         Self::default()
     }
 
-    /// Asks the transfer to stop in a state from which the same command goes on. It returns within
-    /// 5 seconds, whatever hangs. A call to storage that hangs keeps its thread, and so its process
-    /// from ending, until it returns.
+    /// Asks the transfer to stop in a state from which the same command can go on. [`crate::run`]
+    /// then returns within 5 seconds, whatever hangs. A thread that hangs in a call to storage
+    /// stays, and keeps its process from ending until the call returns.
     pub fn set(&self, reason: &str) {
         let at = std::time::Instant::now();
         self.lock().get_or_insert_with(|| Asked { reason: reason.to_owned(), at });
     }
 
-    /// Whether it was asked to.
+    /// Whether the flag was set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.lock().is_some()
@@ -40,7 +41,7 @@ impl StopFlag {
         self.lock().as_ref().map(|asked| asked.reason.clone())
     }
 
-    /// Since when it has been asked for.
+    /// When the flag was set first.
     pub(crate) fn since(&self) -> Option<std::time::Instant> {
         self.lock().as_ref().map(|asked| asked.at)
     }

@@ -1,5 +1,5 @@
-//! The data streams of one end, as its threads use them: who sends on which, how many frames went
-//! over each, and which are lost. What carries the bytes is a [`Transport`].
+//! The data streams of one end, as its threads use them: which thread sends on which stream, how
+//! many frames went over each, and which streams are lost. A [`Transport`] carries the bytes.
 
 use crate::transport::{GrantedBuffers, Receiver, Transport};
 use lads_core::units::{Instant as CoreInstant, StreamId};
@@ -17,12 +17,12 @@ pub(crate) struct Streams {
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// Held while a frame is sent; counts the frames.
+    /// Held while a frame is sent; the number of frames sent.
     frames_sent: Mutex<u64>,
-    /// The same number, or frames received, for whoever only looks.
+    /// The number of frames sent or received, for threads that only read it.
     frames: AtomicU64,
     is_lost: AtomicBool,
-    /// Micros that threads spent sending on it or waiting for it.
+    /// Microseconds that threads spent sending on it or waiting for it.
     busy_micros: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Streams {
         Self { transport, streams }
     }
 
-    /// Those of an end that has none.
+    /// The streams of an end that has none.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
         Self::new(Arc::new(crate::transport::memory::Memory::new(0)))
@@ -46,21 +46,22 @@ impl Streams {
         (0..self.count()).map(StreamId)
     }
 
-    /// Ends all streams; whoever sends or receives on one returns.
+    /// Ends all streams, so that calls that send or receive on them return.
     pub(crate) fn shut_down(&self) {
         self.ids().for_each(|id| self.lose(id));
     }
 
-    /// Micros that threads spent on the network.
+    /// Microseconds that threads spent on the network.
     pub(crate) fn busy_micros(&self) -> u64 {
         self.streams.iter().map(|stream| stream.busy_micros.load(Ordering::Relaxed)).sum()
     }
 
-    /// Sends a frame on the first stream from `first` on that nobody else sends on, or waits for
-    /// that one. `head` is written for the number of the frame. Says which stream and number.
+    /// Sends a frame on the first stream, counted from `first`, on which no other thread sends; if
+    /// all are busy, waits for stream `first`. `head` writes the header for the number of the
+    /// frame. Returns the stream and the number.
     ///
     /// # Errors
-    /// If the stream is lost meanwhile, or all are.
+    /// If the stream is lost meanwhile, or if all streams are lost.
     pub(crate) fn send(
         &self,
         first: usize,
@@ -106,12 +107,12 @@ impl Streams {
         Ok((index, guard))
     }
 
-    /// Whether none is left.
+    /// Whether all streams are lost.
     pub(crate) fn are_all_lost(&self) -> bool {
         self.streams.iter().all(|stream| stream.is_lost.load(Ordering::Relaxed))
     }
 
-    /// What the frames of a stream are received with; see [`Transport::receiver`].
+    /// The receiver for the frames of a stream; see [`Transport::receiver`].
     pub(crate) fn receiver(
         &self,
         id: StreamId,
@@ -125,7 +126,7 @@ impl Streams {
         self.streams[id.index()].frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Frames sent, or received, on each stream.
+    /// The number of frames sent, or received, on each stream.
     pub(crate) fn frames(&self) -> Vec<u64> {
         self.streams.iter().map(|stream| stream.frames.load(Ordering::Relaxed)).collect()
     }
@@ -135,8 +136,8 @@ impl Streams {
         self.ids().map(|id| self.transport.traffic(id).moves()).fold(0, u64::wrapping_add)
     }
 
-    /// A number that changes whenever what arrived on a stream is a sign of life: only if messages
-    /// come the same way.
+    /// A number that changes whenever a stream shows that the other end is alive: only if messages
+    /// come over the same connection.
     pub(crate) fn signs_of_life(&self) -> u64 {
         if !self.transport.carries_messages() {
             return 0;
@@ -151,10 +152,10 @@ impl Streams {
     }
 }
 
-/// Frames that were sent and do not arrive. A connection that dies is noticed by whoever uses it;
-/// but something in between, a forwarded port or a proxy, may take frames, acknowledge them, and
-/// keep them for ever. Nobody at the source writes to the stream again, and the sink cannot know
-/// that something should come, but for being told (FRAMES).
+/// Frames that were sent and do not arrive. A connection that dies is noticed by whoever uses it.
+/// But a forwarded port or a proxy in between may take frames, acknowledge them, and keep them for
+/// ever. No thread of the source writes to that stream again, and the sink only knows from the
+/// message FRAMES that frames should come.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     rows: Vec<MissingRow>,
@@ -163,7 +164,7 @@ pub(crate) struct Missing {
 #[derive(Clone, Copy, Debug, Default)]
 struct MissingRow {
     frames_sent: u64,
-    /// Reads when they were last looked at, and since when they have been as many.
+    /// The number of reads at the last look, and since when that number has not changed.
     reads: u64,
     since: Option<CoreInstant>,
 }
@@ -177,7 +178,7 @@ impl Missing {
         }
     }
 
-    /// Ends streams on which frames are missing and nothing arrived for so long.
+    /// Ends streams on which frames are missing and nothing has arrived for `timeout`.
     pub(crate) fn end_silent(&mut self, streams: &Streams, now: CoreInstant, timeout: Duration) {
         for (row, id) in self.rows.iter_mut().zip(streams.ids()) {
             let stream = &streams.streams[id.index()];

@@ -1,4 +1,4 @@
-//! The two threads that talk to the other end: one writes messages, one takes them in.
+//! The two threads that talk to the other end: one writes messages, one reads them.
 
 use crate::board::{Board, lock};
 use crate::clock::Clock;
@@ -12,11 +12,11 @@ use lads_core::message::Message;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// Messages gathered for one write, in bytes.
+/// How many bytes of messages are gathered for one write.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes what there is to say, and a heartbeat when there was nothing for a while. If the person
-/// is at the other end, `board` has what is to be shown there.
+/// Writes the messages of this end, and a heartbeat if there was none for a while. If the person is
+/// at the other end, `board` has what is to be shown there.
 pub(crate) fn speak<E: End>(
     end: &E,
     writer: &mut impl Write,
@@ -42,7 +42,7 @@ pub(crate) fn speak<E: End>(
     }
 }
 
-/// Writes a message and what else there is to say, in one go.
+/// Writes a message together with all others that wait.
 fn say<E: End>(
     end: &E,
     writer: &mut impl Write,
@@ -60,7 +60,7 @@ fn say<E: End>(
     while let Some(message) = next.take().or_else(more) {
         let mut message = match message {
             Message::Finished(_) => {
-                // The other end need not listen any more after this.
+                // After this message, the other end may stop reading.
                 for mut told in board.map(Board::take_messages).unwrap_or_default() {
                     gate::cut_news(&mut told);
                     lads_core::message::encode(&told, &mut bytes);
@@ -86,7 +86,7 @@ fn say<E: End>(
     writer.flush()
 }
 
-/// Takes in what the other end says, until it has nothing more to say.
+/// Reads messages until the other end closes the channel.
 pub(crate) fn listen<E: End>(
     end: &E,
     reader: &mut MessageReader<Box<dyn Read + Send>>,
@@ -118,7 +118,8 @@ pub(crate) fn listen<E: End>(
                 continue;
             }
             Message::Issues(issues) => {
-                // This end has told its own failures, whatever the other end makes of them.
+                // This end has reported its own failures; the other end's copies of them are
+                // ignored.
                 let theirs = issues.into_iter().filter(|issue| issue.failure.side != E::SIDE);
                 theirs.for_each(|issue| board.put_told(Happening::Issue(issue)));
                 continue;
@@ -145,7 +146,7 @@ pub(crate) fn listen<E: End>(
     Err(Fatal::new(ExitCode::Network, text))
 }
 
-/// The gate: nothing that the other end says goes further unless it can be.
+/// The gate: only possible messages of the other end go further.
 fn check<E: End>(end: &E, message: &Message, reader: NewsReader) -> Result<(), ProtocolError> {
     match gate::is_news(message) {
         true => gate::check_news(message, reader),

@@ -1,7 +1,7 @@
-//! What carries frames and messages from one end to the other, whatever it is made of.
+//! The interface of everything that carries frames and messages from one end to the other.
 //!
-//! The shape is that of CCI, the interface that the papers' LADS was written for (FAST '15, section
-//! 3.2), cut down to what is used:
+//! Its shape is that of CCI, the interface that the papers' LADS used (FAST '15, section 3.2),
+//! reduced to the calls that are used:
 //!
 //! | CCI | here |
 //! |---|---|
@@ -14,29 +14,31 @@
 //! | loss of a peer | both return an error, or nothing more comes |
 //! | statistics | [`Traffic`] |
 //!
-//! A transport knows neither files nor sessions, and what is above it (sessions, source, sink)
-//! knows no socket. It promises:
+//! A transport knows neither files nor sessions. The code above it (sessions, source, sink) knows
+//! no socket. A transport promises:
 //!
-//! - Frames of one stream arrive in order and whole, or the stream is at its end. Streams are
-//!   independent: one that nobody receives on holds up no other, nor a message.
-//! - It keeps no frame of its own: what is under way lies in buffers of the source, in the
-//!   kernel's, or in buffers that the sink has granted. So memory stays bounded by the grants.
-//! - A stream that is ended ([`Transport::end`]) lets go of whoever sends or receives on it, unless
-//!   the peer reads nothing at all. Then whoever made the connection ends all of it.
+//! - Frames of one stream arrive in order and whole, or the stream has ended. Streams are
+//!   independent: a stream on which nobody receives delays no other stream, and no message.
+//! - A transport keeps no frame of its own. Frames under way are in buffers of the source, in
+//!   buffers of the kernel, or in buffers that the sink has granted. So the grants bound the
+//!   memory.
+//! - When a stream is ended ([`Transport::end`]), calls that send or receive on it return, unless
+//!   the peer reads nothing at all. Then whoever made the connection must end all of it.
 //!
-//! Two transports exist: [`tcp`], a connection for each stream, and [`pipe`], the pair of pipes
-//! through a remote shell that carries the messages, too (`--tunnel`). The tests have a third, in
-//! memory. All keep one contract (`contract.rs`).
+//! There are two transports: [`tcp`], a connection for each stream, and [`pipe`], the pair of pipes
+//! through a remote shell that also carries the messages (`--tunnel`). The tests have a third one,
+//! in memory. All of them pass one contract (`contract.rs`).
 //!
 //! # Registered memory
 //!
-//! No transport here can put bytes into the memory of another host by itself, so GRANT is a count,
-//! and [`GrantedBuffers::buffer_for`] is asked when the head of a frame has come. A fabric that can
-//! (RDMA) fits in at two points, and nowhere else: [`Transport::receiver`] is where it registers
-//! the memory that the buffers are parts of, once; and a grant carries the address and key of the
-//! buffer that it stands for, as CCI's handles do. Then `send` writes there and sends the head as a
-//! message behind it, and `next_frame` returns when that has come. Frames, sums, order and loss
-//! stay what they are. Until there is one, every transport has the default: no addresses.
+//! No transport here can put bytes into the memory of another host by itself. So GRANT is a count,
+//! and [`GrantedBuffers::buffer_for`] is called when the head of a frame has come. A fabric that
+//! can do this (RDMA) fits in at two points, and nowhere else. In [`Transport::receiver`] it
+//! registers, once, the memory that the buffers are parts of. And a grant carries the address and
+//! key of its buffer, as CCI's handles do. Then `send` writes to that address and sends the head as
+//! a message after it, and `next_frame` returns when the head has come. Frames, checksums, order
+//! and loss stay the same. Until there is such a fabric, every transport has the default: no
+//! addresses.
 
 mod assembly;
 pub(crate) mod pipe;
@@ -59,44 +61,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The data streams between two ends. Frames go from source to sink.
 pub(crate) trait Transport: Debug + Send + Sync {
-    /// How many streams there are; they are numbered from zero.
+    /// The number of streams; they are numbered from zero.
     fn stream_count(&self) -> u16;
 
-    /// Sends a frame: these pieces, one after the other. The caller sees to it that one thread at a
-    /// time sends on a stream.
+    /// Sends a frame, given as pieces that follow each other. The caller makes sure that only one
+    /// thread at a time sends on a stream.
     ///
     /// # Errors
     /// If the stream is at its end.
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()>;
 
-    /// What the frames of a stream are received with, into these buffers; once for
-    /// each stream, and before the other end is told that it may send.
+    /// The receiver for the frames of a stream, which puts them into these buffers. Called once for
+    /// each stream, before the other end is told that it may send.
     fn receiver(&self, stream: StreamId, buffers: Arc<dyn GrantedBuffers>) -> Box<dyn Receiver>;
 
-    /// Ends a stream, at this end and for the other.
+    /// Ends a stream, at both ends.
     fn end(&self, stream: StreamId);
 
-    /// What went over a stream.
+    /// Counters of a stream.
     fn traffic(&self, stream: StreamId) -> &Traffic;
 
-    /// Whether messages come the same way as frames: then a frame is a sign of life, and a message
-    /// may have to wait for it.
+    /// Whether messages use the same connection as frames. Then a frame is a sign of life, and a
+    /// message may have to wait for a frame.
     fn carries_messages(&self) -> bool {
         false
     }
 }
 
-/// Takes in the frames of one stream.
+/// Receives the frames of one stream.
 pub(crate) trait Receiver: Send {
-    /// Waits for the next frame; `false` if the stream is at its end. `frame` keeps what it has
-    /// reserved from one call to the next.
+    /// Waits for the next frame. Returns `false` if the stream has ended. `frame` keeps its memory
+    /// from one call to the next.
     ///
     /// # Errors
-    /// If the stream was lost, or what comes is no frame.
+    /// If the stream was lost, or the bytes that come are not a frame.
     fn next_frame(&mut self, frame: &mut Frame) -> io::Result<bool>;
 }
 
-/// Where frames go.
+/// The buffers that frames go into.
 pub(crate) trait GrantedBuffers: Send + Sync {
     /// The buffer that was granted for the frame with this head. Whoever reads asks for it, and
     /// others wait for what is read: it must not wait for storage.
@@ -105,14 +107,14 @@ pub(crate) trait GrantedBuffers: Send + Sync {
     /// If there is none, because the frame breaks the protocol. The stream ends then.
     fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer>;
 
-    /// The rest of a frame for which a buffer was given will not come.
+    /// The rest of a frame that already has a buffer will not come.
     fn on_frame_lost(&self, sink_ost: OstId);
 }
 
 /// A frame that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
-    /// Set once it has arrived.
+    /// Set when the frame has arrived.
     pub(crate) arrived: Option<Arrived>,
     pub(crate) rows: Vec<Row>,
 }
@@ -124,12 +126,12 @@ pub(crate) struct Arrived {
     pub(crate) buffer: Buffer,
 }
 
-/// What went over a stream: numbers that change whenever something did.
+/// Counters of a stream. They change whenever bytes go over it.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    /// Reads that brought something.
+    /// Reads that returned bytes.
     reads: AtomicU64,
-    /// Writes that took something.
+    /// Writes that took bytes.
     writes: AtomicU64,
 }
 
@@ -142,7 +144,7 @@ impl Traffic {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads that brought something.
+    /// Reads that returned bytes.
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -153,14 +155,14 @@ impl Traffic {
     }
 }
 
-/// The message channel: what the other end is read from, and what it is written to. It is closed
-/// when what it is written to is dropped.
+/// The message channel: where messages of the other end are read from, and where messages to it are
+/// written. It closes when the part for writing is dropped.
 pub(crate) struct Channel {
     pub(crate) input: Box<dyn Read + Send>,
     pub(crate) output: Box<dyn Write + Send>,
 }
 
-/// Writes all pieces, as many at a time as one call takes.
+/// Writes all pieces, as many in each call as a call takes.
 fn write_all(
     pieces: &mut [IoSlice<'_>],
     traffic: &Traffic,

@@ -1,4 +1,4 @@
-//! Fills in what a count of progress says of this process.
+//! Adds to the counters what is known of this process.
 
 use crate::stream::Streams;
 use lads_core::message::{BusyOst, Counters};

@@ -1,4 +1,5 @@
-//! The thread that watches an end: shows what happens, notices silence, sees it come to its end.
+//! The thread that watches an end: shows what happens, notices silence, and sees when the end is
+//! over.
 
 use crate::board::{Board, OWN_MAX, lock};
 use crate::bottleneck::{self, Bottlenecks};
@@ -26,17 +27,17 @@ use std::time::Duration;
 
 /// How often the watching thread looks.
 const TICK: Duration = Duration::from_millis(50);
-/// How often progress is told.
+/// How often progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is told what each OST has done.
+/// How often the counters of OSTs are shown.
 const OSTS_INTERVAL: Duration = Duration::from_secs(1);
-/// What a person who stopped a transfer is told of what it leaves.
+/// The part of the message that says what a stopped transfer leaves behind.
 const KEPT: &str = "; what is unfinished stays in the target directory (.lads-*.part, with a \
                     .lads-*.journal), and the same command goes on from there";
 
-/// How long to wait for what an other end said that is gone.
+/// How long to wait for the last messages of an end that is gone.
 const LAST_WORDS_DEADLINE: Duration = Duration::from_millis(100);
-/// How often to see whether it has come.
+/// How often to look whether they have come.
 const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the thread that watches an end needs.
@@ -49,7 +50,7 @@ pub(crate) struct Watch<'a, 'o> {
 }
 
 impl Watch<'_, '_> {
-    /// This end cannot even begin: says so to the other.
+    /// Called when this end cannot even begin: tells the other end so.
     pub(crate) fn refuse(mut self, fatal: Fatal, mut connected: Connected) -> Report {
         if self.observer.is_some() {
             self.show();
@@ -74,7 +75,7 @@ impl Watch<'_, '_> {
     ) -> Report {
         let Channel { input, output } = connected.take_control();
         let lost = Arc::new(Mutex::new(None));
-        // To open this end may have taken long; the other is listened to from now on.
+        // Opening this end may have taken long; the time of silence counts from now on.
         self.board.on_listening(self.clock.now());
         let speaker = self.spawn_speaker(end, output, connected.options.timeout_seconds);
         let listener = self.spawn_listener(end, input, Arc::clone(&lost), &connected);
@@ -93,18 +94,18 @@ impl Watch<'_, '_> {
         end.hub().finish();
         let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
         if self.is_peer_dead(timeout) || !closing.wait_for(&speaker) {
-            // Nobody reads what the speaker says, so it may never end; nor will the other end.
+            // Nobody reads what the speaker writes, so it may never end; nor may the other end.
             connected.kill();
         }
         end.hub().end_streams();
         connected.close(&closing, || self.show_or_send(end));
         if self.observer.is_some() {
-            // What it said last may be in the pipe still.
+            // Its last messages may still be in the pipe.
             wait_briefly(&listener);
         }
         self.board.close();
         if fatal.is_none() {
-            // So that what they hold is let go. One that hangs in a call is left to it.
+            // So that their resources are released. A thread that hangs in a call is abandoned.
             for thread in threads {
                 closing.wait_for(thread);
             }
@@ -128,7 +129,7 @@ impl Watch<'_, '_> {
         report
     }
 
-    /// Looks again and again until this end is over.
+    /// Looks repeatedly until this end is over.
     fn watch_until_over<E: End>(
         &mut self,
         end: &Arc<E>,
@@ -168,7 +169,8 @@ impl Watch<'_, '_> {
         self.tell_what_hangs(end, &mut has_told);
     }
 
-    /// When all is to stop, the end where no person is tells once which of its calls do not return.
+    /// When everything is to stop, the end without a person reports once which of its calls do not
+    /// return.
     fn tell_what_hangs<E: End>(&self, end: &Arc<E>, has_told: &mut bool) {
         let is_wanted = !*has_told
             && self.observer.is_none()
@@ -182,7 +184,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// What a person who asked to stop is not made to wait for.
+    /// What a person who asked to stop does not have to wait for, in words.
     fn not_waited_for<E: End>(
         &self,
         end: &Arc<E>,
@@ -197,7 +199,7 @@ impl Watch<'_, '_> {
         own.or(peer)
     }
 
-    /// Passes notes on and sees whether the end has come.
+    /// Passes notes on, and looks whether the end is over.
     fn look<E: End>(
         &self,
         end: &Arc<E>,
@@ -219,8 +221,8 @@ impl Watch<'_, '_> {
         let is_late = stopping_since.is_some_and(|since| now.since(since) >= STOP_DEADLINE);
         let has_no_peer = E::WAITS_FOR_PEER && lock(lost).is_some();
         let is_last = is_over || is_late || has_no_peer;
-        // No more than can be shown, but for the last look: the session waits for its notes to be
-        // taken, and the walk for the session.
+        // Takes only as many notes as can be shown, except at the last look. The session waits
+        // until its notes are taken, and the walk waits for the session.
         let count_max = if is_last { usize::MAX } else { self.board.own_room() };
         let notes = end.hub().with(|inner| {
             let notes = std::iter::from_fn(|| inner.session.next_note());
@@ -230,13 +232,13 @@ impl Watch<'_, '_> {
         is_last
     }
 
-    /// Whether what happened can be shown: to the person, or to the other end if that reads what
-    /// it is sent.
+    /// Whether what happened can be shown: to the person here, or to the other end if that end
+    /// reads what it is sent.
     fn has_reader<E: End>(&self, end: &Arc<E>) -> bool {
         self.observer.is_some() || end.hub().with(|inner| inner.messages.len() < OWN_MAX)
     }
 
-    /// Shows what happened to the person, if they are at this end.
+    /// Shows what happened to the person, if the person is at this end.
     fn show(&mut self) {
         if let Some(observer) = &mut self.observer {
             self.board.take_happenings().into_iter().for_each(|happening| observer.on(happening));
@@ -286,7 +288,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// This end's count as `source`, the other's as `sink`.
+    /// The progress, with the counters of both ends.
     fn progress<E: End>(&self, end: &Arc<E>, pace: &mut Pacer) -> Progress {
         let own = end.counters();
         let peer = lock(&self.board.peer).clone();
@@ -298,7 +300,7 @@ impl Watch<'_, '_> {
         Progress { elapsed, source: own, sink: peer, bottleneck, current }
     }
 
-    /// Notices a peer that is dead: says nothing, or does not read what we say.
+    /// Detects a dead peer: one that says nothing, or does not read what this end writes.
     fn check_peer<E: End>(&self, end: &Arc<E>, timeout: Duration, connected: &Connected) {
         let now = self.clock.now();
         let (peer, seconds) = (&connected.peer_host, timeout.as_secs());
@@ -319,7 +321,7 @@ impl Watch<'_, '_> {
         self.board.silence(now) > timeout || self.board.unread(now) > timeout
     }
 
-    /// Nothing has moved for so long: what is known of why.
+    /// The error when nothing has moved for too long, with what is known about the reason.
     fn stalled<E: End>(&self, end: &Arc<E>, still: Duration, connected: &Connected) -> Fatal {
         let (own, peer) = (self.board.own_name(), &connected.peer_host);
         let seconds = still.as_secs();
@@ -408,7 +410,7 @@ impl Watch<'_, '_> {
     }
 }
 
-/// Waits a moment for a thread.
+/// Waits for a thread to end, for a short time.
 fn wait_briefly(thread: &JoinHandle<()>) {
     let until = std::time::Instant::now() + LAST_WORDS_DEADLINE;
     while !thread.is_finished() && std::time::Instant::now() < until {
@@ -416,7 +418,7 @@ fn wait_briefly(thread: &JoinHandle<()>) {
     }
 }
 
-/// When progress was last told.
+/// When progress was last shown.
 #[derive(Debug, Default)]
 struct Pacer {
     last: Option<Instant>,

@@ -1,12 +1,12 @@
-//! Reads and writes that go on until all bytes are read or written: a system call may do less than
+//! Reads and writes that continue until all bytes are done. A single system call may do less than
 //! it was asked for, and a signal may interrupt it.
 
 use rustix::io::{Errno, pread, pwrite};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Reads from an offset of a file until there are `length` bytes or more in `to`. Direct I/O reads
-/// whole pages, which at the end of a file are more than it has.
+/// Reads from an offset of a file until `to` has at least `length` bytes. Direct I/O reads whole
+/// pages, so at the end of a file `to` may get fewer bytes than whole pages.
 ///
 /// # Errors
 /// Of the system call; EIO if the file ends before.
@@ -45,7 +45,7 @@ pub(crate) fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(),
     Ok(())
 }
 
-/// Fills with random bytes of the system's.
+/// Fills `to` with random bytes from the system.
 pub(crate) fn fill_random(to: &mut [u8]) -> io::Result<()> {
     use rustix::rand::{GetRandomFlags, getrandom};
     let mut filled = 0;

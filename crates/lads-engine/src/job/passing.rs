@@ -1,5 +1,5 @@
-//! Which entries are passed over although they differ from what is at the sink, or are not there:
-//! rsync's `--update`, `--ignore-existing`, `--existing`, `--max-size` and `--min-size`.
+//! Which entries are passed over although the sink lacks them or has different ones: rsync's
+//! `--update`, `--ignore-existing`, `--existing`, `--max-size` and `--min-size`.
 
 use crate::stat::mtime_of;
 use lads_core::entry::Kind;
@@ -11,15 +11,16 @@ use rustix::io::Errno;
 /// Which entries are passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passing {
-    /// Files that are newer at the sink.
+    /// Files that are newer at the sink (`--update`).
     pub newer: bool,
-    /// Whatever something is there of at the sink; directories are gone into all the same.
+    /// Entries for which the sink has something of that name (`--ignore-existing`). Directories are
+    /// entered all the same.
     pub there: bool,
-    /// Whatever nothing is there of at the sink, directories too.
+    /// Entries, including directories, for which the sink has nothing of that name (`--existing`).
     pub missing: bool,
-    /// Files with fewer bytes.
+    /// Files with fewer bytes than this.
     pub size_min: Option<u64>,
-    /// Files with more bytes.
+    /// Files with more bytes than this.
     pub size_max: Option<u64>,
 }
 
@@ -36,8 +37,8 @@ impl Passing {
         self.newer || self.there || self.missing
     }
 
-    /// Why something that is no directory is passed over at the sink, where `there` was found
-    /// under its name. As in rsync, only a file can be newer, and only than a file.
+    /// Why an entry that is not a directory is passed over at the sink, where `there` has its name.
+    /// As in rsync, only a file can be newer, and only than a file.
     pub(crate) fn at_sink(&self, kind: &Kind, there: Option<&Stat>) -> Option<Pass> {
         let Some(there) = there else { return self.missing.then_some(Pass::Missing) };
         if self.there {

@@ -1,17 +1,18 @@
-//! Which process writes to a journal, and whether it still runs: a lock where there are none.
+//! Which process writes to a journal, and whether it still runs. It replaces a lock on file systems
+//! without locks.
 
 use lads_core::journal::Holder;
 use rustix::system::uname;
 use std::fs::{read_dir, read_to_string};
 
-/// What is known of the process that a journal names.
+/// The state of the process that a journal names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It runs on this host.
     Runs,
-    /// It has ended, or its host was started anew since.
+    /// It has ended, or its host was restarted since.
     Ended,
-    /// It is, or was, on another host.
+    /// It runs, or ran, on another host.
     Elsewhere,
 }
 
@@ -42,9 +43,10 @@ fn boot() -> Vec<u8> {
     text.trim().as_bytes().to_vec()
 }
 
-/// When a process started, the 22nd field of its `stat`; the second is a name in parentheses that
-/// may hold anything. `None` if it has ended, even if nobody has asked yet how: then its state is
-/// `Z`. But as long as another thread of it is in a call, that may still write.
+/// When a process started: the 22nd field of its `stat`. The second field is a name in parentheses
+/// that may contain anything. `None` if the process has ended, even if its parent has not yet
+/// collected it: then its state is `Z`. But while another thread of it is in a call, that call may
+/// still write.
 fn started_ticks(pid: u32) -> Option<u64> {
     let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();

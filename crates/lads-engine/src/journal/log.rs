@@ -1,5 +1,5 @@
-//! The bytes of a journal: read without holding all of them, added to so that nothing torn hides
-//! what comes later.
+//! The bytes of a journal. It is read without holding all of them in memory, and added to so that
+//! no torn record hides later ones.
 
 use lads_core::journal::{Begun, Reading, Record, Replay, encode, encode_blocks};
 use rustix::fs::{fdatasync, ftruncate};
@@ -9,26 +9,26 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-/// A journal is read and written anew in pieces of this many bytes: a call for each, and memory for
-/// one.
+/// A journal is read, and rewritten, in pieces of this many bytes: one call for each piece, and
+/// memory for one.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Blocks that are encoded in one go: PIECE_BYTES and a half, at most.
+/// How many blocks are encoded at a time: they take at most one and a half times `PIECE_BYTES`.
 const BLOCKS_PER_PIECE: usize = 1 << 16;
 
-/// A journal shorter than this is not written anew while it is in use. It takes about 18 bytes for
-/// a block, so that is once in 4 TiB of blocks of 1 MiB, for a fraction of a second.
+/// A journal shorter than this is not rewritten while it is in use. A block takes about 18 bytes,
+/// so a rewrite happens once in 4 TiB of blocks of 1 MiB, and takes a fraction of a second.
 const GROWN_BYTES_MIN: u64 = 64 << 20;
 
 /// The journal's file, locked as long as it is open.
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
-    /// The records that are durable take this many bytes.
+    /// The bytes of the records that are durable.
     sound_bytes: u64,
-    /// This many did when it was written anew.
+    /// The bytes that it had when it was last rewritten.
     anew_bytes: u64,
-    /// Why nothing more can be added.
+    /// Why nothing more can be added; `None` while records can be added.
     pub(super) failure: Option<Errno>,
 }
 
@@ -41,8 +41,8 @@ impl Log {
         &self.file
     }
 
-    /// Adds records, durably. After an error none of them counts, and there is nothing torn that
-    /// would hide later ones; if that is not sure, there will be no later ones.
+    /// Adds records, durably. After an error none of them counts, and no torn record is left that
+    /// would hide later ones. If that cannot be guaranteed, no later record is added at all.
     pub(super) fn append(&mut self, records: &[u8]) -> std::io::Result<()> {
         if let Some(errno) = self.failure {
             return Err(errno.into());
@@ -51,8 +51,8 @@ impl Log {
             self.failure = ftruncate(&self.file, self.sound_bytes).err();
             return Err(error);
         }
-        // What could not be written back is taken for written from then on: to ask once more
-        // would only get a wrong answer.
+        // The kernel counts pages that it could not write back as written from then on. A second
+        // call would wrongly report success.
         self.failure = fdatasync(&self.file).err();
         if let Some(errno) = self.failure {
             return Err(errno.into());
@@ -61,12 +61,12 @@ impl Log {
         Ok(())
     }
 
-    /// Whether much of it may no longer count, so that it is worth writing it anew.
+    /// Whether so many of its records may be out of date that a rewrite is worth it.
     pub(super) fn is_grown(&self) -> bool {
         self.failure.is_none() && self.sound_bytes > GROWN_BYTES_MIN.max(2 * self.anew_bytes)
     }
 
-    /// What it says.
+    /// The contents of the journal.
     pub(super) fn read(&self) -> std::io::Result<Replay> {
         read(&self.file)
     }
@@ -90,7 +90,8 @@ pub(super) fn read(file: impl AsFd) -> std::io::Result<Replay> {
     }
 }
 
-/// Writes these bytes and the records of these files into an empty file; how many bytes that took.
+/// Writes these bytes and the records of these files into an empty file. Returns the number of
+/// bytes.
 pub(super) fn write(
     to: &File,
     mut bytes: Vec<u8>,

@@ -1,8 +1,8 @@
-//! Where a journal lies: how its file is found, locked, checked and written anew.
+//! Where a journal lies: how its file is found, locked, checked and rewritten.
 //!
 //! Others may be permitted to make, rename and remove names in the directory. So a name is never
-//! trusted twice: a file is checked through its descriptor, and used if its name still stands for
-//! it after it was locked. What is there is never written to until it was found to be ours.
+//! trusted twice: a file is checked through its descriptor, and used only if its name still stands
+//! for it after it was locked. An existing file is not written to until it is known to be ours.
 //!
 //! ```text
 //!   make NAME.new (O_EXCL), lock it ──► look at NAME, lock it, is it ours? ──► read it
@@ -12,9 +12,9 @@
 //!   remove it, begin again                                     durable, rename it to NAME
 //! ```
 //!
-//! The journal is only ever replaced by who has made `NAME.new`, and its lock goes along: the new
-//! file is locked before it gets the name. Where the file system has no locks, `NAME.new` and the
-//! process that the journal names take their place.
+//! Only the process that has made `NAME.new` may replace the journal. Its lock moves along, because
+//! the new file is locked before it gets the name. Where the file system has no locks, `NAME.new`
+//! and the process that the journal names take their place.
 
 use super::holder::{self, State};
 use super::log::{self, Log};
@@ -34,12 +34,13 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// No journal of ours is longer, in bytes: one that has doubled is written anew
-/// ([`Log::is_grown`]), and what counts in it is limited. Reading as much takes some seconds.
+/// The longest journal, in bytes. A journal that has doubled is rewritten ([`Log::is_grown`]), and
+/// its useful contents are limited, so none of ours is longer. Reading that much takes some
+/// seconds.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// How often it is tried to open a journal that others begin and end at the same time. Each time
-/// one of them has got on; that it happens twice is rare.
+/// How often opening a journal is tried while other processes begin and end it. With each attempt
+/// one of them has made progress; even a second attempt is rare.
 const ATTEMPTS_MAX: u32 = 16;
 
 /// Permission to write for others than the owner.
@@ -50,19 +51,19 @@ const OTHERS_WRITE: u32 = 0o022;
 pub(super) struct Site {
     root: Arc<OwnedFd>,
     name: String,
-    /// What the directory is called in messages.
+    /// The directory's name in messages.
     target: String,
 }
 
-/// What files that we make in a directory are like: some file systems have owners and modes of
-/// their own (root is somebody else on NFS; on vfat everybody may write).
+/// Owner and mode of files that this process makes in a directory. Some file systems have their own
+/// (root is another user on NFS; on vfat everybody may write).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) uid: u32,
     mode: u32,
 }
 
-/// A journal that is ours alone.
+/// A journal that this process alone holds.
 pub(super) struct Opened {
     pub(super) log: Log,
     pub(super) salt: [u8; 16],
@@ -70,7 +71,7 @@ pub(super) struct Opened {
     pub(super) own: Own,
 }
 
-/// The file that is to become the journal; it is removed if it does not.
+/// The new file that is to become the journal; it is removed if it does not.
 struct New<'a> {
     site: &'a Site,
     file: File,
@@ -88,7 +89,7 @@ impl Drop for New<'_> {
     }
 }
 
-/// What became of the wish to lock a file.
+/// The result of trying to lock a file.
 enum Lock {
     Ours,
     Theirs,
@@ -97,17 +98,18 @@ enum Lock {
 }
 
 impl Own {
-    /// As this file is, which we have just made.
+    /// As the given file, which this process has just made.
     fn of(stat: &Stat) -> Self {
         Self { uid: stat.st_uid, mode: stat.st_mode }
     }
 
-    /// As files are that this process makes on most file systems; whoever may write to them.
+    /// As files that this process makes on most file systems, whoever may write to them.
     pub(crate) fn usual() -> Self {
         Self { uid: rustix::process::geteuid().as_raw(), mode: OTHERS_WRITE }
     }
 
-    /// In what a file differs from those that we make and nobody else can write to, in words.
+    /// In words, how a file differs from files that this process makes and that nobody else can
+    /// write to.
     pub(crate) fn difference(&self, stat: &Stat) -> Option<String> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             Some("it is not a regular file".to_owned())
@@ -139,12 +141,12 @@ impl Site {
         Err(self.is_running("another process opens"))
     }
 
-    /// `None` if somebody else changed what has which name meanwhile.
+    /// Returns `None` if another process renamed or removed one of the files meanwhile.
     fn try_open(&self, board: &Board) -> Result<Option<Opened>, Fatal> {
         let Some(new) = self.make_new()? else { return Ok(None) };
         let (replay, _held) = match self.open_old(&new)? {
             None => (Replay::default(), None),
-            // Somebody has removed it, having come to the end.
+            // Another process has finished with it and removed it.
             Some(old) if !self.is_named(&self.name, &old)? => return Ok(None),
             Some(old) => (log::read(&old).map_err(|e| self.broken(&e))?, Some(old)),
         };
@@ -173,8 +175,8 @@ impl Site {
         Ok(Some(Opened { log, salt, replay, own }))
     }
 
-    /// Writes a journal anew, while it is in use, without what no longer counts. `None` if that
-    /// cannot be now; then the old one is as good as it was.
+    /// Rewrites a journal while it is in use, without records that do not count any more. `None` if
+    /// that is not possible now; then the old one stays valid.
     pub(super) fn shorten(&self, log: &Log, salt: [u8; 16]) -> Option<Log> {
         let new = self.make_new().ok()??;
         let replay = log.read().ok()?;
@@ -203,7 +205,7 @@ impl Site {
         };
         let lockless = match try_lock(&file).map_err(|errno| self.failed(errno))? {
             Lock::Ours if self.is_named(&name, &file)? => None,
-            // Somebody has taken it for left over.
+            // Another process took it for left over.
             Lock::Ours | Lock::Theirs => return Ok(None),
             Lock::Missing(errno) => Some(errno),
         };
@@ -211,8 +213,8 @@ impl Site {
         Ok(Some(New { site: self, file: file.into(), own, lockless, is_named: false }))
     }
 
-    /// Removes what was to become a journal when its process was killed. One of a process that runs
-    /// is locked.
+    /// Removes a `NAME.new` whose process was killed. If the process still runs, the file is
+    /// locked.
     fn remove_left_over_new(&self) -> Result<(), Fatal> {
         let name = self.new_name();
         let Some(file) = self.open_if_ours(&name, Own::usual())? else { return Ok(()) };
@@ -236,7 +238,7 @@ impl Site {
         }
     }
 
-    /// The journal that is there, locked, if there is one.
+    /// The existing journal, locked, if there is one.
     fn open_old(&self, new: &New<'_>) -> Result<Option<OwnedFd>, Fatal> {
         let Some(file) = self.open_if_ours(&self.name, new.own)? else { return Ok(None) };
         if new.lockless.is_some() {
@@ -248,8 +250,8 @@ impl Site {
         }
     }
 
-    /// Opens a file for reading and writing, which does neither yet. It is looked at before, too:
-    /// to open a device may do something.
+    /// Opens a file for reading and writing, without doing either. The file is checked before it is
+    /// opened, too, because opening a device may have an effect.
     fn open_if_ours(&self, name: &str, own: Own) -> Result<Option<OwnedFd>, Fatal> {
         let check = |stat: &Stat| match own.difference(stat) {
             Some(difference) => Err(self.is_not_ours(name, &difference)),
@@ -271,7 +273,7 @@ impl Site {
         Ok(Some(file))
     }
 
-    /// Where there are no locks: whether the process that the journal names has ended.
+    /// Where there are no locks: checks that the process that the journal names has ended.
     fn check_holder(&self, replay: &Replay) -> Result<(), Fatal> {
         let Some(holder) = &replay.holder else { return Ok(()) };
         let (pid, host) = (holder.pid, String::from_utf8_lossy(&holder.host));
@@ -290,7 +292,7 @@ impl Site {
         }
     }
 
-    /// Writes what counts, durably, and gives it the journal's name.
+    /// Writes the records that count, durably, and gives the file the journal's name.
     fn write_anew(
         &self,
         mut new: New<'_>,
@@ -341,22 +343,22 @@ impl Site {
     }
 }
 
-/// What a journal is that somebody left.
+/// The state of a journal that was found.
 pub(crate) enum Leftover {
-    /// A transfer that runs holds it.
+    /// A running transfer holds it.
     InUse,
-    /// Nobody does; locked until this is dropped, where the file system has locks.
+    /// Nobody holds it. It stays locked until this is dropped, where the file system has locks.
     Stale(OwnedFd),
-    /// It is not one of ours: in what it differs.
+    /// It is not ours; the text says in what it differs.
     NotOurs(String),
-    /// There is no such file any more.
+    /// It does not exist any more.
     Gone,
 }
 
-/// Looks at a journal, whichever command left it there, and locks it if it is not in use.
+/// Looks at a journal, whichever command left it, and locks it if it is not in use.
 pub(crate) fn look_at_journal(root: &OwnedFd, name: &[u8]) -> Result<Leftover, Errno> {
     let own = Own::usual();
-    // Looked at first: to open a device may do something.
+    // Checked before it is opened: opening a device may have an effect.
     let seen = match statat(root, name, NOT_THROUGH_LINKS) {
         Ok(stat) => own.difference(&stat),
         Err(Errno::NOENT) => return Ok(Leftover::Gone),
@@ -377,11 +379,11 @@ pub(crate) fn look_at_journal(root: &OwnedFd, name: &[u8]) -> Result<Leftover, E
     match try_lock(&file)? {
         Lock::Theirs => Ok(Leftover::InUse),
         Lock::Ours if is_named(root, name, &file)? => Ok(Leftover::Stale(file)),
-        // Its transfer has come to its end, or another has begun, meanwhile: one more look would
-        // be at something else.
+        // Its transfer has finished, or another has begun, meanwhile. Another look would find a
+        // different file.
         Lock::Ours => Ok(Leftover::InUse),
-        // Where there are no locks, one that is about to begin cannot be told from one that was
-        // killed.
+        // Without locks, a journal whose process is about to begin looks the same as one whose
+        // process was killed.
         Lock::Missing(_) => {
             let holder = log::read(&file).ok().and_then(|replay| replay.holder);
             let has_ended = holder.is_some_and(|it| holder::state_of(&it) == State::Ended);

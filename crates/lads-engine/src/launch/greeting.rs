@@ -1,8 +1,8 @@
-//! What both ends say first: who they are, and how much of it is heard.
+//! The greeting: what both ends say first, and how much of it is read.
 //!
-//! A peer that has not greeted yet may be anything, a login script or an attacker. So each message
-//! of the greeting has a bound of its own, far below what a message may be later, and all of them
-//! together have one deadline ([`Patience`]).
+//! A peer that has not sent HELLO yet may be anything: a login script or an attacker. So each
+//! message of the greeting has a limit of its own, far below the limit of later messages, and all
+//! of them together have one deadline ([`Patience`]).
 
 use crate::control::{MessageReader, write_message};
 use crate::event::ExitCode;
@@ -14,23 +14,23 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
-/// From the first word of the other end until all data streams are open. Half of it would be too
-/// short for 256 of them to a loaded login node; twice as long and a peer that says a byte at a
-/// time holds a port for a minute.
+/// The time from the first byte of the other end until all data streams are open. Half of it would
+/// be too short to open 256 streams to a loaded login node. With the double, a peer that sends one
+/// byte at a time would hold a port for a minute.
 pub(super) const GREETING_DEADLINE: Duration = Duration::from_secs(30);
 
-/// HELLO is not longer, in bytes: two names and a few numbers, 60 bytes mostly.
+/// The longest HELLO, in bytes. It has two names and a few numbers, usually 60 bytes.
 pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
 
-/// LISTEN is not longer, in bytes: 256 tokens take 8.5 KiB. Nor is FATAL, which may come in its
-/// place, with a sentence for the person.
+/// The longest LISTEN, in bytes: 256 tokens take 8.5 KiB. FATAL, which may come instead, has a
+/// sentence for the person and is not longer, either.
 pub(super) const LISTEN_BYTES_MAX: usize = 64 << 10;
 
-/// The control channel while the two ends greet each other.
+/// The control channel during the greeting.
 pub(super) struct Greeting {
     input: File,
     output: File,
-    /// What the other end is called in messages.
+    /// The name of the other end in messages.
     peer: String,
 }
 
@@ -39,12 +39,12 @@ impl Greeting {
         Self { input, output, peer: peer.to_owned() }
     }
 
-    /// The two pipes, for the time after.
+    /// The two pipes, for the time after the greeting.
     pub(super) fn into_pipes(self) -> (File, File) {
         (self.input, self.output)
     }
 
-    /// What the other end is read from.
+    /// The pipe from which the other end is read.
     pub(super) fn input(&self) -> &File {
         &self.input
     }
@@ -56,7 +56,8 @@ impl Greeting {
         })
     }
 
-    /// The next message, if it is no longer than this; `None` if the other end said its last.
+    /// The next message, if it is at most `length_max` bytes long; `None` if the other end has
+    /// closed the channel.
     pub(super) fn hear(
         &mut self,
         bytes_max: usize,
@@ -65,7 +66,7 @@ impl Greeting {
         self.hear_after(&[], bytes_max, patience)
     }
 
-    /// The same, if the first bytes of the message were read already.
+    /// As [`Self::hear`], if the first bytes of the message were read already.
     pub(super) fn hear_after(
         &mut self,
         first: &[u8],
@@ -76,7 +77,7 @@ impl Greeting {
         MessageReader::new(from).next_within(bytes_max, &self.peer)
     }
 
-    /// Reads what is there, without a word of our own.
+    /// Reads the bytes that are there, without an error text.
     pub(super) fn read(&mut self, to: &mut [u8], patience: &Patience<'_>) -> io::Result<usize> {
         Patient { pipe: &self.input, patience }.read(to)
     }
@@ -94,7 +95,7 @@ pub(super) fn own_hello() -> Message {
     })
 }
 
-/// What the other end says of itself, if we can go on with it.
+/// Checks that both ends can talk to each other. Returns the HELLO of the other end.
 pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello, Fatal> {
     let Some(message) = message else {
         let text = format!("{name} ended before it greeted");
@@ -112,7 +113,8 @@ pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello,
         );
         return Err(Fatal::new(ExitCode::Usage, text));
     }
-    // Of another version it is not known what it should be: that has been made to go on with this.
+    // The digest of another version says nothing to this build: both versions were made to work
+    // together.
     let own_schema = SchemaDigest(Some(DIGEST));
     if hello.version == VERSION && hello.schema != own_schema {
         let text = format!(

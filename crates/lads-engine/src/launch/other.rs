@@ -1,5 +1,6 @@
-//! The other end as a process of ours: LADS itself, or a remote shell that starts it. Waits for it
-//! and, if it says nothing or something else, explains why.
+//! The other end as a process that this one starts: LADS itself, or a remote shell that starts
+//! LADS. This module waits for the first message, and explains if there is none or if something
+//! else comes.
 
 use super::greeting::{
     GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello, own_hello,
@@ -22,83 +23,82 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long ssh may say nothing at first, unless somebody said otherwise. A person who is asked
-/// for a password, and for a second factor that comes by telephone, needs a minute or two; half of
-/// it is tight for a second attempt, and with double of it, whoever is not there holds up a script
-/// for ten minutes.
+/// How long ssh may be silent at first, by default. A person who is asked for a password, and for a
+/// second factor that comes by telephone, needs a minute or two. Half of this is too short for a
+/// second attempt. With the double, a script whose user is away would wait for ten minutes.
 const SSH_SILENCE: Duration = Duration::from_secs(300);
-/// A wait that is longer is told. ssh over a long line needs about a second, and a login node under
-/// load two; double of it, and people wonder whether anything happens.
+/// A longer wait than this is shown. ssh over a long-distance line needs about a second, and a
+/// login node under load two. With the double, people would wonder whether anything happens.
 const WAIT_UNTOLD: Duration = Duration::from_secs(3);
-/// How often it is told again, for a line that shows seconds.
+/// How often the wait is shown again, for a display that counts seconds.
 const WAIT_TOLD_INTERVAL: Duration = Duration::from_secs(1);
-/// How long to wait for an exit code, and for the last words of an other end that has ended.
+/// How long to wait for the exit code and the last words of an other end that has ended.
 const END_DEADLINE: Duration = Duration::from_secs(2);
 const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
-/// How long to wait for what an other end, which has ended, still writes to its standard error. A
-/// shared ssh connection keeps that open, so this is what each command takes longer there: double
-/// of it would be felt. Half of it is little for a thread on a busy machine.
+/// How long to wait for standard error of an other end that has ended. A shared ssh connection
+/// keeps standard error open, so every command takes this much longer there; the double would be
+/// noticed. Half of it is too short for a thread on a busy machine.
 const LAST_ERRORS_DEADLINE: Duration = Duration::from_millis(50);
-/// How long to wait for more of something that is not LADS, and how many bytes of it are shown.
+/// How long to read more from a program that is not LADS, and how many bytes of it are shown.
 const NOISE_DEADLINE: Duration = Duration::from_millis(200);
 const NOISE_BYTES_MAX: usize = 200;
-/// Bytes up to the end of the magic: the length of HELLO, its type, the magic.
+/// The bytes up to the end of the magic number: the length of HELLO, its type, the magic number.
 const FIRST_BYTES: usize = LENGTH_BYTES + 1 + MAGIC.len();
 
-/// The other end as a process of ours.
+/// The other end, as a process that this one started.
 pub(super) struct Other {
     pub(super) process: Process,
     greeting: Greeting,
-    /// What it is called in messages.
+    /// Its name in messages.
     name: String,
     is_remote: bool,
     lads: String,
-    /// What it is started through, as the person gave it; and what they can type to see whether
-    /// they get in there.
+    /// The remote shell, as the person gave it; and a command that the person can type to test the
+    /// login.
     shell: String,
     login: String,
-    /// The last of what it wrote to its standard error.
+    /// The last bytes that it wrote to standard error.
     complaints: Arc<Mutex<Vec<u8>>>,
-    /// Whether the person has read it.
+    /// Whether the person has already seen them.
     stderr: Stderr,
     errors: Errors,
 }
 
-/// What passes on what the other end writes to its standard error.
+/// The thread that passes on the standard error of the other end.
 #[derive(Debug)]
 pub(super) struct Errors {
-    /// Disconnected when it has written all that it will.
+    /// Disconnected when the other end has closed its standard error.
     end: mpsc::Receiver<()>,
     is_muted: Arc<AtomicBool>,
 }
 
 impl Errors {
-    /// Waits a moment for the last of it; what comes later is not shown, for nothing follows the
-    /// summary.
+    /// Waits a short time for the last of it. Later output is not shown, because nothing follows
+    /// the summary.
     pub(super) fn finish(&self) {
         let _: Result<(), _> = self.end.recv_timeout(LAST_ERRORS_DEADLINE);
         self.is_muted.store(true, Ordering::Relaxed);
     }
 }
 
-/// How long another host may say nothing at first.
+/// How long another host may be silent at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FirstWord {
     limit: Duration,
-    /// Whether that is what holds for any silence of a peer.
+    /// Whether this is the same limit as for any silence of a peer.
     is_as_any_silence: bool,
 }
 
 impl FirstWord {
-    /// `silence` is how long any peer may be silent. A command that has to do with ssh may ask a
-    /// person for a password; any other is a program that answers or does not.
+    /// `silence` is how long any peer may be silent. A command that involves ssh may ask a person
+    /// for a password; any other command is a program that answers or does not.
     pub(super) fn of(remote: &RemoteShell, silence: Duration) -> Self {
         let is_ssh = |word: &str| {
             let name = Path::new(word).file_name();
             name.is_some_and(|name| name.to_string_lossy().contains("ssh"))
         };
         let may_ask = shell_words(remote).any(is_ssh);
-        // No limit for silence is not meant for a command that never began.
+        // "No limit" for silence is not meant for a command that never began.
         let is_limited = silence < Duration::from_secs(u32::MAX.into());
         match remote.connect_timeout_seconds {
             Some(seconds) => {
@@ -112,14 +112,15 @@ impl FirstWord {
 }
 
 impl Other {
-    /// Starts it: through the remote shell if it is on another host.
-    /// `typed` is the remote shell as the person gave it.
+    /// Starts it, through the remote shell if it is on another host. `typed` is the remote shell as
+    /// the person gave it.
     pub(super) fn start(job: &Job, typed: &RemoteShell, host: Option<&str>) -> Result<Self, Fatal> {
         let mut command = match host {
             Some(host) => remote_command(&job.remote, host, &["serve".to_owned()]),
             None => {
                 let mut command = Command::new(&job.program);
-                // An interrupt from the keyboard is for us; the sink stops when we tell it to.
+                // An interrupt from the keyboard is for this process; the sink stops when it is
+                // told to.
                 command.arg0("lads").arg("serve").process_group(0);
                 command
             }
@@ -165,8 +166,8 @@ impl Other {
         })
     }
 
-    /// Waits for its first word. Another host may get more time than a process of this one:
-    /// somebody may be asked for a password. A wait that lasts is told.
+    /// Waits for its first message. Another host may get more time than a process of this one,
+    /// because a person may be asked for a password. A long wait is shown.
     pub(super) fn await_first_word(
         &mut self,
         remote: &FirstWord,
@@ -223,7 +224,8 @@ impl Other {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     return Err(match Cut::of(&error) {
-                        // A word, and then nothing: a prompt, or a program that waits.
+                        // The program wrote something and then nothing more: a prompt, or a program
+                        // that waits.
                         Some(Cut::Silent(_)) if !may_be_hello(&first[..filled]) => {
                             self.explain_noise(&first[..filled])
                         }
@@ -240,8 +242,8 @@ impl Other {
         check_hello(message, &self.name)
     }
 
-    /// Says who we are. If it is gone already, what it said last tells more than that we could not
-    /// write.
+    /// Sends HELLO. An error is ignored: if the other end is gone, its last output says more than a
+    /// failed write.
     pub(super) fn say_hello(&mut self, patience: &Patience<'_>) {
         let _ = self.greeting.say(&own_hello(), patience);
     }
@@ -250,7 +252,7 @@ impl Other {
         self.greeting.say(message, patience)
     }
 
-    /// What it answers to JOB: its address, port, and a token for each data stream.
+    /// Its answer to JOB: its address, its port, and a token for each data stream.
     pub(super) fn hear_where_it_listens(
         &mut self,
         patience: &Patience<'_>,
@@ -266,13 +268,13 @@ impl Other {
         Err(Fatal::new(ExitCode::Network, text))
     }
 
-    /// The process, what it is read from and written to, for the time after the greeting.
+    /// The process and its two pipes, for the time after the greeting.
     pub(super) fn into_parts(self) -> (Process, Errors, File, File) {
         let (input, output) = self.greeting.into_pipes();
         (self.process, self.errors, input, output)
     }
 
-    /// Why the other end said nothing.
+    /// The error for an other end that said nothing.
     fn explain_end(&mut self, said: &[u8], patience: &Patience<'_>) -> Fatal {
         let status = self.process.wait(&patience.part(END_DEADLINE));
         if patience.is_stopped() {
@@ -322,15 +324,15 @@ impl Other {
         }
     }
 
-    /// What it wrote to its standard error, which may come a little later than its end; something
-    /// that it leaves behind, such as a shared ssh connection, may keep it open.
+    /// What it wrote to standard error. That may come a little later than its end. A process that
+    /// it leaves behind, such as a shared ssh connection, may keep standard error open.
     fn complaints(&self) -> String {
         let _: Result<(), _> = self.errors.end.recv_timeout(COMPLAINTS_DEADLINE);
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept).into_owned()
     }
 
-    /// What it wrote to its standard error, or where the person finds that.
+    /// What it wrote to standard error, or where the person finds that.
     fn told(&self, complaints: &str) -> String {
         match (self.stderr, complaints.trim()) {
             (Stderr::PassedOn, _) => "see the message above".to_owned(),
@@ -339,10 +341,10 @@ impl Other {
         }
     }
 
-    /// Something else than LADS speaks: a login script that prints, or another program.
+    /// The error for a program that is not LADS: a login script that prints, or another program.
     fn explain_noise(&mut self, first: &[u8]) -> Fatal {
         let mut said = first.to_vec();
-        // Whoever prints for ever is heard for a moment.
+        // A program that prints for ever is read for a short time only.
         let (stop, mut piece) = (StopFlag::new(), [0; NOISE_BYTES_MAX]);
         let patience = Patience::new(&stop, NOISE_DEADLINE);
         while said.len() < NOISE_BYTES_MAX
@@ -363,7 +365,7 @@ impl Other {
     }
 }
 
-/// Whether these first bytes can be the beginning of HELLO.
+/// Whether these bytes can be the beginning of HELLO.
 fn may_be_hello(said: &[u8]) -> bool {
     said.iter().skip(LENGTH_BYTES + 1).zip(MAGIC).all(|(said, byte)| *said == byte)
         && said.len() > LENGTH_BYTES + 1
@@ -375,7 +377,7 @@ fn is_refusal(complaints: &str) -> bool {
         .any(|text| complaints.contains(text))
 }
 
-/// Passes standard error on, unless it is muted, and keeps the last of it.
+/// Passes standard error on, unless it is muted, and keeps the last bytes of it.
 fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
@@ -396,14 +398,14 @@ fn remote_command(remote: &RemoteShell, host: &str, words: &[String]) -> Command
     command
 }
 
-/// The remote shell with the words that the person gave it.
+/// The remote shell with the arguments that the person gave it.
 pub(super) fn shell_command(remote: &RemoteShell) -> Command {
     let mut command = Command::new(remote.command.first().map_or("ssh", String::as_str));
     command.args(remote.command.iter().skip(1));
     command
 }
 
-/// What a person types to run nothing on another host, as they would have LADS run there.
+/// A command that a person can type to log in to the other host in the same way as LADS.
 fn login_command(remote: &RemoteShell, host: &str) -> String {
     shown(shell_words(remote).chain([host, "true"]))
 }
@@ -413,12 +415,12 @@ fn shell_words(remote: &RemoteShell) -> impl Iterator<Item = &str> {
     is_ssh.into_iter().chain(remote.command.iter().map(String::as_str))
 }
 
-/// Words as a person types them.
+/// Words of a command, quoted as a person would type them.
 fn shown<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a remote shell takes it; a plain one is left as it is, so that `~` works.
+/// A word, quoted for a remote shell; a plain word is left as it is, so that `~` works.
 fn quoted(word: &str) -> String {
     let is_plain =
         word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+@:".contains(&byte));

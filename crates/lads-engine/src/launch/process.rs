@@ -5,19 +5,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How often to see whether it has ended.
+/// How often to look whether it has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// How long it may take to end when told to. ssh gives the terminal back meanwhile, if it was
-/// asking for a password there.
+/// How long it may take to end when it is told to. ssh needs this time to reset the terminal, if it
+/// was asking for a password.
 const TERM_DEADLINE: Duration = Duration::from_millis(500);
-/// How long to wait for one that was killed: a call of its own to storage may hold it.
+/// How long to wait for a killed process: one of its calls to storage may hold it.
 const KILL_DEADLINE: Duration = Duration::from_millis(500);
 
 /// A process that is ended when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Whether it was killed, and not waited for any longer.
+    /// Whether it was killed, and is not waited for any longer.
     is_given_up: bool,
 }
 
@@ -26,13 +26,13 @@ impl Process {
         Self { child, is_given_up: false }
     }
 
-    /// Ends it at once, whatever it does.
+    /// Kills it at once.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
     }
 
-    /// Waits until it has ended by itself; `None` if it has not by then, or the person wants to
-    /// stop.
+    /// Waits until it has ended by itself. `None` if it has not ended in time, or if the person
+    /// wants to stop.
     pub(crate) fn wait(&mut self, patience: &Patience<'_>) -> Option<ExitStatus> {
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -42,7 +42,7 @@ impl Process {
         }
     }
 
-    /// Sees that it is gone: tells it to end, and kills it if it does not.
+    /// Tells it to end, and kills it if it does not.
     pub(crate) fn end(&mut self) {
         self.tell_to_end();
         if !self.has_ended_within(TERM_DEADLINE) {

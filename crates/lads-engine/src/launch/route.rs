@@ -1,10 +1,11 @@
-//! Which way data takes to the other end, and who says so.
+//! To which address data connections go, and who decides that.
 //!
-//! The other end tells an address under which it was reached, but that is only its word: whoever
-//! controls it could have us connect, and push data, to any host that we can reach. So data
-//! connections go where the person says (`--data-address`), or to the host that the person named,
-//! as this host resolves that name. What the other end says only decides which of its addresses
-//! is tried first. It is asked as `ssh -G` tells it: a name may be an alias of ssh's own.
+//! The other end names the address under which it was reached, but that is only its word: an
+//! attacker who controls the other end could make this host connect, and push data, to any host
+//! that it can reach. So data connections go to the address that the person gives
+//! (`--data-address`), or to the host that the person named, as this host resolves that name. The
+//! other end's word only decides which of those addresses is tried first. The name is resolved as
+//! `ssh -G` reports it, because it may be an alias in ssh's configuration.
 
 use super::ssh::Ssh;
 use crate::event::ExitCode;
@@ -17,29 +18,29 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long one data stream may take to be open. A packet of the kind that opens connections, if
-/// lost, is sent again after 1, 3 and 7 s; half of this would give up after the second.
+/// How long it may take to open one data stream. A lost packet that opens a connection is sent
+/// again after 1, 3 and 7 s; half of this would give up after the second.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long to wait before a stream is tried again that was closed unopened, at first and at most.
-/// Each wait is twice the one before. The port is full for as long as strangers connect faster
-/// than they are looked at; less than this would add to them.
+/// The first and the longest pause before a stream is tried again that the other end closed before
+/// it was open. Each pause is twice the one before. The port is full while strangers connect faster
+/// than they are checked; shorter pauses would add to the load.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// How data reaches the other end.
+/// How data connections reach the other end.
 pub(super) struct Route<'a> {
     pub(super) job: &'a Job,
     pub(super) host: Option<&'a str>,
-    /// What ssh is set to for that host, if it is ssh that starts the other end.
+    /// ssh's settings for that host, if ssh starts the other end.
     pub(super) ssh: Option<&'a Ssh>,
-    /// The address under which the other end says that it was reached; empty if it does not know.
+    /// The address at which the other end says it was reached; empty if it does not know.
     pub(super) told: String,
     pub(super) port: u16,
     pub(super) patience: &'a Patience<'a>,
 }
 
 impl Route<'_> {
-    /// A stream for each token.
+    /// Opens a stream for each token.
     pub(super) fn connect_all(&self, tokens: &[[u8; 32]]) -> Result<Vec<OwnedFd>, Fatal> {
         let addresses = self.addresses()?;
         let connect = |(index, token)| self.connect_one(&addresses, index, token);
@@ -64,8 +65,8 @@ impl Route<'_> {
         Err(self.failed(&last, &tried.join(", ")))
     }
 
-    /// Tries again for a while if the other end closes the connection unopened: it may have had
-    /// no room for us among strangers.
+    /// Tries again for a while if the other end closes the connection before it is open: its port
+    /// may have been full of strangers.
     fn connect_patiently(
         &self,
         address: SocketAddr,
@@ -79,7 +80,7 @@ impl Route<'_> {
                 Err(error) if was_closed(&error) => error,
                 result => return result,
             };
-            // That it was closed tells more than that there was no time left.
+            // The error of the closed connection says more than that the time is over.
             patience.pause(pause).map_err(|_| error)?;
             pause = (pause * 2).min(pause_max);
         }
@@ -106,8 +107,8 @@ impl Route<'_> {
         Fatal::new(ExitCode::Network, text)
     }
 
-    /// Where data streams go, the most likely first: what the person says, with a port of its own
-    /// if there is one in it (a forwarded port), or the host that the person named.
+    /// The addresses for data streams, the most likely first: the one that the person gives, with
+    /// its port if it has one (a forwarded port), or those of the host that the person named.
     fn addresses(&self) -> Result<Vec<SocketAddr>, Fatal> {
         if let Some(address) = &self.job.remote.data_address {
             let (name, port) = part_port(address, self.port);
@@ -123,7 +124,7 @@ impl Route<'_> {
         let mut addresses =
             self.resolve(&name, self.port)?.map_err(|error| self.unresolved(&name, &error))?;
         if let Ok(told) = self.told.parse::<IpAddr>() {
-            // Stable: the others keep the order in which the resolver prefers them.
+            // A stable sort: the others keep the order in which the resolver prefers them.
             addresses.sort_by_key(|it| it.ip().to_canonical() != told.to_canonical());
         }
         Ok(addresses)
@@ -153,8 +154,8 @@ impl Route<'_> {
     }
 }
 
-/// The address and the port of what a person gave as `address`, `address:port` or
-/// `[address]:port`, the last for one that has colons itself.
+/// Splits what a person gave as `address`, `address:port` or `[address]:port` into address and
+/// port. An address with colons needs brackets.
 fn part_port(address: &str, port_otherwise: u16) -> (&str, u16) {
     let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let (name, port) = match (bracketed, address.rsplit_once(':')) {

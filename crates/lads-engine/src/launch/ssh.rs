@@ -1,5 +1,5 @@
-//! What ssh would do with the host that the person named: under which name it connects, and whether
-//! it gives up in time.
+//! What ssh would do with the host that the person named: to which host name it connects, and
+//! whether its wait for a connection has a limit.
 
 use super::other::shell_command;
 use super::process::Process;
@@ -10,27 +10,27 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-/// How much is read of what `ssh -G` tells, in bytes: it is about 4 KiB.
+/// The most bytes that are read from `ssh -G`, which prints about 4 KiB.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// How long ssh may take to connect and to agree on keys, in seconds, if nobody said otherwise;
-/// a password is asked for after that. A packet of the kind that opens connections is sent again
-/// after 1, 3 and 7 s. Half of it would give up after the third, or on a login node under load;
-/// without it, Linux tries for more than two minutes, and with double of it, a host of two
-/// addresses would take one.
+/// How long ssh may take to connect and to agree on keys, in seconds, by default; a password is
+/// asked for after that. A lost packet that opens a connection is sent again after 1, 3 and 7 s.
+/// Half of this would give up after the third, or on a login node under load. Without a limit,
+/// Linux tries for more than two minutes; with the double, a host with two addresses would take one
+/// minute.
 const CONNECT_SECONDS: u32 = 15;
 
-/// What ssh is set to, for one host.
+/// ssh's settings for one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ssh {
-    /// The name under which it connects: its configuration may know one of its own.
+    /// The host name to which it connects: its configuration may replace the name that was typed.
     pub(super) host_name: Option<String>,
-    /// Whether the person has said how long it may take to connect.
+    /// Whether the person has limited the time to connect.
     has_connect_timeout: bool,
 }
 
 impl Ssh {
-    /// Asks `ssh -G`; `None` if the remote shell is another, or does not tell.
+    /// Asks `ssh -G`. `None` if the remote shell is not ssh, or if ssh does not answer.
     pub(super) fn ask(
         remote: &RemoteShell,
         host: &str,
@@ -44,7 +44,7 @@ impl Ssh {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return Ok(None) };
         let stdout = child.stdout.take().expect("piped above");
-        // Ended with this function: its configuration may run commands, which may hang.
+        // The process ends with this function: ssh's configuration may run commands that hang.
         let _process = Process::new(child);
         let read = move || {
             let mut text = String::new();
@@ -66,7 +66,7 @@ impl Ssh {
         host_name.is_some().then_some(Self { host_name, has_connect_timeout })
     }
 
-    /// The same job, with an ssh that does not try for minutes to connect.
+    /// The same job, with a limit on the time in which ssh connects.
     pub(super) fn made_impatient(&self, job: &Job) -> Job {
         let mut job = job.clone();
         if !self.has_connect_timeout {

@@ -1,13 +1,13 @@
 //! Layouts of BeeGFS, by calls to its client; no library of its maker is needed.
 //!
-//! Files are asked for their stripes when they are open; targets, servers and states are listed by
-//! the client below `/proc/fs/beegfs`. The client says nothing of free space. Targets have numbers
-//! of their own, from 1 to 65535; here they are numbered in that order from zero, and the last
-//! number stands for what is on none that is known.
+//! The stripes of a file are asked for when it is open. The client lists targets, servers and
+//! states below `/proc/fs/beegfs`; it does not report free space. Targets have numbers of their
+//! own, from 1 to 65535. Here they are numbered from zero in that order, and the last number stands
+//! for bytes on no known target.
 //!
-//! A new file is made with targets that are preferred: the server takes them if they are not short
-//! of space, and adds others until there are as many as the directory wants for each file. So
-//! it is asked again where it is.
+//! A new file is made with preferred targets. The server takes these unless they are short of
+//! space, and adds others until there are as many as the directory asks for. So the provider asks
+//! afterwards where the file is.
 
 use super::mount::nearest_existing;
 use super::new_file::{Order, difference, make, make_anew};
@@ -29,19 +29,19 @@ use std::path::{Path, PathBuf};
 /// Where the client lists what it is connected to, each mount in a directory of its own.
 const MOUNTS: &str = "/proc/fs/beegfs";
 
-/// Requests that a target should have at a time: one that is served, one that is next, and a pair
-/// for the way there and back.
+/// Requests that a target should have at a time: one that is served, one that is next, and two that
+/// are on their way there or back.
 const IN_FLIGHT_MAX: u32 = 4;
 
-/// What new files have for permissions until they are whole.
+/// The mode of new files until they are whole.
 const MODE: u32 = 0o600;
 
-/// What must be known, whoever is served.
+/// A remark that holds wherever this provider is used.
 const REMARK: &str = "served by what BeeGFS publishes of its client (releases 7 and 8) and tested \
     on golden bytes; not tried on a real one. Preferred targets are a wish that a server may \
     refuse; how many targets a file has is said by its directory, and free space is not told";
 
-/// As a row of the table of providers.
+/// The row in the table of providers.
 pub(super) const PROVIDER: Provider = Provider {
     name: "beegfs",
     at: |path| Some(Box::new(Beegfs::at(path)?)),
@@ -54,13 +54,13 @@ pub(super) const PROVIDER: Provider = Provider {
 #[derive(Debug)]
 struct Beegfs {
     client: Box<dyn Client>,
-    /// The client's numbers of the targets, sorted; ours are the places in here.
+    /// The client's numbers of the targets, sorted. The index in here is our number.
     ids: Vec<u16>,
-    /// What is known of each from the start, and of what stands for none.
+    /// What is known of each target from the start; the last is the one that stands for none.
     specs: Vec<OstSpec>,
 }
 
-/// The calls, so that they can be answered by something that is no client.
+/// The calls to the client, behind a trait so that a stand-in can answer them.
 trait Client: std::fmt::Debug + Send + Sync {
     fn targets(&self) -> String;
     fn striping(&self, file: BorrowedFd<'_>) -> io::Result<[u8; 12]>;
@@ -76,14 +76,15 @@ trait Client: std::fmt::Debug + Send + Sync {
     ) -> io::Result<()>;
 }
 
-/// The kernel's.
+/// The kernel's client.
 #[derive(Debug)]
 struct Kernel {
     list: PathBuf,
 }
 
 impl Beegfs {
-    /// The one that `path` is on; `None` if that is not BeeGFS, or does not tell its targets.
+    /// The BeeGFS that `path` is on; `None` if it is not on BeeGFS, or if the client does not list
+    /// its targets.
     fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let directory = if here.is_dir() { here.as_path() } else { here.parent()? };
@@ -107,7 +108,7 @@ impl Beegfs {
         number(self.ids.len())
     }
 
-    /// Our number of a target.
+    /// Our number for a target.
     fn ost(&self, target: u32) -> OstId {
         let index = u16::try_from(target).ok().and_then(|id| self.ids.binary_search(&id).ok());
         number(index.unwrap_or(self.ids.len()))
@@ -133,7 +134,8 @@ impl Beegfs {
         }
     }
 
-    /// Makes a file as wished, if that can be; says why not, if it cannot.
+    /// Makes a file with the wished targets. If that fails, makes it without them and returns the
+    /// error.
     fn make(&self, file: &NewFile<'_>) -> Result<Option<Errno>, Errno> {
         let wished = match file.wish {
             Wish::Default => Err(None),
@@ -216,8 +218,7 @@ impl Layouts for Beegfs {
         Ok(Placed { is_made: true, difference, ..Placed::at(layout) })
     }
 
-    /// What the client answers of its stripes, of all of them together; of a directory, what it is
-    /// called.
+    /// The client's answers about the stripes, one after the other; for a directory, its name.
     fn raw(&self, file: &FileAt<'_>) -> Option<Vec<u8>> {
         let file = open(file.directory, file.name).ok()?;
         let Ok(striping) = self.client.striping(file.as_fd()) else {
@@ -270,7 +271,7 @@ fn number(index: usize) -> OstId {
     OstId(u32::try_from(index).expect("the client's numbers have 16 bits"))
 }
 
-/// Opens what is asked about: the client knows of stripes only while a file is open.
+/// Opens the file that is asked about: the client knows the stripes of open files only.
 fn open(directory: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty())

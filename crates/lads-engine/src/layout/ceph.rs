@@ -1,16 +1,16 @@
 //! Layouts of CephFS: a file is cut into objects, and the cluster says on which OSD each is.
 //!
-//! A file tells by an attribute how it is cut. On which OSD an object is follows from its name and
-//! from the cluster's placement groups, which are asked for once, by Ceph's own tool ([`cluster`]),
-//! and looked at again now and then; no file costs a question. Where the tool does not answer, the
-//! file system is one OST.
+//! An attribute of a file says how the file is cut. Which OSD holds an object follows from the
+//! object's name and from the cluster's placement groups. Ceph's own tool reports the groups
+//! ([`cluster`]); LADS asks once at the beginning, and again every few minutes. So no file costs a
+//! question. If the tool does not answer, the file system is one OST.
 //!
-//! OSTs are the OSDs in the order of their numbers, without gaps; where there are very many, the
-//! hosts that hold them. Behind them is one for what has no OSD that is known.
+//! OSTs are the OSDs in the order of their numbers, without gaps; in very large clusters, the hosts
+//! that hold the OSDs. One more OST, at the end, stands for objects without a known OSD.
 //!
-//! Which OSD an object goes to is not for us to choose, only how a file is cut. So a wish is heeded
-//! as far as that goes: a new file is made, gets what its directory gives, is told otherwise while
-//! it is empty, and then asked what it has.
+//! LADS can choose how a file is cut, but not the OSD of an object. So wishes are heeded as far as
+//! that goes. A new file gets the layout of its directory, is given another one while it is empty,
+//! and is then asked which one it has.
 
 mod cluster;
 
@@ -40,38 +40,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// The type of the file system of the kernel's client, as `statfs` says it.
+/// The type of file systems of the kernel's client, as `statfs` reports it.
 const FILE_SYSTEM_TYPE: FsWord = 0x00c3_6400;
 
-/// What the mount table calls `ceph-fuse`, now and formerly.
+/// The types of `ceph-fuse` in the mount table, present and former.
 const FUSE_TYPES: [&str; 2] = ["fuse.ceph-fuse", "fuse.ceph"];
 
 /// The attribute that says to which cluster a file belongs.
 const CLUSTER_ATTRIBUTE: &str = "ceph.cluster_fsid";
 
-/// Requests that an OSD should have at a time: one that is served, one that is next, and a pair for
-/// the way there.
+/// Requests that an OSD should have at a time: one that is served, one that is next, and two that
+/// are on their way.
 const IN_FLIGHT_MAX: u32 = 4;
-/// The same for many OSDs together, as of a whole file system of which no more is known.
+/// The same for many OSDs together, for example for a whole file system whose OSDs are unknown.
 const IN_FLIGHT_MAX_OF_MANY: u32 = 16;
 
-/// More OSTs than this are not told apart: each needs a buffer at the sink, which has 256.
+/// The most OSTs: each needs a buffer at the sink, which has 256.
 const OSTS_MAX: usize = 128;
 
-/// How old an answer of the cluster may be: OSDs fail and return, and groups move away from them.
+/// The greatest age of an answer of the cluster: OSDs fail and return, and groups move.
 const AGE_MAX: Duration = Duration::from_secs(300);
 
-/// The number of an inode is below this; above it, a client may say which snapshot it is from.
+/// Numbers of inodes are below this; above it, a client may store the number of a snapshot.
 const INODE_BITS: u64 = (1 << 48) - 1;
 
-/// The attributes in which layouts are kept.
+/// The names of the attributes that hold layouts.
 #[derive(Clone, Copy, Debug)]
 struct Attributes {
     file: &'static str,
     directory: &'static str,
 }
 
-/// As a row of the table of providers.
+/// The row in the table of providers.
 pub(super) const PROVIDER: Provider = Provider {
     name: "ceph",
     at: |path| Some(Box::new(Ceph::at(path)?)),
@@ -84,9 +84,9 @@ pub(super) const PROVIDER: Provider = Provider {
 #[derive(Debug)]
 struct Ceph {
     attributes: Attributes,
-    /// The OSTs, but for the last, which stands for no OSD.
+    /// The OSTs, except the last, which stands for no OSD.
     rows: Vec<Row>,
-    /// The OST that an OSD is, or is one of.
+    /// The OST of each OSD.
     osts: HashMap<i64, OstId>,
     latest: Arc<Latest>,
 }
@@ -112,7 +112,7 @@ struct Answer {
 }
 
 impl Ceph {
-    /// The one that `path` is on; `None` if that is not Ceph.
+    /// The CephFS that `path` is on; `None` if it is not on CephFS.
     fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let is_kernels = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
@@ -131,7 +131,7 @@ impl Ceph {
         Some(Self::over(attributes, cluster))
     }
 
-    /// A file system of this cluster whose files say how they are cut by these attributes.
+    /// A file system of this cluster, with layouts in these attributes.
     fn over(attributes: Attributes, cluster: Cluster) -> Self {
         let rows = rows_of(&cluster.osds);
         let numbered = (0..).map(OstId).zip(&rows);
@@ -142,7 +142,8 @@ impl Ceph {
         Self { attributes, rows, osts, latest: Arc::new(Latest { answer, is_asking }) }
     }
 
-    /// What the cluster said last; asks it anew if that is long ago, without waiting for it.
+    /// The last answer of the cluster. If it is old, starts a new question without waiting for the
+    /// answer.
     fn cluster(&self) -> Arc<Cluster> {
         let answer = self.latest.answer.read().unwrap_or_else(PoisonError::into_inner).clone();
         let is_due = !self.osts.is_empty() && answer.at.elapsed() > AGE_MAX;
@@ -174,7 +175,7 @@ impl Ceph {
         OstId(u32::try_from(self.rows.len()).expect("at most OSTS_MAX"))
     }
 
-    /// The layout of a new file; before that, what is wished for, where it can be had.
+    /// Sets the wished layout of a new file as far as possible. Returns the layout that it has.
     fn settle(&self, handle: &OwnedFd, file: &NewFile<'_>) -> Result<Placed, Errno> {
         let inode = fstat(handle)?.st_ino;
         let told = || read_all(|to| fgetxattr(handle, self.attributes.file, to.as_mut_slice()));
@@ -198,7 +199,7 @@ impl Latest {
     fn ask_again(&self, fsid: &str) {
         let before = self.answer.read().unwrap_or_else(PoisonError::into_inner).clone();
         let cluster = Cluster::ask().filter(|it| it.fsid == fsid).map(Arc::new);
-        // What does not answer is left alone for as long as if it had.
+        // A cluster that does not answer is asked again only after the same time.
         let answer = Answer { cluster: cluster.unwrap_or(before.cluster), at: Instant::now() };
         *self.answer.write().unwrap_or_else(PoisonError::into_inner) = answer;
         self.is_asking.store(false, Ordering::Relaxed);
@@ -276,8 +277,8 @@ fn made(layout: Layout, difference: Option<String>) -> Placed {
     Placed { is_made: true, difference, ..Placed::at(layout) }
 }
 
-/// Each OSD is an OST, if they are not too many; otherwise each host, and several together if there
-/// are too many of those.
+/// One OST for each OSD, if these are not too many; otherwise one for each host; otherwise several
+/// hosts to an OST.
 fn rows_of(osds: &[Osd]) -> Vec<Row> {
     if osds.len() <= OSTS_MAX {
         let row = |osd: &Osd| Row { name: osd.name.clone(), osds: vec![osd.id] };
@@ -311,10 +312,10 @@ fn target_of(name: &str, osds: &[&Osd]) -> Target {
     }
 }
 
-/// How a file should be cut, as near to the wish as can be, if it would be cut as `given`.
+/// The layout to ask for: as near to the wish as possible for a file that would get `given`.
 ///
-/// Which OSTs were chosen is lost: only how many they are. As objects follow each other over all
-/// OSDs in any case, fewer stripes than the directory gives are never asked for by that.
+/// The chosen OSTs are lost, only their number counts. Objects follow each other over all OSDs in
+/// any case, so a file never gets fewer stripes than its directory gives.
 fn wished(wish: &Wish, given: ObjectStriping) -> Option<ObjectStriping> {
     let (stripe_size, count) = match wish {
         Wish::Default => return None,

@@ -1,4 +1,4 @@
-//! What every layout provider must hold: run against each of them.
+//! The contract of layout providers: these tests run against each of them.
 
 use super::{FileAt, Layouts, NewFile, PROVIDERS, open};
 use lads_core::layout::Layout;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// [`check`], for a provider that makes itself and its directory.
 pub(super) type Check = fn(&dyn Layouts, &Path);
 
-/// Runs all of it against a provider for a directory; files in there are its own.
+/// Runs the contract against a provider for a directory; the files in the directory are its own.
 fn check(layouts: &dyn Layouts, directory: &Path) {
     let osts = layouts.osts();
     assert!(!osts.is_empty(), "there is at least one OST");

@@ -1,36 +1,36 @@
-//! Which disks are behind a block device, and whether they turn.
+//! Which disks are behind a block device, and whether they rotate.
 //!
-//! The kernel shows how devices are made of others: a partition lies in its disk, md and LVM
-//! volumes have those that they are made of as `slaves`, down to disks, which have none. Several
-//! paths to one disk (multipath) are one disk. A btrfs has a list of its devices.
+//! The kernel shows how devices are made of others. A partition lies in its disk. md and LVM
+//! volumes have `slaves`, down to disks, which have none. Several paths to one disk (multipath) are
+//! one disk. A btrfs has a list of its devices.
 
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
-/// Requests that a spinning disk should have at a time: more only make it seek.
+/// Requests that a rotating disk should have at a time: more only make it seek.
 const SPINNING_IN_FLIGHT_MAX: u32 = 2;
 /// Requests that flash can have at a time.
 const FLASH_IN_FLIGHT_MAX: u32 = 8;
-/// More requests than this from one process no array needs.
+/// The most requests at a time: no array needs more from one process.
 const IN_FLIGHT_MAX: u32 = 64;
 
-/// How devices can lie on each other: more layers than anybody builds.
+/// The most layers of devices on top of each other: more than anybody builds.
 const LAYERS_MAX: u32 = 16;
 
 /// What the kernel shows of block devices.
 #[derive(Clone, Debug)]
 pub(super) struct Devices {
-    /// Where it shows it.
+    /// The directory in which the kernel shows them.
     system: PathBuf,
 }
 
-/// What holds a file system: one disk or several.
+/// The disks that hold a file system: one or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Storage {
-    /// What people call it: `/dev/sda`, `/dev/md0`, `/dev/mapper/vg-scratch`.
+    /// The device's usual name: `/dev/sda`, `/dev/md0`, `/dev/mapper/vg-scratch`.
     pub(super) name: String,
-    /// The disks, by the kernel's name.
+    /// The disks, by their names in the kernel.
     disks: BTreeMap<String, Medium>,
 }
 
@@ -38,29 +38,29 @@ pub(super) struct Storage {
 enum Medium {
     Flash,
     Spinning,
-    /// A virtual disk of which nothing is known.
+    /// A virtual disk; nothing is known of what is behind it.
     Unknown,
 }
 
 impl Devices {
-    /// Those of this machine.
+    /// The devices of this machine.
     pub(super) fn here() -> Self {
         Self::shown_in("/sys".into())
     }
 
-    /// Those shown in a directory that is like `/sys`.
+    /// The devices shown in a directory that is like `/sys`.
     pub(super) fn shown_in(system: PathBuf) -> Self {
         Self { system }
     }
 
-    /// What is behind a device number; `None` if that is not a block device's.
+    /// The disks behind a device number; `None` if it is not the number of a block device.
     pub(super) fn behind(&self, number: u64) -> Option<Storage> {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let device = self.system.join(format!("dev/block/{major}:{minor}"));
         Some(Storage::of([device.canonicalize().ok()?]))
     }
 
-    /// What is behind a btrfs that was mounted from this device, one of several perhaps.
+    /// The disks behind a btrfs that was mounted from this device, which may be one of several.
     pub(super) fn behind_btrfs(&self, source: &Path) -> Option<Storage> {
         let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
         let has_source =
@@ -73,7 +73,7 @@ impl Devices {
 }
 
 impl Storage {
-    /// What these devices, one at least, lie on together.
+    /// The disks that these devices, at least one, lie on together.
     fn of(devices: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut disks = BTreeMap::new();
         let mut names = Vec::new();
@@ -91,7 +91,7 @@ impl Storage {
         self.disks.keys().eq(other.disks.keys())
     }
 
-    /// Whether a disk of it turns, so that it matters in which order it is read.
+    /// Whether one of its disks rotates, so that the order of reads matters.
     pub(super) fn turns(&self) -> bool {
         self.disks.values().any(|&medium| medium == Medium::Spinning)
     }
@@ -102,8 +102,8 @@ impl Storage {
         if self.turns() { Some(false) } else { is_flash.then_some(true) }
     }
 
-    /// How many requests it should have at a time: enough for each of its disks, for which of them
-    /// a request meets is left to chance.
+    /// How many requests it should have at a time: enough for each of its disks, because it is left
+    /// to chance which disk a request meets.
     pub(super) fn in_flight_max(&self) -> u32 {
         let of_disk = |medium: &Medium| match medium {
             Medium::Spinning => SPINNING_IN_FLIGHT_MAX,
@@ -123,7 +123,7 @@ fn settle(mut device: PathBuf) -> PathBuf {
     device
 }
 
-/// What a device lies on; nothing if it is a disk.
+/// The devices that a device lies on; none if it is a disk.
 fn below(device: &Path) -> Vec<PathBuf> {
     if device.join("partition").exists() {
         return device.parent().map(Path::to_owned).into_iter().collect();
@@ -147,7 +147,7 @@ fn add_disks(device: &Path, layers_max: u32, disks: &mut BTreeMap<String, Medium
 
 fn medium_of(disk: &Path) -> Medium {
     let rotational = read_to_string(disk.join("queue/rotational")).unwrap_or_default();
-    // The host's disks may be of any kind; the driver says that they turn.
+    // The host's disks may be of any kind, but the driver says that they rotate.
     let driver = disk.join("device/driver").canonicalize().unwrap_or_default();
     let is_virtual = driver.file_name().is_some_and(|name| name == "virtio_blk");
     match rotational.trim() {
@@ -157,7 +157,7 @@ fn medium_of(disk: &Path) -> Medium {
     }
 }
 
-/// The devices that a directory has links to.
+/// The devices to which a directory has links.
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = read_dir(directory).ok().into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.path().canonicalize().ok())

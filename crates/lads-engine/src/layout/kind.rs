@@ -1,26 +1,26 @@
-//! What a file system is called, and what of its layouts can be seen from a client.
+//! The names of file systems, and what a client can see of their layouts.
 //!
-//! Most parallel file systems keep to themselves which target holds what. They are named, so that
-//! whoever asks need not guess, and each mount of theirs is served as one target. `docs/layouts.md`
-//! tells why, one by one.
+//! Most parallel file systems do not tell clients which target holds which bytes. This module knows
+//! their names, so that a user need not guess, and serves each mount of them as one target.
+//! `docs/layouts.md` gives the reason for each.
 
 use super::mount::Mount;
 use std::path::Path;
 
-/// A file system whose targets cannot be seen, though it has several.
+/// A file system with several targets that cannot be seen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Opaque {
     /// What it is called here.
     pub(super) name: &'static str,
     /// The types of its mounts, as the kernel and `mount` say them.
     mount_types: &'static [&'static str],
-    /// Its type as `statfs` says it, where that is its own.
+    /// Its type as `statfs` reports it, if that is unique.
     magic: Option<u64>,
-    /// What can be known of it, in a sentence.
+    /// What is known of it, in a sentence.
     pub(super) remark: &'static str,
 }
 
-/// Requests that a target should have at a time that is a whole file system behind a network: it
+/// Requests that a target should have at a time if it is a whole file system behind a network: it
 /// queues for its own disks, and the way there and back takes time.
 pub(super) const OPAQUE_IN_FLIGHT_MAX: u32 = 16;
 
@@ -69,7 +69,7 @@ const OPAQUE: [Opaque; 21] = [
         name: "quobyte",
         mount_types: &["fuse.quobyte", "quobyte"],
         magic: None,
-        remark: "Quobyte does not tell programs where data lies but through its own tools",
+        remark: "only Quobyte's own tools tell where data lies",
     },
     Opaque {
         name: "glusterfs",
@@ -87,7 +87,7 @@ const OPAQUE: [Opaque; 21] = [
         name: "moosefs",
         mount_types: &["fuse.mfs", "fuse.lizardfs", "fuse.saunafs"],
         magic: None,
-        remark: "MooseFS and its kin tell where chunks are only through their own tools",
+        remark: "only the tools of MooseFS and its forks tell where chunks lie",
     },
     Opaque {
         name: "s3",
@@ -159,16 +159,16 @@ const OPAQUE: [Opaque; 21] = [
     },
 ];
 
-/// Which of them is mounted there; by what `statfs` says, if the mount does not tell. `None` if it
-/// is local, or not known.
+/// Which of them is mounted; by the number of `statfs`, if the mount does not say. `None` if the
+/// file system is local, or unknown.
 pub(super) fn opaque(mount: &Mount, magic: Option<u64>) -> Option<&'static Opaque> {
     let by_type = |it: &&Opaque| it.mount_types.contains(&mount.kind.as_str());
     let by_magic = |it: &&Opaque| mount.kind.is_empty() && it.magic.is_some() && it.magic == magic;
     OPAQUE.iter().find(by_type).or_else(|| OPAQUE.iter().find(by_magic))
 }
 
-/// The server in what was mounted, as in `server:/export` and `//server/share`; empty if there is
-/// none.
+/// The server in the source of a mount, as in `server:/export` and `//server/share`; empty if there
+/// is none.
 pub(super) fn server_of(source: &Path) -> String {
     let source = source.to_string_lossy();
     let server = match source.strip_prefix("//") {

@@ -1,12 +1,11 @@
-//! Layouts of local file systems, and of all others that do not say where data lies: a file lies
-//! on the disks that hold its file system, or on a target that stands for it.
+//! Layouts of local file systems, and of all others that do not say where data lies: a file lies on
+//! the disks of its file system, or on a target that stands for the file system.
 //!
-//! The disks are found through the number of the file's device. File systems on the same disks are
-//! one target, for they share them; one over several disks (md, LVM, btrfs) is one target that
-//! takes requests for all of them, for which of them a request meets is known only by the volume.
-//! A file system without a device of its own (tmpfs, overlay, networks) is a target by itself.
-//! Every mount at or below the root counts, so that a tree over several disks keeps all of them
-//! busy.
+//! The number of the file's device leads to the disks. File systems on the same disks share one
+//! target. A file system over several disks (md, LVM, btrfs) is one target that takes requests for
+//! all of them, because only the volume knows which disk a request meets. A file system without a
+//! device of its own (tmpfs, overlay, networks) is a target by itself. Every mount at or below the
+//! root counts, so that a tree over several disks keeps all of them busy.
 
 use super::disk::{Devices, Storage};
 use super::kind::{OPAQUE_IN_FLIGHT_MAX, Opaque, opaque, server_of};
@@ -25,19 +24,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-/// What the table of mounts calls a btrfs, whose files have numbers of no device.
+/// The type of a btrfs in the mount table. Its files have device numbers that belong to no device.
 const BTRFS: &str = "btrfs";
-/// What it calls a place where something is mounted only when it is looked at: we do not look.
+/// The type of a place that is mounted only when it is looked at; LADS does not look.
 const AUTOFS: &str = "autofs";
 
-/// One target for each set of disks, and each file system without any, at or below some roots.
+/// One target for each set of disks, and for each file system without disks, at or below some
+/// roots.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Never empty; the first is that of the first root.
+    /// Never empty; the first target is that of the first root.
     targets: Vec<Held>,
-    /// Which target each mount is on, by the kernel's number for the mount.
+    /// The target of each mount, by the kernel's number of the mount.
     by_mount: HashMap<u64, usize>,
-    /// Which target each device is on; those of subvolumes are added as they are met.
+    /// The target of each device. Devices of subvolumes are added when files of them are met.
     by_device: RwLock<HashMap<u64, usize>>,
 }
 
@@ -48,7 +48,7 @@ struct Held {
     mount: Mount,
     storage: Option<Storage>,
     opaque: Option<&'static Opaque>,
-    /// Whether its file system has this block device, and no other, for itself.
+    /// Whether this block device belongs to its file system alone.
     is_on_device: bool,
 }
 
@@ -75,9 +75,9 @@ impl Local {
         local
     }
 
-    /// Adds the target of what is mounted at a place, unless it is there already.
+    /// Adds the target of the file system mounted at a place, unless it is known already.
     fn add(&mut self, place: &Path, mount: Mount, devices: &Devices) {
-        // A mount that does not answer is not ours to complain about: files of it will tell.
+        // A mount that does not answer is not reported here; its files will fail.
         let Ok(metadata) = std::fs::metadata(place) else {
             if self.targets.is_empty() {
                 self.targets.push(Held::new(mount, None, false, None));
@@ -107,8 +107,7 @@ impl Local {
         self.by_mount.insert(id, index);
     }
 
-    /// The target of a file or directory on a device, and if that has not been met yet, what it
-    /// can be looked up by.
+    /// The target of a file or directory on a device. The name is used only if the device is new.
     fn target(&self, device: u64, directory: &OwnedFd, name: &[u8]) -> usize {
         if self.targets.len() == 1 {
             return 0;
@@ -118,7 +117,8 @@ impl Local {
             return index;
         }
         drop(known);
-        // A subvolume has a device of its own, and is on the mount that it is seen through.
+        // A subvolume has a device number of its own. It belongs to the mount through which it is
+        // seen.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         let mount = statx(directory, name, flags, StatxFlags::MNT_ID).ok();
         let mount = mount.filter(|it| it.stx_mask & StatxFlags::MNT_ID.bits() != 0);
@@ -142,7 +142,7 @@ impl Held {
             }
             (None, opaque) => {
                 let name = mount.place.display().to_string();
-                // Memory serves as fast as it is asked.
+                // Memory serves requests as fast as they come.
                 let in_flight_max =
                     if opaque.is_some() { OPAQUE_IN_FLIGHT_MAX } else { processors() * 2 };
                 OstSpec { name, in_flight_max }
@@ -211,7 +211,7 @@ fn on(index: usize) -> Layout {
     Layout::on(OstId(u32::try_from(index).expect("mounts are few")))
 }
 
-/// The number as it is compared everywhere: its type differs from machine to machine.
+/// The number in the type used for comparisons: the system's type differs between machines.
 #[expect(clippy::cast_sign_loss, reason = "it is a number of 32 bits, whatever holds it")]
 fn magic_of(word: FsWord) -> u64 {
     word as u64 & 0xffff_ffff

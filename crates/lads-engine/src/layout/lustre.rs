@@ -1,15 +1,14 @@
 //! Layouts of Lustre, by its extended attribute; no library of its maker is needed.
 //!
-//! A client of Lustre is known by the type of its file system. An emulated one answers the same
-//! attribute and has a table of its OSTs in a hidden directory; nothing but [`table`] tells them
-//! apart.
+//! A client of Lustre is recognised by the type of its file system. An emulated one answers the
+//! same attribute, and lists its OSTs in a hidden directory; only [`table`] knows the difference.
 //!
-//! OSTs keep their numbers. Behind them are two that stand for what has no OST: the MDT, and
-//! whatever is nowhere that is known.
+//! OSTs keep their numbers. Two more numbers follow them: one for the MDT, and one for bytes at an
+//! unknown place.
 //!
-//! A new file is made without a layout, given the one that is wished for, and then asked for its
-//! layout: a server may know better, or be told by its administrator not to heed wishes (then
-//! setting a layout succeeds and does nothing).
+//! A new file is made without a layout, is given the wished one, and is then asked for its layout.
+//! The server may choose otherwise, or its administrator may have forbidden to choose; then setting
+//! a layout succeeds and does nothing.
 
 mod table;
 
@@ -35,22 +34,22 @@ use table::Table;
 /// The type of the file system, as `statfs` says it.
 const FILE_SYSTEM_TYPE: FsWord = 0x0bd0_0bd0;
 
-/// Make a file without giving it a layout: `O_LOV_DELAY_CREATE`, two flags that mean nothing to a
-/// regular file (`O_NOCTTY` and `FASYNC`). Other file systems ignore them.
+/// Makes a file without giving it a layout: `O_LOV_DELAY_CREATE`, two flags that have no meaning
+/// for a regular file (`O_NOCTTY` and `FASYNC`). Other file systems ignore them.
 const DELAY_LAYOUT: OFlags = OFlags::from_bits_retain(0o20_400);
 
-/// Requests that an OST should have at a time: one that is served, one that is next, and a pair for
-/// the wait between us and the server. The client itself sends no more than eight.
+/// Requests that an OST should have at a time: one that is served, one that is next, and two that
+/// are on their way to or from the server. The client itself sends at most eight.
 const IN_FLIGHT_MAX: u32 = 4;
 
-/// What must be known, whoever is served.
+/// A remark that holds wherever this provider is used.
 const REMARK: &str = "served by what Lustre publishes (releases 2.12 to 2.17) and tested on golden \
     bytes and an emulator; not tried on a real one";
 
-/// The largest stripe size that can be asked for.
+/// The largest stripe size that can be set.
 const STRIPE_SIZE_MAX: u32 = u32::MAX - 0xffff;
 
-/// As a row of the table of providers.
+/// The row in the table of providers.
 pub(super) const PROVIDER: Provider = Provider {
     name: "lustre",
     at: |path| Some(Box::new(Lustre::at(path)?)),
@@ -59,19 +58,19 @@ pub(super) const PROVIDER: Provider = Provider {
     put_to_test: tests::keep_the_contract,
 };
 
-/// A file system of Lustre, or one that says the same.
+/// A file system of Lustre, or one that answers in the same way.
 #[derive(Debug)]
 struct Lustre {
     attribute: &'static str,
     table: Table,
-    /// What is known of each OST from the start, and of what stands for none.
+    /// What is known of each OST from the start, and of the two numbers that stand for no OST.
     specs: Vec<OstSpec>,
     stand: Stand,
     stripe_size: u64,
 }
 
 impl Lustre {
-    /// The one that `path` is on; `None` if that is not Lustre.
+    /// The Lustre that `path` is on; `None` if it is not on Lustre.
     fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let is_client = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
@@ -83,7 +82,7 @@ impl Lustre {
         Self::over(ATTRIBUTE, Table::of_emulator(&mount_of(&here))?, &here)
     }
 
-    /// A file system with these OSTs whose files say where they lie by this attribute.
+    /// A file system with these OSTs and with layouts in this attribute.
     fn over(attribute: &'static str, table: Table, directory: &Path) -> Option<Self> {
         let targets = table.read();
         let ost_count = u32::try_from(targets.len()).ok().filter(|&count| count > 0)?;
@@ -110,15 +109,14 @@ impl Lustre {
         read_all(|to| lgetxattr(path.as_slice(), self.attribute, to.as_mut_slice())).ok()
     }
 
-    /// A layout in our numbers; of an OST that has come since we looked, no more is known than that
-    /// it is somewhere.
+    /// A layout in our numbers. An OST that was added after the start counts as an unknown place.
     fn layout(&self, lov: Option<&Lov>) -> Layout {
         let elsewhere = self.stand.elsewhere;
         lov.map_or_else(|| Layout::on(elsewhere), |lov| self.known(lov.layout(self.stand)))
     }
 
-    /// The extents of a file that can grow, in our numbers, and the layout that it has if it goes
-    /// on where it ends.
+    /// The extents of a growing file, in our numbers, and its layout as if the last extent had no
+    /// end.
     fn open(&self, lov: Option<&Lov>) -> Option<(Vec<Extent>, Layout)> {
         let extents = lov?.open_extents()?;
         let are_known = extents.iter().all(|extent| extent.ost.index() < self.stand.mdt.index());
@@ -126,8 +124,8 @@ impl Lustre {
         Some((extents, layout))
     }
 
-    /// Every copy of a file that can be read all by itself, if there are several and the usual one
-    /// is among them, that one first.
+    /// Every copy of a file that can be read by itself, the usual one first. Empty unless there are
+    /// several and the usual one is among them.
     fn mirrors(&self, lov: &Lov, usual: &Layout) -> Vec<Mirror> {
         let mirrors = lov.mirrors(self.stand).into_iter();
         let known = |(number, layout)| Mirror { number, layout: self.known(layout) };
@@ -151,7 +149,8 @@ impl Lustre {
         Layout::composite(parts).expect("as sound as it was")
     }
 
-    /// Makes a file, as wished if the server takes that; says why not, if it does not.
+    /// Makes a file with the wished layout. If the server refuses the layout, makes it without, and
+    /// returns the error.
     fn make(&self, file: &NewFile<'_>) -> Result<(OwnedFd, Option<Errno>), Errno> {
         let plainly = OFlags::empty();
         let Some(wish) = lov_of(file.wish) else { return Ok((make(file, plainly)?, None)) };
@@ -163,16 +162,16 @@ impl Lustre {
         match fsetxattr(&handle, self.attribute, &wish.encode(), XattrFlags::empty()) {
             Ok(()) => Ok((handle, None)),
             Err(errno) => {
-                // It has no layout, and would get one with the first byte: too late to be known.
+                // It has no layout, and would get one with its first byte, too late to be known.
                 drop(handle);
                 Ok((make(file, plainly)?, Some(errno)))
             }
         }
     }
 
-    /// The extents of a new file, none if it does not grow, and its layout. In a composite file
-    /// that does not grow, a component gets its objects with its first byte: so the file is given
-    /// its length, of `file.size` bytes, and asked again.
+    /// The extents of a new file (none if it does not grow), and its layout. In a composite file
+    /// that does not grow, a component gets its objects with its first byte. So the file is given
+    /// its length, `file.size` bytes, and asked again.
     fn settled(&self, handle: &OwnedFd, file: &NewFile<'_>) -> (Vec<Extent>, Layout) {
         let lov = self.lov_of(handle);
         if let Some(open) = self.open(lov.as_ref()).filter(|_| file.first_extent_bytes.is_some()) {
@@ -205,7 +204,7 @@ impl Layouts for Lustre {
 
     fn targets(&self) -> Vec<Target> {
         let mut targets = self.table.read();
-        // Numbers behind those that were there at the start stand for something else.
+        // Numbers after those of the start stand for something else.
         targets.resize_with(self.stand.mdt.index(), || Target {
             state: OstState::Absent,
             ..Target::default()
@@ -213,8 +212,8 @@ impl Layouts for Lustre {
         targets
     }
 
-    /// The bytes leave for the OST when they are written, so how long that takes tells how the
-    /// OST is; through the page cache they would leave later, from few threads, all at once.
+    /// The bytes leave for the OST when they are written, so the time of a write shows how busy the
+    /// OST is. Through the page cache they would leave later, from few threads, all at once.
     fn prefers_direct_writes(&self) -> bool {
         true
     }
@@ -285,7 +284,7 @@ fn stripe_size_of(template: &[u8]) -> Option<u64> {
     sizes.max().filter(|&size| size > 0)
 }
 
-/// A stripe size as Lustre takes it.
+/// A stripe size in the form that Lustre accepts.
 fn size_of(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).min(STRIPE_SIZE_MAX)
 }

@@ -5,36 +5,36 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file system in its place.
+/// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The kernel's number for it.
+    /// The kernel's number of the mount.
     pub(super) id: u64,
-    /// The directory under which it is seen.
+    /// The directory on which it is mounted.
     pub(super) place: PathBuf,
     /// Its type: `ext4`, `nfs4`, `fuse.daos`.
     pub(super) kind: String,
-    /// What is mounted: a device, or `server:/export`, or any word.
+    /// What is mounted: a device, `server:/export`, or any word.
     pub(super) source: PathBuf,
 }
 
 impl Mount {
-    /// A file system of which nothing is known but a directory of it.
+    /// A file system of which only one directory is known.
     pub(super) fn unknown(place: &Path) -> Self {
         let (place, kind, source) = (place.to_owned(), String::new(), PathBuf::new());
         Self { id: 0, place, kind, source }
     }
 }
 
-/// All that is mounted; what was mounted last is last.
+/// All mounts, in the order in which they were mounted.
 pub(super) fn mounts() -> Vec<Mount> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }
 
-/// The mount that a path, which is there, is on.
+/// The mount that an existing path is on.
 pub(super) fn on_which<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
-    // Of mounts at the same place, the last hides the others.
+    // Of several mounts at one place, the last hides the others.
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.place));
     above.max_by_key(|mount| mount.place.components().count())
 }
@@ -66,14 +66,14 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The path, or as much of it as is there.
+/// The longest part of the path that exists.
 pub(super) fn nearest_existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let existing = absolute.ancestors().find_map(|path| path.canonicalize().ok());
     existing.unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// The topmost directory above `path`, which is there, that is on the same file system.
+/// The topmost directory above `path`, which exists, on the same file system.
 pub(super) fn mount_of(path: &Path) -> PathBuf {
     let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
     let here = device(path);

@@ -1,4 +1,4 @@
-//! How a provider makes a file that is to be placed, and sees whether it is as wished.
+//! How a provider makes a file with a wished layout, and checks the layout that the file has.
 
 use super::NewFile;
 use crate::paths::remove_left_over;
@@ -10,17 +10,18 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
-/// More OSTs than this are not named in a sentence.
+/// The most OSTs that a sentence names.
 const NAMES_MAX: usize = 8;
 
-/// Makes a file anew and opens it, if nothing of others is under its name.
+/// Makes a new file and opens it, unless a file of somebody else has its name.
 pub(super) fn make(file: &NewFile<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags =
         flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     make_anew(file, || openat(file.directory, file.name, flags, Mode::RUSR | Mode::WUSR))
 }
 
-/// Does what makes a file, twice if something of ours is under its name.
+/// Calls `make`; if a file of ours has the name already, removes that file and calls
+/// `make` again.
 pub(super) fn make_anew<T>(
     file: &NewFile<'_>,
     make: impl Fn() -> Result<T, Errno>,
@@ -35,16 +36,17 @@ pub(super) fn make_anew<T>(
     }
 }
 
-/// Whether the order of OSTs was wished for, too.
+/// Whether the order of OSTs is part of the wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Stripe by stripe.
+    /// Yes, stripe by stripe.
     Kept,
-    /// The file system has its own.
+    /// No: the file system has its own order.
     Any,
 }
 
-/// In what a layout is not as wished, in words; `refusal` says why, if the file system did.
+/// How a layout differs from the wish, in words; `refusal` is the file system's error, if there was
+/// one.
 pub(super) fn difference(
     wish: &Wish,
     layout: &Layout,

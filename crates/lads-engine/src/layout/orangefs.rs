@@ -1,12 +1,12 @@
 //! Layouts of OrangeFS, by two of its extended attributes; no library of its maker is needed.
 //!
-//! The attributes name data files by handles. Which server has which handles is not told to
-//! clients: it is in the configuration of the servers, of which a copy is looked for. Without one
-//! the file system is one target. Servers are numbered as they stand in there, and the last number
-//! stands for what is on none that is known.
+//! The attributes name data files by handles. Clients are not told which server has which handles;
+//! that is in the configuration of the servers, of which this provider needs a copy. Without a
+//! copy, the file system is one target. Servers are numbered in the order of the configuration, and
+//! the last number stands for bytes on no known server.
 //!
-//! Where new files go is said by attributes of their directory, which are its owner's and are left
-//! alone; so a file is made, and asked where it is.
+//! Attributes of a directory decide where its new files go. They belong to the directory's owner
+//! and are not changed; so a file is made, and then asked where it is.
 
 use super::mount::{Mount, mounts, nearest_existing, on_which};
 use super::new_file::make;
@@ -27,7 +27,7 @@ use std::path::Path;
 /// The type of its mounts.
 const MOUNT_TYPE: &str = "pvfs2";
 
-/// Where a copy of the servers' configuration may be.
+/// Where a copy of the servers' configuration may lie.
 const CONFIGS: [&str; 5] = [
     "/etc/orangefs/orangefs-server.conf",
     "/etc/orangefs-server.conf",
@@ -36,15 +36,15 @@ const CONFIGS: [&str; 5] = [
     "/etc/pvfs2-fs.conf",
 ];
 
-/// Requests that a server should have at a time: one that is served, one that is next, and a pair
-/// for the way there and back.
+/// Requests that a server should have at a time: one that is served, one that is next, and two that
+/// are on their way there or back.
 const IN_FLIGHT_MAX: u32 = 4;
 
-/// What must be known, whoever is served.
+/// A remark that holds wherever this provider is used.
 const REMARK: &str = "served by what OrangeFS publishes (release 2.9) and tested on golden bytes; \
     not tried on a real one. Where new files go is said by attributes of their directory";
 
-/// As a row of the table of providers.
+/// The row in the table of providers.
 pub(super) const PROVIDER: Provider = Provider {
     name: "orangefs",
     at: |path| Some(Box::new(Orangefs::at(path)?)),
@@ -57,12 +57,12 @@ pub(super) const PROVIDER: Provider = Provider {
 #[derive(Debug)]
 struct Orangefs {
     servers: Vec<Server>,
-    /// Names of the attributes: rule, and handles.
+    /// The names of the two attributes: distribution and handles.
     attributes: [&'static str; 2],
 }
 
 impl Orangefs {
-    /// The one that `path` is on, if there is a copy of its configuration.
+    /// The OrangeFS that `path` is on; `None` without a copy of its configuration.
     fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
         let mounts = mounts();
@@ -88,7 +88,7 @@ impl Orangefs {
         number(index.unwrap_or(self.servers.len()))
     }
 
-    /// The values of both attributes, each if it is there.
+    /// The values of both attributes, as far as they exist.
     fn values(&self, directory: &OwnedFd, name: &[u8]) -> [Option<Vec<u8>>; 2] {
         let path = proc_path(directory, name);
         self.attributes.map(|attribute| {
@@ -152,7 +152,7 @@ fn number(index: usize) -> OstId {
     OstId(u32::try_from(index).expect("a configuration has few servers"))
 }
 
-/// The name of the file system in what was mounted: `tcp://io1:3334/orangefs`.
+/// The name of the file system in the source of a mount: `tcp://io1:3334/orangefs`.
 fn name_of(mount: &Mount) -> &str {
     let name = mount.source.file_name().and_then(|name| name.to_str());
     name.unwrap_or_default()

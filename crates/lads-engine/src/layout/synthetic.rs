@@ -1,9 +1,9 @@
 //! Pretended OSTs: files are spread over them by number, wherever they really lie.
 //!
-//! For trying schedules out, and for tests, on a machine without a parallel file system:
+//! For trying out schedules, and for tests, on a machine without a parallel file system:
 //! `synthetic:osts=8,stripe_size=1M,stripe_count=1,copies=1,latency_ms=5`. Each OST serves one
-//! request at a time, like the paper's, and takes `latency_ms` longer for it. A file with several
-//! copies has each on the OSTs behind those of the one before.
+//! request at a time, like the paper's, and takes `latency_ms` longer for it. If a file has several
+//! copies, each copy lies on the OSTs after those of the copy before.
 
 use super::{FileAt, Layouts, Located, Mirror, NewFile, Placed};
 use lads_core::layout::{Layout, STRIPE_COUNT_MAX};
@@ -25,7 +25,7 @@ pub(super) struct Synthetic {
     stripe_count: u32,
     copies: u64,
     latency: Duration,
-    /// Whoever is served by an OST holds its lock: one at a time.
+    /// A thread holds the lock of an OST while that OST serves it: one thread at a time.
     turns: Vec<Mutex<()>>,
 }
 

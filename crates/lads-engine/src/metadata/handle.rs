@@ -1,4 +1,5 @@
-//! Through what metadata is read and set: a file that is open, or something that is only held.
+//! The handle through which metadata is read and set: an open file, or an entry that is held
+//! without opening it.
 
 use lads_core::entry::Kind;
 use rustix::fs::{
@@ -19,17 +20,18 @@ pub(crate) trait Handle {
     fn set_mode(&self, mode: Mode) -> Result<(), Errno>;
     /// Sets times.
     fn set_times(&self, times: &Timestamps) -> Result<(), Errno>;
-    /// The names of its attributes, each with a zero byte behind it; how many bytes they take.
+    /// Puts the names of its attributes into `to`, each with a zero byte after it. Returns their
+    /// length in bytes.
     fn list_xattrs(&self, to: &mut [u8]) -> Result<usize, Errno>;
-    /// The value of an attribute; how many bytes it takes.
+    /// Puts the value of an attribute into `to`. Returns its length in bytes.
     fn xattr(&self, name: &[u8], to: &mut [u8]) -> Result<usize, Errno>;
     /// Sets an attribute.
     fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno>;
-    /// Takes an attribute away.
+    /// Removes an attribute.
     fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno>;
 }
 
-/// A file or directory that is open.
+/// An open file or directory.
 impl Handle for OwnedFd {
     fn has_mode(&self) -> bool {
         true
@@ -64,21 +66,21 @@ impl Handle for OwnedFd {
     }
 }
 
-/// A symbolic link or special file, held by a descriptor that does not open it (`O_PATH`): to open
-/// a FIFO can wait for ever, to open a device can do anything. What is under its name may change;
-/// what is held does not.
+/// A symbolic link or special file, held by a descriptor that does not open it (`O_PATH`): opening
+/// a FIFO can wait for ever, and opening a device can do anything. Another entry may get its name;
+/// the handle still leads to the same one.
 #[derive(Debug)]
 pub(crate) struct Held {
     descriptor: OwnedFd,
-    /// Where the kernel shows the descriptor. Calls that refuse an `O_PATH` descriptor take this
-    /// path: the kernel goes from it to what is held, not to a name, and follows no link from
-    /// there, even if it is a link that is held.
+    /// The path under which the kernel shows the descriptor, for calls that refuse an `O_PATH`
+    /// descriptor. The kernel goes from this path to the held entry itself, not to a name, and
+    /// follows no link from there, even if the entry is a link.
     path: String,
     stat: Stat,
 }
 
 impl Held {
-    /// Holds what is under a name in an open directory, the link itself if it is one.
+    /// Holds the entry with this name in an open directory; if it is a link, the link itself.
     ///
     /// # Errors
     /// `NOENT` if nothing is there; others of the system calls.
@@ -90,13 +92,13 @@ impl Held {
         Ok(Self { descriptor, path, stat })
     }
 
-    /// What it was like when it was opened.
+    /// Its attributes at the time when it was opened.
     pub(crate) fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// Whether it is a link to the same target, or a special file of the same sort and number, as
-    /// the source has.
+    /// Whether it is the same as at the source: a link to the same target, or a special file of the
+    /// same sort and number.
     pub(crate) fn is(&self, kind: &Kind) -> Result<bool, Errno> {
         Ok(match kind {
             Kind::Symlink { target } => {
@@ -113,11 +115,11 @@ impl Held {
         })
     }
 
-    /// Whether this can be what we made under a name a moment ago: it has no other name, and a
-    /// special file that root made is root's. Anything else was put there in its place.
+    /// Whether this can be the entry that this process has just made: it has no other name, and a
+    /// special file that root made belongs to root. Anything else was put there in its place.
     ///
-    /// A link may have another owner, as on a mount that shows one user for all: it has no mode,
-    /// so its owner says little.
+    /// A link may have another owner, for example on a mount that shows one user for all files. A
+    /// link has no mode, so its owner matters little.
     pub(crate) fn is_as_made(&self) -> bool {
         let is_root = rustix::process::geteuid().is_root();
         let is_ours = !is_root || self.stat.st_uid == 0 || !self.has_mode();

@@ -1,7 +1,8 @@
-//! What the sink gives to what it makes, whatever the source says: only what the person asked for.
+//! Which metadata the sink gives to entries: only what the person asked for, whatever the source
+//! says.
 //!
-//! The source leaves out what was not asked for, too, but the sink does not rely on that: it may
-//! run as root, for a source that nobody watches.
+//! The source leaves out the rest, too, but the sink does not rely on that: it may run as root for
+//! a source that nobody watches.
 
 use super::{PERMISSION_BITS, SET_ID_BITS, is_moved, is_privilege};
 use crate::job::Options;
@@ -12,14 +13,14 @@ use rustix::fs::FileType;
 #[derive(Debug)]
 pub(crate) struct Permitted {
     pub(crate) metadata: Metadata,
-    /// Whether something is missing in it that `--privileges` would have kept.
+    /// Whether something was left out that `--privileges` would have kept.
     pub(crate) is_reduced: bool,
 }
 
-/// What an entry may get of the metadata that the source says.
+/// The part of the source's metadata that an entry may get.
 ///
-/// Directories keep their set-id bits: there they say which group new files get, and lend no
-/// rights.
+/// Directories keep their set-id bits: on a directory, these decide the group of new files, and
+/// give no rights.
 pub(crate) fn permitted(entry: &Entry, options: &Options) -> Permitted {
     let mut metadata = entry.metadata.clone();
     metadata.mode &= PERMISSION_BITS;
@@ -39,13 +40,13 @@ pub(crate) fn permitted(entry: &Entry, options: &Options) -> Permitted {
         is_reduced |= options.permissions && metadata.mode & SET_ID_BITS != 0;
         metadata.mode &= !SET_ID_BITS;
     }
-    // A further name gets no metadata: what is missing was missing at the first.
+    // A further name gets no metadata; if something was left out, that was at the first name.
     is_reduced &= !matches!(entry.kind, Kind::HardLink { .. });
     Permitted { metadata, is_reduced }
 }
 
-/// Whether the person asked for such an entry: of special files only those of the sorts named on
-/// the command line, and nothing whose type is not the type of a special file.
+/// Whether the person asked for such an entry. Special files must be of a sort named on the command
+/// line, and of a type that special files can have.
 pub(crate) fn is_asked_for(kind: &Kind, options: &Options) -> bool {
     let Kind::Special { file_type, .. } = kind else { return true };
     let sort = [FileType::Fifo, FileType::Socket, FileType::BlockDevice, FileType::CharacterDevice]

@@ -1,4 +1,4 @@
-//! The source as one of two ends: what it can be asked and told by the threads that talk and watch.
+//! The source as one of two ends, for the threads that talk and watch.
 
 use super::SourceEnd;
 use crate::board::lock;

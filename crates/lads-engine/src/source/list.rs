@@ -1,12 +1,12 @@
-//! Which paths a person has listed (`--files-from`), as the walk asks for them: directory by
+//! The paths that a person has listed (`--files-from`), in the form that the walk needs: by
 //! directory.
 
 use std::collections::BTreeMap;
 
 /// Paths to be moved, as a tree of their names.
 ///
-/// All names lie in one list and know each other by number: a tree of a depth that anybody may
-/// choose is neither walked nor dropped by recursion.
+/// All names are in one list and refer to each other by number. So a tree of any depth is walked
+/// and dropped without recursion.
 #[derive(Debug)]
 pub(super) struct List {
     nodes: Vec<ListNode>,
@@ -16,11 +16,11 @@ pub(super) struct List {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListPlace(usize);
 
-/// A name out of a list of paths, and the names below it.
+/// A name in a list of paths, with the names below it.
 #[derive(Debug, Default)]
 struct ListNode {
     children: BTreeMap<Vec<u8>, ListPlace>,
-    /// Whether a path ends here: a directory goes with all that is in it.
+    /// Whether a path ends here. A directory is then moved with everything in it.
     is_whole: bool,
 }
 
@@ -57,7 +57,7 @@ impl List {
         children.iter().map(|(name, below)| (name.clone(), *below)).collect()
     }
 
-    /// `None` if all that is in a directory is to be moved.
+    /// The place, or `None` if everything in the directory is to be moved.
     pub(super) fn unless_whole(&self, place: ListPlace) -> Option<ListPlace> {
         (!self.nodes[place.0].is_whole).then_some(place)
     }

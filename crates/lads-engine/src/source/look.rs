@@ -1,4 +1,4 @@
-//! What is seen at a name of the source: its kind, its metadata, and where it lies.
+//! What the source sees at a name: kind, metadata, and layout.
 
 use super::table::Item;
 use super::{SourceEnd, failed};
@@ -19,11 +19,12 @@ use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, readlink
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// A file with more stretches of data than this is sent as if it had no holes behind them.
+/// The most separate ranges of data of a file. Holes after them are sent as data.
 const DATA_RANGES_MAX: usize = 10_000;
 const BLOCK_BYTES_OF_STAT: u64 = 512;
 
-/// Whether nothing is mounted on a directory. What cannot be looked at is told when it is listed.
+/// Whether two directories are on one file system. A directory that cannot be examined is reported
+/// when it is listed.
 pub(super) fn is_one_file_system(above: &Arc<Directory>, directory: &Arc<Directory>) -> bool {
     let device = |it: &Arc<Directory>| it.open().and_then(|it| fstat(&*it)).map(|it| it.st_dev);
     match (device(above), device(directory)) {
@@ -32,7 +33,7 @@ pub(super) fn is_one_file_system(above: &Arc<Directory>, directory: &Arc<Directo
     }
 }
 
-/// What is seen at a name.
+/// What the source sees at a name.
 pub(super) struct Seen {
     pub(super) kind: Kind,
     metadata: Metadata,
@@ -52,7 +53,7 @@ impl Seen {
     }
 }
 
-/// Looks at a directory that would be this many levels below the root.
+/// Examines a directory that would be `depth` levels below the root.
 pub(super) fn look_at_directory(
     end: &SourceEnd,
     above: &Arc<Directory>,
@@ -73,7 +74,8 @@ pub(super) fn look_at_directory(
     looked_at.map_err(|errno| failed(Operation::Examine, errno))
 }
 
-/// Looks at something that is not a directory; the inner error is told, not a reason to stop.
+/// Examines an entry that is not a directory. The inner error makes the entry fail; it does not end
+/// the transfer.
 pub(super) fn look(
     end: &SourceEnd,
     directory: &Arc<Directory>,
@@ -105,7 +107,7 @@ pub(super) fn look(
                 return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));
             }
             (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
-            // Only now: to look for holes can bring data back from an archive, too.
+            // This comes late because looking for holes can bring data back from an archive, too.
             seen.data = data_of(handle, name, stat)?;
             if identity.size > 0 {
                 seen.disk_offset = end.layouts.disk_offset(&at);
@@ -140,7 +142,7 @@ pub(super) fn look(
     Ok(Ok(seen))
 }
 
-/// Where a file has data, if it has holes: it takes less room than its length.
+/// The ranges of a file that have data, if it has holes: then it takes less space than its length.
 fn data_of(directory: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Option<RangeSet>, Errno> {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let room = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES_OF_STAT;
@@ -148,7 +150,7 @@ fn data_of(directory: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Option<Range
         return Ok(None);
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // A file that cannot be opened is told when it is read.
+    // A file that cannot be opened fails when it is read.
     let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return Ok(None) };
     let mut data = RangeSet::new();
     let mut offset = 0;
@@ -170,7 +172,7 @@ fn data_of(directory: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Option<Range
     Ok((data.byte_count() < size).then_some(data))
 }
 
-/// Looks at a file anew that changed while it moved, and announces it as another entry.
+/// Examines a file that changed while it moved, and announces it as another entry.
 pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let Some(item) = end.table.get(old) else { return };
     let _asked = end.begin(Operation::Examine, old, None);

@@ -1,9 +1,9 @@
-//! Which names of the sink's are at the source: what it asks before it removes anything.
+//! Answers the sink's questions about names, which the sink asks before it removes anything.
 //!
-//! The answer is looked up when it is asked for, by path from what the person named, so it is what
-//! is there now, and nothing is kept of a tree of any size. What hides a tree must not look as if
-//! it were gone: a directory is compared with what was mounted there when it was listed, and where
-//! that is not the same, or it cannot be looked at, the answer is that it is not known.
+//! The answer is looked up when the question comes, by path from the named sources. So it is true
+//! at that moment, and nothing is kept of a tree of any size. A tree that is hidden must not look
+//! as if it were gone: a directory is compared with what was mounted there when it was listed. If
+//! that differs, or if the directory cannot be examined, the answer is "unknown".
 
 use super::merge::Level;
 use super::{SourceEnd, failed};
@@ -20,36 +20,35 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-/// Places below the sources at which something is mounted, as many as are kept. In a directory
-/// beyond, nothing is removed: twice as many take a MiB more, half would still be more than there
-/// are on most hosts.
+/// The most mount points below the sources that are kept. In directories beyond this number,
+/// nothing is removed. The double takes a MiB more; half is still more than most hosts have.
 const MOUNTS_MAX: usize = 10_000;
 
-/// Directories that could not be listed, as many as are kept: beyond, nothing is removed at all. It
-/// matters only with `--ignore-errors`; twice as many take a few MiB more.
+/// The most directories that could not be listed and are kept. With more, nothing at all is
+/// removed. This matters only with `--ignore-errors`; the double takes a few MiB more.
 const NOT_LISTED_MAX: usize = 10_000;
 
-/// What answers are looked up with.
+/// The state that is needed to look up answers.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
-    /// The directories on the way to the one that was asked for last.
+    /// The directories on the path to the directory of the last question.
     way: Mutex<Vec<(Vec<u8>, Arc<Level>)>>,
     mounts: Mutex<HashMap<MountPoint, u64>>,
-    /// Paths of directories of which not all names are known.
+    /// The paths of directories of which not all names are known.
     not_listed: Mutex<HashSet<Vec<u8>>>,
-    /// The directory of which it was last told that it is not what it was.
+    /// The last directory that was reported as changed.
     told: Mutex<Option<Vec<u8>>>,
 }
 
-/// A directory on which another file system is mounted: number of the file system and of the
-/// directory that it lies in, and its name.
+/// A directory on which another file system is mounted: the numbers of the file system and of the
+/// directory that holds it, and its name.
 type MountPoint = (u64, u64, Vec<u8>);
 
-/// Why nothing is known of a directory; `None` if it was not gone into.
+/// Why nothing is known of a directory; `None` if the walk did not enter it.
 type Unknown = Option<Failure>;
 
 impl Lookup {
-    /// The walk goes into a directory: what is mounted there is to be there later.
+    /// The walk enters a directory: the same file system must be mounted there later.
     pub(super) fn on_entered(&self, above: &Arc<Directory>, name: &[u8], below: &Arc<Directory>) {
         if let Ok((point, above)) = point_of(above, name)
             && let Ok(below) = below.open().and_then(|handle| fstat(&*handle))
@@ -62,7 +61,7 @@ impl Lookup {
         }
     }
 
-    /// The walk could not list a directory: nothing is to be removed there, whatever follows.
+    /// The walk could not list a directory: nothing may be removed there.
     pub(super) fn on_not_listed(&self, path: Vec<u8>) {
         let mut paths = lock(&self.not_listed);
         if paths.len() <= NOT_LISTED_MAX {
@@ -70,13 +69,14 @@ impl Lookup {
         }
     }
 
-    /// Whether it was listed, as far as is known: when many were not, none counts as listed.
+    /// Whether a directory was listed, as far as is known. If too many were not, none counts as
+    /// listed.
     fn was_listed(&self, path: &[u8]) -> bool {
         let paths = lock(&self.not_listed);
         paths.len() <= NOT_LISTED_MAX && !paths.contains(path)
     }
 
-    /// Whether what is mounted on a directory is what was when the walk came by.
+    /// Whether the same file system is mounted on a directory as when the walk entered it.
     fn is_as_listed(&self, point: &MountPoint, above: &Stat, below: &Stat) -> bool {
         let listed = lock(&self.mounts).get(point).copied();
         listed.unwrap_or(above.st_dev) == below.st_dev
@@ -102,7 +102,7 @@ pub(super) fn look_up(end: &SourceEnd, question: Question) {
     end.tell(Event::LookedUp { question, answers });
 }
 
-/// A directory is told once, not for each question about it.
+/// Reports a directory once, not for each question about it.
 fn tell(end: &SourceEnd, directory: &[u8], failure: Failure) {
     let mut told = lock(&end.lookup.told);
     if told.as_deref() != Some(directory) {
@@ -122,7 +122,7 @@ fn names_in(end: &SourceEnd, question: &Question) -> Result<Vec<Presence>, Unkno
     Ok(question.names.iter().map(presence).collect())
 }
 
-/// Opens a directory of which every name would be gone if it were.
+/// Opens a directory again. If it is gone, all of its names count as gone.
 fn open_again(directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
     let handle = directory.open()?;
     match fstat(&*handle)?.st_nlink {
@@ -171,7 +171,7 @@ fn find(end: &SourceEnd, path: &[u8]) -> Result<Arc<Level>, Unknown> {
     Ok(way.last().map_or_else(|| Arc::clone(&end.top), |(_, it)| Arc::clone(it)))
 }
 
-/// What is one directory at the sink: all of this name that are gone into.
+/// The directories that become one directory at the sink: all with this name that the walk enters.
 fn below(end: &SourceEnd, level: &Level, name: &[u8]) -> Result<Level, Unknown> {
     let mut directories = Vec::new();
     let mut is_there = false;
@@ -182,7 +182,7 @@ fn below(end: &SourceEnd, level: &Level, name: &[u8]) -> Result<Level, Unknown> 
             point_of(above, name).and_then(|point| Ok((point, fstat(&*directory.open()?)?)));
         let ((point, above_stat), stat) = match looked_at {
             Ok(looked_at) => looked_at,
-            // In another source it is a directory.
+            // In another source the name may be a directory.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(errno) => return Err(Some(failed(Operation::List, errno))),
         };
@@ -193,7 +193,7 @@ fn below(end: &SourceEnd, level: &Level, name: &[u8]) -> Result<Level, Unknown> 
         if !end.lookup.is_as_listed(&point, &above_stat, &stat) {
             return Err(Some(Failure::new(Side::Source, Operation::List, Reason::Changed)));
         }
-        // What a person named is gone into whatever it is mounted on.
+        // A source that the person named is entered whatever is mounted on it.
         let is_left_out = end.options.one_file_system
             && stat.st_dev != above_stat.st_dev
             && !level.is_named(index);

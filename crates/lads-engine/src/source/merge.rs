@@ -1,10 +1,10 @@
-//! Which source an entry is taken from, if several have one that would get the same name.
+//! From which source an entry is taken if several sources have one that would get the same name.
 //!
-//! As in rsync: from the one that was named first, but a directory goes before anything else.
-//! Directories of one name become one directory, with what is in all of them and the metadata of
-//! the first. Each name is looked up in the other sources when it is met, so nothing is kept, the
-//! answer does not depend on what an earlier attempt has done, and where only one source has a
-//! directory nothing is looked up below it.
+//! As in rsync, the first named source wins, but a directory wins over anything else. Directories
+//! of the same name become one directory, with the entries of all and the metadata of the first.
+//! Each name is looked up in the other sources when it is met. So nothing is kept, the answer does
+//! not depend on an earlier attempt, and where only one source has a directory, nothing is looked
+//! up below it.
 
 use super::roots::WalkRoot;
 use crate::paths::{Directory, NOT_THROUGH_LINKS};
@@ -18,14 +18,14 @@ use std::sync::Arc;
 pub(super) struct Level {
     /// In the order in which the sources were named.
     directories: Vec<Arc<Directory>>,
-    /// Those of which everything is moved.
+    /// The indices of directories that are moved whole.
     whole: Vec<usize>,
-    /// Those of which one name is moved, by that name.
+    /// The indices of directories of which only one name is moved, by that name.
     named: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 impl Level {
-    /// What is named on the command line.
+    /// The sources named on the command line.
     pub(super) fn of(roots: &[WalkRoot]) -> Self {
         let mut level = Self::default();
         for (index, root) in roots.iter().enumerate() {
@@ -38,7 +38,7 @@ impl Level {
         level
     }
 
-    /// Directories that are moved with all that is in them.
+    /// Directories that are moved with everything in them.
     pub(super) fn below(directories: Vec<Arc<Directory>>) -> Self {
         let whole = (0..directories.len()).collect();
         Self { directories, whole, named: HashMap::new() }
@@ -54,8 +54,8 @@ impl Level {
         self.directories.iter()
     }
 
-    /// Those from which something of this name may be moved, in the order in which the sources were
-    /// named.
+    /// The indices of directories that may provide an entry of this name, in the order in which the
+    /// sources were named.
     pub(super) fn with_name(&self, name: &[u8]) -> Vec<usize> {
         let named = self.named.get(name).into_iter().flatten();
         let mut indices: Vec<usize> = named.chain(&self.whole).copied().collect();
@@ -63,21 +63,21 @@ impl Level {
         indices
     }
 
-    /// Whether of one of them only a name is moved: the one that a person named.
+    /// Whether only one name of this directory is moved: the one that the person gave.
     pub(super) fn is_named(&self, index: usize) -> bool {
         !self.whole.contains(&index)
     }
 
-    /// Those of which everything is moved.
+    /// The indices of directories that are moved whole.
     pub(super) fn whole(&self) -> impl Iterator<Item = usize> {
         self.whole.iter().copied()
     }
 
-    /// From which directories a name is taken that was met in one of them: from that one, and if
-    /// it is a directory from later ones, too. `None` if it is taken from others.
+    /// From which directories an entry is taken whose name was met in one of them: from that one,
+    /// and if it is a directory, from later ones, too. `None` if it is taken from others.
     ///
-    /// `is_wanted` says whether something of this name in a directory, which is a directory itself
-    /// or not, is moved at all.
+    /// `is_wanted` says whether an entry of this name in a directory is moved at all; its last
+    /// argument says whether the entry is a directory.
     pub(super) fn taken_from(
         &self,
         index: usize,
@@ -108,8 +108,8 @@ impl Level {
     }
 }
 
-/// Whether a name in a directory is there, and is a directory. What cannot be looked at counts as
-/// there: it is told by who comes to it.
+/// Whether a name exists in a directory, and whether it is a directory. An entry that cannot be
+/// examined counts as existing; the walk reports it when it comes there.
 fn look(directory: &Arc<Directory>, name: &[u8]) -> Option<bool> {
     match directory.open().and_then(|handle| statat(&handle, name, NOT_THROUGH_LINKS)) {
         Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),

@@ -1,7 +1,8 @@
 //! From a block that the session hands out to a frame on a stream.
 //!
-//! The thread that reads also sends: the bytes are warm in its core's cache, and no other thread
-//! need be woken. (Measured against a thread for sending: ARCHITECTURE.md, decisions.)
+//! The thread that reads a block also sends it: the bytes are still in the cache of its core, and
+//! no other thread has to be woken. (Measured against a separate thread for sending:
+//! ARCHITECTURE.md, decision 1.)
 
 use super::table::{Item, OpenFile};
 use super::{SourceEnd, failed};
@@ -24,11 +25,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use twox_hash::XxHash3_64;
 
-/// Direct I/O wants places in memory and in the file to be multiples of this.
+/// Direct I/O needs addresses and offsets that are multiples of this.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 impl SourceEnd {
-    /// Reads blocks, from their files or from the stage, and sends them, or stages them.
+    /// Reads blocks from their files or from the stage, and sends or stages them.
     pub(super) fn pass_on_blocks(&self, mut work: Work, worker: usize) {
         let mut buffer = self.arena.take();
         match work.way {
@@ -51,8 +52,8 @@ impl SourceEnd {
         }
     }
 
-    /// Reads the blocks into one buffer, each on pages of its own, and tells of it. Only those that
-    /// were read well are left, one after the other.
+    /// Reads the blocks into one buffer, each on pages of its own, and tells the session. `work`
+    /// keeps only the blocks that were read well, one after the other.
     fn read_blocks(&self, work: &mut Work, buffer: &mut Buffer) -> Vec<Row> {
         let started = Instant::now();
         let mut outcomes = Vec::with_capacity(work.blocks.len());
@@ -78,7 +79,7 @@ impl SourceEnd {
         rows
     }
 
-    /// Sends the blocks that are in a buffer, and tells of it.
+    /// Sends the blocks in a buffer, and tells the session.
     pub(super) fn send(&self, work: Work, rows: &[Row], buffer: &[u8], worker: usize) {
         let payload: Vec<&[u8]> = match work.is_comparison {
             true => Vec::new(),
@@ -106,7 +107,8 @@ impl SourceEnd {
         }
     }
 
-    /// Reads one block; says whether it is the whole file, which was the same afterwards.
+    /// Reads one block. Returns whether it is the whole file, and the file was unchanged
+    /// afterwards.
     fn read_block(&self, block: &Block, work: &Work, to: &mut [u8]) -> Result<bool, ReadOutcome> {
         self.layouts.pretend(work.source_ost);
         let item = self.table.get(block.entry).ok_or(ReadOutcome::Changed)?;
@@ -128,7 +130,7 @@ impl SourceEnd {
                 })?;
             }
             Err(Errno::PIPE) => return Err(ReadOutcome::Changed),
-            // One copy cannot be read: the file system knows of others.
+            // One copy cannot be read: the file system may find another one.
             Err(_) if item.copy(work.mirror).0.is_some() => {
                 let any = self.open_new(&item, true)?;
                 read_at(&any, block.offset, length, to).map_err(of_block)?;
@@ -141,7 +143,8 @@ impl SourceEnd {
         Ok(is_whole)
     }
 
-    /// The item's file, checked to be what was announced; kept open if more is to be read of it.
+    /// Opens the item's file and checks that it is what was announced. The file stays open if more
+    /// of it will be read.
     fn open_item(
         &self,
         item: &Item,
@@ -161,8 +164,8 @@ impl SourceEnd {
         Ok(file)
     }
 
-    /// Opens a file, and sees that it is read from the copy that was chosen, if one was. Whatever
-    /// copy is read in the end, the bytes are the same.
+    /// Opens a file, and makes reads use the chosen copy, if there is one. All copies have the same
+    /// bytes.
     fn open_copy(&self, item: &Item, mirror: Option<u16>) -> Result<OpenFile, ReadOutcome> {
         let file = self.open_new(item, true)?;
         if let Some(number) = mirror
@@ -205,8 +208,8 @@ impl SourceEnd {
         };
         is_unchanged(item, &file)?;
         if self.options.restore {
-            // Lustre brings nothing back from an archive for a file that must not block. Only now:
-            // it is known to be a file, and not a FIFO that somebody put under its name.
+            // With this flag, Lustre brings nothing back from an archive. It is set only now that
+            // the entry is known to be a file, and not a FIFO that somebody put under its name.
             let flags = fcntl_getfl(&file.handle).map_err(of_open)?;
             fcntl_setfl(&file.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
         }
@@ -222,7 +225,7 @@ impl SourceEnd {
         }
     }
 
-    /// Sees whether a file is still what was announced, now that all of it has been read.
+    /// Checks whether a file is still what was announced, after all of it was read.
     pub(super) fn check(&self, entry: EntryId) {
         let _asked = self.begin(Operation::Examine, entry, None);
         let outcome = match self.table.get(entry) {
@@ -236,7 +239,7 @@ impl SourceEnd {
     }
 }
 
-/// Where in a buffer blocks lie that stand one after the other, each on pages of its own.
+/// The places in a buffer of blocks that follow each other, each on pages of its own.
 pub(super) fn places(rows: &[Row]) -> impl Iterator<Item = Range<usize>> + '_ {
     rows.iter().scan(0, |at, row| {
         let start = *at;
@@ -253,7 +256,7 @@ fn is_unchanged(item: &Item, file: &OpenFile) -> Result<(), ReadOutcome> {
     if Some(identity_of(&stat)) == item.identity { Ok(()) } else { Err(ReadOutcome::Changed) }
 }
 
-/// The same for a file that is not open.
+/// The same check for a file that is not open.
 fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
     let failed = |errno| ReadOutcome::Failed(failed(Operation::Examine, errno));
     let directory = item.directory.open().map_err(failed)?;
@@ -266,7 +269,7 @@ fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
 fn read_at(file: &OpenFile, offset: u64, length: usize, to: &mut [u8]) -> Result<(), Errno> {
     let mut filled = 0;
     while filled < length {
-        // Past the page cache, whole pages must be asked for, beyond the file's end if need be.
+        // Past the page cache, whole pages must be read, even beyond the end of the file.
         let end = if file.is_direct { to.len() } else { length };
         match pread(&file.handle, &mut to[filled..end], offset + filled as u64) {
             Ok(0) => return Err(Errno::PIPE),

@@ -1,4 +1,4 @@
-//! What a person named as the source.
+//! The sources that a person named.
 
 use crate::board::Board;
 use crate::event::ExitCode;
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Something named on the command line.
+/// A source named on the command line.
 #[derive(Debug)]
 pub(crate) struct WalkRoot {
     given: Vec<u8>,
@@ -29,7 +29,7 @@ impl WalkRoot {
         PathBuf::from(OsStr::from_bytes(&self.given))
     }
 
-    /// As the sink is told of it.
+    /// The source as the sink is told.
     pub(super) fn announced(&self) -> Root {
         Root {
             name: self.name.clone(),
@@ -39,8 +39,8 @@ impl WalkRoot {
     }
 }
 
-/// Looks up what was named. What is not there is told, each as an entry that failed; it is an error
-/// only if nothing is left.
+/// Looks up the named sources. Each one that is missing is reported as an entry that failed. It is
+/// an error only if none is left.
 pub(super) fn find_roots(
     paths: &[Vec<u8>],
     is_list: bool,
@@ -58,13 +58,13 @@ pub(super) fn find_roots(
         board.issue((*path).clone(), missing(*errno));
     }
     if roots.is_empty() && !absent.is_empty() {
-        let text = "there is nothing to move: nothing that was named as a source can be examined";
+        let text = "there is nothing to move: none of the named sources can be examined";
         return Err(Fatal::new(ExitCode::SourceUnreadable, text));
     }
     Ok(roots)
 }
 
-/// The failure of something that a person named.
+/// The failure of a named source.
 pub(super) fn missing(errno: Errno) -> Failure {
     Failure::new(Side::Source, Operation::Examine, Reason::Os(errno.raw_os_error()))
 }

@@ -1,4 +1,4 @@
-//! From a buffer into the stage, and back from there onto a stream.
+//! Writes blocks from a buffer to the stage, and sends blocks from the stage.
 
 use super::SourceEnd;
 use super::read::{PAGE_BYTES, places};
@@ -10,7 +10,7 @@ use lads_sys::Buffer;
 use twox_hash::XxHash3_64;
 
 impl SourceEnd {
-    /// Puts what was read into the stage.
+    /// Stages the blocks that were read.
     pub(super) fn put_aside(&self, work: Work, slot: Slot, rows: Vec<Row>, buffer: &Buffer) {
         let written = self.stage().write(slot, &buffer[..page_bytes(&rows)]);
         self.tell(match written {
@@ -19,7 +19,7 @@ impl SourceEnd {
         });
     }
 
-    /// Brings blocks back and sends them, if they are what was put there.
+    /// Reads blocks back from the stage and sends them, if they are unchanged.
     pub(super) fn drain_and_send(
         &self,
         work: Work,
@@ -42,7 +42,7 @@ impl SourceEnd {
     }
 }
 
-/// How much of a buffer blocks take up, in bytes: whole pages.
+/// How many bytes of a buffer the blocks take up, in whole pages.
 fn page_bytes(rows: &[Row]) -> usize {
     places(rows).last().map_or(0, |place| place.end.next_multiple_of(PAGE_BYTES))
 }

@@ -1,4 +1,4 @@
-//! What the source keeps of an entry until it has ended: where it is, and its open file.
+//! What the source keeps of an entry until the entry has ended: its place, and its open file.
 
 use crate::layout::Mirror;
 use crate::paths::Directory;
@@ -17,12 +17,12 @@ pub(super) struct Item {
     pub(super) directory: Arc<Directory>,
     pub(super) parent: EntryId,
     pub(super) name: Vec<u8>,
-    /// What a file must still be when it is read.
+    /// What the file must still be when it is read.
     pub(super) identity: Option<Identity>,
     pub(super) link: Option<LinkName>,
-    /// Open while blocks of it are read, if it has several.
+    /// The open file, while blocks of it are read; only if it has several blocks.
     pub(super) file: Mutex<Option<Arc<OpenFile>>>,
-    /// The same for each copy of it, if it has several.
+    /// The same for each copy, if the file has several.
     pub(super) mirrors: Vec<OpenMirror>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct OpenFile {
 }
 
 impl Item {
-    /// An entry of which no more is known than where it is.
+    /// An entry of which only its place is known.
     pub(super) fn new(directory: Arc<Directory>, parent: EntryId, name: Vec<u8>) -> Self {
         let (file, mirrors) = (Mutex::default(), Vec::new());
         Self { directory, parent, name, identity: None, link: None, file, mirrors }
@@ -54,8 +54,7 @@ impl Item {
         mirrors.iter().map(open).collect()
     }
 
-    /// The number of the copy that a block is read from, if it is to be chosen; and its file, if
-    /// it is open.
+    /// The number of the copy to read from, if one is to be chosen; and the open file of that copy.
     pub(super) fn copy(&self, mirror: u16) -> (Option<u16>, &Mutex<Option<Arc<OpenFile>>>) {
         match self.mirrors.get(usize::from(mirror)) {
             Some(it) => (Some(it.number), &it.file),
@@ -63,7 +62,7 @@ impl Item {
         }
     }
 
-    /// Takes a file that is open out of its place, whichever copy it is of; drops all others.
+    /// Takes out an open file, of whichever copy; drops all others.
     pub(super) fn take_file(&self) -> Option<Arc<OpenFile>> {
         let mirrors = self.mirrors.iter().map(|it| &it.file);
         let files = iter::once(&self.file).chain(mirrors);

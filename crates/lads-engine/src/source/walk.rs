@@ -1,12 +1,11 @@
-//! The walk: meets what is to be moved, no faster than it is moved.
+//! The walk: finds what is to be moved, no faster than it is moved.
 //!
-//! Depth first, files before directories, so that what is known at a time is the window of entries
-//! under way and the names of directories still to come. Nothing is sorted and nothing is read
-//! twice.
+//! Depth first, files before directories. So what is kept at a time is the window of entries under
+//! way, and the names of directories still to visit. Nothing is sorted, and nothing is read twice.
 //!
-//! Several threads walk, since a metadata server takes its time for every question and answers
-//! many at once. What is to be done and what came of it stands in a [`Plan`], which sees that it is
-//! told in the order in which one thread would have met it.
+//! Several threads walk, because a metadata server needs time for each answer and answers many
+//! requests at once. Their jobs and results are in a [`Plan`], which releases results in the order
+//! in which a single thread would have found them.
 
 use super::list::{List, ListPlace};
 use super::look::{is_one_file_system, look, look_at_directory};
@@ -32,70 +31,73 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Entries told to the session in one go.
+/// The most entries that are passed to the session in one go.
 pub(super) const BATCH: usize = 64;
-/// Threads that walk. With a metadata server that takes 0.3 ms for an answer, 1,000 small files are
-/// moved in 1.40 s by one, in 1.06 s by four, in 0.97 s by eight and in 0.95 s by sixteen.
+/// The number of threads that walk. With a metadata server that takes 0.3 ms for an answer, 1,000
+/// small files are moved in 1.40 s by one thread, in 1.06 s by four, in 0.97 s by eight and in 0.95
+/// s by sixteen.
 pub(super) const WALKERS: usize = 8;
-/// Names that a thread looks at in one go. A quarter of it took 1.02 s in the same test, which is
-/// within the noise of 0.97; more than half of [`BATCH`] would leave room in most batches.
+/// The names that a thread examines in one job. A quarter of this took 1.02 s in the same test,
+/// which is within the noise of 0.97. More than half of [`BATCH`] would leave space unused in most
+/// batches.
 const NAMES_PER_LOT: usize = 32;
-/// Room for names that are read in one go, in bytes: what the C library takes, for about 1,000.
+/// The space in bytes for names that are read in one call: what the C library uses, enough for
+/// about 1,000.
 const NAMES_BYTES: usize = 32 << 10;
 
-/// What is still to be walked, and what the walk knows as a whole.
+/// The directories and names still to walk, and the state of the whole walk.
 #[derive(Debug)]
 pub(super) struct Frontier {
     plan: Mutex<Plan<Job, Report>>,
-    /// The paths that were listed, if only those are moved.
+    /// The listed paths, if only those are moved.
     list: List,
     left_out: Mutex<LeftOut>,
-    /// Whether it was told that several sources have something of the same name.
+    /// Whether it was reported that several sources have an entry of the same name.
     has_told_of_others: AtomicBool,
 }
 
-/// What a thread of the walk has to do.
+/// A job of a thread of the walk.
 #[derive(Debug)]
 enum Job {
-    /// Begin with what was named on the command line.
+    /// Begin with the sources named on the command line.
     Begin,
-    /// Announce a directory, and begin with what is in it.
+    /// Announce a directory, and begin with its entries.
     Enter(Pending),
     /// Read names in a directory.
     List(Reading),
-    /// Look at names in a directory.
+    /// Examine names in a directory.
     Meet(Arc<Listing>, Vec<Name>),
 }
 
-/// A directory that the walk has still to list.
+/// A directory that the walk has still to visit.
 #[derive(Debug)]
 struct Pending {
-    /// Where it will be looked up; in several if several sources have one of its name.
+    /// The directories that hold it; several if several sources have one of its name.
     above: Vec<Arc<Directory>>,
     parent: EntryId,
     name: Vec<u8>,
-    /// If only what is named in a list is moved: where this directory is in it.
+    /// If only listed paths are moved: the place of this directory in the list.
     listed: Option<ListPlace>,
 }
 
-/// A name that is to be looked at.
+/// A name to be examined.
 #[derive(Debug)]
 struct Name {
-    /// In which of the directories of the level it was found.
+    /// Which directory of the level it was found in.
     index: usize,
     bytes: Vec<u8>,
-    /// If only what is named in a list is moved: where this name is in it.
+    /// If only listed paths are moved: the place of this name in the list.
     listed: Option<ListPlace>,
 }
 
-/// A directory whose names are being looked at.
+/// A directory whose names are being examined.
 #[derive(Debug)]
 struct Listing {
     entry: EntryId,
     level: Arc<Level>,
-    /// Whether its names are those of a list, and were not found in it.
+    /// Whether its names are those of a list, and were not read from the directory.
     is_named: bool,
-    /// The directories in it of which was told that they were met.
+    /// Its directories that were passed to the session.
     subdirectories: Mutex<Vec<Pending>>,
 }
 
@@ -103,45 +105,45 @@ struct Listing {
 #[derive(Debug)]
 struct Reading {
     listing: Arc<Listing>,
-    /// Which of the directories of its level is read.
+    /// The directory of its level that is being read.
     index: usize,
-    /// That directory, once its first names were read.
+    /// The handle of that directory, once its first names were read.
     handle: Option<Arc<OwnedFd>>,
 }
 
-/// What came of a job, to be told when its turn comes.
+/// The result of a job, to be passed on when its turn comes.
 #[derive(Debug)]
 enum Report {
-    /// This was met, in which directory if that is to be listed.
+    /// Entries that were found; with the directory, if one of them is to be listed.
     Met(Met, Option<Arc<Listing>>),
-    /// All in a directory was met.
+    /// Everything in a directory was found.
     Listed(Arc<Listing>),
-    /// Not all of its names are known.
+    /// Not all names of a directory are known.
     NotListed(Arc<Listing>, Failure),
 }
 
-/// What was met and is not told yet.
+/// Entries that were found and not passed on yet.
 #[derive(Debug, Default)]
 struct Met {
     events: Vec<Event>,
     items: Vec<(EntryId, Arc<Item>)>,
     directories: Vec<Pending>,
-    /// Paths of what was left out because it looks like our own.
+    /// Paths of entries that were left out because their names look like LADS's own.
     left_out: Vec<Vec<u8>>,
 }
 
 type Following = Vec<Step<Job, Report>>;
 
-/// What was left out because it looks like our own.
+/// Entries that were left out because their names look like LADS's own.
 #[derive(Debug, Default)]
 struct LeftOut {
     count: u64,
-    /// The path of the first below the root.
+    /// The path of the first one, below the root.
     first: Option<Vec<u8>>,
 }
 
 impl Frontier {
-    /// Before anything was walked; of `list` if only that is moved.
+    /// A walk that has not begun; of `list`, if only listed paths are moved.
     pub(super) fn new(list: Option<&[Vec<u8>]>) -> Self {
         let mut paths = List::default();
         list.into_iter().flatten().for_each(|path| paths.add(path));
@@ -170,7 +172,7 @@ impl Listing {
     }
 }
 
-/// What follows from names in a directory.
+/// The jobs that follow from names in a directory.
 fn lots(listing: &Arc<Listing>, names: Vec<Name>) -> Following {
     let mut names = names.into_iter();
     let lot = || names.by_ref().take(NAMES_PER_LOT).collect();
@@ -178,14 +180,14 @@ fn lots(listing: &Arc<Listing>, names: Vec<Name>) -> Following {
     lots.map(|lot| Step::Job(Job::Meet(Arc::clone(listing), lot))).collect()
 }
 
-/// The same, if the directory has no others.
+/// The same, if the directory has no other names.
 fn all_of(listing: &Arc<Listing>, names: Vec<Name>) -> Following {
     let mut following = lots(listing, names);
     following.push(Step::Report(Report::Listed(Arc::clone(listing))));
     following
 }
 
-/// What is to be done to read the directories of a level from this one on.
+/// The job that reads the directories of a level, from this one on.
 fn reading_from(listing: &Arc<Listing>, index: usize) -> Following {
     let next = listing.level.whole().find(|&it| it >= index);
     let listing = Arc::clone(listing);
@@ -196,7 +198,7 @@ fn reading_from(listing: &Arc<Listing>, index: usize) -> Following {
 }
 
 impl Report {
-    /// Whether it can be told in one go with what is to be told already.
+    /// Whether this can be passed on together with what is to be passed on already.
     fn fits(&self, met: &Met) -> bool {
         let count = match self {
             Self::Met(met, _) => met.events.len(),
@@ -209,7 +211,7 @@ impl Report {
 /// One thread of the walk.
 pub(super) struct Walker<'a> {
     end: &'a SourceEnd,
-    /// What was met in the present job.
+    /// What the present job has found.
     met: Met,
 }
 
@@ -218,12 +220,13 @@ impl<'a> Walker<'a> {
         Self { end, met: Met::default() }
     }
 
-    /// Walks until everything was met or the transfer is over.
+    /// Walks until everything was found or the transfer is over.
     pub(super) fn run(mut self) {
         while self.do_next().is_some() {}
     }
 
-    /// Waits for a job, does it, and tells what is due. `None` when the transfer is over.
+    /// Waits for a job, does it, and passes on the results that are due. `None` when the transfer
+    /// is over.
     fn do_next(&mut self) -> Option<()> {
         let (hub, plan) = (&self.end.hub, &self.end.frontier.plan);
         let (number, job) = hub.wait_for(Waiter::Walker, |_| lock(plan).take().ok_or(None))?;
@@ -245,7 +248,7 @@ impl<'a> Walker<'a> {
         self.tell_what_is_due()
     }
 
-    /// Tells the session what was met, when it wants more; in order, and no faster.
+    /// Passes results to the session in order, when the session wants more.
     fn tell_what_is_due(&self) -> Option<()> {
         let (end, plan) = (self.end, &self.end.frontier.plan);
         if !lock(plan).begin_telling() {
@@ -272,7 +275,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Adds a report whose turn has come to what is told next.
+    /// Adds a report whose turn has come to what is passed on next.
     fn take_in(&self, report: Report, told: &mut Met, plan: &mut Plan<Job, Report>) {
         match report {
             Report::Met(met, listing) => {
@@ -312,7 +315,8 @@ impl<'a> Walker<'a> {
         Some(())
     }
 
-    /// Begins with what was named on the command line, or what a list names below it.
+    /// Begins with the sources named on the command line, or with the listed paths below the
+    /// source.
     fn begin(&mut self) -> (Option<Arc<Listing>>, Following) {
         let end = self.end;
         let level = Arc::clone(&end.top);
@@ -333,7 +337,7 @@ impl<'a> Walker<'a> {
         (Some(listing), following)
     }
 
-    /// Announces a directory, and begins with what is in it.
+    /// Announces a directory, and begins with its entries.
     fn enter(&mut self, pending: &Pending) -> (Option<Arc<Listing>>, Following) {
         let Some((entry, directories)) = self.announce_directory(pending) else {
             return (None, Vec::new());
@@ -379,7 +383,7 @@ impl<'a> Walker<'a> {
         (None, following)
     }
 
-    /// Reads as many names as the system gives at a time; `None` if there are no more.
+    /// Reads as many names as one system call returns; `None` if there are no more.
     fn read_some(
         &self,
         listing: &Listing,
@@ -406,14 +410,14 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Of the directories of this name, those that are gone into.
+    /// Those directories of this name that the walk enters.
     fn entered(&self, pending: &Pending, directories: Vec<Arc<Directory>>) -> Vec<Arc<Directory>> {
         if self.end.options.deletion.is_some() {
             for (directory, above) in directories.iter().zip(&pending.above) {
                 self.end.lookup.on_entered(above, &pending.name, directory);
             }
         }
-        // What a person named is gone into whatever it is mounted on.
+        // A source that the person named is entered whatever is mounted on it.
         if !self.end.options.one_file_system || pending.parent == EntryId::ROOT {
             return directories;
         }
@@ -423,7 +427,7 @@ impl<'a> Walker<'a> {
             .collect()
     }
 
-    /// A handle to list a directory with; in a comparison one that leaves no trace.
+    /// A handle to list a directory; in a comparison, one that leaves the time of access as it is.
     fn handle_to_list(&self, directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
         let handle = directory.open()?;
         if !self.end.options.check {
@@ -433,8 +437,8 @@ impl<'a> Walker<'a> {
         open_unnoticed(&*handle, c".", flags).map(Arc::new)
     }
 
-    /// Looks at a directory and announces it; `None` if it cannot be opened. Of several of one
-    /// name, it is like the first.
+    /// Examines a directory and announces it; `None` if it cannot be opened. If several directories
+    /// have this name, the metadata is that of the first.
     fn announce_directory(&mut self, pending: &Pending) -> Option<(EntryId, Vec<Arc<Directory>>)> {
         let Pending { above: all_above, parent, name, .. } = pending;
         let above = &all_above[0];
@@ -472,7 +476,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Looks at a name: directories are entered later, anything else is told to the session.
+    /// Examines a name. Directories are entered later; everything else is passed to the session.
     fn meet(&mut self, listing: &Listing, name: Name) {
         let (end, parent, level) = (self.end, listing.entry, &listing.level);
         let Name { index, bytes: name, listed } = name;
@@ -531,7 +535,7 @@ impl<'a> Walker<'a> {
             Err(errno) => {
                 self.keep(id, item);
                 let failure = match errno {
-                    // It was in no directory that was listed: it need never have been there.
+                    // The name comes from a list, not from a directory: it may never have existed.
                     Errno::NOENT if listing.is_named => missing(errno),
                     errno => failed(Operation::Examine, errno),
                 };
@@ -568,7 +572,7 @@ impl<'a> Walker<'a> {
             || is_included(filters, &directory.path_of(name), is_directory)
     }
 
-    /// Tells, once, that something is left out because another source has its name.
+    /// Reports, once, that an entry is left out because another source has one of its name.
     fn tell_of_others(&self, path: &[u8]) {
         if !self.end.frontier.has_told_of_others.swap(true, Ordering::Relaxed) {
             let path = shortened(path.to_vec());

@@ -1,4 +1,4 @@
-//! How the bytes of a stream become frames, each straight in the buffer that was granted for it.
+//! How the bytes of a stream become frames, each directly in the buffer that was granted for it.
 //!
 //! ```text
 //!   header and first row ──► further rows, if it has any ──► buffer_for ──► payload ──► a frame
@@ -6,28 +6,29 @@
 //!         └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Whoever has the bytes, a socket or a pipe, asks where the next ones go ([`Assembly::wanted`]),
-//! puts them there, and says how many came ([`Assembly::on_bytes`]). The payload is copied nowhere.
+//! The code that has the bytes, of a socket or a pipe, asks where the next ones go
+//! ([`Assembly::wanted`]), puts them there, and says how many there were ([`Assembly::on_bytes`]).
+//! The payload is never copied.
 
 use super::{Arrived, Frame, GrantedBuffers};
 use lads_core::frame::{HEADER_BYTES, Header, ROW_BYTES, ROWS_MAX, Row, take_rows};
 use std::io;
 
-/// Header and first row, which every frame has: they come in one read.
+/// The header and the first row, which every frame has: one read gets both.
 const FIRST_BYTES: usize = HEADER_BYTES + ROW_BYTES;
 
-/// The frame of a stream that is coming.
+/// The frame of a stream that is arriving.
 #[derive(Debug)]
 pub(super) struct Assembly {
     head: Vec<u8>,
-    /// How many bytes the head has, as far as is known.
+    /// The number of bytes in the head, as far as is known.
     head_bytes: usize,
     rows: Vec<Row>,
-    /// Once the head is there: where the payload goes.
+    /// Where the payload goes; set when the head is complete.
     coming: Option<Arrived>,
-    /// Bytes of the head that came, or of the payload.
+    /// How many bytes of the head, or of the payload, have come.
     filled: usize,
-    /// Frames that arrived before.
+    /// The number of frames that arrived before.
     frames: u64,
 }
 
@@ -54,10 +55,10 @@ impl Assembly {
         }
     }
 
-    /// So many bytes were put there; whether the frame is whole, which is then in `frame`.
+    /// `count` bytes were put there. Returns whether the frame is complete; `frame` then holds it.
     ///
     /// # Errors
-    /// If they are no frame, or there is no buffer for it.
+    /// If the bytes are not a frame, or if there is no buffer for it.
     pub(super) fn on_bytes(
         &mut self,
         count: usize,
@@ -87,7 +88,7 @@ impl Assembly {
         Ok(true)
     }
 
-    /// The head is there: from now on the payload comes.
+    /// The head is complete: the payload comes next.
     fn begin(&mut self, header: Header, buffers: &dyn GrantedBuffers) -> io::Result<()> {
         take_rows(&header, &self.head[HEADER_BYTES..self.head_bytes], &mut self.rows)
             .map_err(io::Error::other)?;
@@ -101,12 +102,12 @@ impl Assembly {
         Ok(())
     }
 
-    /// Whether nothing of the next frame has come.
+    /// Whether no byte of the next frame has come.
     pub(super) fn is_between_frames(&self) -> bool {
         self.coming.is_none() && self.filled == 0
     }
 
-    /// Nothing more comes: gives back what is half there.
+    /// Nothing more comes: gives back the buffer of an incomplete frame.
     pub(super) fn abandon(&mut self, buffers: &dyn GrantedBuffers) {
         if let Some(coming) = self.coming.take() {
             drop(coming.buffer);

@@ -1,5 +1,5 @@
-//! What every transport keeps, whatever it is made of. A new one adds a way to make [`Ends`], and a
-//! line to the macro at the end.
+//! The contract of transports: these tests run against each of them. For a new transport, add a way
+//! to make [`Ends`], and a line to the macro at the end.
 
 use super::memory::Memory;
 use super::{Channel, Frame, GrantedBuffers, Receiver, Transport, pipe, tcp};
@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Longer than any step takes, on a busy machine.
+/// Longer than any step takes, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const MIB: usize = 1 << 20;
@@ -25,12 +25,13 @@ const MIB: usize = 1 << 20;
 struct Ends {
     source: Arc<dyn Transport>,
     sink: Arc<dyn Transport>,
-    /// Message channels that end with the connection: of the source, and of the sink.
+    /// Message channels that end with the connection: of the source, and of the sink. `None` if
+    /// messages use another connection.
     channels: Option<(Channel, Channel)>,
 }
 
-/// Makes two ends with this number of streams, on a line that may break after a
-/// number of bytes.
+/// Makes two ends with this number of streams, on a line that breaks after this number of bytes, if
+/// there is one.
 type Make = fn(u16, Option<usize>) -> Ends;
 
 fn in_memory(count: u16, breaks_after: Option<usize>) -> Ends {
@@ -82,15 +83,15 @@ pub(super) fn pipes() -> (File, File) {
     (reader.into(), writer.into())
 }
 
-/// Passes this number of bytes on, then breaks.
+/// Passes on this number of bytes, then breaks the line.
 fn pass(from: impl Read, mut to: impl Write, bytes: usize) {
     let _ = io::copy(&mut from.take(bytes as u64), &mut to);
 }
 
-/// Buffers that were granted, a fixed number.
+/// A fixed number of granted buffers.
 pub(super) struct Granted {
     arena: Arena,
-    /// How many more are given at all.
+    /// How many more buffers are given in all.
     left: AtomicU64,
     lost: AtomicU64,
 }
@@ -100,13 +101,13 @@ impl Granted {
         Self::at_most(count, u64::MAX)
     }
 
-    /// The same, but at most `left` are given in all, free again or not.
+    /// The same, but at most `left` buffers are given in all, even if some are free again.
     fn at_most(count: u32, left: u64) -> Arc<Self> {
         let arena = Arena::new(count, MIB).unwrap();
         Arc::new(Self { arena, left: AtomicU64::new(left), lost: AtomicU64::new(0) })
     }
 
-    /// Waits until all are free.
+    /// Waits until all buffers are free.
     fn are_all_free(self: &Arc<Self>) {
         let granted = Arc::clone(self);
         within_deadline("all buffers are given back", move || {
@@ -130,8 +131,8 @@ impl GrantedBuffers for Granted {
     }
 }
 
-/// The `number`-th frame of a stream, with a payload of `bytes` in two rows; with none, the
-/// sums alone.
+/// Frame `number` of a stream, with a payload of `bytes` in two rows; without payload, only the
+/// checksums.
 fn frame(number: u64, bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let row = |length: usize| Row {
         block: Block { entry: EntryId(number), offset: 0, length: u32::try_from(length).unwrap() },
@@ -150,7 +151,7 @@ fn send(source: &dyn Transport, stream: u16, number: u64, bytes: usize) -> io::R
     source.send(StreamId(stream), &mut [IoSlice::new(&head), IoSlice::new(&payload)])
 }
 
-/// Receives the next frame and looks whether it is what was sent.
+/// Receives the next frame and checks that it is the one that was sent.
 #[track_caller]
 fn receive(receiver: &mut dyn Receiver, into: &mut Frame, number: u64, bytes: usize) {
     assert!(receiver.next_frame(into).unwrap(), "frame {number} of {bytes} bytes");
@@ -162,7 +163,7 @@ fn receive(receiver: &mut dyn Receiver, into: &mut Frame, number: u64, bytes: us
     assert!(payload.iter().all(|byte| u64::from(*byte) == number % 251), "frame {number}");
 }
 
-/// Runs `act` in a thread; fails if it does not come to its end.
+/// Runs `act` in a thread; fails if it does not end before [`DEADLINE`].
 #[track_caller]
 fn within_deadline<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     started(act).recv_timeout(DEADLINE).unwrap_or_else(|error| panic!("{what}: {error}"))
@@ -176,7 +177,7 @@ fn started<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> mpsc:
     result
 }
 
-/// Whatever a receiver returns at the end of its stream.
+/// Whether the result is one that a receiver may return at the end of its stream.
 fn is_at_end(result: &io::Result<bool>) -> bool {
     !matches!(result, Ok(true))
 }
@@ -184,7 +185,7 @@ fn is_at_end(result: &io::Result<bool>) -> bool {
 fn frames_of_every_size_arrive_in_order(make: Make) {
     const FRAMES: u64 = 10_000;
     const STREAMS: u16 = 2;
-    /// Around what a page, a packet and a pipe hold; of the largest, fewer.
+    /// Lengths around those of a page, a packet and a pipe; fewer of the largest.
     fn bytes_of(number: u64) -> usize {
         match number % 64 {
             0 => MIB,
@@ -269,7 +270,7 @@ fn a_line_that_breaks_within_a_frame_delivers_none_of_it(make: Make) {
         assert_eq!(whole, breaks_after / (MIB + 96));
         ends.source.end(StreamId(0));
         let _ = sent.recv_timeout(DEADLINE).unwrap();
-        // The one that was given a buffer and did not come.
+        // The frame that was given a buffer and did not arrive.
         let begun = u64::from(breaks_after > 100);
         assert_eq!(granted.lost.load(Ordering::Relaxed), begun, "{breaks_after}");
         drop(ends);
@@ -284,7 +285,7 @@ fn whoever_is_waited_for_by_nobody_can_be_cancelled(make: Make) {
     let waiting = started(move || waits.next_frame(&mut Frame::default()));
     ends.sink.end(StreamId(0));
     assert!(is_at_end(&waiting.recv_timeout(DEADLINE).unwrap()));
-    // More than is taken of a stream on which nobody receives.
+    // More frames than a stream takes on which nobody receives.
     let _idle = ends.sink.receiver(StreamId(1), Arc::clone(&granted) as Arc<_>);
     let source = Arc::clone(&ends.source);
     let sending = started(move || (0..64).try_for_each(|n| send(source.as_ref(), 1, n, MIB)));
@@ -293,7 +294,7 @@ fn whoever_is_waited_for_by_nobody_can_be_cancelled(make: Make) {
     send(ends.source.as_ref(), 1, 99, 10).unwrap_err();
 }
 
-/// Half-open: one end has ended a stream, and the other does not know yet.
+/// One end has ended a stream, and the other does not know it yet.
 fn what_is_sent_on_a_stream_that_the_sink_has_ended_goes_nowhere(make: Make) {
     let ends = make(2, None);
     let granted = Granted::new(4);

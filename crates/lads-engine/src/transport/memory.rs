@@ -1,5 +1,5 @@
-//! A transport within one process, without any socket: for the contract, and for tests of what is
-//! above the seam.
+//! A transport within one process, without any socket: for the contract, and for tests of the code
+//! above the trait.
 
 use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport};
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a stream that are under way at most: as a pipe's, less than a block.
+/// The most bytes of a stream under way: as many as in a pipe, fewer than in a block.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 10;
 
-/// Data streams in memory, as one end has them.
+/// Data streams in memory, as one end sees them.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     streams: Vec<Arc<Stream>>,
@@ -28,12 +28,12 @@ struct Stream {
 struct State {
     bytes: VecDeque<u8>,
     is_ended: bool,
-    /// The line breaks after this number of further bytes, if it is to.
+    /// After how many further bytes the line breaks; `None` if it does not.
     left: Option<usize>,
 }
 
 impl Memory {
-    /// The end that sends and the end that receives are the same value.
+    /// Both ends use this same value.
     pub(crate) fn new(stream_count: u16) -> Self {
         Self { streams: (0..stream_count).map(|_| Arc::default()).collect() }
     }

@@ -1,7 +1,7 @@
 //! One pair of pipes for everything: messages both ways, and the frames of all data streams.
 //!
-//! It is what `--tunnel` uses: the remote shell that started the other end carries its standard
-//! input and output, so nobody has to log in again, and no port is opened.
+//! `--tunnel` uses it. The remote shell that started the other end carries that end's standard
+//! input and output, so no second login is needed, and no port is opened.
 //!
 //! ```text
 //!            source                                                        sink
@@ -14,26 +14,27 @@
 //! ```
 //!
 //! Bytes travel in packets ([`lads_core::packet`]). A message waits for the packet that is being
-//! written and for what is in the pipe already, never for a whole frame and never behind other
-//! frames that wait. One thread at each end reads its pipe and takes each packet apart: the payload
-//! of a frame goes from the pipe into the buffer that was granted for it.
+//! written and for the bytes that are in the pipe already. It never waits for a whole frame, nor
+//! behind other frames. One thread at each end reads its pipe and takes each packet apart. The
+//! payload of a frame goes from the pipe directly into the buffer that was granted for it.
 //!
 //! # Why it cannot lock up
 //!
-//! - The thread that reads waits for bytes, for a buffer, and for room for messages, for nothing
-//!   else: neither for storage nor for a receiver.
-//! - There is a buffer, because no frame comes without a grant and each grant stands for a buffer.
-//!   A frame without one breaks the protocol and ends the transfer.
-//! - There will be room for messages: the listener takes them, and what it waits for (the session's
-//!   lock, the person's terminal, the target to be opened) does not depend on the pipe.
-//! - So each end always reads in the end what the other writes, whatever becomes of its own
-//!   writing. A thread that writes waits for that alone.
+//! - The thread that reads waits only for bytes, for a buffer, and for room for messages. It never
+//!   waits for storage or for a receiver.
+//! - There is always a buffer, because no frame comes without a grant and each grant stands for a
+//!   buffer. A frame without one breaks the protocol and ends the transfer.
+//! - There will be room for messages: the listener takes them, and nothing that the listener waits
+//!   for (the session's lock, the person's terminal, the opening of the target) depends on the
+//!   pipe.
+//! - So each end always comes to read what the other writes, even if its own writing is blocked. A
+//!   thread that writes waits only for that.
 //!
 //! # Why memory is bounded
 //!
-//! Frames lie in granted buffers, of which there are as many as there are. Messages that wait to be
-//! read are at most [`MESSAGES_BYTES_MAX`]; then nothing more is read. A packet names one of the
-//! streams that there are and a length within its limit, or the pipe is at its end.
+//! Frames lie in granted buffers, whose number is fixed. Messages that wait to be read have at most
+//! [`MESSAGES_BYTES_MAX`]; then nothing more is read. A packet names one of the existing streams
+//! and a length within the limit; otherwise the pipe ends.
 
 mod incoming;
 mod outgoing;
@@ -48,14 +49,15 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Messages that wait to be read, in bytes. As much as one long message; half of it makes the
-/// reading thread wait within such a one, double of it is memory that only a peer who floods uses.
+/// The most bytes of messages that wait to be read: as much as one long message. With half, the
+/// reading thread would wait in the middle of such a message. The double is memory that only a peer
+/// who floods would use.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
 
-/// How long a pipe is made, in bytes: the most that Linux gives to whoever is not root. It is made
-/// for 64 KiB, and then who writes and who reads wait for each other eight times as often; half of
-/// this took longer, too. A message waits for what is in the pipe before it, and ssh keeps 2 MiB of
-/// its own.
+/// The length of a pipe in bytes: the most that Linux gives to a user other than root. A new pipe
+/// has 64 KiB; then the writer and the reader wait for each other more often, and half of this
+/// length was slower, too. A message waits for the bytes in the pipe before it, and ssh itself
+/// keeps 2 MiB.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Data streams in a pair of pipes.
@@ -73,7 +75,7 @@ struct Stream {
 }
 
 /// Makes a transport and a message channel of the two pipes to and from the other end, which does
-/// the same. From now on nothing else may read or write there.
+/// the same. After this call, nothing else may read from or write to the pipes.
 pub(crate) fn open(
     input: File,
     output: File,
@@ -81,7 +83,7 @@ pub(crate) fn open(
     own_side: Side,
 ) -> (Arc<dyn Transport>, Channel) {
     for pipe in [&input, &output] {
-        // What is no pipe, or may not be longer, is as long as it is.
+        // If this fails (no pipe, or the length is not permitted), the length stays as it is.
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
     let streams = (0..stream_count).map(|_| Stream::default()).collect();
@@ -106,8 +108,8 @@ impl Transport for Pipe {
         Inbox::receiver(&self.streams[stream.index()].inbox, buffers)
     }
 
-    /// The other end is not told: whoever ends a stream while the other goes on says so in a
-    /// message (STREAM_END, FATAL). What still comes of it is read and thrown away.
+    /// The other end is not told here: an end that ends a stream while the other goes on says so in
+    /// a message (STREAM_END, FATAL). Bytes of the stream that still come are read and dropped.
     fn end(&self, stream: StreamId) {
         let stream = &self.streams[stream.index()];
         stream.is_ended.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! A TCP connection for each data stream. Messages go another way: the pipes of the other end.
+//! A TCP connection for each data stream. Messages use the pipes of the other end instead.
 //!
-//! How connections come to be open, and who may open them, is told in [`door`].
+//! [`door`] says how connections are opened, and who may open them.
 
 mod door;
 
@@ -31,11 +31,12 @@ struct Stream {
 }
 
 impl Tcp {
-    /// One stream for each socket. A peer that does not acknowledge data for `timeout` is dead.
+    /// One stream for each socket. A peer that does not acknowledge data for `timeout` counts as
+    /// dead.
     pub(crate) fn new(sockets: Vec<OwnedFd>, timeout: Duration) -> Self {
         let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
         let stream = |socket: OwnedFd| {
-            // Refused for what is no TCP: then the other ways to notice have to do.
+            // An error means that it is not TCP; then other checks must notice a dead peer.
             let _ = sockopt::set_tcp_user_timeout(&socket, millis);
             Arc::new(Stream { socket, traffic: Traffic::default() })
         };

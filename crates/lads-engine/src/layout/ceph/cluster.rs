@@ -1,9 +1,9 @@
 //! What a Ceph cluster says of its OSDs, pools and placement groups.
 //!
-//! It is asked by Ceph's own tool, `ceph`, as who it says by default or by `CEPH_CONF` and
-//! `CEPH_ARGS`: one process that is given all questions, for its start takes longer than the
-//! answers. A user who may only use the file system (`mon 'allow r'`) is not told of all groups at
-//! once, nor of space, by the manager; then the monitor is asked for each group.
+//! The answers come from Ceph's own tool, `ceph`, as the user of its default or of `CEPH_CONF` and
+//! `CEPH_ARGS`. One process gets all questions, because to start it takes longer than to answer. A
+//! user who may only use the file system (`mon 'allow r'`) cannot ask the manager for all groups at
+//! once, nor for space. Then the monitor is asked for each group.
 
 use lads_core::ceph::Pool;
 use lads_core::placement::OstState;
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 /// Ceph's tool.
 const TOOL: &str = "ceph";
 
-/// How long the cluster may take to answer; then it is done without what it did not say.
+/// How long the cluster may take to answer; after that, missing answers are done without.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// More bytes of answers than this are not read: a cluster of 10,000 OSDs says a tenth.
+/// The most bytes of answers that are read: a cluster of 10,000 OSDs sends a tenth of this.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// More groups than this are not asked for one by one: a thousand take about a second.
+/// The most groups that are asked for one by one: a thousand take about a second.
 const SINGLE_GROUPS_MAX: u32 = 4096;
 
 /// Most OSDs: more than any cluster has.
@@ -33,7 +33,7 @@ const OSDS_MAX: usize = 16_000;
 /// What is asked first. The monitor answers the first two, the manager the others.
 const QUESTIONS: &str = "osd dump\nosd tree\npg dump pgs_brief\nosd df\n";
 
-/// A cluster as it was when it answered; empty if it did not.
+/// A cluster at the time of its answer; empty if it did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cluster {
     /// Which cluster it is.
@@ -50,7 +50,7 @@ pub(super) struct Cluster {
 pub(super) struct Osd {
     pub(super) id: i64,
     pub(super) name: String,
-    /// Where it is, by the map of the cluster, or else its address.
+    /// Its host, by the map of the cluster, or else its address.
     pub(super) host: String,
     pub(super) state: OstState,
     pub(super) capacity_bytes: u64,
@@ -59,7 +59,7 @@ pub(super) struct Osd {
 }
 
 impl Cluster {
-    /// Asks the tool; `None` if it is not there, or does not answer.
+    /// Asks the tool; `None` if the tool is missing or does not answer.
     pub(super) fn ask() -> Option<Self> {
         let answers = answers(QUESTIONS)?;
         let mut cluster = Self::of(&answers)?;
@@ -70,7 +70,7 @@ impl Cluster {
         (!cluster.primaries.is_empty()).then_some(cluster)
     }
 
-    /// The pool of this name, or number.
+    /// The pool with this name, or this number.
     pub(super) fn pool(&self, name: &str) -> Option<&Pool> {
         let by_name = self.pools.iter().find(|pool| pool.name == name);
         by_name.or_else(|| {
@@ -137,7 +137,7 @@ impl Cluster {
         groups.take(SINGLE_GROUPS_MAX as usize).collect()
     }
 
-    /// The first of those that a group is on serves it.
+    /// The first OSD of a group serves it.
     fn take_single(&mut self, answers: &[Value]) {
         for answer in answers {
             self.take_group(answer, answer["acting"][0].as_i64());
@@ -163,9 +163,9 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A pool that holds data of a file system, or says nothing of what it holds.
+/// A pool that may hold data of a file system.
 fn pool_of(pool: &Value) -> Option<Pool> {
-    // The only hash that ever was in use for pools.
+    // The only hash that has ever been used for pools.
     let is_hashed = pool["object_hash"].as_u64() == Some(2);
     let uses = pool["application_metadata"].as_object();
     let is_of_files = uses.is_none_or(|uses| {
@@ -196,7 +196,7 @@ fn osd_of(osd: &Value) -> Option<Osd> {
     Some(Osd { id, name: format!("osd.{id}"), host, state, ..Osd::default() })
 }
 
-/// What the tool says to these questions, a line each; `None` if it says nothing.
+/// The tool's answers to these questions, one a line; `None` if there is no answer.
 fn answers(questions: &str) -> Option<Vec<Value>> {
     let mut tool = Command::new(TOOL)
         .args(["--connect-timeout", "5", "--format", "json"])
@@ -212,7 +212,7 @@ fn answers(questions: &str) -> Option<Vec<Value>> {
     Some(read(&text?))
 }
 
-/// Reads one answer after the other, until something is none; each may be several lines.
+/// Reads answers until one is not valid JSON; an answer may have several lines.
 fn read(text: &[u8]) -> Vec<Value> {
     serde_json::Deserializer::from_slice(text).into_iter().map_while(Result::ok).collect()
 }
@@ -220,7 +220,8 @@ fn read(text: &[u8]) -> Vec<Value> {
 fn exchange(tool: &mut Child, questions: &str) -> Option<Vec<u8>> {
     let (mut stdin, stdout) = (tool.stdin.take()?, tool.stdout.take()?);
     let questions = questions.to_owned();
-    // More questions than a pipe holds are taken only as fast as they are answered.
+    // The tool reads questions only as fast as it answers them, and there may be more than a pipe
+    // holds.
     let asking = std::thread::spawn(move || stdin.write_all(questions.as_bytes()));
     let text = read_until(stdout, Instant::now() + ANSWER_MAX);
     let _ = tool.kill();
@@ -229,7 +230,7 @@ fn exchange(tool: &mut Child, questions: &str) -> Option<Vec<u8>> {
     text
 }
 
-/// What comes until the end, or until it takes too long.
+/// Reads until the end, or until the deadline.
 fn read_until(mut from: ChildStdout, deadline: Instant) -> Option<Vec<u8>> {
     let (mut text, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     while text.len() < ANSWER_BYTES_MAX {

@@ -18,20 +18,21 @@ const EMULATOR_FILE: &str = ".pfs/osts";
 /// Where Lustre's client shows its connections to OSTs.
 const CONNECTIONS: &str = "/sys/fs/lustre/osc";
 
-/// More OSTs than this no file system has; an answer that never ends does.
+/// The most OSTs. No file system has more; the limit is for an answer that never ends.
 const OSTS_MAX: u32 = 16 << 10;
 
-/// Where the table is read.
+/// Where the table of OSTs is read.
 #[derive(Debug)]
 pub(super) enum Table {
-    /// A client of Lustre: by calls on a directory of it, and by what it shows in `/sys`.
+    /// From a client of Lustre: by calls on one of its directories, and from `/sys`.
     Client {
         /// A directory of the file system.
         directory: File,
-        /// Name of the file system and number of the mount, if known: parts of file names.
+        /// The name of the file system and the number of the mount, which are parts of file names,
+        /// if known.
         names: Option<(String, String)>,
     },
-    /// A file that lists them.
+    /// From a file that lists the OSTs.
     Listed(PathBuf),
 }
 
@@ -62,8 +63,8 @@ impl Table {
 }
 
 impl Table {
-    /// Adds components to a file. An emulator has a call for it, where the kernel would lock the
-    /// file against all who write to it.
+    /// Adds components to a file. An emulator has a call of its own for this, because with the
+    /// attribute the kernel would lock the file against all its writers.
     pub(super) fn add_components(&self, file: &OwnedFd, addition: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Client { .. } => fsetxattr(file, ATTRIBUTE_ADD, addition, XattrFlags::empty()),
@@ -88,7 +89,7 @@ fn read_client(directory: &File, names: Option<&(String, String)>) -> Vec<Target
         targets.push(Target { server, ..target });
     }
     if targets.is_empty() {
-        // Then at least how many there are.
+        // Then at least the number of OSTs is known.
         let count = lustre::ost_count(directory).unwrap_or(0).min(OSTS_MAX);
         targets = (0..count).map(|index| Target { state: OstState::Up, ..absent(index) }).collect();
     }
@@ -121,21 +122,22 @@ fn target_of(ost: &lustre::Ost) -> Target {
     }
 }
 
-/// `scratch-clilov-ffff88…` as the name of the file system and the number of the mount.
+/// Takes the name of the file system and the number of the mount from a name like
+/// `scratch-clilov-ffff88…`.
 fn names_of(device: &str) -> Option<(String, String)> {
     let (rest, instance) = device.rsplit_once('-')?;
     let (file_system, _) = rest.rsplit_once('-')?;
     Some((file_system.to_owned(), instance.to_owned()))
 }
 
-/// The network address of the server that serves an OST now: it moves when a server fails.
+/// The network address of the server that serves an OST now; it changes when a server fails.
 fn server_of((file_system, instance): &(String, String), index: u32) -> String {
     let device = format!("{file_system}-OST{index:04x}-osc-{instance}");
     let connection = Path::new(CONNECTIONS).join(device);
     let address = ["ost_conn_uuid", "conn_uuid"]
         .iter()
         .find_map(|file| std::fs::read_to_string(connection.join(file)).ok());
-    // A connection that was idle for long has been given up.
+    // The client has given up connections that were idle for long.
     address.map(|it| it.trim().to_owned()).filter(|it| it != "<none>").unwrap_or_default()
 }
 

@@ -1,5 +1,5 @@
-//! The thread that reads the pipe, and what it passes on: messages to whoever listens, frames to
-//! the receivers of their streams.
+//! The thread that reads the pipe. It passes messages to the listener, and frames to the receivers
+//! of their streams.
 
 use super::super::assembly::Assembly;
 use super::super::{Frame, GrantedBuffers, Receiver};
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Starts the thread; returns what it puts messages into.
+/// Starts the thread. Returns the queue into which it puts messages.
 pub(super) fn start(input: File, pipe: Arc<Pipe>, own_side: Side) -> Arc<Messages> {
     let messages = Arc::new(Messages::default());
     let count = match own_side {
@@ -26,7 +26,7 @@ pub(super) fn start(input: File, pipe: Arc<Pipe>, own_side: Side) -> Arc<Message
     let into = Arc::clone(&messages);
     let mut incoming = Incoming { input, pipe, messages: into, coming, scratch: Vec::new() };
     crate::thread::spawn("lads-pipe", move || {
-        // An end is an end, also within a packet: the remote shell was killed, say.
+        // An end within a packet is an end, too: for example, the remote shell was killed.
         let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
         let error = incoming.read_all().err().filter(|error| !is_end(error));
         incoming.messages.end(error.map(|error| error.to_string()));
@@ -34,18 +34,18 @@ pub(super) fn start(input: File, pipe: Arc<Pipe>, own_side: Side) -> Arc<Message
     messages
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Incoming {
     input: File,
     pipe: Arc<Pipe>,
     messages: Arc<Messages>,
-    /// The frame of each stream that is coming; of those that may come to this end.
+    /// The incomplete frame of each stream; only of streams that may come to this end.
     coming: Vec<Assembly>,
     scratch: Vec<u8>,
 }
 
 impl Incoming {
-    /// Reads packets until the pipe is at its end.
+    /// Reads packets until the pipe ends.
     fn read_all(&mut self) -> io::Result<()> {
         self.scratch.resize(PACKET_BYTES_MAX as usize, 0);
         let stream_count = u16::try_from(self.coming.len()).expect("16 bits");
@@ -74,7 +74,7 @@ impl Incoming {
         while left > 0 {
             let is_open = inbox.is_open();
             if !is_open && !self.coming[index].is_between_frames() {
-                // What was half there gives its buffer back.
+                // An incomplete frame gives its buffer back.
                 self.coming[index] = Assembly::new();
             }
             let wanted = if is_open { self.coming[index].wanted() } else { &mut self.scratch[..] };
@@ -93,7 +93,7 @@ impl Incoming {
             match self.coming[index].on_bytes(came, inbox.as_ref(), &mut frame) {
                 Ok(true) => inbox.put(std::mem::take(&mut frame)),
                 Ok(false) => {}
-                // Nothing that comes of this stream can be trusted any more; of the others it can.
+                // Nothing more of this stream can be trusted; the other streams are not affected.
                 Err(_) => inbox.close(),
             }
         }
@@ -102,7 +102,7 @@ impl Incoming {
 }
 
 impl Drop for Incoming {
-    /// Nothing more comes, be it that the thread panicked.
+    /// Nothing more comes, even if the thread panicked.
     fn drop(&mut self) {
         self.coming.clear();
         self.pipe.streams.iter().for_each(|stream| stream.inbox.end());
@@ -110,7 +110,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Fills `to`; `false` if nothing more comes.
+/// Fills `to`. Returns `false` if the pipe has ended before the first byte.
 fn read_whole(from: &mut File, to: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < to.len() {
@@ -126,7 +126,7 @@ fn read_whole(from: &mut File, to: &mut [u8]) -> io::Result<bool> {
 }
 
 /// Frames of one stream that have arrived, on their way from the thread that reads the pipe to the
-/// receiver. Each is in a buffer that was granted, so there are never more than that.
+/// receiver. Each is in a granted buffer, so there are never more than grants.
 ///
 /// ```text
 ///   Unused ──receiver──► Open ──nothing more comes──► Ended ──► Closed
@@ -143,23 +143,23 @@ pub(super) struct Inbox {
 struct InboxState {
     phase: Phase,
     frames: VecDeque<Frame>,
-    /// While there is a receiver.
+    /// Set while there is a receiver.
     buffers: Option<Arc<dyn GrantedBuffers>>,
-    /// Where the frame is bound for that has a buffer and is not whole.
+    /// The sink OST of the frame that has a buffer and is not complete.
     coming: Option<OstId>,
 }
 
-/// How far a stream is.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Nobody receives on it yet, so no frame can have been granted.
+    /// Nobody receives on it yet, so no grant can have been given.
     #[default]
     Unused,
-    /// Frames come.
+    /// Frames arrive.
     Open,
-    /// No further frame comes; those that are there are received.
+    /// No further frame comes; those that arrived can still be received.
     Ended,
-    /// Nothing is received any more.
+    /// Nobody receives on it any more.
     Closed,
 }
 
@@ -219,7 +219,7 @@ impl Inbox {
     }
 }
 
-/// The buffers of whoever receives, as long as somebody does.
+/// The buffers of the receiver, as long as there is one.
 impl GrantedBuffers for Inbox {
     fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
         let gone = || io::Error::from(io::ErrorKind::NotConnected);
@@ -265,7 +265,7 @@ impl Receiver for PipeReceiver {
 }
 
 impl Drop for PipeReceiver {
-    /// What was granted and is not received is lost.
+    /// Frames that arrived and were not received are lost.
     fn drop(&mut self) {
         let mut state = self.inbox.lock();
         state.phase = Phase::Closed;
@@ -279,7 +279,7 @@ impl Drop for PipeReceiver {
     }
 }
 
-/// Bytes of messages on their way from the thread that reads the pipe to whoever listens.
+/// Bytes of messages on their way from the thread that reads the pipe to the listener.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     state: Mutex<MessagesState>,
@@ -289,14 +289,14 @@ pub(super) struct Messages {
 #[derive(Debug, Default)]
 struct MessagesState {
     bytes: VecDeque<u8>,
-    /// Set when nothing more comes; and why, if it should.
+    /// Set when nothing more comes; the inner value is the error, if there was one.
     end: Option<Option<String>>,
-    /// Whether nobody listens any more.
+    /// Whether there is no listener any more.
     is_unheard: bool,
 }
 
 impl Messages {
-    /// Waits until there is room.
+    /// Adds bytes, when there is room.
     fn put(&self, bytes: &[u8]) {
         let is_full =
             |state: &mut MessagesState| !state.is_unheard && state.bytes.len() > MESSAGES_BYTES_MAX;
@@ -309,7 +309,7 @@ impl Messages {
         self.changed.notify_all();
     }
 
-    /// Bytes that were not read yet.
+    /// The number of bytes that wait.
     #[cfg(test)]
     pub(super) fn waiting_bytes(&self) -> usize {
         self.lock().bytes.len()
@@ -325,7 +325,7 @@ impl Messages {
     }
 }
 
-/// What messages are read from.
+/// The reading side of the message channel.
 #[derive(Debug)]
 pub(super) struct MessageReader {
     pub(super) messages: Arc<Messages>,

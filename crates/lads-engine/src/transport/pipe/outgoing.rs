@@ -1,4 +1,4 @@
-//! What is written to the pipe, and in which order.
+//! How messages and frames are written to the pipe, and in which order.
 
 use super::super::{Traffic, write_all};
 use super::Pipe;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// The pipe to the other end.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Held while a packet is written; `None` when nothing more can be.
+    /// Held while a packet is written; `None` when nothing more can be written.
     to: Mutex<Option<File>>,
-    /// Held while a frame is sent: so frames come one after the other, each as soon as it can, and
-    /// at most one of their threads competes with messages.
+    /// Held while a frame is sent. So frames are sent one at a time, and at most one thread with a
+    /// frame competes with messages.
     frame: Mutex<()>,
-    /// Messages that want to be written, before the next packet of a frame.
+    /// The number of messages that wait to be written before the next packet of a frame.
     messages_waiting: AtomicUsize,
-    /// Notified when one has been.
+    /// Notified when a message has been written.
     message_written: Condvar,
 }
 
@@ -34,7 +34,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends a frame, unless its stream ends first.
+    /// Sends a frame, unless its stream ends before that.
     pub(super) fn send_frame(
         &self,
         stream: StreamId,
@@ -58,7 +58,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Writes as much of these bytes of messages as one packet takes; says how much.
+    /// Writes as many bytes of messages as one packet takes. Returns their number.
     fn say(&self, bytes: &[u8]) -> io::Result<usize> {
         self.messages_waiting.fetch_add(1, Ordering::Relaxed);
         let mut to = self.lock();
@@ -74,7 +74,7 @@ impl Outgoing {
         self.messages_waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a frame is being sent, or about to be.
+    /// Whether a frame is being sent, or will be at once.
     #[cfg(test)]
     pub(super) fn is_frame_waiting(&self) -> bool {
         self.frame.try_lock().is_err()
@@ -85,8 +85,8 @@ impl Outgoing {
     }
 }
 
-/// Writes one packet with the first of these bytes, and says with how many. If that fails, nobody
-/// could know where the next packet begins, so there is none.
+/// Writes one packet with the first of these bytes. Returns their number. After a failure nobody
+/// would know where the next packet begins, so no packet is written after it.
 fn write_packet(
     to: &mut Option<File>,
     channel: Channel,
@@ -116,7 +116,7 @@ fn write_packet(
     Ok(count as usize)
 }
 
-/// What messages are written to; closes the pipe when dropped.
+/// The writing side of the message channel; dropping it closes the pipe.
 #[derive(Debug)]
 pub(super) struct MessageWriter {
     pub(super) pipe: Arc<Pipe>,

@@ -1,10 +1,10 @@
-//! How data streams come to be open: one end listens, the other connects.
+//! How data streams are opened: one end listens, the other connects.
 //!
-//! The end that listens gives the other one random token for each stream, over the control channel;
-//! a connection must show one, and each is accepted once. Anybody can connect to the port, so
-//! whoever shows no token gets little: one thread looks at all connections in turn, at this many at
-//! a time, and if there are more, the one that has waited longest without a word makes room. Who
-//! was sent away by mistake tries again.
+//! The end that listens gives the other end one random token for each stream, over the control
+//! channel. A connection must show a token, and each token is accepted once. Anybody can connect to
+//! the port, so a connection without a token gets little. One thread looks at all such connections
+//! in turn, at a limited number at a time. If there are more, the one that has been silent longest
+//! is closed. A peer that was closed by mistake tries again.
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -19,28 +19,30 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// What a connection says first.
+/// The first bytes of a connection.
 const OPENING: [u8; 8] = *b"LADSDATA";
-/// Opening, stream number, token.
+/// The opening, the number of the stream, the token.
 const OPENING_BYTES: usize = 8 + 2 + 32;
-/// What the listening end answers to a token that it gave.
+/// The answer of the listening end to a valid token.
 const ACCEPTED: u8 = 1;
-/// A connection that has not shown a token by then is closed. A lost packet is sent again within a
-/// second or three; a stranger holds a place for twice as long if this is doubled.
+/// A connection that has not shown a token within this time is closed. A lost packet is sent again
+/// within a second or three. With the double, a stranger would hold a place for twice as long.
 const TOKEN_DEADLINE: Duration = Duration::from_secs(10);
-/// This many connections that have shown no token are looked at, some 100 bytes and a handle each.
-/// With half of them, strangers who connect faster than a round trip sooner push out a peer far
-/// away; twice as many take more of a process's 1,024 handles than the streams do.
+/// The most connections without a token that are looked at; each takes some 100 bytes and a
+/// descriptor. With half of them, strangers who connect faster than a round trip would more often
+/// push out a peer far away. The double would take more of a process's 1,024 descriptors than the
+/// streams do.
 const UNDECIDED_MAX: usize = 100;
-/// How long to wait for a port that is taken, and how often to try. The other end of an attempt
-/// that was killed ends within milliseconds; a port that another transfer uses is told this late.
+/// How long to wait for a port that is in use, and how often to try. The other end of an attempt
+/// that was killed ends within milliseconds. If another transfer uses the port, the error comes
+/// this much later.
 const TAKEN_DEADLINE: Duration = Duration::from_secs(1);
 const TAKEN_INTERVAL: Duration = Duration::from_millis(20);
-/// Connections that the kernel keeps until they are looked at, which is at once. More strangers
-/// than this at the same moment delay the other end by the time after which TCP asks again: 1 s.
+/// How many connections the kernel keeps until they are looked at, which happens at once. If more
+/// strangers than this connect at the same moment, TCP of the other end tries again after 1 s.
 const BACKLOG: i32 = 1024;
 
-/// A place where data streams can be connected to, with a token for each.
+/// A port to which data streams can be connected, with a token for each.
 #[derive(Debug)]
 pub(crate) struct Listener {
     listener: TcpListener,
@@ -49,9 +51,9 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens for `count` streams on a port out of `ports` (any if not set): on this machine only
-    /// if `is_local`, otherwise on all its addresses. If all ports are taken it tries again for a
-    /// moment: an attempt before this may just be ending.
+    /// Listens for `count` streams on a port in `ports` (any port if not set): only on the loopback
+    /// address if `is_local`, otherwise on all addresses. If all ports are in use, it tries again
+    /// for a short time, because an earlier attempt may just be ending.
     pub(crate) fn open(
         count: u16,
         ports: Option<(u16, u16)>,
@@ -76,14 +78,15 @@ impl Listener {
         let port = listener.local_addr().map_or(0, |address| address.port());
         let mut tokens = vec![[0; 32]; usize::from(count)];
         for token in &mut tokens {
-            fill_random(token)
-                .map_err(|error| Fatal::new(ExitCode::Other, format!("no randomness: {error}")))?;
+            fill_random(token).map_err(|error| {
+                Fatal::new(ExitCode::Other, format!("cannot get random bytes: {error}"))
+            })?;
         }
         Ok(Self { listener, port, tokens })
     }
 
-    /// Waits until each token was shown, or `control`, from which the other end is read, is closed:
-    /// then nobody will come any more, and the port is needed for the next attempt.
+    /// Waits until each token was shown, or until `control`, from which the other end is read, is
+    /// closed. Then nobody will connect any more, and the next attempt needs the port.
     pub(crate) fn accept_all(
         self,
         patience: &Patience<'_>,
@@ -112,16 +115,16 @@ impl Listener {
     }
 }
 
-/// Who may come in.
+/// The connections that wait at the port.
 #[derive(Debug)]
 struct Door {
     listener: TcpListener,
     tokens: Vec<[u8; 32]>,
-    /// The stream of each token that was shown.
+    /// For each token, the stream that showed it.
     streams: Vec<Option<OwnedFd>>,
     /// Connections that have not shown a token yet, the oldest first.
     undecided: VecDeque<Visitor>,
-    /// Since when it waits for all of them.
+    /// Since when this end has waited for all streams.
     since: Instant,
 }
 
@@ -134,13 +137,13 @@ struct Visitor {
     since: Instant,
 }
 
-/// What a look at a connection shows.
+/// The result of reading from a connection without a token.
 enum Shown {
-    /// Not enough yet.
+    /// Too few bytes so far.
     Part,
-    /// All that is asked for.
+    /// The whole opening.
     Opening,
-    /// Something else, or its end.
+    /// Other bytes, or the end of the connection.
     Other,
 }
 
@@ -159,11 +162,11 @@ impl Door {
         is_complete.then(|| std::mem::take(&mut self.streams).into_iter().flatten().collect())
     }
 
-    /// Waits until there is something to look at, for a moment at most; whether the other end has
+    /// Waits a short time until there is something to look at. Returns whether the other end has
     /// closed the control channel.
     fn wait(&self, patience: &Patience<'_>, control: impl AsFd) -> Result<bool, Cut> {
         let mut polled = Vec::with_capacity(self.undecided.len() + 2);
-        // What is said there already is read later: only its end is of interest.
+        // Bytes that wait there are read later; only the end of the channel matters now.
         polled.push(PollFd::new(&control, PollFlags::RDHUP));
         polled.push(PollFd::new(&self.listener, PollFlags::IN));
         let visitors = self.undecided.iter();
@@ -173,14 +176,14 @@ impl Door {
         Ok(polled[0].revents().intersects(end))
     }
 
-    /// Looks at everybody at the door, then at those who have just come.
+    /// Looks at all connections without a token, then at new ones.
     fn look(&mut self, now: Instant) {
         for visitor in std::mem::take(&mut self.undecided) {
             if now.saturating_duration_since(visitor.since) < TOKEN_DEADLINE {
                 self.look_at(visitor);
             }
         }
-        // No more than this before the others are looked at again.
+        // At most this many, before the others are looked at again.
         for _ in 0..UNDECIDED_MAX {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
@@ -189,7 +192,7 @@ impl Door {
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // No handles are left, most likely: the oldest gives up its own.
+                // Most likely there are no descriptors left: the oldest connection is closed.
                 Err(_) => drop(self.undecided.pop_front()),
             }
         }
@@ -208,7 +211,7 @@ impl Door {
         }
     }
 
-    /// Lets a connection in if its token is right and was not shown before.
+    /// Accepts a connection if its token is right and was not shown before.
     fn admit(&mut self, visitor: Visitor) {
         let Visitor { mut stream, opening, .. } = visitor;
         let index = usize::from(u16::from_le_bytes([opening[8], opening[9]]));
@@ -216,7 +219,7 @@ impl Door {
         if !is_right || self.streams[index].is_some() {
             return;
         }
-        // One byte, and nothing was written before: it does not block.
+        // This is one byte, and the first that is written, so the write does not block.
         let is_open = stream.write_all(&[ACCEPTED]).and_then(|()| stream.set_nonblocking(false));
         if is_open.is_ok() {
             tune(&stream);
@@ -226,7 +229,7 @@ impl Door {
 }
 
 impl Visitor {
-    /// Reads what is there.
+    /// Reads the bytes that are there.
     fn read(&mut self) -> Shown {
         loop {
             match self.stream.read(&mut self.opening[self.filled..]) {
@@ -247,7 +250,7 @@ impl Visitor {
     }
 }
 
-/// Compares in a time that does not tell how much was right.
+/// Compares in a time that does not depend on how much of the token is right.
 fn is_same(token: &[u8; 32], shown: &[u8]) -> bool {
     token.iter().zip(shown).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
@@ -266,7 +269,7 @@ fn listen(ports: Option<(u16, u16)>, is_local: bool) -> io::Result<TcpListener> 
     Err(failure)
 }
 
-/// Where to listen: IPv6 with IPv4 in it first, IPv4 alone where there is no IPv6.
+/// The addresses to listen on: IPv6, which includes IPv4, first; IPv4 alone where there is no IPv6.
 fn listen_addresses(is_local: bool) -> Vec<IpAddr> {
     if is_local {
         vec![Ipv4Addr::LOCALHOST.into()]
@@ -280,7 +283,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    // Connections of an attempt before may still be closing on the port.
+    // Connections of an earlier attempt may still be closing on the port.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -290,8 +293,8 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Connects a stream and shows its token.
 ///
 /// # Errors
-/// If nobody listens there, the connection is closed before the token was accepted, or patience
-/// ends ([`Cut`]).
+/// If nobody listens at the address, if the connection is closed before the token was accepted, or
+/// if patience ends ([`Cut`]).
 pub(crate) fn connect(
     address: SocketAddr,
     index: u16,
@@ -324,7 +327,7 @@ fn show_token(
     token: &[u8; 32],
     patience: &Patience<'_>,
 ) -> io::Result<()> {
-    // The first bytes on a connection: there is room for them.
+    // These are the first bytes on the connection, so there is room for them.
     if rustix::io::write(socket, &opening(index, token))? != OPENING_BYTES {
         return Err(io::ErrorKind::WriteZero.into());
     }
@@ -345,7 +348,7 @@ fn opening(index: u16, token: &[u8; 32]) -> [u8; OPENING_BYTES] {
     opening
 }
 
-/// Sets what helps and costs nothing; a kernel that refuses one of it does no harm.
+/// Sets options that help and cost nothing. It does no harm if the kernel refuses one.
 fn tune(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let socket = socket2::SockRef::from(stream);
@@ -355,8 +358,8 @@ fn tune(stream: &TcpStream) {
         .with_retries(3);
     let _ = socket.set_tcp_keepalive(&probes);
     if stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback()) {
-        // On a path that cannot be congested, pacing and probing only cost time: BBR took 8 to
-        // 14 % of the throughput over loopback.
+        // On a path that cannot be congested, pacing and probing only cost time: BBR took 8 to 14 %
+        // of the throughput over loopback.
         let _ = sockopt::set_tcp_congestion(stream, "reno");
     }
 }
