@@ -49,7 +49,7 @@ pub enum PacketError {
     #[error("a packet of {0} bytes, which is not allowed")]
     Length(u32),
     /// The packet is of a data stream that does not exist.
-    #[error("a packet of data stream {}, but there are only {count} streams", .stream.0)]
+    #[error("a packet of data stream {}, which does not exist: there are {count}", .stream.0)]
     Stream {
         /// The stream that the packet names.
         stream: StreamId,

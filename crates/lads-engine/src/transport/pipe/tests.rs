@@ -180,7 +180,7 @@ fn messages_that_nobody_wants_any_more_hold_up_nothing() {
 fn what_is_no_packet_ends_the_line_and_is_told() {
     let stream = |number| lads_core::packet::Channel::Stream(StreamId(number));
     assert!(complaint(b"Welcome to dtn2!").contains("out of step"));
-    assert!(complaint(&packet(stream(2), &[0])).contains("data stream 2, and there are 2"));
+    assert!(complaint(&packet(stream(2), &[0])).contains("data stream 2, which does not exist"));
     assert!(complaint(&packet(stream(65_000), &[0])).contains("data stream 65000"));
     assert!(complaint(&message(&[])).contains("0 bytes"));
     assert!(complaint(&message(&vec![0; 65_537])).contains("65537 bytes"));
@@ -196,7 +196,7 @@ fn a_source_takes_no_frames() {
     let stream = lads_core::packet::Channel::Stream(StreamId(0));
     to_source.write_all(&packet(stream, &[1; 64])).unwrap();
     let error = channel.input.read(&mut [0]).unwrap_err().to_string();
-    assert!(error.contains("data stream 0, and there are 0"), "{error}");
+    assert!(error.contains("data stream 0, which does not exist"), "{error}");
 }
 
 #[test]
