@@ -198,7 +198,7 @@ fn sides(job: &Job) -> Result<(Side, Option<String>), Fatal> {
     }
     match (source_host, job.target.host.clone()) {
         (Some(_), Some(_)) => {
-            let text = "one side must be here: run lads on one of the two hosts";
+            let text = "source or target must be on this host: run lads on one of the two hosts";
             Err(Fatal::new(ExitCode::Usage, text))
         }
         (Some(host), None) => Ok((Side::Sink, Some(host))),
@@ -305,7 +305,7 @@ fn answer_within(
     greeting.say(&own_hello(), patience)?;
     let hello = check_hello(greeting.hear(HELLO_BYTES_MAX, patience)?, "the other end")?;
     let Some(Message::Job(bytes)) = greeting.hear(JOB_MESSAGE_BYTES_MAX, patience)? else {
-        return Err(Fatal::new(ExitCode::Network, "the other end does not say what to do"));
+        return Err(Fatal::new(ExitCode::Network, "the other end did not say what to do"));
     };
     let mut assignment = Assignment::take(&mut Reader::of_own(&bytes))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;

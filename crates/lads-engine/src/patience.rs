@@ -172,7 +172,7 @@ impl Cut {
             Self::Silent(_) => Fatal::new(ExitCode::Network, format!("{who} was {self}")),
             Self::Late(_) => Fatal::new(
                 ExitCode::Network,
-                format!("{who} was {self}: it answers, but by far too slowly"),
+                format!("{who} was {self}: it answers, but far too slowly"),
             ),
         }
     }

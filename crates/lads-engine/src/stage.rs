@@ -90,7 +90,7 @@ impl StageLog {
     /// The log returned other bytes than were written. The first time, this is reported to the
     /// person.
     pub(crate) fn on_damage(&self) {
-        self.complain("it gives back other bytes than were written to it");
+        self.complain("it returned other bytes than were written to it");
     }
 
     /// Some file systems allow a file to be opened for direct I/O, and then refuse the direct I/O.
@@ -108,9 +108,9 @@ impl StageLog {
     fn complain(&self, what: &str) {
         if !self.has_complained.swap(true, Ordering::Relaxed) {
             self.board.notice(format!(
-                "the stage in {} at the {} is given up, {what}; what it held is moved all the same, \
-                 but nothing more is staged: see to that disk, or name another (--stage DIR, \
-                 --stage-size SIZE)",
+                "the stage in {} at the {} is not used any more: {what}. The data in it is moved \
+                 all the same, but nothing more is staged. Check that disk, or name another \
+                 (--stage DIR, --stage-size SIZE)",
                 self.place,
                 self.side.word()
             ));

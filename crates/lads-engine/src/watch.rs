@@ -326,9 +326,9 @@ impl Watch<'_, '_> {
         let (own, peer) = (self.board.own_name(), &connected.peer_host);
         let seconds = still.as_secs();
         let why = match end.hub().busy_workers() {
-            0 => format!("{own} waits for {peer}, which only gives signs of life"),
+            0 => format!("{own} waits for {peer}, which sends signs of life and nothing else"),
             count => format!(
-                "{count} I/O threads of {own} wait for storage or to send, and {peer} only gives \
+                "{count} I/O threads of {own} wait for storage or to send, and {peer} sends only \
                  signs of life"
             ),
         };

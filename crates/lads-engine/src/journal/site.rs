@@ -160,8 +160,8 @@ impl Site {
         }
         if let Some(format) = replay.other_format {
             board.notice(format!(
-                "the journal {}/{} is of format {format}, this lads writes {FORMAT}: files that were \
-                 not whole are sent anew",
+                "the journal {}/{} is of format {format}, this lads writes {FORMAT}: unfinished \
+                 files are sent again from the beginning",
                 self.target, self.name
             ));
         }
@@ -229,8 +229,8 @@ impl Site {
             Lock::Theirs => Err(self.is_running("another process opens")),
             Lock::Missing(_) => {
                 let text = format!(
-                    "the same transfer is about to begin, or was killed when it was: {}/{name} is \
-                     there; if no other lads runs, remove it, and run the same command again",
+                    "the same transfer is starting, or was killed while it started: {}/{name} \
+                     exists; if no other lads runs, remove that file, and run the same command again",
                     self.target
                 );
                 Err(Fatal::new(ExitCode::Usage, text))

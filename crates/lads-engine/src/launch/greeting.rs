@@ -98,11 +98,11 @@ pub(super) fn own_hello() -> Message {
 /// Checks that both ends can talk to each other. Returns the HELLO of the other end.
 pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello, Fatal> {
     let Some(message) = message else {
-        let text = format!("{name} ended before it greeted");
+        let text = format!("{name} ended before it sent a greeting");
         return Err(Fatal::new(ExitCode::Network, text));
     };
     let Message::Hello(hello) = message else {
-        return Err(Fatal::new(ExitCode::Usage, format!("{name} does not greet")));
+        return Err(Fatal::new(ExitCode::Usage, format!("{name} sent no greeting of LADS")));
     };
     let (software, own) = (&hello.software, env!("CARGO_PKG_VERSION"));
     if hello.magic != MAGIC || hello.version_min > VERSION || hello.version < VERSION_MIN {

@@ -207,7 +207,7 @@ impl Other {
         let (name, login, seconds) = (&self.name, &self.login, remote.limit.as_secs());
         let set_by = if remote.is_as_any_silence { " (--timeout)" } else { "" };
         let text = format!(
-            "{name} said nothing for {seconds} s{set_by}, neither LADS nor a reason why not; try: \
+            "{name} said nothing for {seconds} s{set_by}: no answer of LADS and no error; try: \
              {login}, or wait longer with --connect-timeout SECONDS"
         );
         Fatal::new(ExitCode::Network, text)
@@ -262,7 +262,7 @@ impl Other {
             Some(Message::Fatal { code, text }) => {
                 return Err(Fatal::new(exit_code_from(code), text));
             }
-            Some(_) => "the other end does not say where it listens".to_owned(),
+            Some(_) => "the other end did not say where it listens".to_owned(),
             None => format!("{} ended before it began", self.name),
         };
         Err(Fatal::new(ExitCode::Network, text))

@@ -141,13 +141,13 @@ impl Route<'_> {
     fn unresolved(&self, name: &str, error: &io::Error) -> Fatal {
         let text = match self.told.parse::<IpAddr>() {
             Ok(told) => format!(
-                "data would go to {told}, which the other end names and nobody here vouches for \
-                 ({name} does not resolve here: {error}); name it with --data-address {told}, or \
-                 use --tunnel"
+                "data would go to {told}, but only the other end says that this is its address \
+                 ({name} does not resolve here: {error}); confirm it with --data-address {told}, \
+                 or use --tunnel"
             ),
             Err(_) => format!(
-                "{name} does not resolve here ({error}), so it is not known where data is to go; \
-                 name it with --data-address ADDRESS, or use --tunnel"
+                "{name} does not resolve here ({error}), so LADS has no address for the data; \
+                 give one with --data-address ADDRESS, or use --tunnel"
             ),
         };
         Fatal::new(ExitCode::Network, text)

@@ -172,7 +172,8 @@ impl SourceEnd {
             && let Err(errno) = self.layouts.choose_mirror(&file.handle, number)
             && !self.has_noticed_mirrors.swap(true, Ordering::Relaxed)
         {
-            let text = format!("the source's file system does not let a copy be chosen: {errno}");
+            let text =
+                format!("the source's file system does not allow a copy to be chosen: {errno}");
             self.board.notice(text);
         }
         Ok(file)

@@ -577,8 +577,8 @@ impl<'a> Walker<'a> {
         if !self.end.frontier.has_told_of_others.swap(true, Ordering::Relaxed) {
             let path = shortened(path.to_vec());
             self.end.board.notice(format!(
-                "several sources have {}: of each such name, what was named first is moved, or the \
-                 directory if one of them is a directory",
+                "several sources have {}: of entries with the same name, the one in the first named \
+                 source is moved, or the directory if one of them is a directory",
                 String::from_utf8_lossy(&path)
             ));
         }
