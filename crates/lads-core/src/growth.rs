@@ -93,9 +93,10 @@ impl Growth {
     }
 
     /// Fixes a range to `ost`, and the open part before the range to `home`. Returns the extents
-    /// that this adds; none if the range already has its place. The bytes after the range are fixed
-    /// with it, up to a multiple of `extent_bytes` from where the extent begins; or to the end of
-    /// the file, if no further extent may be added.
+    /// that this adds; none if the range already has its place. Bytes after the range are fixed
+    /// with it, so that the extent has at least `extent_bytes` and the extents that may still be
+    /// added suffice for the rest of the file. If no further extent may be added, the extent has no
+    /// end.
     pub fn fix(
         &mut self,
         range: Range<u64>,

@@ -50,7 +50,7 @@ impl Source {
     fn on_complete(&mut self, entry: EntryId) {
         let file = self.files.known(entry);
         if matches!(file.dropping(), Some(Why::Failed(_))) {
-            // The sink was told to drop the file, and will answer that; this message crossed ours.
+            // The source has told the sink to drop the file: it does not count as complete.
             return;
         }
         let (verb, bytes) = (file.verb(), file.data_bytes());
