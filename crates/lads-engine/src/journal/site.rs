@@ -230,7 +230,7 @@ impl Site {
             Lock::Missing(_) => {
                 let text = format!(
                     "the same transfer is starting, or was killed while it started: {}/{name} \
-                     exists; if no other lads runs, remove that file, and run the same command again",
+                     exists; if no other lads runs, remove it, and run the same command again",
                     self.target
                 );
                 Err(Fatal::new(ExitCode::Usage, text))
