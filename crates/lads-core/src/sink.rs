@@ -129,7 +129,7 @@ impl Sink {
             frames: Frames::new(config),
             growing: Growing::new(config),
             recording: Recording::new(config),
-            committing: Committing::new(config.commits_max, config.tuning.committed_count),
+            committing: Committing::new(config.commits_max, &config.tuning),
             removal: Removal::new(config.removal),
             course: Course::new(),
             outbox: Outbox::new(config.tuning),

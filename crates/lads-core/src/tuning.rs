@@ -315,6 +315,12 @@ tuning! {
     examined_bytes: u64 = 4 * MIB;
     /// The most files that one thread commits in one go: the first fsync carries the others along.
     committed_count: usize = 64;
+    /// A thread that commits takes no further file when its files have this many bytes: large files
+    /// are committed one by one, so that the threads share them, above all the last ones. Between
+    /// emulated file systems (32 OSTs, sink congested, growing files of 8 MiB) medians of five went
+    /// from 8.48 to 8.34 s. A quarter of it made 1,000 files of 1 MiB slower on ext4: 1.32 instead
+    /// of 1.22 s.
+    committed_bytes: u64 = 16 * MIB;
     /// When this many bytes are written and not on record, they are put on record. A crash costs
     /// about this much.
     batch_bytes: u64 = 64 * MIB;

@@ -83,9 +83,9 @@ fn one_large_file_is_written_by_all_targets_alike() {
     assert_eq!(bed.written_mib(), [8; 8]);
 }
 
-/// All lay on two targets once, each. By a rule that takes no target for slow: on a busy machine one
-/// may seem to be for a moment. The targets are slow, for a file has no part on a target that has
-/// not written its part of the file before when the others have.
+/// Each lay on two targets once. By a rule that takes no target for slow: on a busy machine one may
+/// seem to be for a moment. The targets are slow, for a file has no part on a target that has not
+/// written its part of the file before when the others have.
 #[test]
 fn a_few_large_files_are_written_by_all_targets_alike() {
     let Some(bed) = Bed::new() else { return };

@@ -2,38 +2,43 @@
 //! which everything has ended get their metadata.
 
 use super::event::{Commit, Discard, Task};
+use crate::tuning::Tuning;
 use crate::units::EntryId;
 use std::collections::VecDeque;
 
 /// Entries that are to be ended by a thread.
 #[derive(Debug)]
 pub(super) struct Committing {
-    to_commit: VecDeque<Commit>,
+    /// Files that are whole, and how long each is, in bytes.
+    to_commit: VecDeque<(Commit, u64)>,
     /// Commits that run, and may run.
     running: u32,
     running_max: u32,
-    /// The most that one takes.
+    /// The most files that one takes.
     count_max: usize,
+    /// When the files of one are this many bytes, it takes no further.
+    bytes_enough: u64,
     to_discard: Vec<Discard>,
     to_close: Vec<EntryId>,
 }
 
 impl Committing {
-    /// This many commits may run side by side, each of at most `count_max` files.
-    pub(super) fn new(running_max: u32, count_max: usize) -> Self {
+    /// This many commits may run side by side.
+    pub(super) fn new(running_max: u32, tuning: &Tuning) -> Self {
         Self {
             to_commit: VecDeque::new(),
             running: 0,
             running_max,
-            count_max,
+            count_max: tuning.committed_count,
+            bytes_enough: tuning.committed_bytes,
             to_discard: Vec::new(),
             to_close: Vec::new(),
         }
     }
 
-    /// A file is whole.
-    pub(super) fn push(&mut self, commit: Commit) {
-        self.to_commit.push_back(commit);
+    /// A file of this many bytes is whole.
+    pub(super) fn push(&mut self, commit: Commit, bytes: u64) {
+        self.to_commit.push_back((commit, bytes));
     }
 
     /// A file is dropped.
@@ -57,8 +62,15 @@ impl Committing {
             return None;
         }
         self.running += 1;
-        let count = self.to_commit.len().min(self.count_max);
-        Some(Task::Commit(self.to_commit.drain(..count).collect()))
+        let (mut commits, mut bytes) = (Vec::new(), 0);
+        while commits.len() < self.count_max
+            && bytes < self.bytes_enough
+            && let Some((commit, size)) = self.to_commit.pop_front()
+        {
+            bytes = size.saturating_add(bytes);
+            commits.push(commit);
+        }
+        Some(Task::Commit(commits))
     }
 
     /// A commit is over.
@@ -93,5 +105,25 @@ impl Committing {
     /// Directories that are closed now.
     pub(super) fn next_close(&mut self) -> Option<Task> {
         self.has_close().then(|| Task::Close(std::mem::take(&mut self.to_close)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_large_files_and_small_ones_are_committed_together() {
+        let tuning = Tuning { committed_count: 3, committed_bytes: 10, ..Tuning::DEFAULT };
+        let mut committing = Committing::new(u32::MAX, &tuning);
+        for (number, bytes) in [(1, 9), (2, 9), (3, 10), (4, 0), (5, 1), (6, 2), (7, u64::MAX)] {
+            committing.push(Commit { entry: EntryId(number), verify: None }, bytes);
+        }
+        let next = || match committing.next_commit()? {
+            Task::Commit(commits) => Some(commits.iter().map(|it| it.entry.0).collect::<Vec<_>>()),
+            other => unreachable!("{other:?}"),
+        };
+        let taken: Vec<_> = std::iter::from_fn(next).collect();
+        assert_eq!(taken, [vec![1, 2], vec![3], vec![4, 5, 6], vec![7]]);
     }
 }

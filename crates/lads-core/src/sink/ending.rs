@@ -16,9 +16,9 @@ impl Sink {
         if !file.is_complete() || self.recording.is_running_for(entry) {
             return;
         }
-        let verify = file.blocks().and_then(Blocks::to_read_back);
+        let (verify, size) = (file.blocks().and_then(Blocks::to_read_back), file.size());
         self.files.step(entry, Step::Complete);
-        self.committing.push(Commit { entry, verify });
+        self.committing.push(Commit { entry, verify }, size);
     }
 
     /// A file has its name, or not.
