@@ -78,9 +78,10 @@ impl System {
     }
 
     /// Lets the kernel take a file for longer than any, until it asks for attributes; whoever asks
-    /// the kernel for its size is told what this file system says.
+    /// the kernel for its size is told what this file system says. A kernel that writes back later
+    /// never asks: it knows best how long a file is, and so it is told nothing.
     pub(super) fn lengthen(&self, number: u64) {
-        if let Some(kernel) = self.kernel.get() {
+        if let Some(kernel) = self.kernel.get().filter(|_| !self.settings.writeback) {
             // The last byte is of a page that goes when the kernel hears of the size. If it knows
             // nothing of the file, there is nothing to be changed.
             let _ = kernel.store(INodeNo(number), LONG_BYTES - 1, &[0]);

@@ -33,6 +33,10 @@ pub(in crate::bench) struct Storage {
     pub(super) stripe_count: u32,
     /// Bytes at the beginning of a file that lie on one OST all the same.
     pub(super) one_stripe_until: Option<u64>,
+    /// Whether the kernel keeps what is written and sends it later, which buffered rivals need:
+    /// without it they are several times slower. Files cannot grow side by side then, for the
+    /// kernel believes nobody who says how long a file is.
+    pub(super) is_written_back: bool,
     /// What becomes of the bytes.
     pub(super) bytes: Bytes,
 }
@@ -72,14 +76,15 @@ impl Default for Storage {
             metadata_latency_micros: METADATA_LATENCY_MICROS,
             stripe_count: 1,
             one_stripe_until: None,
+            is_written_back: true,
             bytes: Bytes::Kept,
         }
     }
 }
 
-/// Set at every mount, for rivals that go through the page cache: without them they are several
-/// times slower. They are said with every result.
-const FOR_BUFFERED_RIVALS: [&str; 3] = ["--readahead", "8M", "--writeback"];
+/// How far the kernel reads ahead, for rivals that go through the page cache: without that they are
+/// several times slower. It is said with every result.
+const READAHEAD: &str = "--readahead=8M";
 
 /// Where the bytes lie that are kept: in memory.
 const BACKING: &str = "/dev/shm";
@@ -213,7 +218,8 @@ pub(super) fn bound_to_us(program: &Path) -> Command {
 }
 
 fn arguments(storage: Storage) -> Vec<String> {
-    let Storage { osts, osses, stripe_count, one_stripe_until, bytes, .. } = storage;
+    let Storage { osts, osses, stripe_count, one_stripe_until, is_written_back, bytes, .. } =
+        storage;
     let mut words = vec![
         format!("--osts={osts}"),
         format!("--osses={osses}"),
@@ -225,7 +231,8 @@ fn arguments(storage: Storage) -> Vec<String> {
         },
     ];
     words.extend(one_stripe_until.map(|end| format!("--one-stripe-until={end}")));
-    words.extend(FOR_BUFFERED_RIVALS.map(str::to_owned));
+    words.push(READAHEAD.to_owned());
+    words.extend(is_written_back.then(|| "--writeback".to_owned()));
     words
 }
 

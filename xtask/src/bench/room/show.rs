@@ -21,6 +21,7 @@ const STORAGE: Storage = Storage {
     metadata_latency_micros: 0,
     stripe_count: 1,
     one_stripe_until: None,
+    is_written_back: true,
     bytes: Bytes::Kept,
 };
 
