@@ -274,7 +274,10 @@ impl SinkEnd {
                 (false, true) => ENOBUFS,
                 (false, false) => EIO,
             };
-            return Ok(Some(Self::failure(Operation::Write, errno)));
+            let is_of_its_extent = block.offset / PAGE % 3 == 1;
+            let operation =
+                if is_of_its_extent { Operation::Preallocate } else { Operation::Write };
+            return Ok(Some(Self::failure(operation, errno)));
         }
         world.disk.bodies[body].volatile.put(range.clone(), content);
         item.written.insert(range);

@@ -113,10 +113,13 @@ fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
     assert_eq!(bed.written_bytes().iter().sum::<u64>() / MIB as u64, 24 * 4);
 }
 
-/// An administrator closes OSTs for new files while files that began there are open at their ends.
+/// An administrator closes OSTs for new files while files that began there are open at their ends,
+/// or the file system adds no extent to any file.
 #[test]
-fn files_that_began_on_an_ost_that_takes_no_more_go_on_elsewhere() {
-    for state in ["no-create", "degraded"] {
+fn files_that_can_go_on_no_more_where_they_began_go_on_elsewhere() {
+    for orders in
+        [["state 5 no-create", "state 6 no-create"], ["state 5 degraded"; 2], ["grow off"; 2]]
+    {
         let Some(bed) = Bed::new() else { return };
         for number in 1..=16 {
             bed.world.write(format!("src/{number}"), &vec![number; 4 * MIB]);
@@ -125,12 +128,11 @@ fn files_that_began_on_an_ost_that_takes_no_more_go_on_elsewhere() {
         let mut copy = start(bed.world.cp(&pace));
         let sink = copy.other_end();
         assert!(copy.runs_until_written(sink, 8 * MIB as u64), "over before it was closed");
-        bed.control(&format!("state 5 {state}"));
-        bed.control(&format!("state 6 {state}"));
+        orders.iter().for_each(|order| bed.control(order));
         copy.end().expect(0);
         for number in 1..=16 {
             let moved = fs::read(bed.world.target().join(number.to_string())).unwrap();
-            assert!(moved == vec![number; 4 * MIB], "{state}: {number}");
+            assert!(moved == vec![number; 4 * MIB], "{orders:?}: {number}");
         }
     }
 }

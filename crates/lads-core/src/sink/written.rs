@@ -58,11 +58,13 @@ impl Sink {
     }
 
     /// A block could not be written. An OST may take no more since it was given an extent of a file
-    /// that grows. Such a file is not given up, but placed again as a whole, once: from then on no
-    /// new file grows.
+    /// that grows, or the file system adds no extent. Such a file is not given up, but placed again
+    /// as a whole, once: from then on no new file grows.
     fn on_not_written(&mut self, entry: EntryId, failure: Failure) {
+        let is_of_its_place =
+            failure.is_of_one_ost() || failure.operation == Operation::Preallocate;
         let placing = self.files.get(entry).and_then(File::receiving).and_then(|blocks| {
-            blocks.growth().filter(|_| failure.is_of_one_ost()).map(|_| blocks.placing())
+            blocks.growth().filter(|_| is_of_its_place).map(|_| blocks.placing())
         });
         match placing {
             None => self.fail(entry, failure),

@@ -25,6 +25,8 @@ pub(super) enum Order {
     Capacity(Vec<usize>, u64),
     /// `metadata-latency MICROSECONDS`
     MetadataLatency(Duration),
+    /// `grow on|off`
+    Grow(bool),
     /// `congest fixed OSTS=a,b RATE=r`, `congest moving COUNT=k DWELL=seconds RATE=r SEED=n`,
     /// `congest spider SEED=n RATE=r SCALE=s`
     Congest { pattern: Pattern, rate: u64, seed: u64 },
@@ -66,6 +68,8 @@ impl Order {
             }
             ["capacity", which, bytes] => Ok(Self::Capacity(osts(which)?, parse_bytes(bytes)?)),
             ["metadata-latency", time] => Ok(Self::MetadataLatency(micros(time)?)),
+            ["grow", "on"] => Ok(Self::Grow(true)),
+            ["grow", "off"] => Ok(Self::Grow(false)),
             ["congest", "off"] => Ok(Self::CongestOff),
             ["congest", kind, ref settings @ ..] => congest(kind, settings, counts),
             ["reset-stats"] => Ok(Self::ResetStats),
@@ -144,6 +148,7 @@ mod tests {
             ("oss-rate 1 5", Order::OssRate(vec![1], Some(5))),
             ("state 1 no-create", Order::State(vec![1], TargetState::NoCreate)),
             (" record  on ", Order::Record(true)),
+            ("grow off", Order::Grow(false)),
         ] {
             assert_eq!(parse(line), Ok(order), "{line}");
         }

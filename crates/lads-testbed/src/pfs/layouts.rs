@@ -12,6 +12,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The same attribute under the name that needs a privilege.
 const PRIVILEGED: &str = "trusted.lov";
@@ -82,7 +83,7 @@ pub(super) fn set(
     let inode = tree.inode_mut(number)?;
     match LayoutName::of(name, &inode.kind, system.settings.layout_style) {
         Some(LayoutName::Lustre) => return set_layout(system, inode, value),
-        Some(LayoutName::LustreAdd) => return add_components(inode, value),
+        Some(LayoutName::LustreAdd) => return add_components(system, inode, value),
         Some(LayoutName::Ceph(field)) => return set_ceph_layout(system, inode, field, value),
         None => check_supported(name)?,
     }
@@ -141,7 +142,10 @@ fn set_layout(system: &System, inode: &mut Inode, value: &[u8]) -> Result<(), Er
     }
 }
 
-fn add_components(inode: &Inode, value: &[u8]) -> Result<(), Errno> {
+fn add_components(system: &System, inode: &Inode, value: &[u8]) -> Result<(), Errno> {
+    if !system.lets_grow.load(Ordering::Relaxed) {
+        return Err(Errno::OPNOTSUPP);
+    }
     let Kind::File(file) = &inode.kind else { return Err(Errno::INVAL) };
     file.add_components(&Lov::parse(value).map_err(|_| Errno::INVAL)?)
 }

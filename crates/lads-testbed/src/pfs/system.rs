@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(super) struct System {
     pub(super) service: Service,
     /// Room and bytes.
     pub(super) store: Arc<Store>,
+    /// Whether files take further components.
+    pub(super) lets_grow: AtomicBool,
     tree: Mutex<Tree>,
     metadata_latency_nanos: AtomicU64,
     metadata_operations: AtomicU64,
@@ -62,6 +64,7 @@ impl System {
             settings,
             service,
             store,
+            lets_grow: AtomicBool::new(true),
             tree: Mutex::new(tree),
             metadata_latency_nanos: AtomicU64::new(0),
             metadata_operations: AtomicU64::new(0),
@@ -165,6 +168,7 @@ impl System {
     fn carry_out(&self, order: Order) {
         match order {
             Order::MetadataLatency(latency) => self.set_metadata_latency(latency),
+            Order::Grow(lets_grow) => self.lets_grow.store(lets_grow, Ordering::Relaxed),
             Order::State(osts, state) => {
                 osts.into_iter().for_each(|ost| self.set_state(ost, state));
             }
