@@ -524,7 +524,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "RULE", help_heading = STORAGE, default_value = "aware")]
     pub(crate) place: PlaceArg,
 
-    /// Let new files grow over OSTs while they are written, up to N extents each; 0 for never
+    /// Let new files grow over OSTs while they are written, to at most N extents each; 0: never
     ///
     /// A file that is long beside what is left of the transfer is made with its first extent only,
     /// where the sink's file system can add more (Lustre). If an OST turns slow, the next extents

@@ -731,8 +731,8 @@ fn congestion() -> Scenario {
         stage.lads.push(entry("LADS, --schedule layout", None, &["--schedule", "layout"]));
         stage
     };
-    let beside_growing = |mut stage: Stage| {
-        stage.lads.push(entry("LADS, --place-extents 16", None, &["--place-extents", "16"]));
+    let beside_plain = |mut stage: Stage| {
+        stage.lads.push(entry("LADS, --place-extents 0", None, &["--place-extents", "0"]));
         stage
     };
     // A metadata server that is busy: it answers a call that adds an extent after 5 ms.
@@ -753,24 +753,24 @@ fn congestion() -> Scenario {
                 s, at the source, at the sink and at both, and otherwise in each round. Here: 8 \
                 OSTs of 25 MB/s and 160 files \
                 of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
-                four. With --place-extents 16, files of the sink grow over its OSTs extent by \
-                extent. Where files are placed in turn at the sink, the bound has to \
+                four. Files of the sink grow over its OSTs extent by extent, but with \
+                --place-extents 0. Where files are placed in turn at the sink, the bound has to \
                 write them there, too.",
         stages: vec![
-            run("8 OSTs, clear", eight, [false, false]),
-            run("8 OSTs, source", eight, [true, false]),
-            by_layout(beside_growing(run("8 OSTs, sink", eight, [false, true]))),
-            beside_growing(run("8 OSTs, both", eight, [true, true])),
-            run("32 OSTs, clear", many, [false, false]),
-            run("32 OSTs, source", many, [true, false]),
-            by_layout(beside_growing(run("32 OSTs, sink", many, [false, true]))),
-            beside_growing(run("32 OSTs, both", many, [true, true])),
+            beside_plain(run("8 OSTs, clear", eight, [false, false])),
+            beside_plain(run("8 OSTs, source", eight, [true, false])),
+            by_layout(beside_plain(run("8 OSTs, sink", eight, [false, true]))),
+            beside_plain(run("8 OSTs, both", eight, [true, true])),
+            beside_plain(run("32 OSTs, clear", many, [false, false])),
+            beside_plain(run("32 OSTs, source", many, [true, false])),
+            by_layout(beside_plain(run("32 OSTs, sink", many, [false, true]))),
+            beside_plain(run("32 OSTs, both", many, [true, true])),
             placed("8 OSTs, sink, placed in turn", eight),
             placed("32 OSTs, sink, placed in turn", many),
             in_four("8 OSTs, stripe count 4, source", eight, [true, false]),
-            beside_growing(in_four("8 OSTs, stripe count 4, sink", eight, [false, true])),
-            beside_growing(in_four("8 OSTs, stripe count 4, both", eight, [true, true])),
-            beside_growing(run("8 OSTs, 5 ms for each layout call, sink", busy, [false, true])),
+            beside_plain(in_four("8 OSTs, stripe count 4, sink", eight, [false, true])),
+            beside_plain(in_four("8 OSTs, stripe count 4, both", eight, [true, true])),
+            beside_plain(run("8 OSTs, 5 ms for each layout call, sink", busy, [false, true])),
         ],
         views: vec![
             view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
