@@ -58,6 +58,7 @@ impl Accident {
                 Some("fail") => "storage error",
                 Some("short") => "short reads and writes",
                 Some("delay") => "storage delayed",
+                Some("state" | "grow") => "storage target failed",
                 _ => "storage hung for a while",
             },
             Self::MoreRoom => "more room",
@@ -95,8 +96,8 @@ impl fmt::Display for Accident {
             Self::Change(seed, count) => write!(f, "{count} changes of the source, seed {seed}"),
             Self::Twin => write!(f, "the same command again"),
             Self::Rival => write!(f, "another command into the same target"),
-            Self::Order(order, None) => write!(f, "faultfs: {order}"),
-            Self::Order(order, Some(millis)) => write!(f, "faultfs: {order}, for {millis} ms"),
+            Self::Order(order, None) => write!(f, "the storage: {order}"),
+            Self::Order(order, Some(millis)) => write!(f, "the storage: {order}, for {millis} ms"),
             Self::MoreRoom => write!(f, "the small file system becomes large"),
         }
     }

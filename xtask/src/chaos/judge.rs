@@ -131,6 +131,8 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
         Selection::Listed => command.args(["-rlnci", "--no-D"]),
         _ => command.args(step.choice.comparison()),
     };
+    // The emulated parallel file system has no ACLs.
+    command.args((room.storage == Storage::ManyTargets).then_some("--no-acls"));
     command.args(step.choice.passing());
     command.args(step.selection.words(&room.path("home")));
     command.arg(format!("{}/", room.source_beneath().display()));

@@ -146,11 +146,12 @@ impl Bounds {
     fn draw(rng: &mut Rng) -> Self {
         let way = [Way::Here, Way::Here, Way::Push, Way::Pull][rng.below(4)];
         let is_tunnelled = way != Way::Here && rng.is_one_in(3);
-        let storage = match rng.below(8) {
+        let storage = match rng.below(10) {
             0 => Storage::Ext4,
             1 => Storage::FaultySource,
             2 | 3 => Storage::FaultySink,
             4 => Storage::SmallSink((1 + rng.below(6) as u64) << 20),
+            5 | 6 => Storage::ManyTargets,
             _ => Storage::Memory,
         };
         Self { way, is_tunnelled, storage }
@@ -204,6 +205,7 @@ fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
                 Storage::FaultySource => storage_fault(rng, &SOURCE_CALLS),
                 Storage::FaultySink => storage_fault(rng, &SINK_CALLS),
                 Storage::SmallSink(_) => Accident::MoreRoom,
+                Storage::ManyTargets => target_fault(rng),
                 Storage::Memory | Storage::Ext4 => continue,
             },
             _ => continue,
@@ -264,6 +266,13 @@ fn storage_fault(rng: &mut Rng, calls: &[&'static str]) -> Accident {
             Accident::Order(format!("fail {call} {error} {when}"), None)
         }
     }
+}
+
+/// What becomes of a storage target, or of all files that grow.
+fn target_fault(rng: &mut Rng) -> Accident {
+    let state = ["degraded", "full", "no-create", "down"].get(rng.below(5));
+    let order = state.map(|state| format!("state {} {state}", rng.below(8)));
+    Accident::Order(order.unwrap_or_else(|| "grow off".to_owned()), None)
 }
 
 /// One or two rules of the proxy.

@@ -5,6 +5,7 @@ use super::process;
 use super::{Abilities, Tools};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read as _};
 use std::net::TcpListener;
@@ -15,6 +16,10 @@ use std::process::{Child, Command, Stdio};
 const IMAGE_BYTES: u64 = 256 << 20;
 /// A small file system that got more room, in bytes.
 const MORE_ROOM_BYTES: u64 = 512 << 20;
+
+/// Eight storage targets of 40 MB/s, so that a large file takes as long as accidents do.
+const MANY_TARGETS: [&str; 4] = ["pfs", "--osts=8", "--rate=40000000", "--stripe-size=64K"];
+const MANY_TARGETS_ORDERS: &str = "congest moving COUNT=2 DWELL=0.2 RATE=1000000";
 
 /// On what the source and the target lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,9 @@ pub(super) enum Storage {
     FaultySink,
     /// The target on a file system of this many bytes.
     SmallSink(u64),
+    /// The target on several storage targets, one of which is slow, and soon another one: its files
+    /// grow over them.
+    ManyTargets,
 }
 
 impl Storage {
@@ -37,7 +45,7 @@ impl Storage {
         let is_possible = match self {
             Self::Memory => true,
             Self::Ext4 => abilities.can_mount_images,
-            Self::FaultySource | Self::FaultySink => abilities.can_use_fuse,
+            Self::FaultySource | Self::FaultySink | Self::ManyTargets => abilities.can_use_fuse,
             Self::SmallSink(_) => abilities.can_mount,
         };
         if is_possible { self } else { Self::Memory }
@@ -49,7 +57,7 @@ pub(super) struct Room {
     pub(super) directory: PathBuf,
     pub(super) storage: Storage,
     mounted: Option<PathBuf>,
-    faulty: Option<Child>,
+    daemon: Option<Child>,
 }
 
 impl Room {
@@ -58,11 +66,19 @@ impl Room {
         for name in ["home", "stage", "canary"] {
             fs::create_dir_all(directory.join(name))?;
         }
-        let mut room = Self { directory, storage, mounted: None, faulty: None };
+        let mut room = Self { directory, storage, mounted: None, daemon: None };
         match storage {
             Storage::Memory => {}
             Storage::Ext4 => room.mount_image()?,
-            Storage::FaultySource | Storage::FaultySink => room.mount_faulty(&tools.testbed)?,
+            Storage::FaultySource | Storage::FaultySink => {
+                let beneath = room.path("beneath");
+                fs::create_dir_all(&beneath)?;
+                room.mount_with(&tools.testbed, &[OsStr::new("faultfs"), beneath.as_os_str()])?;
+            }
+            Storage::ManyTargets => {
+                room.mount_with(&tools.testbed, &MANY_TARGETS.map(OsStr::new))?;
+                room.order(MANY_TARGETS_ORDERS)?;
+            }
             Storage::SmallSink(bytes) => room.mount_small(bytes)?,
         }
         room.make_script()?;
@@ -91,8 +107,8 @@ impl Room {
     /// Where the command puts the target.
     pub(super) fn target(&self) -> PathBuf {
         self.path(match self.storage {
-            Storage::Ext4 | Storage::FaultySink | Storage::SmallSink(_) => "mount/dst",
-            _ => "home/dst",
+            Storage::Memory | Storage::FaultySource => "home/dst",
+            _ => "mount/dst",
         })
     }
 
@@ -145,13 +161,13 @@ impl Room {
         Ok(())
     }
 
-    fn mount_faulty(&mut self, testbed: &Path) -> Result<()> {
-        let (beneath, at) = (self.path("beneath"), self.path("mount"));
-        fs::create_dir_all(&beneath)?;
+    /// Mounts a file system of the test bed: its name, and what it is told beside the mount.
+    fn mount_with(&mut self, testbed: &Path, words: &[&OsStr]) -> Result<()> {
+        let at = self.path("mount");
         fs::create_dir_all(&at)?;
         let mut daemon = Command::new(testbed)
-            .arg("faultfs")
-            .args([&beneath, &at])
+            .args(words)
+            .arg(&at)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -159,22 +175,26 @@ impl Room {
         let stdout = daemon.stdout.as_mut().context("it is piped")?;
         if stdout.read_exact(&mut said).is_err() {
             let _ = daemon.wait();
-            bail!("faultfs cannot be mounted");
+            bail!("{words:?} cannot be mounted");
         }
-        self.faulty = Some(daemon);
+        self.daemon = Some(daemon);
         Ok(())
     }
 
-    /// Gives the storage that fails an order, such as `fail write EIO nth=3`.
+    /// Gives the storage an order, such as `fail write EIO nth=3` or `state 2 full`.
     pub(super) fn order(&self, line: &str) -> Result<()> {
-        let control = self.path("mount/.fault/control");
-        fs::write(control, line).with_context(|| format!("faultfs refuses `{line}`"))
+        let control = self.path(match self.storage {
+            Storage::ManyTargets => "mount/.pfs/control",
+            _ => "mount/.fault/control",
+        });
+        fs::write(control, line).with_context(|| format!("the storage refuses `{line}`"))
     }
 
     /// Lets all go well again that went wrong by what the storage is: rules, and want of room.
     pub(super) fn mend(&self) -> Result<()> {
         match self.storage {
             Storage::FaultySource | Storage::FaultySink => self.order("clear"),
+            Storage::ManyTargets => self.order("state all up\ngrow on"),
             Storage::SmallSink(_) => self.give_room(),
             Storage::Memory | Storage::Ext4 => Ok(()),
         }
@@ -196,8 +216,9 @@ impl Room {
 
     /// Unmounts what is mounted.
     fn unmount(&mut self) {
-        if let Some(mut daemon) = self.faulty.take() {
-            let _ = self.order("clear");
+        if let Some(mut daemon) = self.daemon.take() {
+            // What hangs would keep it from ending.
+            let _ = self.mend();
             process::signal(daemon.id(), Signal::TERM);
             let _ = daemon.wait();
         }

@@ -5,7 +5,7 @@ use crate::kernel_words::kind;
 use fuser::{FileAttr, INodeNo, TimeOrNow};
 use rustix::io::Errno as Error;
 use std::ffi::OsStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// What changes of an inode.
 pub(super) struct Changes {
@@ -40,14 +40,23 @@ pub(super) fn change(tree: &mut Tree, number: u64, changes: &Changes) -> Result<
         metadata.modified = now;
     }
     metadata.modified = changes.modified.map_or(metadata.modified, |time| moment(time, now));
-    metadata.changed = changes.changed.unwrap_or(now);
+    metadata.changed = changes.changed.map_or(now, meant);
     attributes(tree, number)
 }
 
 fn moment(time: TimeOrNow, now: SystemTime) -> SystemTime {
     match time {
-        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::SpecificTime(time) => meant(time),
         TimeOrNow::Now => now,
+    }
+}
+
+/// The time that the kernel gave. fuser 0.18 takes nanoseconds before 1970 for nanoseconds further
+/// back, which they are not; what it tells the kernel is right.
+fn meant(time: SystemTime) -> SystemTime {
+    match SystemTime::UNIX_EPOCH.duration_since(time) {
+        Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
+        Err(_) => time,
     }
 }
 
@@ -95,4 +104,19 @@ pub(super) fn attributes(tree: &Tree, number: u64) -> Result<FileAttr, Error> {
         blksize: 4096,
         flags: 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_are_those_that_the_kernel_gave() {
+        let before = |millis| SystemTime::UNIX_EPOCH - Duration::from_millis(millis);
+        // 1.2 s before 1970: the kernel says -2 s and 0.8 s, fuser makes 2.8 s of that.
+        assert_eq!(meant(before(2800)), before(1200));
+        assert_eq!(meant(before(2000)), before(2000));
+        let after = SystemTime::UNIX_EPOCH + Duration::from_millis(1200);
+        assert_eq!(meant(after), after);
+    }
 }
