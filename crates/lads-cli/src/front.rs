@@ -14,7 +14,7 @@
 //! If the front is killed, the kernel kills the back.
 
 use crate::complain;
-use crate::signals::{self, Heard};
+use crate::signals::{self, Heard, Watch};
 use anyhow::{Context, Result};
 use lads_engine::StopFlag;
 use lads_sys::{Forked, fork};
@@ -56,16 +56,19 @@ pub(crate) fn run(work: impl FnOnce(&StopFlag) -> u8) -> ExitCode {
 fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
     let (ours, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
     let front = rustix::process::getpid();
+    // Before there are two: a signal that comes meanwhile would end one without a word.
+    let watch = Watch::begin()?;
     match fork().context("cannot start a process")? {
         Forked::Parent(back) => {
             drop(theirs);
-            stand_before(back, &ours)
+            stand_before(back, &ours, watch)
         }
         Forked::Child => {
             drop(ours);
             die_with(front)?;
             let stop = StopFlag::new();
             obey(&theirs, &stop)?;
+            drop(watch);
             let code = work(&stop);
             close_stdio();
             // If the front is gone there is nobody to tell.
@@ -76,10 +79,10 @@ fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
 }
 
 /// Passes signals on until the other process has said its exit code, or is gone.
-fn stand_before(back: Pid, to_back: &UnixStream) -> Result<u8> {
+fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
     let mut is_interrupted = false;
     let mut orders = to_back.try_clone().context("cannot share a socket")?;
-    signals::listen(move |signal| {
+    watch.listen(move |signal| {
         if signal == signals::INTERRUPT && std::mem::replace(&mut is_interrupted, true) {
             complain("ended at once");
             let _ = kill_process(back, Signal::KILL);

@@ -29,19 +29,27 @@ impl Heard {
     }
 }
 
-/// From now on, a thread does `act` for each signal.
-pub(crate) fn listen(mut act: impl FnMut(u8) + Send + 'static) -> Result<()> {
-    let is_heeded = |number: &i32| *number != SIGHUP || !is_hangup_ignored();
-    let numbers = STOPPING.iter().map(|&(number, _)| number).filter(is_heeded);
-    let mut signals = Signals::new(numbers).context("cannot watch for signals")?;
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
+/// Signals that came since it was made, and those that will come.
+pub(crate) struct Watch(Signals);
+
+impl Watch {
+    /// From now on, signals are kept until somebody listens.
+    pub(crate) fn begin() -> Result<Self> {
+        let is_heeded = |number: &i32| *number != SIGHUP || !is_hangup_ignored();
+        let numbers = STOPPING.iter().map(|&(number, _)| number).filter(is_heeded);
+        Signals::new(numbers).map(Self).context("cannot watch for signals")
+    }
+
+    /// From now on, a thread does `act` for each signal.
+    pub(crate) fn listen(self, mut act: impl FnMut(u8) + Send + 'static) -> Result<()> {
+        let Self(mut signals) = self;
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        let listener = move || {
             let numbers = signals.forever();
             numbers.filter_map(|number| u8::try_from(number).ok()).for_each(&mut act);
-        })
-        .context("cannot start a thread")?;
-    Ok(())
+        };
+        thread.spawn(listener).map(drop).context("cannot start a thread")
+    }
 }
 
 /// From now on, this process does nothing when one of them comes. What it starts heeds them again:

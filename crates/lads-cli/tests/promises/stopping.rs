@@ -7,9 +7,12 @@ use crate::world::{
     AS_RSYNC, Ended, Rng, Running, World, assert_identical, for_seeds, has, lads, run, start,
     wait_for, wait_until_gone,
 };
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// What is promised.
@@ -121,6 +124,23 @@ fn a_signal_is_heeded_although_a_write_takes_12_s() {
     let running = bench.hangs("delay write 12000 path=*.part nth=3");
     let ended = bench.stops(running, "TERM").expect(9);
     says_what_hangs(&ended, &["at the sink", "write file", "can begin when that has returned"]);
+}
+
+/// A keyboard sends a signal to both processes that a command is. Before they are two, the signal
+/// ends the one; after that, the transfer stops as documented.
+#[test]
+fn a_signal_that_comes_at_the_start_stops_the_transfer_or_comes_before_it() {
+    let world = World::new();
+    world.write("src/file", &[7; 1 << 20]);
+    for step in 0..60 {
+        let mut copy = world.cp(&["--bwlimit=6M"]).process_group(0).spawn().unwrap();
+        // Not to wait for anything: each time, the signal comes a little later.
+        thread::sleep(Duration::from_micros(200) * step);
+        kill_process_group(Pid::from_child(&copy), Signal::TERM).unwrap();
+        let status = copy.wait().unwrap();
+        let is_documented = matches!(status.code(), Some(0 | 9)) || status.signal() == Some(15);
+        assert!(is_documented, "{status} after {step} steps");
+    }
 }
 
 #[test]
