@@ -42,7 +42,7 @@ cargo xtask trust          the promise tests and the simulator, at full length (
 cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
                            harm slow-ost; or, on emulated file systems: sizes fig7 fig9 fig10
                            fig11 table2 ndm6 ndm8 xdd-lan xdd-wan xdd-null spider stripes
-                           congestion, all by `room`
+                           congestion servers, all by `room`
     [--repeats N] [--stage WORD] [--peer 'NAME=COMMAND {src} {dst}']
 cargo xtask bench page     gather all tables, if they are of one commit
 cargo xtask ceph up [DIR]  a Ceph cluster on loopback, in memory, mounted (/tmp/lads-ceph)

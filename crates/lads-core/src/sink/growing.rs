@@ -273,9 +273,45 @@ fn range_of(write: &Write) -> Option<(EntryId, Range<u64>)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PlacingConfig;
     use super::*;
+    use crate::congestion::Rule;
+    use crate::placement::{Candidate, OstState, Place};
+    use crate::schedule::OstSpec;
 
     const MIB: u64 = 1 << 20;
+
+    /// Two OSTs that answer alike: one that is whole, and this one.
+    fn slowness_beside_a_whole_one(other: Candidate) -> f64 {
+        let tuning = Tuning::DEFAULT;
+        let growing = Growing {
+            config: Some(GrowthConfig { extents_max: 8, unit_bytes: MIB, ost_count: 2 }),
+            tuning,
+            unit_bytes: MIB,
+            is_closed: false,
+        };
+        let osts = [0, 1].map(|index| OstSpec { name: format!("{index}"), in_flight_max: 2 });
+        let queues = OstQueues::new(Rule::Adaptive, &tuning, &osts);
+        let config =
+            PlacingConfig { rule: Place::Aware, stripe_size: MIB, stripe_count_max: 2, seed: 1 };
+        let mut placing = Placing::new(&config, &tuning, 2);
+        placing.on_osts(&[Candidate::default(), other]);
+        let outlook = growing.outlook(&queues, &placing, 100 * MIB);
+        assert_eq!(outlook.slowness_of(OstId(0)), 1.0);
+        outlook.slowness_of(OstId(1))
+    }
+
+    #[test]
+    fn an_ost_that_is_degraded_or_nearly_full_counts_as_slow() {
+        let in_state = |state| Candidate { state, ..Candidate::default() };
+        assert!(slowness_beside_a_whole_one(in_state(OstState::Degraded)) > 1.0);
+        assert!(slowness_beside_a_whole_one(in_state(OstState::Full)).is_infinite());
+        let capacity_bytes = 1000 * MIB;
+        let with_room =
+            |free_bytes| Candidate { capacity_bytes, free_bytes, ..Candidate::default() };
+        assert!(slowness_beside_a_whole_one(with_room(20 * MIB)) > 1.0);
+        assert!(slowness_beside_a_whole_one(with_room(MIB - 1)).is_infinite());
+    }
 
     #[test]
     fn an_ost_that_others_are_through_before_would_be_last() {

@@ -4,6 +4,8 @@
 //! and the movers that take turns. Its views say what is drawn of which stages, and what the
 //! paper says to it.
 
+mod slow;
+
 use super::contest::{Congestion, Contestant};
 use super::data::DataSet;
 use super::mount::{Bytes, Storage};
@@ -136,7 +138,7 @@ impl Stage {
 }
 
 /// All scenarios.
-pub(in crate::bench) const NAMES: [&str; 14] = [
+pub(in crate::bench) const NAMES: [&str; 15] = [
     "sizes",
     "fig7",
     "fig9",
@@ -151,6 +153,7 @@ pub(in crate::bench) const NAMES: [&str; 14] = [
     "spider",
     "stripes",
     "congestion",
+    "servers",
 ];
 
 /// The scenario of this name.
@@ -169,7 +172,8 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
         "xdd-null" => xdd_null(),
         "spider" => spider(),
         "stripes" => stripes(),
-        "congestion" => congestion(),
+        "congestion" => slow::congestion(),
+        "servers" => slow::servers(),
         _ => return None,
     })
 }
@@ -699,85 +703,4 @@ type Bed = (Storage, u64, &'static str);
 /// 32 OSTs of which four are slow, others after this many seconds.
 fn many_osts(files: u64, slow: &'static str) -> Bed {
     (Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() }, files, slow)
-}
-
-/// LADS as it is by itself, while OSTs of the source, of the sink, or of both are slow.
-fn lads_beside(
-    name: &'static str,
-    (storage, files, slow): Bed,
-    [source, sink]: [bool; 2],
-) -> Stage {
-    let there = |is_there: bool| is_there.then(|| format!("congest moving {slow} SEED={{seed}}"));
-    Stage {
-        congestion: congested_at(there(source), there(sink)),
-        rivals: Rivals::No,
-        ..stage(
-            name,
-            storage,
-            DataSet::Uniform { files, bytes_each: 8 * MIB },
-            vec![entry(BY_ITSELF, None, &[])],
-        )
-    }
-}
-
-fn congestion() -> Scenario {
-    // Nobody here goes through the page cache.
-    let through =
-        |(storage, files, slow): Bed| (Storage { is_written_back: false, ..storage }, files, slow);
-    let eight = through((ndm_storage(), 160, "COUNT=1 DWELL=0.7 RATE=5000000"));
-    let many = through(many_osts(320, "COUNT=4 DWELL=1.5 RATE=2500000"));
-    let run = lads_beside;
-    let by_layout = |mut stage: Stage| {
-        stage.lads.push(entry("LADS, --schedule layout", None, &["--schedule", "layout"]));
-        stage
-    };
-    let beside_plain = |mut stage: Stage| {
-        stage.lads.push(entry("LADS, --place-extents 0", None, &["--place-extents", "0"]));
-        stage
-    };
-    // A metadata server that is busy: it answers a call that adds an extent after 5 ms.
-    let (storage, files, slow) = eight;
-    let busy = (Storage { metadata_latency_micros: 5_000, ..storage }, files, slow);
-    let placed = |name, bed| Stage {
-        is_placed: true,
-        lads: vec![entry("LADS, --place spread", None, &["--place", "spread"])],
-        ..run(name, bed, [false, true])
-    };
-    let in_four = |name, (storage, files, slow): Bed, ends| {
-        lads_beside(name, (Storage { stripe_count: 4, ..storage }, files, slow), ends)
-    };
-    Scenario {
-        name: "congestion",
-        title: "one OST in eight at a fifth of its rate, and never the same one",
-        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
-                s, at the source, at the sink and at both, and otherwise in each round. Here: 8 \
-                OSTs of 25 MB/s and 160 files \
-                of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
-                four. Files of the sink grow over its OSTs extent by extent, but with \
-                --place-extents 0. Where files are placed in turn at the sink, the bound has to \
-                write them there, too.",
-        stages: vec![
-            beside_plain(run("8 OSTs, clear", eight, [false, false])),
-            beside_plain(run("8 OSTs, source", eight, [true, false])),
-            by_layout(beside_plain(run("8 OSTs, sink", eight, [false, true]))),
-            beside_plain(run("8 OSTs, both", eight, [true, true])),
-            beside_plain(run("32 OSTs, clear", many, [false, false])),
-            beside_plain(run("32 OSTs, source", many, [true, false])),
-            by_layout(beside_plain(run("32 OSTs, sink", many, [false, true]))),
-            beside_plain(run("32 OSTs, both", many, [true, true])),
-            placed("8 OSTs, sink, placed in turn", eight),
-            placed("32 OSTs, sink, placed in turn", many),
-            in_four("8 OSTs, stripe count 4, source", eight, [true, false]),
-            beside_plain(in_four("8 OSTs, stripe count 4, sink", eight, [false, true])),
-            beside_plain(in_four("8 OSTs, stripe count 4, both", eight, [true, true])),
-            beside_plain(run("8 OSTs, 5 ms for each layout call, sink", busy, [false, true])),
-        ],
-        views: vec![
-            view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
-            view("32 OSTs", &[4, 5, 6, 7], None, Quantity::Share),
-            view("Placed in turn", &[8, 9], None, Quantity::Share),
-            view("Stripe count 4, 8 OSTs", &[10, 11, 12], None, Quantity::Share),
-            view("A busy metadata server, 8 OSTs", &[2, 13], None, Quantity::Share),
-        ],
-    }
 }
