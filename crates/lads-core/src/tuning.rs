@@ -11,7 +11,8 @@
 //! standard error over beds of 8 and 32 OSTs, stripe counts 1 and 4, none, source, sink and both
 //! congested, with and without growing files, in three or four weathers. *Same* means that no run
 //! differed by even a nanosecond: those beds do not use the field, and it is there for the reason
-//! that its text gives. Fields without such a sentence have not been swept.
+//! that its text gives. The beds use the default policy, so they say nothing of the fields of
+//! `--polite`, which `cargo xtask bench harm` measures.
 
 use std::time::Duration;
 
@@ -83,6 +84,7 @@ tuning! {
     floor_doubles_after: Duration = Duration::from_secs(20);
     /// A congested OST may have at least this many requests in flight: one keeps it busy while the
     /// other is on its way.
+    /// Half -0.02 ± 0.22, double -0.11 ± 0.20.
     window_min: f64 = 2.0;
     /// A good answer raises the number of requests that an OST may have by this number, divided by
     /// the present number of requests: by one each time that all of them have been answered.
@@ -90,19 +92,17 @@ tuning! {
     window_up: f64 = 1.0;
     /// A request that took longer than usual raises the usual time by this part, a request that
     /// took less lowers it by this part. So the usual time is about the median.
+    /// Half +0.01 ± 0.05, double -0.01 ± 0.11.
     usual_step: f64 = 0.05;
     /// `--polite`: as `slow_excess`. One other program with one request at a time makes four of our
     /// requests take 1.25 times as long, 0.25 more. With 0.3 LADS would not notice that program;
     /// with 0.08 it would react to chance.
-    /// Half and double: same.
     polite_slow_excess: f64 = 0.15;
     /// `--polite`: as `clear_excess`. The times of an OST that only LADS uses differ by less than
     /// this.
-    /// Half and double: same.
     polite_clear_excess: f64 = 0.08;
     /// `--polite`: as `floor_doubles_after`. Longer, so that programs that use an OST for minutes
     /// do not come to count as the OST's own speed.
-    /// Half and double: same.
     polite_floor_doubles_after: Duration = Duration::from_secs(600);
     /// `--polite`: as `window_min`. One request at a time is enough to take turns with another
     /// program.
@@ -111,7 +111,6 @@ tuning! {
     /// request is learned while others use the OST, and includes their requests. Then LADS tries a
     /// second request now and then, and finds that the others are there. The number is small so
     /// that this is rare.
-    /// Half and double: same.
     polite_window_up: f64 = 0.1;
     /// `--polite`: a request that took longer than usual raises the usual time by this part; with
     /// `polite_usual_down`, about one request in forty takes less than the usual time. So the usual
@@ -120,9 +119,11 @@ tuning! {
     /// `--polite`: a request that took less than usual lowers the usual time by this part.
     polite_usual_down: f64 = 0.02;
     /// Bytes of a request that only probes whether an OST is still congested: an eighth of a block.
+    /// Half -0.29 ± 0.26, double +0.04 ± 0.28.
     probe_bytes: u32 = 128 << 10;
     /// A congested OST without requests in flight is probed after this long. That is far shorter
     /// than OSTs stay congested, and far longer than a probe takes.
+    /// Half +0.01 ± 0.01, double -0.00 ± 0.00.
     probe_interval: Duration = Duration::from_millis(250);
     /// After this long without a request, nothing is known of an OST that was not congested either,
     /// unless no OST has been congested for `calm_after`.
@@ -139,27 +140,34 @@ tuning! {
     calm_after: Duration = Duration::from_secs(5);
     /// The first requests to every OST, this many, are short and one at a time, to learn what a
     /// probe usually takes.
+    /// Half -0.49 ± 0.30, double -0.16 ± 0.27.
     first_count: u32 = 2;
     /// This many slow answers in a row show that an OST is congested, and this many good ones that
     /// it is not any more. With one, chance would decide.
+    /// Half +0.03 ± 0.26, double +0.22 ± 0.27.
     run_min: u32 = 2;
     /// A single request that has not returned after this many times the usual time shows that its
     /// OST is congested.
     /// Half -0.52 ± 0.19, double -0.09 ± 0.13.
     overdue_min: f64 = 3.0;
     /// The weight of a new value in the smoothed slowness of an OST.
+    /// Half -0.11 ± 0.20, double -0.09 ± 0.14.
     slowness_weight: f64 = 0.25;
     /// Requests of a kind that must have been seen before a request of that kind is called slow.
+    /// Half -0.26 ± 0.16, double -0.41 ± 0.16.
     samples_min: u32 = 4;
     /// For the first `first_usual_count` requests of a kind, the usual time moves by this part. It
     /// is larger than the later one, so that a slow start is soon forgotten.
+    /// Half -0.37 ± 0.18, double -0.11 ± 0.08.
     first_usual_step: f64 = 0.2;
     /// See `first_usual_step`. Twenty steps of 0.05 move as far as five of 0.2.
+    /// Half -0.15 ± 0.12, double -0.10 ± 0.11.
     first_usual_count: u32 = 16;
     /// Where files grow, an OST of the sink gets only as many requests at a time as it needs to do
     /// this part of its rate. With 0.9, an OST whose latency is a tenth of its service time would
     /// have one request, and be idle for the latency. With 1, each would have two, however short
     /// the latency.
+    /// Half same, double -0.78 ± 0.25.
     enough_part: f64 = 0.95;
     /// One in this many requests to an OST may start when the number that is enough is already in
     /// flight, to see whether one more would be better.
@@ -169,8 +177,10 @@ tuning! {
     /// known time between two completions by at most this part. Both lean towards fewer requests:
     /// it takes six slightly slow requests in a row before an OST gets one request more than is
     /// enough. With 0.05 two would do, and two such requests come whenever OSTs turn slow or quick.
+    /// Half same, double +0.00 ± 0.00.
     enough_step_little: f64 = 0.01;
     /// The same in the other direction: lowers the first, raises the second.
+    /// Half +0.00 ± 0.00, double same.
     enough_step_much: f64 = 0.05;
     /// If more OSTs of the sink are congested than their number divided by this, none counts as
     /// congested when files are placed: then the cause is not the OSTs, and the rest could not take
@@ -182,6 +192,7 @@ tuning! {
     /// Half -0.03 ± 0.02, double same.
     run_parts: u64 = 8;
     /// It stays for at least this number of bytes.
+    /// Half -0.24 ± 0.11, double -0.15 ± 0.09.
     run_bytes_min: u64 = 8 * MIB;
     /// A queue of an OST with nothing in flight that could be taken from is passed over in a row at
     /// most this many times the number of OSTs; then it is the turn of such queues, one after the
@@ -189,27 +200,34 @@ tuning! {
     /// is. If no request takes longer than `service`, the oldest block of an OST moves within
     /// `(passes_max + 1) * osts * service / threads`. It costs little, because a congested OST is
     /// only asked for an eighth of a block.
+    /// Half and double: same.
     passes_max: usize = 16;
     /// A new value has one part in this number of the weight in the smoothed service time. That
     /// time decides whether an OST is quick enough for a receiver to write.
+    /// Half and double: same.
     service_parts: u32 = 8;
     /// Bytes: files of at most this length share a frame with others. A frame costs 20 µs besides
     /// its bytes, so a file of 128 KiB takes a third longer if it is alone in a frame.
+    /// Half and double: same.
     packed_bytes_max: u64 = 128 * KIB;
     /// The most files in one frame: few enough that one slow open does not delay many files. A
     /// frame has room for 256.
+    /// Half and double: same.
     packed_count_max: usize = 64;
     /// How many lanes of a source queue are searched for one whose sink OST has room. The search is
     /// a loop under the lock of the session: 64 lanes take a few microseconds.
+    /// Half and double: same.
     lookahead_lanes: usize = 64;
     /// How many lanes are searched for one whose sink OST has little to do.
     /// Half -0.44 ± 0.24, double +0.13 ± 0.21.
     balanced_lanes: usize = 16;
     /// Staged blocks may keep open one in this number of the files that may be open; the others are
     /// left to blocks that can be sent.
+    /// Half and double: same.
     staged_files_parts: u32 = 2;
     /// New files may always be placed this many bytes ahead of their blocks, for each OST of the
     /// sink: as many bytes as an OST has in requests of 1 MiB.
+    /// Half -0.60 ± 0.32, double -0.41 ± 0.24.
     placed_bytes_each: u64 = 4 * MIB;
     /// As many bytes of a source OST may be in hand (placed, and not come) as came from it in this
     /// time.
@@ -225,6 +243,7 @@ tuning! {
     /// A slow server of the source holds part of every file, and the other servers go on with the
     /// next files meanwhile. With 8 OSTs, two to a server, transfers reach 98 % of the bound, with
     /// half of this number 91 %, with a fourth 83 %.
+    /// Half -0.90 ± 0.29, double -0.09 ± 0.25.
     times_for_stripes: u64 = 8;
     /// Of this number of last files of a source OST, only a part is in hand. At the end there are
     /// no other files to write while an OST of the sink is slow that was not slow when they were
@@ -240,20 +259,25 @@ tuning! {
     congested_parts: u64 = 8;
     /// Bytes: the source tells the sink when its stage holds this much more or less. It is twice
     /// what is placed ahead for one OST.
+    /// Half and double: same.
     staged_step_bytes: u64 = 8 * MIB;
     /// A file gets one more stripe for each of this number of bytes (NASA's Shift does the same). A
     /// file that keeps one OST busy for about a second gains by a second stripe; for a smaller file
     /// a second stripe costs only more requests to the metadata server. A file may get more than
     /// this if the transfer would otherwise take longer (`placement/stripes.rs`).
+    /// Half and double: same.
     bytes_per_stripe: u64 = 1 << 30;
     /// An OST that is being rebuilt counts as this many times slower.
+    /// Half and double: same.
     degraded_factor: u64 = 4;
     /// An OST that is almost full counts as this many times slower, at most.
+    /// Half and double: same.
     fullness_factor_max: u64 = 20;
     /// No stripe has fewer bytes: eight requests of 1 MiB, twice as many as an OST has under way.
     /// With half of this, the first of 160 files of 8 MiB were split in two, before it was known
     /// that more followed, and 32 OSTs reached 89 % of what is possible instead of 97 %. With the
     /// double, one file of 96 MiB would lie on six of eight OSTs, and take a third longer.
+    /// Half -0.80 ± 0.34, double same.
     stripe_bytes_min: u64 = 8 * MIB;
     /// No stripe is shorter than an OST's share of the whole transfer divided by this, because
     /// below that, whole files keep all OSTs busy. About this part is
@@ -265,6 +289,7 @@ tuning! {
     /// A stripe of this number of bytes is long enough for any transfer. With half of it, the last
     /// files of large transfers would get more stripes than they gain by. With the double, a last
     /// file of 96 MiB would be on one OST.
+    /// Half and double: same.
     stripe_bytes_enough: u64 = 32 * MIB;
     /// Where no number of stripes fits, OSTs may have one part in this number more to do than
     /// others at the end, then two parts, and so on.
@@ -276,6 +301,7 @@ tuning! {
     /// Half -0.05 ± 0.13, double +0.09 ± 0.07.
     extent_parts: u64 = 24;
     /// How often the sink looks at what is left on each OST, to place files again.
+    /// Half same, double +0.02 ± 0.15.
     again_interval: Duration = Duration::from_millis(50);
     /// A file that is partly written is placed again only if its OST needs this many times as long
     /// for what is left there as another OST for the whole file. The file must be read again, too,
@@ -285,49 +311,62 @@ tuning! {
     again_times_if_begun: f64 = 3.0;
     /// For placing again, an OST counts as slow if its requests take this many times as long as
     /// they should.
+    /// Half -0.28 ± 0.16, double +0.05 ± 0.18.
     again_slowness_min: f64 = 2.0;
     /// The sink grants room for this many frames for each request that an OST should have: one that
     /// is being written and one that is coming.
+    /// Half -0.05 ± 0.19, double +0.03 ± 0.13.
     room_times: u32 = 2;
     /// It grants this many frames more: those that the network holds of a quick OST.
     /// Half +0.13 ± 0.15, double -0.09 ± 0.13.
     room_spare: u32 = 6;
     /// Grants are sent when those that an OST may have, divided by this, are free, so that one
     /// message carries several.
+    /// Half -0.52 ± 0.27, double -0.13 ± 0.22.
     grant_parts: u32 = 4;
     /// `--bwlimit`: as many bytes as may go in this time may be sent early, so that a thread that
     /// is late delays nothing.
     /// Half and double: same.
     pace_slack: Duration = Duration::from_millis(100);
     /// About how many bytes of entries one announcing message holds: some five hundred files.
+    /// Half and double: same.
     announced_bytes: usize = 64 << 10;
     /// The most entries in a message that says that entries have ended, and the most blocks in one
     /// that says that blocks are on record: some tens of KiB.
+    /// Half and double: same.
     rows_per_message: usize = 1000;
     /// About how many bytes of answers one message holds; a single answer may have some hundred
     /// KiB.
+    /// Half and double: same.
     answers_bytes: usize = 64 << 10;
     /// The most entries that one thread of the sink looks at in one go: this number of small files
     /// takes a few milliseconds.
+    /// Half and double: same.
     examined_count: usize = 64;
     /// The most bytes of their files: large files are looked at one by one, so that the threads
     /// share them.
+    /// Half and double: same.
     examined_bytes: u64 = 4 * MIB;
     /// The most files that one thread commits in one go: the first fsync carries the others along.
+    /// Half and double: same.
     committed_count: usize = 64;
     /// A thread that commits takes no further file when its files have this many bytes: large files
     /// are committed one by one, so that the threads share them, above all the last ones. Between
     /// emulated file systems (32 OSTs, sink congested, growing files of 8 MiB) medians of five went
     /// from 8.48 to 8.34 s. A quarter of it made 1,000 files of 1 MiB slower on ext4: 1.32 instead
     /// of 1.22 s.
+    /// Half -0.18 ± 0.23, double -0.02 ± 0.06.
     committed_bytes: u64 = 16 * MIB;
     /// When this many bytes are written and not on record, they are put on record. A crash costs
     /// about this much.
+    /// Half -0.21 ± 0.22, double -0.06 ± 0.21.
     batch_bytes: u64 = 64 * MIB;
     /// When bytes have been written and not on record for this long, they are put on record.
+    /// Half -0.13 ± 0.29, double -0.44 ± 0.30.
     batch_interval: Duration = Duration::from_secs(1);
     /// A write that usually takes less than this is done by the thread that received it: to hand
     /// the write over would cost about as much (ARCHITECTURE.md, decision 3).
+    /// Half same, double -0.18 ± 0.19.
     at_once_max: Duration = Duration::from_millis(3);
 }
 
