@@ -4,20 +4,19 @@
 //! ([`Candidate`]). What the file system makes of the wish is another matter: its layout is read
 //! again after the file has been made.
 //!
-//! [`Place::Aware`] takes for every stripe the OST on which it will be durable soonest, and any of
-//! those that are equal. What is known of the load is what this transfer has placed itself, so
-//! several transfers do not run to the same OST for being told the same. Of two OSTs drawn by
-//! chance the better (Mitzenmacher) would be enough to keep far from the worst, but not to be done
-//! everywhere at the same time: of 80 files on 8 OSTs, one OST had 96 MiB and not 80, and the
-//! whole transfer took as much longer. Nothing is ever placed where no file can be made or the
-//! stripe does not fit.
+//! [`Place::Aware`] takes for every stripe the OST on which it will be durable soonest; among
+//! equals it draws one by chance. It knows only the load that this transfer has placed itself, so
+//! several transfers do not all choose the same OST. The better of two OSTs drawn by chance
+//! (Mitzenmacher) would avoid the worst OST, but the OSTs would not finish at the same time: of 80
+//! files on 8 OSTs, one OST had 96 MiB instead of 80, and the transfer took that much longer. No
+//! file is placed on an OST where it cannot be made, or where the stripe does not fit.
 
 mod stripes;
 
 use crate::tuning::Tuning;
 use crate::units::OstId;
 
-/// [`Candidate::slowness`] of an OST that is as quick as it ever was.
+/// [`Candidate::slowness`] of an OST that is not slow.
 pub const SLOWNESS_ONE: u32 = 1000;
 
 /// Stripe sizes of new files are multiples of this, in bytes: Lustre takes no others.
@@ -28,13 +27,12 @@ const STRIPE_SIZE_UNIT: u64 = 64 << 10;
 pub enum Place {
     /// Where the file system puts them.
     Inherit,
-    /// In stripes of the size and number that they have at the source, wherever the file system
-    /// puts those.
+    /// In stripes of the same size and number as at the source; the file system chooses the OSTs.
     Same,
-    /// Each on one OST, servers in turn: what was proposed before LADS (layout-aware I/O
-    /// scheduling, 2013, section IV). The baseline.
+    /// Each on one OST, servers in turn, as proposed before LADS (layout-aware I/O scheduling,
+    /// 2013, section IV). The baseline.
     Spread,
-    /// Where they are durable soonest, as far as known.
+    /// Where they will be durable soonest, as far as is known.
     #[default]
     Aware,
 }
@@ -42,14 +40,14 @@ pub enum Place {
 /// What an OST can be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OstState {
-    /// All.
+    /// All files.
     #[default]
     Up,
-    /// All, but it is slow: a disk of it is being rebuilt.
+    /// All files, but it is slow: one of its disks is being rebuilt.
     Degraded,
-    /// It has no space.
+    /// No new files: it has no space.
     Full,
-    /// No new files: its administrator said so.
+    /// No new files: its administrator has closed it.
     NoCreate,
     /// It cannot be reached.
     Down,
@@ -70,15 +68,16 @@ impl OstState {
 pub struct Candidate {
     /// What it can be used for.
     pub state: OstState,
-    /// Which server holds it; any numbers, the same for the same.
+    /// The number of its server; OSTs of one server have the same number.
     pub server: u32,
     /// All its space, in bytes; zero if not known.
     pub capacity_bytes: u64,
-    /// Its space left, in bytes; nothing is said by it if the capacity is not known.
+    /// Its free space, in bytes; without meaning if the capacity is not known.
     pub free_bytes: u64,
-    /// What of this transfer is placed there and not yet written, in bytes.
+    /// The bytes of this transfer that are placed there and not yet written.
     pub queued_bytes: u64,
-    /// How slow it is now, in thousandths of how slow it ought to be; [`SLOWNESS_ONE`] or more.
+    /// How long its requests take now, in thousandths of the time that they should take; at least
+    /// [`SLOWNESS_ONE`].
     pub slowness: u32,
 }
 
@@ -109,11 +108,11 @@ pub struct Striping {
 pub struct NewFile {
     /// Its size in bytes.
     pub size: u64,
-    /// Bytes of all files that are placed now or soon, this one's too; not of those that are placed
-    /// when these have come.
+    /// Bytes of all files that are placed now or soon, this one included. Files that are placed
+    /// only after these have come do not count.
     pub coming_bytes: u64,
-    /// Bytes of all files that are sent, as far as they are announced: those that are written,
-    /// those that have a place, and those that have none yet.
+    /// Bytes of all files that are announced and sent: written ones, placed ones, and those without
+    /// a place.
     pub transfer_bytes: u64,
     /// How it is striped at the source.
     pub source: Striping,
@@ -156,8 +155,8 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Places by this rule, in stripes of this many bytes and no more than this many of them;
-    /// `seed` makes transfers differ from each other.
+    /// A placer with this rule. Stripes have `stripe_size` bytes, and a file at most
+    /// `stripe_count_max` of them; `seed` makes transfers differ from each other.
     #[must_use]
     pub fn new(
         rule: Place,
@@ -177,7 +176,7 @@ impl Placer {
     }
 
     /// Where a file should go. [`Wish::Default`] if no OST is known to take it: then the file
-    /// system shall say what it thinks of that.
+    /// system decides, or reports an error.
     pub fn wish(&mut self, file: &NewFile, candidates: &[Candidate]) -> Wish {
         let osts = match self.rule {
             Place::Inherit => return Wish::Default,
@@ -226,7 +225,7 @@ impl Placer {
         let mut left: Vec<_> = eligible(candidates, stripe_bytes).collect();
         let mut stripes = Vec::new();
         while stripes.len() < count {
-            // Of those that cost the same, any: several transfers do not all take the first.
+            // Among equals by chance, so that several transfers do not all take the first.
             let first = self.draw(left.len());
             let in_turn = (first..left.len()).chain(0..first);
             let better = in_turn.min_by_key(|&at| left[at].1.cost(&self.tuning, stripe_bytes));
@@ -236,7 +235,7 @@ impl Placer {
         stripes
     }
 
-    /// A number below `count`, all about as likely (Steele and others, `SplitMix64`).
+    /// A random number below `count`, nearly uniform (Steele and others, `SplitMix64`).
     fn draw(&mut self, count: usize) -> usize {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.chance;
@@ -262,8 +261,8 @@ impl Candidate {
         self.state.takes_files() && self.space() >= bytes
     }
 
-    /// How many times as long as an OST that is whole and empty this one counts as taking for each
-    /// byte, however quick its answers are; at least 1.
+    /// How many times as expensive a byte counts here as on an OST that is whole and empty, however
+    /// quickly this one answers; at least 1.
     pub(crate) fn burden(&self, tuning: &Tuning) -> f64 {
         let answers = Self { slowness: SLOWNESS_ONE, ..*self };
         answers.slowness_in_all(tuning) as f64 / (256.0 * f64::from(SLOWNESS_ONE))
@@ -288,8 +287,8 @@ impl Candidate {
         bytes * self.slowness_in_all(tuning)
     }
 
-    /// How long each byte takes, in no particular unit; what is almost full counts as slower, so
-    /// that OSTs fill evenly. At least 256,000.
+    /// How long each byte takes, in no particular unit. An OST that is almost full counts as
+    /// slower, so that OSTs fill evenly. At least 256,000.
     fn slowness_in_all(&self, tuning: &Tuning) -> u128 {
         let slowness = u128::from(self.slowness.max(SLOWNESS_ONE));
         let degraded = if self.state == OstState::Degraded { tuning.degraded_factor } else { 1 };

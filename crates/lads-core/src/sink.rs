@@ -13,11 +13,11 @@
 //!   the directory) ─► FILE_DONE to the source
 //! ```
 //!
-//! A file of a single block goes from its write straight to commit, without journal. A frame's
-//! buffer is free again, and granted anew, as soon as it is written. Which states a file has is in
-//! `sink/file.rs`.
+//! A file of a single block goes from its write straight to commit, without journal. The buffer of
+//! a frame is free again, and is granted anew, as soon as the frame is written. The states of a
+//! file are in `sink/file.rs`.
 //!
-//! Each part keeps its own books, and sees no other's; [`Sink`] is what joins them:
+//! Each part keeps its own books and does not see those of other parts; [`Sink`] joins them:
 //!
 //! | part | knows |
 //! |---|---|
@@ -32,8 +32,8 @@
 //! | `course.rs` | whether the transfer goes on |
 //! | `outbox.rs` | what is to be said to the source |
 //!
-//! `examined.rs`, `written.rs`, `ending.rs` and `asking.rs` hold functions of [`Sink`] that would
-//! make this file too long; like all others they see of the parts only what these offer.
+//! `examined.rs`, `written.rs`, `ending.rs` and `asking.rs` hold further functions of [`Sink`].
+//! Like the functions in this file, they use only the interfaces of the parts.
 
 mod again;
 mod aside;
@@ -137,7 +137,7 @@ impl Sink {
         }
     }
 
-    /// Whether the source may say this now. Whoever keeps tables of his own for what the source
+    /// Whether the source may say this now. A caller that keeps its own tables of what the source
     /// announces asks this first; [`Self::handle`] asks again.
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl Sink {
         Ok(())
     }
 
-    /// A frame begins to arrive: may it?
+    /// Whether a frame that begins to arrive may be received.
     ///
     /// # Errors
     /// If the source broke the protocol: a block that cannot be, or no room was granted.
@@ -244,8 +244,9 @@ impl Sink {
         if is_granted { Ok(()) } else { Err(ProtocolError::OverGrant) }
     }
 
-    /// A frame has arrived that [`Self::admit`] let in; for each block, whether it matches its
-    /// checksum. Returns what the caller should write itself, at once; otherwise it is queued.
+    /// A frame that [`Self::admit`] let in has arrived. Each row comes with whether its block
+    /// matches its checksum. Returns what the caller should write itself, at once; otherwise the
+    /// frame is queued.
     pub fn on_frame(
         &mut self,
         now: Instant,
@@ -258,7 +259,7 @@ impl Sink {
         let mut place = 0;
         for (row, is_good) in rows {
             if !self.is_wanted(row, header) {
-                // While it arrived its file has ended, or another has got its number.
+                // Its file ended while it arrived, or another file has got the number.
             } else if *is_good {
                 self.on_block_come(now, row);
                 good.push((*row, place));
@@ -288,7 +289,7 @@ impl Sink {
         self.finish_stop_if_idle();
     }
 
-    /// A frame of which nothing was left to write; its buffer is free.
+    /// Nothing of a frame was left to be written; its buffer is free.
     pub fn on_empty_frame(&mut self, ost: OstId) {
         self.frames.on_empty(ost);
         self.finish_stop_if_idle();
@@ -299,7 +300,7 @@ impl Sink {
         if let Some(task) = self.frames.next_release().or_else(|| self.next_sync(now)) {
             return Some(task);
         }
-        // The source waits to hear of these, and may have another file in their place.
+        // The source waits for these answers before it announces more files.
         if let Some(task) = self.committing.next_discard() {
             return Some(task);
         }
@@ -323,14 +324,14 @@ impl Sink {
         if self.removal.is_over() { self.course.next_finish() } else { None }
     }
 
-    /// When [`Self::next_task`] may have something to do although nothing happens till then.
+    /// When [`Self::next_task`] may have something to do even if nothing happens until then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.recording.due_at()
     }
 
-    /// Whether [`Self::next_task`] may find something, but for what only time makes due: worth a
-    /// thread's while to ask.
+    /// Whether [`Self::next_task`] may find something now. Tasks that only become due by time do
+    /// not count.
     #[must_use]
     pub fn may_have_task(&self) -> bool {
         self.committing.has_commit()
@@ -365,33 +366,33 @@ impl Sink {
         !self.course.goes_on()
     }
 
-    /// Whether everything that was asked is done, and the last word is out or waiting to go.
+    /// Whether everything is done, and the last message has been sent or waits to be sent.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.course.is_over()
     }
 
-    /// Whether everything was ended, not stopped.
+    /// Whether the transfer came to its end and was not stopped.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.course.is_finished()
     }
 
-    /// How far it has come.
+    /// The progress of the transfer.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Where a file that is looked at, and wanted, should go; `source` is how it is striped at the
-    /// source. Until it is known where it lies it counts as being there, so that no other goes to
-    /// the same OST for being told that nothing waits for it.
+    /// Where a file that is wanted should go; `source` is how it is striped at the source. From now
+    /// on the file is booked there, until it is known where it lies. Otherwise all files that are
+    /// placed at the same moment would go to the same OST.
     pub fn place(&mut self, now: Instant, entry: EntryId, source: Striping) -> Placement {
         let nowhere = Placement { wish: Wish::Default, first_extent_bytes: None };
         let Some(file) = self.files.get(entry) else { return nowhere };
         let Some((data_bytes, _)) = file.examined() else { return nowhere };
         let size = file.size();
-        // Of a file that gets one stripe in any case it need not be known.
+        // A file that gets one stripe in any case does not need this.
         let is_short = size <= self.tuning.stripe_bytes_min && !self.growing.is_allowed();
         let (coming_bytes, transfer_bytes) = match is_short {
             true => (size, size),
@@ -399,7 +400,7 @@ impl Sink {
         };
         let new_file = NewFile { size, coming_bytes, transfer_bytes, source };
         let wish = self.placing.choose(entry, &new_file, self.frames.queues().slowness(now));
-        // Where a hole is nothing is written, and an extent would never get its place.
+        // Nothing is written to a hole, so an extent there would never get its place.
         let is_dense = data_bytes == size;
         let is_on_one = matches!(&wish, Wish::On { osts, .. } if osts.len() == 1);
         let first_extent_bytes =
@@ -457,7 +458,7 @@ impl Sink {
         Some(self.growing.outlook(queues, &self.placing, transfer_bytes))
     }
 
-    /// Whether an OST that has nothing to do would take a block that waits for another.
+    /// Whether an OST that has nothing to do would take a block that waits for another OST.
     fn may_steal(&self) -> bool {
         let outlook = self.outlook();
         outlook.is_some_and(|it| self.growing.may_steal(&self.files, self.frames.queues(), &it))
@@ -471,8 +472,8 @@ impl Sink {
         }
     }
 
-    /// Entries to look at, as many as may be placed. Those of large files are few, so that the
-    /// threads share them: the first blocks come when the first files have their place.
+    /// Entries to look at, at most as many as may be placed. A task has few entries if the files
+    /// are large, so that threads share them and the first blocks can come early.
     fn next_examine(&mut self) -> Option<Task> {
         let mut entries = Vec::new();
         let mut bytes = 0;
@@ -514,7 +515,7 @@ impl Sink {
 
     fn on_source_ending(&mut self, entry: EntryId, ending: &Ending) {
         let Some(file) = self.files.get(entry) else {
-            // Of a file that has failed here meanwhile both know.
+            // If the file has failed here meanwhile, the source is told of that.
             if self.files.on_closing(entry) {
                 self.committing.close(entry);
             }
@@ -537,7 +538,7 @@ impl Sink {
         }
     }
 
-    /// Whether a block of a frame is wanted that has arrived.
+    /// Whether a block that has arrived in a frame is wanted.
     fn is_wanted(&self, row: &Row, header: &Header) -> bool {
         let file = self.files.get(row.block.entry);
         file.is_some_and(|file| {
@@ -558,7 +559,7 @@ impl Sink {
         self.files.with(row.block.entry, come);
     }
 
-    /// What is there of a file is not what the source has.
+    /// What the sink has of a file differs from what the source has.
     fn on_different(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry) else { return };
         if !file.is_ending() {
@@ -567,10 +568,10 @@ impl Sink {
         self.discard_if_idle(entry);
     }
 
-    /// Asks for those files to be announced anew that are better placed again, if it is time to
-    /// look and nothing else is left to be placed.
+    /// Asks the source to announce files anew that are better placed again, if it is time to look
+    /// and no other file waits to be placed.
     fn place_again(&mut self, now: Instant) {
-        // What grows goes on elsewhere by itself.
+        // A file that grows goes on elsewhere without this.
         let may_be = self.ahead.is_limited() && !self.growing.is_allowed();
         let is_time = self.again.is_due(now) && self.course.goes_on() && self.ahead.is_empty();
         if !may_be || !is_time {
@@ -586,7 +587,7 @@ impl Sink {
     }
 
     fn on_stop(&mut self) {
-        // What has all ended is as quickly finished as stopped, if nothing is to be removed.
+        // If everything has ended and nothing is to be removed, finishing is as quick as stopping.
         let is_removing = self.course.is_finish_asked() && !self.removal.is_over();
         if (!self.course.is_finish_asked() || is_removing) && self.course.stop() {
             self.ahead.close();

@@ -54,7 +54,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Item, KeptFiles, Table};
 
-/// By which numbers it is decided.
+/// The numbers of policy.
 const TUNING: Tuning = Tuning::DEFAULT;
 
 /// The sink end of a transfer.
@@ -75,7 +75,7 @@ pub(crate) struct SinkEnd {
     placing: placing::Placing,
     new_file_count: AtomicU64,
     kept_open: KeptFiles,
-    /// Set once a file grows: until then no write asks whether its file does.
+    /// Set when the first file grows. Until then, no write has to look whether its file grows.
     grows: OnceLock<()>,
     /// Entries that have ended well without what `--privileges` would have kept.
     reduced_count: AtomicU64,
@@ -278,9 +278,9 @@ impl SinkEnd {
         }
     }
 
-    /// Counts a failure of this end, once for each entry. If the person is at the other end, that
-    /// end counts it when it hears of it. If the person is here, it is not left to the other end:
-    /// an end that kept quiet would make what failed here look well.
+    /// Counts a failure of this end, once for each entry. If the user is at the other end, that end
+    /// counts the failure when it hears of it. If the user is here, this end counts it itself,
+    /// because a peer that kept quiet would hide what failed here.
     fn tell_failure(&self, item: &Item, failure: Failure) {
         if self.board.is_persons && item.has_failed.set(()).is_ok() {
             self.board.issue_when_room(item.path(), failure);
@@ -292,7 +292,7 @@ impl SinkEnd {
         self.table.get(entry).map(|item| item.path())
     }
 
-    /// A thread is about to ask something about an entry of storage.
+    /// A thread is about to call storage for an entry.
     fn begin_call(&self, operation: Operation, entry: EntryId, ost: Option<OstId>) -> UnderWay<'_> {
         self.hub.deeds.begin(operation, Subject::Entry(entry), ost)
     }
@@ -306,7 +306,7 @@ impl SinkEnd {
     }
 }
 
-/// A source takes no sink with more OSTs.
+/// A source refuses a sink with more OSTs than this.
 fn check_ost_count(count: usize) -> Result<(), Fatal> {
     if count <= OSTS_MAX as usize {
         return Ok(());
@@ -332,8 +332,8 @@ fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
     Err(Fatal::new(ExitCode::Usage, text))
 }
 
-/// How much of new files may be placed ahead of their blocks in any case; any number where it does
-/// not matter when they are placed.
+/// The bytes of new files that may be placed ahead of their blocks in any case; unlimited where it
+/// does not matter when files are placed.
 fn placed_bytes_min(options: &Options, layouts: &dyn Layouts, ost_count: usize) -> Option<u64> {
     let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
     is_aware.then_some(ost_count as u64 * TUNING.placed_bytes_each)
@@ -347,7 +347,7 @@ fn growth(options: &Options, layouts: &dyn Layouts) -> Option<GrowthConfig> {
     Some(GrowthConfig { extents_max, unit_bytes, ost_count })
 }
 
-/// Tells a user who asked for `--place spread` if it is not heeded.
+/// Tells a user who asked for `--place spread` that it has no effect here.
 fn tell_if_not_spread(options: &Options, layouts: &dyn Layouts, board: &Board) {
     if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
         let kind = layouts.kind();

@@ -1,29 +1,29 @@
 //! On how many OSTs a new file should lie.
 //!
-//! All OSTs should be done at the same time, and each file should lie on few of them: a stripe more
-//! is one more object to make, to ask for its length and to remove. So what is placed now is
-//! thought of as water that is poured over what waits on the OSTs: its level is the earliest
-//! moment at which all of it could be written. Each OST has room up to that level, a slow one
-//! less, and a file gets the fewest stripes that fit below it. If there is no such number, the
-//! level is raised by an eighth, and so on. What is placed later, when this has come
-//! ([`crate::ahead`]), does not count: meanwhile it keeps no OST busy.
+//! All OSTs should finish at the same time, and each file should lie on few OSTs: each further
+//! stripe is one more object to make, to ask for its length and to remove. Picture the bytes that
+//! are placed now as water, poured over the work that waits on the OSTs. The water level is the
+//! earliest moment at which all of it could be written. Each OST has room up to that level, a slow
+//! one less, and a file gets the fewest stripes that fit below the level. If no number of stripes
+//! fits, the level is raised by an eighth, and so on. Files that are placed only after these have
+//! come ([`crate::ahead`]) do not count, because they keep no OST busy meanwhile.
 //!
-//! A file that is longer than an OST's share of the whole transfer is one of few: if each of them
-//! got the fewest, those that come last would find room for half a file here and a third there. It
-//! gets as many as fit, so that all OSTs stay level.
+//! Few files can be longer than an OST's share of the whole transfer. If each of them got the
+//! fewest stripes, the last ones would find room for half a file here and a third there. Such a
+//! file gets as many stripes as fit, so that all OSTs stay level.
 //!
-//! What is still to be announced is not known. So the first file of many may have more stripes than
-//! it needs, which does no harm, and the others have one.
+//! LADS does not know how many files are still to be announced. So the first of many files may get
+//! more stripes than it needs, which does no harm; the others get one.
 
 use super::{Candidate, NewFile};
 use crate::tuning::Tuning;
 use std::ops::RangeInclusive;
 
-/// How often it is raised: nine eighths to the power of 64 are 1,900, more than OSTs differ by.
+/// How often the level is raised at most: nine eighths to the power of 64 is 1,900, more than OSTs
+/// differ by.
 const RAISES_MAX: u32 = 64;
 
-/// The level is counted in this part of a byte by what an OST's slowness is, so that the slowest
-/// OST has some, too.
+/// The level is counted in this fraction of a byte, so that the slowest OST gets some, too.
 const LEVEL_SCALE: u128 = 1 << 40;
 
 /// On how many OSTs a file should lie, at most this many; `None` if there is no room for it.

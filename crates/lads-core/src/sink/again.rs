@@ -1,13 +1,14 @@
 //! Which files get another place, because the OST that they are on has turned slow.
 //!
-//! A file is placed before it comes, and OSTs turn slow within seconds. As long as there are others
-//! to write, a slow OST does what it can; but at the end all wait for what is left on it. So when
-//! no file waits to be placed any more, the source is asked to announce such files anew
-//! (PLACE_AGAIN), each once at most, if that is likely to be quicker, although all of the file
-//! comes once more: it is dropped like one that changed, and placed where least is left to do.
+//! A file is placed before its bytes come, and OSTs turn slow within seconds. As long as other
+//! files can be written elsewhere, a slow OST does no harm; but at the end, everything waits for
+//! what is left on it. So when no file waits to be placed any more, the sink asks the source to
+//! announce such files anew (PLACE_AGAIN), each at most once, if that is likely to be quicker. The
+//! whole file is then sent again: it is dropped like a file that changed, and placed where least is
+//! left to do.
 //!
-//! This is what a computation does that has others begin what a slow machine was to do (Dean and
-//! Ghemawat, `MapReduce`, 2004, section 3.6), except that the slow one stops.
+//! `MapReduce` does the same with work of a slow machine (backup tasks; Dean and Ghemawat, 2004,
+//! section 3.6), except that here the slow OST stops.
 
 use super::blocks::{Placing, Purpose};
 use super::event::Write;
@@ -38,7 +39,7 @@ struct LeftOfFile {
     size: u64,
 }
 
-/// When it was last looked at whether files are better placed again.
+/// Looks from time to time whether files are better placed again.
 #[derive(Debug)]
 pub(super) struct Again {
     tuning: Tuning,
@@ -55,7 +56,7 @@ impl Again {
         now.since(self.looked_at) >= self.tuning.again_interval
     }
 
-    /// Which files are better placed again, of those that wait in these queues.
+    /// Which of the files that wait in these queues are better placed again.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -71,7 +72,7 @@ impl Again {
     }
 }
 
-/// What an OST can do that is not slow, in bytes per second: as much as the best has done.
+/// The rate of an OST that is not slow, in bytes per second: as much as the best OST has done.
 fn best_rate(now: Instant, queues: &OstQueues<Write>) -> f64 {
     let most = queues.stats().map(|stats| stats.bytes).max().unwrap_or(0);
     most as f64 / now.since_start().as_secs_f64().max(1e-9)
@@ -98,7 +99,7 @@ fn left_per_ost(now: Instant, files: &Files, queues: &OstQueues<Write>) -> Vec<L
         for ost in layout.osts() {
             all[ost.index()].bytes += left_bytes / count;
         }
-        // One that has begun and of which nothing waits here, waits for the source.
+        // A file that has begun, and of which nothing waits here, waits for the source.
         let waits_here = left_bytes == size || blocks.in_flight() > 0;
         if count == 1 && left_bytes > 0 && waits_here && blocks.placing() == Placing::Once {
             let files = &mut all[layout.ost_at(0).index()].files;
@@ -109,9 +110,9 @@ fn left_per_ost(now: Instant, files: &Files, queues: &OstQueues<Write>) -> Vec<L
 }
 
 impl Left {
-    /// How long the OST needs for this many bytes, in seconds, if it does this many a second when
-    /// it is not slow. Nobody knows for how much longer it will be: it is taken to be for as long
-    /// again as it has been. So what is slow for a moment, by chance, moves nothing.
+    /// How long the OST needs for `bytes`, in seconds, if it does `bytes_per_second` when it is not
+    /// slow. Nobody knows how much longer it will be slow. It is assumed to be slow for as long
+    /// again as it has been so far. So an OST that is slow for a moment, by chance, moves no file.
     fn seconds(&self, bytes: u64, bytes_per_second: f64) -> f64 {
         let quick_seconds = bytes as f64 / bytes_per_second;
         let done_while_slow = self.slow_seconds / self.slowness;
@@ -119,8 +120,8 @@ impl Left {
     }
 }
 
-/// Which files to take from OSTs that are slow, where others do this many bytes a second; those
-/// first of which most is left, for they lose least by it. Each goes where least is left.
+/// Which files to take from slow OSTs, if other OSTs do `bytes_per_second`. Files of which most is
+/// left come first, because least of them is sent twice. Each goes where least is left to do.
 fn better_placed_again(tuning: &Tuning, all: &mut [Left], bytes_per_second: f64) -> Vec<EntryId> {
     let mut found = Vec::new();
     let is_slow = |left: &Left| left.slowness >= tuning.again_slowness_min;

@@ -1,9 +1,9 @@
 //! Which frames are put aside at the sink, and when they come back.
 //!
-//! A frame that waits for a congested OST holds a buffer of the arena. When all that its OST may
-//! have hold one, the source is granted no more room for it; then what waits is written to the
-//! stage, and its buffers are granted anew. It keeps its place in its OST's queue. Some buffers are
-//! never granted, so that there is one for each frame that is brought back.
+//! A frame that waits for a congested OST holds a buffer of the arena. When all buffers that its
+//! OST may have are in use, the source is granted no more room for this OST. Then frames that wait
+//! are written to the stage, and their buffers are granted anew. A staged frame keeps its place in
+//! the queue of its OST. Some buffers are never granted: they are for frames that are brought back.
 
 use super::event::Write;
 use super::frames::Drain;
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 /// A stage at the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageConfig {
-    /// It takes up no more than this, in bytes.
+    /// Its largest size, in bytes.
     pub bytes: u64,
     /// Threads that may be busy filling it at a time.
     pub threads_max: u32,
@@ -70,7 +70,8 @@ impl Aside {
         self.slots.has_room() && osts.any(|ost| is_stageable(queues, grants, ost))
     }
 
-    /// Takes a frame that waits in a buffer that is wanted for another, and its place.
+    /// Takes a frame that waits in a buffer which is wanted for another frame. Returns the frame,
+    /// and its place in the stage.
     pub(super) fn next(
         &mut self,
         queues: &mut OstQueues<Write>,
@@ -92,7 +93,7 @@ impl Aside {
         self.slots.on_staged();
     }
 
-    /// A frame could not be put there: no other is.
+    /// A frame could not be put there. No other frame will be.
     pub(super) fn on_not_staged(&mut self, slot: Slot) {
         self.slots.on_not_staged(slot);
         self.slots.close();
@@ -108,7 +109,7 @@ impl Aside {
         self.slots.on_drained(slot);
     }
 
-    /// Nothing more is put there.
+    /// From now on, no frame is put there.
     pub(super) fn close(&mut self) {
         self.slots.close();
     }

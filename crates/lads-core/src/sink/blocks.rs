@@ -1,10 +1,10 @@
-//! What is known of the blocks of one file that is wanted: which came, are written, are on record.
+//! The blocks of one file that is wanted: which have come, are written, are on record.
 //!
-//! Of a file that is there already, of the same size, the source sends the checksum of each block
-//! in place of its bytes, and it is compared with what is read here. Such blocks take the way of
-//! all others: they need a grant, they wait in the queue of the OST that holds them, and a thread
-//! reads them into the buffer that the grant stands for. So both ends read side by side, memory is
-//! bounded, and a slow OST holds up no other.
+//! If a file of the same size is there already, the source sends the checksum of each block in
+//! place of its bytes, and the checksum is compared with the bytes that are read here. Such blocks
+//! take the way of all others: they need a grant, they wait in the queue of the OST that holds
+//! them, and a thread reads them into the buffer that the grant stands for. So both ends read side
+//! by side, memory is bounded, and a slow OST holds up no other.
 
 use crate::ahead::Placed;
 use crate::frame::Row;
@@ -24,7 +24,7 @@ pub(super) enum Purpose {
     Compare,
 }
 
-/// Who has said that all blocks are of one and the same file.
+/// Who has confirmed that all blocks belong to the same version of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Nobody,
@@ -45,7 +45,7 @@ pub(super) enum Placing {
 #[derive(Debug)]
 pub(super) struct Blocks {
     purpose: Purpose,
-    /// How much of the file has to come, or be there.
+    /// The bytes of the file that have to come, or be there.
     data_bytes: u64,
     /// Where it lies, or will.
     layout: Layout,
@@ -68,7 +68,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Nothing is there of a file that lies so, or will.
+    /// The blocks of a file with this layout of which nothing is there.
     pub(super) fn new(purpose: Purpose, data_bytes: u64, layout: Layout) -> Self {
         Self {
             purpose,
@@ -112,7 +112,7 @@ impl Blocks {
         Self { word: Word::Block, ..self }
     }
 
-    /// What they come for.
+    /// What the blocks come for.
     pub(super) fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -145,12 +145,12 @@ impl Blocks {
         self.placing = Placing::Again;
     }
 
-    /// How much of the file has to come, or be there, in bytes.
+    /// The number of bytes of the file that have to come, or be there.
     pub(super) fn data_bytes(&self) -> u64 {
         self.data_bytes
     }
 
-    /// How much of that is not written.
+    /// The number of bytes of those that are not written.
     pub(super) fn left_bytes(&self) -> u64 {
         self.data_bytes.saturating_sub(self.written.byte_count())
     }
@@ -181,7 +181,8 @@ impl Blocks {
         self.in_flight -= count;
     }
 
-    /// A block is written, or found to be there; how many of its bytes were not before.
+    /// A block is written, or found to be there. Returns how many of its bytes were not there
+    /// before.
     pub(super) fn on_written(&mut self, row: &Row) -> u64 {
         let record = record_of(row);
         if let Some(records) = &mut self.records {
@@ -198,7 +199,7 @@ impl Blocks {
         self.on_record.insert(range_of(block));
     }
 
-    /// The source has said that all blocks are of one file.
+    /// The source has confirmed that all blocks belong to the same version of the file.
     pub(super) fn on_vouched(&mut self) {
         self.word = self.word.max(Word::Source);
     }
@@ -218,18 +219,18 @@ impl Blocks {
         bytes >= self.data_bytes && self.in_flight == 0
     }
 
-    /// What the file is to be read back against, if it is.
+    /// If the file is to be read back: what it is compared with.
     pub(super) fn to_read_back(&self) -> Option<Vec<BlockRecord>> {
         self.records.as_ref().map(|records| records.values().copied().collect())
     }
 
-    /// So many blocks more have to come again; how many that makes.
+    /// `count` further blocks have to come again. Returns how many that are in all.
     pub(super) fn on_resends(&mut self, count: usize) -> u32 {
         self.resends = self.resends.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         self.resends
     }
 
-    /// Read back, these blocks are not what was written: they are not there.
+    /// When read back, these blocks were not what was written. They count as missing now.
     pub(super) fn on_bad(&mut self, blocks: &[BlockRecord]) {
         self.word = Word::Nobody;
         for block in blocks {
@@ -247,7 +248,7 @@ impl Blocks {
     }
 }
 
-/// What is put on record of a block.
+/// The record of a block for the journal.
 pub(super) fn record_of(row: &Row) -> BlockRecord {
     BlockRecord { offset: row.block.offset, length: row.block.length, checksum: row.checksum }
 }

@@ -9,12 +9,12 @@
 
 use super::event::Task;
 
-/// How everything has ended, as the source says.
+/// Whether anything failed at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing failed there.
     Complete,
-    /// Something did.
+    /// Something failed there.
     Incomplete,
 }
 
@@ -94,7 +94,7 @@ impl Course {
         self.finish = Finish::Done;
     }
 
-    /// It is to stop; `false` if it was to before.
+    /// The transfer is to stop. Returns `false` if it was to stop before.
     pub(super) fn stop(&mut self) -> bool {
         let is_first = self.stop == Stop::No;
         if is_first {
@@ -103,7 +103,7 @@ impl Course {
         is_first
     }
 
-    /// Whether it is to stop, and has not.
+    /// Whether it is to stop and has not stopped yet.
     pub(super) fn is_stopping(&self) -> bool {
         self.stop == Stop::Asked
     }
@@ -113,7 +113,7 @@ impl Course {
         self.stop = Stop::Done;
     }
 
-    /// Whether everything was ended, not stopped.
+    /// Whether the transfer came to its end and was not stopped.
     pub(super) fn is_finished(&self) -> bool {
         self.finish == Finish::Done
     }

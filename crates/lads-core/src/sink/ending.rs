@@ -10,7 +10,7 @@ use crate::message::Ending;
 use crate::units::EntryId;
 
 impl Sink {
-    /// Has a file given its name if all of it is durable, or will be with its name.
+    /// Commits a file if all of it is durable, or will be with the commit.
     pub(super) fn commit_if_complete(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry) else { return };
         if !file.is_complete() || self.recording.is_running_for(entry) {
@@ -21,7 +21,7 @@ impl Sink {
         self.committing.push(Commit { entry, verify }, size);
     }
 
-    /// A file has its name, or not.
+    /// The commit of a file has ended.
     pub(super) fn on_committed(&mut self, entry: EntryId, committed: Committed) {
         let Some(file) = self.files.get(entry) else { return };
         let is_given_up = file.is_given_up();
@@ -46,7 +46,7 @@ impl Sink {
         }
     }
 
-    /// Read back, these blocks are not what was written.
+    /// When read back, these blocks were not what was written.
     fn on_bad(&mut self, entry: EntryId, blocks: &[BlockRecord]) {
         let resends_max = self.resends_max;
         let is_hopeless = |file: &mut File| {
@@ -69,7 +69,7 @@ impl Sink {
         self.outbox.ask_again(blocks.iter().map(|block| outbox::range_of(entry, block)).collect());
     }
 
-    /// A directory has its metadata, or not.
+    /// The metadata of a directory is set, or could not be.
     pub(super) fn on_closed(&mut self, entry: EntryId, failure: Option<Failure>) {
         if failure.is_some() {
             self.removal.on_failed();
@@ -110,9 +110,9 @@ impl Sink {
         self.outbox.take_back(entry);
     }
 
-    /// Drops a file if nothing is done with it. One that is to be announced anew does not wait for
-    /// what is being written of it: that is for an OST that has turned slow, and goes to a file
-    /// that nobody reads any more.
+    /// Drops a file if none of its blocks is under way. A file that is to be announced anew does
+    /// not wait for writes under way: they are on an OST that has turned slow, and go to a file
+    /// without a name.
     pub(super) fn discard_if_idle(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry) else { return };
         let Some(why) = file.dropping() else { return };

@@ -38,19 +38,19 @@ pub struct Write {
     pub extents: Vec<Extent>,
     /// Blocks, and where in the buffer each begins.
     pub rows: Vec<(Row, u32)>,
-    /// Whether the blocks are not to be written, but to be compared with what is there: only their
-    /// checksums have come. The buffer is there to read into.
+    /// Whether the blocks are to be compared with the file that is there, not written: only their
+    /// checksums have come, and the buffer is for reading the file.
     pub is_comparison: bool,
 }
 
 impl Write {
-    /// How much there is to write.
+    /// The number of bytes to be written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum()
     }
 
-    /// Whether its bytes could wait in the stage as well.
+    /// Whether its bytes may wait in the stage.
     #[must_use]
     pub fn is_stageable(&self) -> bool {
         self.is_in_memory() && !self.is_comparison
@@ -115,7 +115,7 @@ pub enum Task {
     /// ([`Sink::ask`](super::Sink::ask)), until it is done or
     /// [`Sink::permission`](super::Sink::permission) is no longer granted.
     Remove {
-        /// Whether nothing failed, or that does not matter.
+        /// Whether nothing failed, or failures do not matter.
         is_permitted: bool,
     },
     /// Everything has ended: make the root durable, remove the journal.
@@ -126,7 +126,7 @@ pub enum Task {
     },
 }
 
-/// What was found under an entry's name, and done about it.
+/// What was found under the name of an entry, and what was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Examined {
     /// The file is to be sent.
@@ -143,7 +143,7 @@ pub enum Examined {
         /// Where it lies.
         layout: Layout,
     },
-    /// Anything else, as it goes to the source.
+    /// Anything else, as the source is told.
     Answer(Answer),
 }
 
@@ -152,22 +152,22 @@ pub enum Examined {
 pub enum Committed {
     /// It has its name, durable.
     Complete,
-    /// It could not get it.
+    /// It could not get its name.
     Failed(Failure),
     /// Read back, these blocks are not what was written.
     Bad(Vec<BlockRecord>),
     /// It was compared, and is the same.
     Same,
-    /// It was compared, and is not to stay as it is.
+    /// It was compared, and differs.
     Different,
 }
 
-/// How a block that was only to be compared turned out.
+/// The result of comparing a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
     /// The same bytes are at the sink.
     Same,
-    /// Others.
+    /// Other bytes are at the sink.
     Different,
     /// They could not be read.
     Failed(Failure),
@@ -210,7 +210,7 @@ pub enum Event {
         /// Where it was to go.
         slot: Slot,
     },
-    /// A frame could not be brought back from the stage, or is not what was put there.
+    /// A frame could not be read back from the stage, or is not what was put there.
     NotDrained {
         /// What was asked for.
         write: Write,
@@ -233,7 +233,7 @@ pub enum Event {
     Finished,
     /// A data stream ended after this many whole frames.
     StreamEnded {
-        /// Which.
+        /// The stream.
         stream: u16,
         /// Whole frames that arrived.
         frames: u64,

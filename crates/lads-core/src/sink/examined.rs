@@ -1,4 +1,4 @@
-//! What was found under the names of entries that were announced, and what follows from it.
+//! What was found under the names of announced entries, and what follows.
 
 use super::Sink;
 use super::blocks::{Blocks, Purpose};
@@ -24,7 +24,7 @@ impl Sink {
         }
     }
 
-    /// A file is to be sent, but for what an earlier attempt left.
+    /// A file is to be sent, except for what an earlier attempt left.
     fn on_wanted(
         &mut self,
         entry: EntryId,
@@ -35,7 +35,7 @@ impl Sink {
         let Some(file) = self.files.get(entry) else { return };
         let Some((data_bytes, placed)) = file.examined() else { return };
         let size = file.size();
-        // What no attempt of this program can have left is not there.
+        // Blocks that no attempt of this program can have left count as missing.
         done.retain(|block| file.is_block(block.offset, u64::from(block.length)));
         let ranges: RangeSet =
             done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
@@ -69,7 +69,7 @@ impl Sink {
         self.outbox.answer(entry, Answer::Compare { layout });
     }
 
-    /// It is decided where a file goes, and how much of it need not come.
+    /// The place of a file is known, and how many of its bytes need not come.
     fn decide(
         &mut self,
         placed: Option<Placed>,
@@ -82,7 +82,7 @@ impl Sink {
         Some(placed)
     }
 
-    /// What is under an entry's name, if that needs no data. Of a directory more will be heard.
+    /// The answer for an entry that needs no data. A directory ends later.
     fn on_answered(&mut self, entry: EntryId, answer: Answer) {
         if matches!(answer, Answer::Failed(_)) {
             self.removal.on_failed();

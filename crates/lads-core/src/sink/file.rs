@@ -31,9 +31,9 @@
 //! discarding ──────────── discarded ───► ended
 //! ```
 //!
-//! What is dropped stays so, for the first reason that there was. Anything else is a mistake of
-//! ours, and a panic: the source cannot bring it about, for the gate and the session compare what
-//! it says with these states first.
+//! A file that is dropped stays dropped, and the first reason counts. Any other step is a bug of
+//! LADS, and panics. The source cannot cause it, because the gate and the session compare each
+//! message with these states first.
 
 use super::blocks::{Blocks, Purpose};
 use crate::ahead::Placed;
@@ -55,9 +55,10 @@ pub(super) struct File {
 enum State {
     /// It waits to be looked at.
     Announced { data_bytes: u64 },
-    /// An I/O thread looks what there is under its name. Its bytes are placed, if that is counted.
+    /// An I/O thread looks at what is under its name. Its bytes count as placed, if they are
+    /// counted.
     Examining { data_bytes: u64, placed: Option<Placed> },
-    /// Its blocks come.
+    /// Its blocks are coming.
     Receiving(Blocks),
     /// All of it is there; an I/O thread gives it its name, or will.
     Committing(Blocks, Interest),
@@ -70,7 +71,7 @@ enum State {
     Ended,
 }
 
-/// Whether the source still wants what gets its name.
+/// Whether the source still wants the file that is being committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interest {
     Wanted,
@@ -119,7 +120,7 @@ pub(super) enum Step {
     GivenUp,
     /// Nothing is done with it any more.
     Idle,
-    /// Nothing of it is left but what is kept.
+    /// It is removed, except for what is kept for another attempt.
     Discarded,
 }
 
@@ -220,7 +221,7 @@ impl File {
     /// Something happens to it.
     ///
     /// # Panics
-    /// If that cannot be in its state.
+    /// If the step cannot be taken in its state.
     pub(super) fn step(&mut self, step: Step) {
         let (from, to) = (self.state.name(), step.name());
         let state = std::mem::replace(&mut self.state, State::Ended).after(step);
@@ -232,7 +233,8 @@ impl File {
         self.size
     }
 
-    /// How much of it has to come, and what of that is placed, while a thread looks at it.
+    /// The bytes that have to come, and those of them that count as placed, while a thread looks at
+    /// it.
     pub(super) fn examined(&self) -> Option<(u64, Option<Placed>)> {
         match &self.state {
             State::Examining { data_bytes, placed } => Some((*data_bytes, *placed)),
@@ -281,7 +283,7 @@ impl File {
         }
     }
 
-    /// What of it is placed and has not come, if that is counted.
+    /// The bytes that are placed and have not come, if they are counted.
     pub(super) fn placed(&self) -> Option<Placed> {
         match &self.state {
             State::Examining { placed, .. } => *placed,
@@ -289,7 +291,7 @@ impl File {
         }
     }
 
-    /// Whether all of it is there, and it has not got its name yet.
+    /// Whether all of it is there and it does not have its name yet.
     pub(super) fn is_complete(&self) -> bool {
         self.receiving().is_some_and(Blocks::is_complete)
     }

@@ -1,7 +1,7 @@
 //! The files that were announced and have not ended, and all that the source may speak of.
 //!
-//! A number stands for one entry at a time: as long as something of a file is being written that
-//! has ended, no other gets its number.
+//! A number stands for one entry at a time. While blocks of a file that has ended are still being
+//! written, no other file gets its number.
 
 use super::blocks::Blocks;
 use super::file::{File, Step};
@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::units::EntryId;
 use std::collections::HashMap;
 
-/// Files, and what they have in all.
+/// The files, and totals over all of them.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     /// What the source has announced and may speak of.
@@ -38,7 +38,7 @@ impl Files {
         }
     }
 
-    /// Nobody can vouch for a file, or give it up, before it is known whether it is wanted.
+    /// The source cannot confirm or give up a file before the sink has said whether it wants it.
     fn check_answered(&self, entry: EntryId) -> Result<(), ProtocolError> {
         match self.open.get(&entry) {
             Some(file) if file.is_unanswered() => {
@@ -71,8 +71,8 @@ impl Files {
         self.announced.is_directory(entry)
     }
 
-    /// Whether this is a directory that has not ended, of which the source has now said that
-    /// everything in it has.
+    /// Whether this is a directory that has not ended, and the source has now said that everything
+    /// in it has ended.
     pub(super) fn on_closing(&mut self, entry: EntryId) -> bool {
         self.announced.on_closing(entry)
     }
@@ -92,7 +92,8 @@ impl Files {
         self.open.iter().map(|(&entry, file)| (entry, file))
     }
 
-    /// Does something with a file, if there is one of this number, and counts anew what it has.
+    /// Does something with the file of this number, if there is one, and brings the totals up to
+    /// date.
     pub(super) fn with<T>(
         &mut self,
         entry: EntryId,
@@ -109,16 +110,16 @@ impl Files {
     /// Something happens to a file, if there is one of this number.
     ///
     /// # Panics
-    /// If that cannot be in its state.
+    /// If the step cannot be taken in its state.
     pub(super) fn step(&mut self, entry: EntryId, step: Step) {
         self.with(entry, |file| file.step(step));
     }
 
-    /// A file ends by this step, if there is one of this number. Returns what of it is placed and
-    /// has not come.
+    /// The file of this number ends by this step, if there is one. Returns its bytes that are
+    /// placed and have not come.
     ///
     /// # Panics
-    /// If that cannot be in its state.
+    /// If the step cannot be taken in its state.
     pub(super) fn end(&mut self, entry: EntryId, step: Step) -> Option<Placed> {
         let mut file = self.open.remove(&entry)?;
         self.range_count -= range_count(&file);

@@ -1,14 +1,13 @@
-//! What is at the sink and not at the source: whether it is removed, and what the source is asked.
+//! Removal of what is at the sink and not at the source (`--delete`).
 //!
 //! ```text
 //!   FINISH, nothing failed ─► Task::Remove ─► ARE_THERE ─► THERE ─► removed ─► Task::Finish
 //! ```
 //!
-//! It is done when everything else has ended: only then it is known that nothing failed. One I/O
-//! thread goes through the directories that were moved. It asks the source which of the names
-//! that it finds are there, some at a time, so that neither end keeps the names of a whole
-//! directory, and takes answers as they come. What becomes of a name is decided by its answer
-//! alone.
+//! It begins when everything else has ended, because only then is it known that nothing failed. One
+//! I/O thread goes through the directories that were moved. It asks the source which of the names
+//! that it finds are there, a limited number at a time, so that neither end keeps the names of a
+//! whole directory. It takes answers as they come. The answer alone decides about a name.
 
 use super::course::End;
 use crate::gate::ProtocolError;
@@ -30,7 +29,7 @@ pub struct RemovalConfig {
 pub enum Permission {
     /// It may.
     Granted,
-    /// As many as may be are removed.
+    /// The limit is reached.
     LimitReached,
     /// The transfer is being stopped.
     Stopped,
@@ -90,8 +89,8 @@ impl Removal {
         self.config.is_none() || self.phase == Phase::Over
     }
 
-    /// Begins with it, once everything has ended and if there is anything to be done: whether it
-    /// may be.
+    /// Begins the removal, if everything has ended and there is anything to do. Returns whether it
+    /// may.
     pub(super) fn start(&mut self, end: Option<End>) -> Option<bool> {
         let end = end.filter(|_| self.is_due())?;
         self.phase = Phase::Running;

@@ -1,5 +1,5 @@
-//! Whether a file that is not finished holds what its blocks' checksums say: when it is read back
-//! from storage, and when it was changed between two attempts.
+//! Whether the blocks of an unfinished file match their checksums: when it is read back from
+//! storage, and when it was changed between two attempts.
 
 use super::table::Temporary;
 use super::{SinkEnd, failed};
@@ -49,8 +49,7 @@ impl SinkEnd {
     }
 }
 
-/// Those of the blocks that a file holds as their checksums say. What cannot be read does not
-/// count.
+/// The blocks of a file that match their checksums. A block that cannot be read does not match.
 pub(super) fn unchanged(file: &OwnedFd, blocks: Vec<BlockRecord>) -> Vec<BlockRecord> {
     let mut buffer = vec![0; PIECE_BYTES];
     let mut is_unchanged = |record: &BlockRecord| {
@@ -60,8 +59,8 @@ pub(super) fn unchanged(file: &OwnedFd, blocks: Vec<BlockRecord>) -> Vec<BlockRe
     blocks.into_iter().filter(|record| is_unchanged(record)).collect()
 }
 
-/// Makes a hole of what is in a file of this many bytes outside of these blocks. Nothing is sent
-/// for the holes of a file, so what somebody has written there would stay.
+/// Makes holes of everything in a file of `size` bytes outside of these blocks. The source sends
+/// nothing for the holes of a file, so bytes that somebody has written there would stay.
 ///
 /// # Errors
 /// Of the system call, where the file system cannot.
@@ -85,8 +84,8 @@ pub(super) fn clear_outside(
     Ok(())
 }
 
-/// The checksum of what is where a block should be. `read` reads this many bytes from an offset of
-/// the file; a block of an earlier attempt may be longer than a buffer is now.
+/// The checksum of the bytes at the place of a block. `read` reads this many bytes from an offset
+/// of the file; a block of an earlier attempt may be longer than a buffer is now.
 fn checksum_of(
     record: &BlockRecord,
     buffer: &mut [u8],
@@ -114,7 +113,7 @@ fn read_evicted(temporary: &Temporary, to: &mut [u8], offset: u64) -> Result<(),
     let length = usize::try_from(length).map_err(|_| Errno::OVERFLOW)?;
     let resident = lads_sys::resident_bytes(&file, start, length);
     if resident.map_err(|_| Errno::OPNOTSUPP)? > 0 {
-        // It would be read from memory: that proves nothing.
+        // It would be read from memory, which proves nothing about the disk.
         return Err(Errno::OPNOTSUPP);
     }
     let length = to.len();

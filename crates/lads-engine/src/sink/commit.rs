@@ -26,9 +26,9 @@ struct Ready<'a> {
 }
 
 impl SinkEnd {
-    /// Gives files their names. Each step is taken for all of them before the next, so that what
-    /// makes one durable does so for the others, too: the start of writing, then metadata, then
-    /// durable, then renamed, then the directories in which that happened made durable.
+    /// Gives files their names. Each step is taken for all files before the next step, because the
+    /// sync of one file often makes others durable, too: write-back is started, metadata is set,
+    /// the files are synced and renamed, and their directories are synced.
     pub(super) fn commit_all(&self, commits: &[Commit]) {
         let mut results = Vec::with_capacity(commits.len());
         let begun = commits.iter().map(|commit| (commit.entry, self.begin(commit)));
@@ -46,7 +46,7 @@ impl SinkEnd {
             let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
             let committed = match failure {
-                // It stays in the table until it is discarded, which tells of it.
+                // It stays in the table until it is discarded, and the failure is told then.
                 Some((_, errno)) => Committed::Failed(failed(Operation::Sync, *errno)),
                 None => {
                     self.table.remove(entry);
@@ -69,7 +69,7 @@ impl SinkEnd {
             return Err(self.keep(commit.entry, &item, there));
         }
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
-        // Only a head start: what cannot have one is written when it is synced.
+        // Only a head start. If it fails, the sync writes everything.
         let _ = lads_sys::start_writeback(&temporary.file);
         Ok(Ready { entry: commit.entry, item, temporary, verify: commit.verify.as_deref() })
     }
@@ -79,7 +79,7 @@ impl SinkEnd {
         let _asked = self.begin_call(Operation::SetMetadata, ready.entry, None);
         let Ready { item, temporary, .. } = &ready;
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
-        // One that an earlier attempt made has what its directory gave then.
+        // A file that an earlier attempt made has the mode that its directory gave it then.
         let inherits_acl = self.options.xattrs
             && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
         apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
@@ -163,7 +163,7 @@ impl SinkEnd {
             Err(errno) => return Err(failed(Operation::SetMetadata, errno)),
         };
         if item.name == b"." {
-            // The journal still lies in it: its time of change is set when that has gone.
+            // The journal is still in it. Its time of change is set when the journal is removed.
             let mut place =
                 self.place().root_metadata.lock().unwrap_or_else(PoisonError::into_inner);
             *place = Some(item.metadata.clone());
@@ -195,7 +195,7 @@ impl SinkEnd {
         }
     }
 
-    /// Says once for all entries what they did not get.
+    /// Tells once, for all entries, which metadata they did not get.
     pub(super) fn tell_reduced(&self) {
         let count = self.reduced_count.load(Ordering::Relaxed);
         if count > 0 {
@@ -245,8 +245,8 @@ impl SinkEnd {
         place.journal.forget_root_made().map_err(|error| journal_failed(&error))
     }
 
-    /// What an earlier attempt began and this one did not come to: its source is gone. Its
-    /// directory has its metadata by now, and keeps its time of change.
+    /// Removes what an earlier attempt began and this one did not need, because its source is gone.
+    /// The directory has its metadata by now, and keeps its time of change.
     fn remove_left_over(&self, path: &[u8]) {
         let place = self.place();
         let name = place.journal.temporary_name(path);
@@ -264,8 +264,8 @@ impl SinkEnd {
 /// Read, write and execute for owner, group and others.
 const PERMISSIONS: u32 = 0o777;
 
-/// The permissions that a directory gets in this one if nobody says more, by the umask or a default
-/// ACL: what one has that is made for a moment.
+/// The permissions that a new directory gets in this one, by the umask or a default ACL. A
+/// directory is made for a moment to find out.
 fn permissions_of_new_directory(directory: &OwnedFd, name: &str) -> Result<u32, Errno> {
     mkdirat(directory, name, Mode::from_raw_mode(PERMISSIONS))?;
     let made = statat(directory, name, NOT_THROUGH_LINKS);
@@ -273,7 +273,7 @@ fn permissions_of_new_directory(directory: &OwnedFd, name: &str) -> Result<u32, 
     Ok(made?.st_mode & PERMISSIONS)
 }
 
-/// Those that go on; the others have ended.
+/// The files that go on to the next step; the others have ended.
 fn sift<'a>(
     outcomes: impl Iterator<Item = (EntryId, Result<Ready<'a>, Committed>)>,
     ended: &mut Vec<(EntryId, Committed)>,

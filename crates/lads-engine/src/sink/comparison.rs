@@ -1,4 +1,4 @@
-//! Files that are there already: whether they hold what the source's checksums say.
+//! Files that are there already: whether they match the checksums of the source.
 
 use super::table::Item;
 use super::write::PAGE_BYTES;
@@ -27,7 +27,7 @@ use twox_hash::XxHash3_64;
 /// A file that is there, and is compared.
 #[derive(Debug)]
 pub(super) struct There {
-    /// What it was when it was looked at: what is compared is that, or the comparison is void.
+    /// Its status when it was examined. If the status changes, the comparison is void.
     identity: Identity,
     /// Open while blocks of it are compared.
     file: Mutex<Option<Arc<OpenThere>>>,
@@ -84,7 +84,7 @@ impl SinkEnd {
     }
 
     fn compare_block(&self, row: &Row, buffer: &mut [u8]) -> Result<Compared, Failure> {
-        // An entry that ended meanwhile: the session ignores what comes of it.
+        // The entry has ended meanwhile, and the session ignores the result.
         let Some(item) = self.table.get(row.block.entry) else { return Ok(Compared::Same) };
         let Some(there) = item.compared.get() else { return Ok(Compared::Same) };
         let Some(file) = self.open_there(&item, there)? else { return self.changed_there() };
@@ -116,7 +116,7 @@ impl SinkEnd {
             return Ok(None);
         }
         if self.options.restore {
-            // Lustre brings nothing back from an archive for a file that must not block.
+            // Lustre does not restore an archived file for a reader that must not block.
             let flags = fcntl_getfl(&opened.handle).map_err(of_open)?;
             fcntl_setfl(&opened.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
         }
@@ -145,7 +145,7 @@ impl SinkEnd {
         let handle = open(flags)?;
         if is_asked_for {
             self.notice_cached();
-            // What is not dirty goes, so that most of it comes from storage all the same.
+            // Clean pages are dropped, so that most of the file is read from storage.
             let _ = fadvise(&handle, 0, None, Advice::DontNeed);
         }
         Ok(OpenThere { handle, is_direct: false })
@@ -161,7 +161,7 @@ impl SinkEnd {
         }
     }
 
-    /// Somebody writes at the sink: then what is there is not what was compared.
+    /// Somebody else has written to the file since it was examined.
     fn changed_there(&self) -> Result<Compared, Failure> {
         if self.options.dry_run {
             return Err(Failure::new(Side::Sink, Operation::Read, Reason::Changed));
@@ -220,8 +220,8 @@ impl SinkEnd {
     }
 }
 
-/// How what is under a name differs from a file of this size that the source has there, as far as a
-/// look at it tells.
+/// How the entry under a name differs from a file of this size at the source, as far as its status
+/// shows.
 pub(super) fn difference_of_file(there: Option<&Stat>, size: u64) -> Option<Verb> {
     match there {
         None => Some(Verb::OnlyAtSource),

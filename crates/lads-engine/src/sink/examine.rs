@@ -78,13 +78,13 @@ impl SinkEnd {
         Ok(Place { is_missing: true, ..place })
     }
 
-    /// Sees to it that the directory above the target is there, by making it and those above it if
-    /// the person asked for that. `false` if a dry run would.
+    /// Makes the directories above the target, if the user asked for that and they are missing.
+    /// `false` if a dry run would make them.
     fn see_to_parents(&self, target: &[u8]) -> Result<bool, Fatal> {
         let name_end = target.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
         let cut = target[..name_end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         let above = &target[..cut];
-        // Whatever else is wrong with it is told by who opens it.
+        // Other errors are told when it is opened.
         let is_missing = || matches!(statat(CWD, above, AtFlags::empty()), Err(Errno::NOENT));
         if above.is_empty() || !is_missing() {
             return Ok(true);
@@ -148,7 +148,7 @@ impl SinkEnd {
         open_named(path).map_err(|errno| self.cannot("open the target directory", path, errno))
     }
 
-    /// Takes an open directory for the one into which everything goes.
+    /// Sets the open directory into which everything goes.
     fn open_root(
         &self,
         path: &[u8],
@@ -256,8 +256,8 @@ impl SinkEnd {
         self.examine_other(entry, item, &handle, there.as_ref())
     }
 
-    /// Refuses what was not asked for, whatever the source says, and a further name for a file that
-    /// is not finished: it would be half a file under a real name.
+    /// Refuses kinds of entries that the user did not ask for, whatever the source says, and a
+    /// further name for a file that is not finished, which would be half a file under a real name.
     fn check_is_permitted(&self, kind: &Kind) -> Result<(), Failure> {
         let refused = |reason| Err(Failure::new(Side::Sink, Operation::Create, reason));
         if !is_asked_for(kind, &self.options) {
@@ -315,7 +315,7 @@ impl SinkEnd {
         }
         let same = of_its_size.filter(|stat| {
             let has_its_time = mtime_of(stat) == identity.mtime && !self.options.ignores_times;
-            // By its contents, an empty file is as good as any other.
+            // An empty file has the same contents as any other empty file.
             has_its_time || self.options.checksum
         });
         if let Some(stat) = same
@@ -338,14 +338,15 @@ impl SinkEnd {
         let journal = &self.place().journal;
         if journal.is_inherited() {
             let path = item.path();
-            // On record or not; what cannot be removed lies there under a name of ours.
+            // Whether it is on record or not. If it cannot be removed, it stays under its temporary
+            // name.
             let _ = journal.take_begun(&path);
             let _ = remove_left_over(handle, &journal.temporary_name(&path), journal.own().uid);
             journal.forget(&path);
         }
     }
 
-    /// Where the file will lie: where it lies already, or where there is most to be said for.
+    /// Where the file will lie: where it lies already, or where it is placed now.
     fn place_file(
         &self,
         entry: EntryId,
@@ -416,9 +417,9 @@ impl SinkEnd {
         Ok(Vec::new())
     }
 
-    /// Those blocks on record of a file that is not what it was when the last of them went on
-    /// record. Somebody may have written to it; so may we ourselves, if we were killed before the
-    /// next record. So they are compared with their checksums. `None` if the file is of no use.
+    /// The blocks on record that are still right, of a file that has changed since the last of them
+    /// went on record. Somebody may have written to it, or LADS itself before it was killed. So the
+    /// blocks are compared with their checksums. `None` if the file is of no use.
     fn still_sound(
         &self,
         item: &Item,
@@ -438,7 +439,8 @@ impl SinkEnd {
                 String::from_utf8_lossy(&path),
                 count - blocks.len()
             ));
-            // The next record will say that the file is as it is then. It must not speak for these.
+            // The next record will hold the status of the file at that time. It must not vouch for
+            // these blocks.
             self.place()
                 .journal
                 .record_instead(Durable { path, identity, part, blocks: &blocks })
@@ -447,9 +449,9 @@ impl SinkEnd {
         Ok(Some(blocks))
     }
 
-    /// Makes the metadata that of the source, of a file whose data is the same; `there` is what a
-    /// look at the name found. `false` if its metadata must not be set: then the file is sent, and
-    /// takes the place of what is there.
+    /// Sets the metadata of a file whose data is the same as at the source; `there` is its status
+    /// as examined. `false` if its metadata must not be set: then the file is sent, and replaces
+    /// the one that is there.
     pub(super) fn mend_metadata(
         &self,
         item: &Item,
@@ -459,7 +461,7 @@ impl SinkEnd {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(handle, item.name.as_slice(), flags, Mode::empty()) {
             Ok(file) => file,
-            // Not readable for us; then its metadata is not ours to set, either.
+            // We may not read it, so we must not set its metadata, either.
             Err(Errno::ACCESS) => return Ok(true),
             Err(errno) => return Err(failed(Operation::Examine, errno)),
         };
@@ -572,8 +574,8 @@ impl SinkEnd {
     }
 }
 
-/// What is under the name of an entry. In a directory that was made for this transfer that is
-/// nothing, so a server has one question less to answer for each file of a new tree.
+/// What is under the name of an entry. A directory that was made for this transfer is empty, so the
+/// server need not be asked: one call less for each file of a new tree.
 fn what_is_there(
     item: &Item,
     directory: &Directory,
@@ -589,8 +591,6 @@ fn what_is_there(
     }
 }
 
-/// Whether a file that is to be on one OST, and has no holes, may grow from a first extent on: what
-/// has holes may have none of its bytes behind the last extent.
 /// Makes the name of a directory that a person named durable in the directory above.
 fn sync_name(path: &[u8]) -> Result<(), Errno> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);

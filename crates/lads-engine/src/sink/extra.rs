@@ -1,8 +1,8 @@
 //! What only the sink has: names in its directories that the source has not announced.
 //!
-//! Of each name that is announced and is there, a hash is kept until its directory ends. Then the
-//! directory is listed, and what is not among them is told. So a directory costs as much memory as
-//! it has names, and there is a limit to that.
+//! A hash of each announced name that is there is kept until its directory ends. Then the directory
+//! is listed, and names that are not among the hashes are told. So a directory costs memory for
+//! each of its names, up to a limit.
 
 use super::table::Item;
 use super::{SinkEnd, failed};
@@ -40,7 +40,7 @@ struct Books {
 #[derive(Debug, Default)]
 struct Seen {
     hashes: HashSet<u64>,
-    /// Whether some are missing, for there are too many.
+    /// Whether some are missing, because there are too many.
     is_cut: bool,
     /// Whether the source has more than it could announce.
     is_incomplete: bool,
@@ -88,7 +88,7 @@ impl SinkEnd {
     /// there is not known.
     pub(super) fn note_incomplete(&self, endings: &[(EntryId, Ending)]) {
         if self.options.check {
-            // Of one that has ended nothing is kept, whatever the source says of it.
+            // Nothing is kept of a directory that has ended, whatever the source says.
             let is_open = |entry| self.table.get(entry).is_some_and(|item| item.own.is_some());
             let incomplete = endings.iter().filter(|(_, ending)| *ending == Ending::Incomplete);
             let open = incomplete.filter(|(entry, _)| is_open(*entry));
@@ -131,7 +131,7 @@ impl SinkEnd {
     }
 
     fn tell_extra(&self, own: &Directory, handle: &OwnedFd, name: &[u8]) {
-        // Gone meanwhile: then nobody has it.
+        // It was removed meanwhile, so it is no difference.
         let Ok(stat) = statat(handle, name, crate::paths::NOT_THROUGH_LINKS) else { return };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let mut path = own.path_of(name);

@@ -1,8 +1,8 @@
 //! Adding extents to a file while it is written.
 //!
-//! The session decides which extent goes where, in the order of the file. Threads are told so with
-//! what they write there, and several may be about to add to the same file: each waits for its
-//! turn, and whoever writes waits until what is written has its extent.
+//! The session decides which extent goes where, in the order of the file. A thread gets the extents
+//! together with the write that needs them. Several threads may be about to add extents to the same
+//! file: each waits for its turn, and each writer waits until its bytes have an extent.
 
 use super::table::Item;
 use super::{SinkEnd, failed, growth};
@@ -40,7 +40,8 @@ impl Growing {
     ) -> Result<(), Failure> {
         let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return Ok(()) };
         self.wait_for(first.range.start)?;
-        // Nobody else adds meanwhile: what comes next begins where this ends.
+        // No other thread adds an extent meanwhile, because the next one begins where this one
+        // ends.
         let added = add();
         match added {
             Ok(()) => lock(&self.state).end = last.range.end,
@@ -50,7 +51,7 @@ impl Growing {
         added
     }
 
-    /// The file is dropped, or can grow no further: nobody waits any more.
+    /// The file is dropped, or can grow no further. All waiting threads go on with this failure.
     pub(super) fn close(&self, failure: Failure) {
         lock(&self.state).failure.get_or_insert(failure);
         self.changed.notify_all();
@@ -66,8 +67,9 @@ impl Growing {
 }
 
 impl SinkEnd {
-    /// Gets a file with these extents ready to grow, and says which the session should know of. An
-    /// earlier attempt may have left a file open that may not grow now: it gets the rest at once.
+    /// Prepares a file with these extents to grow. Returns the extents that the session should know
+    /// of. An earlier attempt may have left a growing file that must not grow now: it gets one
+    /// extent for the rest at once.
     pub(super) fn begin_growing(
         &self,
         item: &Item,

@@ -1,5 +1,5 @@
-//! What the session is told of the OSTs on which it places new files, and what the user is told of
-//! those that the file system puts elsewhere.
+//! Tells the session the states of the OSTs on which it places new files, and tells the user if the
+//! file system puts a file elsewhere.
 
 use super::SinkEnd;
 use crate::board::lock;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often the OSTs are looked at: as often as Lustre's client asks its servers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The most stripes of a file that is placed by us: a wish must fit into an attribute.
+/// The most stripes of a file that LADS places: the wish must fit into an attribute.
 const STRIPE_COUNT_MAX: usize = 2000;
 
 /// When the OSTs were looked at, and whether a difference was told.
@@ -27,7 +27,7 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// Nothing was looked at yet for placing by this rule.
+    /// The OSTs were not looked at yet; files are placed by this rule.
     pub(super) fn new(rule: Place) -> Self {
         Self {
             is_chosen: rule != Place::Inherit,
@@ -54,8 +54,8 @@ pub(super) fn config(options: &Options, layouts: &dyn Layouts) -> PlacingConfig 
 }
 
 impl SinkEnd {
-    /// Tells the session what is known of the OSTs, if that is not known of late. Whoever comes
-    /// meanwhile waits: the session must know of them before it places the first file.
+    /// Looks at the OSTs and tells the session, if the last look is too old. Other threads wait
+    /// meanwhile: the session must know the OSTs before it places the first file.
     pub(super) fn look_at_osts(&self) {
         if !self.placing.is_chosen {
             return;
@@ -67,12 +67,12 @@ impl SinkEnd {
         }
     }
 
-    /// What is known of the OSTs is wrong: they are looked at before the next file is placed.
+    /// The known states of the OSTs are out of date: look again before the next file is placed.
     pub(super) fn look_again_at_osts(&self) {
         *lock(&self.placing.looked_at) = None;
     }
 
-    /// Tells the user of the first file that does not lie as it was wished to.
+    /// Tells the user of the first file that does not lie where LADS wished it.
     pub(super) fn tell_other_place(&self, placed: &Placed, path: &[u8]) {
         let Some(difference) = &placed.difference else { return };
         if !self.placing.has_told.swap(true, Ordering::Relaxed) {
@@ -88,7 +88,7 @@ impl SinkEnd {
 fn look(layouts: &dyn Layouts) -> Vec<Candidate> {
     let mut servers: HashMap<String, u32> = HashMap::new();
     let targets = layouts.targets().into_iter().enumerate().map(|(index, target)| {
-        // Of servers that are not known, each OST has its own.
+        // If servers are not known, each OST counts as a server.
         let name = if target.server.is_empty() { target.name } else { target.server };
         let next = u32::try_from(index).expect("OST numbers are 32 bits");
         Candidate {

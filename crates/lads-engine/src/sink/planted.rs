@@ -1,7 +1,7 @@
-//! What another user of this host may put in our way, where he may write in the directory.
+//! What another user of this host may put in our way, in a directory that this user may write to.
 //!
-//! It matters if we are root: then the metadata that a transfer sets could be set to a file of
-//! somebody else's, which was given a further name here. A descriptor says that its file has only
+//! It matters if we are root: then a transfer could set the metadata of a file of another user,
+//! which was given a further name here. A descriptor says that its file has only
 //! one name, but not which: a further name may have been there when the file was opened, and gone
 //! when its names were counted.
 
@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime};
 /// that agree; double would move more files again that were changed a moment ago.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Whether nobody else may make or change names in a directory, or none of it could make us do what
-/// he may not do himself, since we are not root.
+/// Whether nobody else may make or change names in a directory, or we are not root, so that names
+/// of others cannot make us do what they may not do themselves.
 pub(super) fn is_ours_alone(directory: &OwnedFd) -> Result<bool, Errno> {
     if !geteuid().is_root() {
         return Ok(true);
@@ -32,8 +32,8 @@ pub(super) fn is_ours_alone(directory: &OwnedFd) -> Result<bool, Errno> {
 /// Whether the file that was opened under a name may be another user's, with a further name here so
 /// that we, as root, change its owner and mode. `seen` is what it was like when it was open.
 ///
-/// It is not if it has one name, and that is this one. A further name that comes and goes meanwhile
-/// shows in the time of the last change of its status.
+/// It is not, if it has only one name, and that is this one. A further name that comes and goes
+/// meanwhile shows in the time of the last change of its status.
 pub(super) fn may_be_planted(
     directory: &OwnedFd,
     name: &[u8],
@@ -96,7 +96,7 @@ impl<'a> Hidden<'a> {
 
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        // What cannot be removed lies there under a name of ours; the next run removes it.
+        // If it cannot be removed, it stays under a temporary name; the next run removes it.
         let _ = unlinkat(self.above, self.name, AtFlags::REMOVEDIR);
     }
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::PoisonError;
 use twox_hash::XxHash3_64;
 
-/// A buffer was granted for each frame that may come, so none has to be waited for.
+/// A buffer was granted for each frame that may come, so a frame never waits for a buffer.
 impl GrantedBuffers for SinkEnd {
     fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
         if header.payload_bytes > self.options.block_size {
@@ -77,8 +77,8 @@ impl SinkEnd {
     }
 }
 
-/// Compares each block with its checksum, while the bytes are warm in the cache. What came without
-/// its bytes is compared later, with what is there.
+/// Compares each block with its checksum while the bytes are still in the cache. A block that came
+/// without bytes is compared later, with the file that is there.
 fn check_rows(arrived: &Arrived, rows: &[Row], checked: &mut Vec<(Row, bool)>) {
     checked.clear();
     if arrived.header.has_only_sums {

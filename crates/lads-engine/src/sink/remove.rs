@@ -2,10 +2,10 @@
 //!
 //! It goes through the directories that were moved, as they are at the sink, and asks the source
 //! which of the names in them it has, some hundred at a time; the session numbers the questions and
-//! says how many may be open. Nothing is removed for which there is no answer, and nothing that is
-//! LADS's own. Every name is looked up in a directory that is held open and no link is followed, so
-//! nothing outside the target is reached; what is mounted below it is not gone into when its
-//! directory is to be removed.
+//! says how many may be open. A name without an answer is never removed, nor are LADS's own files.
+//! Every name is looked up in a directory that is held open and no link is followed, so nothing
+//! outside the target is reached; what is mounted below it is not gone into when its directory is
+//! to be removed.
 
 mod tree;
 
@@ -29,7 +29,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the source hears how much has been removed: it takes who says nothing for long to be
+/// How often the source is told how much has been removed, so that it does not take the sink for
 /// stuck. Far below any such limit; twice as often would only cost messages.
 const TOLD_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -62,7 +62,7 @@ struct Asked {
     names: Vec<Name>,
 }
 
-/// No more is to be done.
+/// Nothing more is to be removed.
 struct Stopped;
 
 /// What is removed, and how far that has come.
@@ -74,7 +74,7 @@ struct Removal<'a> {
     pending: Vec<Arc<Directory>>,
     asked: HashMap<u64, Asked>,
     told_at: Instant,
-    /// Directories that stay although the source does not have them, for what is in them.
+    /// Directories that stay although the source does not have them, because of what is in them.
     kept_count: u64,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Removal<'a> {
     fn run(mut self) {
         let place = self.end.place();
         if !place.is_missing {
-            // Stopped or not, what was done so far is told.
+            // What was removed so far is told, even if the transfer was stopped.
             let _ = self.go_through_all();
         }
         if self.kept_count > 0 {
@@ -113,7 +113,7 @@ impl<'a> Removal<'a> {
         if place.sources.iter().any(|root| root.is_contents_only) {
             self.pending.push(Arc::clone(&place.root));
         } else {
-            // One that is left out is not moved, and so not gone through, either.
+            // A directory that is left out is not moved, so it is not listed here, either.
             let filters = &self.end.options.filters;
             let is_moved = |name: &[u8]| !is_own_name(name) && is_included(filters, name, true);
             let directories = place.sources.iter().filter(|it| it.is_directory);
@@ -143,7 +143,7 @@ impl<'a> Removal<'a> {
         }
         let handle = match directory.open() {
             Ok(handle) => handle,
-            // A dry run has not made it, or it was passed over, or failed and is told.
+            // A dry run has not made it, or it was passed over, or its failure is told already.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             Err(errno) => {
                 self.failed(&path, failed(Operation::List, errno));
@@ -255,7 +255,7 @@ impl<'a> Removal<'a> {
         Ok(true)
     }
 
-    /// Removes names from a directory that stays, which is then as it was but for them.
+    /// Removes names from a directory that stays. Its mode and time of change are kept.
     fn remove_from(&mut self, directory: &Arc<Directory>, names: &[Name]) -> Result<(), Stopped> {
         let opened = directory.open().and_then(|handle| {
             let stat = fstat(&*handle)?;
@@ -271,7 +271,7 @@ impl<'a> Removal<'a> {
         if self.end.options.dry_run {
             return self.remove_names(directory, names);
         }
-        // Where that is not permitted, removing is not, and is told.
+        // If this is not permitted, the removal fails, too, and that is told.
         let _ = make_usable(&handle);
         let outcome = self.remove_names(directory, names);
         let put_right = self.put_right(&handle, &before).and_then(|()| fsync(&*handle));
@@ -351,7 +351,7 @@ fn name_of(handle: &OwnedFd, name: &[u8], file_type: FileType) -> Option<Name> {
     Some(Name { name: name.to_vec(), is_directory: file_type == FileType::Directory })
 }
 
-/// Removes a name that is no directory, or an empty directory. What is gone is gone.
+/// Removes a name that is no directory, or an empty directory. A missing name is no error.
 fn unlink(handle: &OwnedFd, name: &Name) -> Result<(), Errno> {
     let flags = if name.is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     match unlinkat(handle, name.name.as_slice(), flags) {

@@ -56,9 +56,9 @@ impl SinkEnd {
         Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
     }
 
-    /// Whether a link or special file is there already, the same as at the source; its metadata is
-    /// made so, too. What has several names may be somebody's elsewhere: if its metadata is not
-    /// right already, it does not count, and one of our own takes its place.
+    /// Whether the same link or special file is there already; its metadata is set as at the
+    /// source. If it has several names, another one may belong to somebody else: then it counts
+    /// only if its metadata is right already, and otherwise a new one replaces it.
     fn mend_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<bool, Errno> {
         let held = match Held::open(handle, &item.name) {
             Err(Errno::NOENT) => return Ok(false),

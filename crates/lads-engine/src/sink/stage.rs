@@ -35,7 +35,7 @@ impl SinkEnd {
 
     fn bring_back(&self, write: &Write, slot: Slot) -> Option<Buffer> {
         let started = Instant::now();
-        // There is one: as many are never granted as frames may be on their way back.
+        // There is one: a buffer is kept for each frame that may be on its way back.
         let mut buffer = self.arena.take();
         let is_read = self.stage().read(slot, &mut buffer[..page_bytes(write)]).is_ok();
         let is_good = |(row, place): &(Row, u32)| {
@@ -53,7 +53,7 @@ impl SinkEnd {
         None
     }
 
-    /// Keeps a buffer with a frame until that is written.
+    /// Keeps the buffer of a frame until the frame is written.
     pub(super) fn put_buffer(&self, id: BufferId, buffer: Buffer) {
         let place = &self.buffers[id.0 as usize];
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);

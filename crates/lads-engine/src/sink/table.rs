@@ -33,9 +33,9 @@ pub(super) struct Item {
     pub(super) is_dense: bool,
     /// How it is striped at the source.
     pub(super) striping: Striping,
-    /// If its temporary file is to grow: how far it has.
+    /// If its temporary file grows: how far it has grown.
     pub(super) growing: OnceLock<Growing>,
-    /// If it is a directory, itself.
+    /// If it is a directory: the directory.
     pub(super) own: Option<Arc<Directory>>,
     /// Whether blocks that an earlier attempt left in its temporary file count as done.
     pub(super) goes_on: OnceLock<()>,
@@ -55,7 +55,7 @@ pub(super) struct Item {
 /// Where an entry's blocks are written to.
 #[derive(Debug, Default)]
 pub(super) enum FileState {
-    /// Nobody needed it yet.
+    /// Not made yet.
     #[default]
     Unopened,
     /// A file under a temporary name that was made to see where the file system puts it; open if
@@ -76,7 +76,7 @@ impl FileState {
         }
     }
 
-    /// What it was, for who drops the entry. Only writes that have begun go on.
+    /// Drops the file and returns its last state. Only writes that have begun go on.
     pub(super) fn end(&mut self) -> Self {
         std::mem::replace(self, Self::Dropped)
     }
@@ -86,7 +86,7 @@ impl FileState {
 /// again.
 #[derive(Debug)]
 pub(super) struct KeptFiles {
-    /// Each of them has a reference, and so have we.
+    /// Each kept file holds a reference, and so does this.
     one_of: Arc<()>,
     max: usize,
 }
@@ -99,7 +99,7 @@ pub(super) struct KeptOpen {
 }
 
 impl Default for KeptFiles {
-    /// Half as many as files that are being moved: those may be open twice, and seldom are.
+    /// Half the number of files that are being moved. Those may be open twice, but seldom are.
     fn default() -> Self {
         Self { one_of: Arc::default(), max: open_files_max() as usize / 2 }
     }
@@ -138,8 +138,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Knows an entry under this name from now on. The gate has checked both name and number; they
-    /// are what keeps threads at work inside the target, so this looks once more.
+    /// Adds an entry under this name. The gate has checked the name and the number. Both keep
+    /// threads inside the target, so they are checked here once more.
     ///
     /// # Errors
     /// If the name leads elsewhere, or the number is that of an entry that has not ended.
@@ -210,7 +210,7 @@ impl Table {
         self.lock().remove(&entry)
     }
 
-    /// Whatever has not ended, which is then forgotten.
+    /// Removes and returns all entries that have not ended.
     pub(super) fn take_all(&self) -> Vec<Arc<Item>> {
         self.lock().drain().map(|(_, item)| item).collect()
     }

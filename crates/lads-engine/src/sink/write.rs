@@ -67,7 +67,7 @@ impl SinkEnd {
     }
 
     fn write_block(&self, block: &Block, ost: OstId, bytes: &[u8]) -> Result<(), Failure> {
-        // An entry that ended meanwhile: the session ignores what comes of it.
+        // The entry has ended meanwhile, and the session ignores the result.
         let Some(item) = self.table.get(block.entry) else { return Ok(()) };
         let _asked = self.begin_call(Operation::Write, block.entry, Some(ost));
         let temporary = self.temporary(&item)?;
@@ -93,12 +93,12 @@ impl SinkEnd {
         let (name, own) = (journal.temporary_name(&item.path()), journal.own());
         let size = item.identity.map_or(0, |identity| identity.size);
         let file = if item.goes_on.get().is_some() {
-            // It was there when its blocks were counted as done: there is no other to take.
+            // Its blocks were counted as done, so no new file can take its place.
             reopen_temporary(&directory, &name, size, own).ok_or(Errno::STALE)
         } else if let Some(Some(kept)) = made {
             Ok(kept.file)
         } else if made.is_some() {
-            // Empty, or given its length already so that all its parts have a place.
+            // It is empty, or has its full length already so that all its parts have a place.
             reopen_temporary(&directory, &name, size, own)
                 .map_or_else(|| create_temporary(&directory, &name, own), Ok)
         } else {
@@ -107,7 +107,7 @@ impl SinkEnd {
         let file = file.map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| {
             if item.goes_on.get().is_none() {
-                // Nobody knows of it yet, so nobody else would remove it.
+                // No other thread knows of it yet, so it must be removed here.
                 let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
             }
             failed(Operation::Preallocate, errno)
@@ -124,14 +124,14 @@ impl SinkEnd {
     /// Gives a file that arrives in pieces its length, and its space if it has no holes; one that
     /// is written in one go needs neither.
     fn reserve(&self, item: &Item, file: &OwnedFd, size: u64) -> Result<(), Errno> {
-        // One that grows has no room for what it will be given with its extents.
+        // A growing file has no space yet for the extents to come.
         if size == 0 || item.growing.get().is_some() {
             return Ok(());
         }
         let is_in_pieces = size > u64::from(self.options.block_size);
         if self.options.preallocate && item.is_dense && is_in_pieces {
             match fallocate(file, FallocateFlags::empty(), 0, size) {
-                // A file system that cannot reserve is none the worse for it.
+                // Reserving is optional: a file system without it works as well.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
                 result => return result,
             }
@@ -213,13 +213,13 @@ impl SinkEnd {
             && let Ok(temporary) = self.temporary(&item)
             && !temporary.is_direct
         {
-            // Only a head start: what cannot have one is written when it is synced.
+            // Only a head start. If it fails, the sync writes everything.
             let _ = lads_sys::start_writeback(&temporary.file);
         }
     }
 
-    /// Makes a file's data durable; what it is like then, if it is still wanted. A write that is
-    /// under way may change that: then its blocks are compared when another attempt goes on.
+    /// Makes the data of a file durable. Returns the status of the file, if it is still wanted. A
+    /// write under way may change that status; then the next attempt compares the blocks.
     fn sync_data(&self, entry: EntryId) -> Result<Option<Identity>, Failure> {
         let Some(item) = self.table.get(entry) else { return Ok(None) };
         let _asked = self.begin_call(Operation::Sync, entry, None);
@@ -258,7 +258,7 @@ impl SinkEnd {
         self.place().journal.forget_dropped(&item.path());
         let state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).end();
         match state {
-            // If it cannot be removed it lies there under a name of ours; the next run removes it.
+            // If it cannot be removed, it stays under a temporary name; the next run removes it.
             FileState::Open(temporary) => {
                 let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
             }
@@ -317,8 +317,7 @@ fn create_temporary(directory: &OwnedFd, name: &str, own: &Own) -> Result<OwnedF
     }
 }
 
-/// Writes a block. What cannot go past the page cache goes through it: the file is opened once more
-/// for that.
+/// Writes a block. Bytes that cannot go past the page cache go through it, by a second descriptor.
 fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let Temporary { file, directory, name, is_direct } = temporary;
     if !is_direct {
