@@ -22,7 +22,7 @@ mod table;
 mod threads;
 
 use crate::shell;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use machine::Machine;
 use needs::Needs;
 use std::fs;
@@ -45,31 +45,47 @@ struct Bench {
     disk: PathBuf,
 }
 
+/// Measure beside rivals; tables, and pages of emulated file systems, are kept in target/bench
+#[derive(Debug, clap::Parser)]
+pub(crate) struct Arguments {
+    /// Benchmarks; `room` for all between emulated file systems, `page` gathers all tables
+    #[arg(value_parser = known_name)]
+    names: Vec<String>,
+    #[command(flatten)]
+    choice: room::Choice,
+}
+
+/// The names of all benchmarks.
+fn known() -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().chain(room::NAMES)
+}
+
+fn known_name(name: &str) -> Result<String, String> {
+    if ["room", "page"].into_iter().chain(known()).any(|known| known == name) {
+        return Ok(name.to_owned());
+    }
+    let known: Vec<&str> = known().collect();
+    Err(format!("there are {}; room for those of the room, and page", known.join(", ")))
+}
+
 /// Runs these benchmarks, all of [`NAMES`] if there are none, or all of the machine room by the
 /// name of `room`; writes `target/bench/NAME.json` and a table for each, and for those of the
 /// machine room a page. By the name of `page` the tables of all are gathered.
-pub(crate) fn run(words: &[&str]) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let disk = shell::target_dir()?.join("bench");
     fs::create_dir_all(&disk)?;
-    let known: Vec<&str> = NAMES.into_iter().chain(room::NAMES).collect();
-    let (choice, mut names) = room::choice(words)?;
-    if names == ["page"] {
-        return gathered::run(&disk, &known);
-    }
-    if names.is_empty() {
-        names = NAMES.map(str::to_owned).to_vec();
-    } else if names == ["room"] {
-        names = room::NAMES.map(str::to_owned).to_vec();
-    }
-    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        let known = known.join(", ");
-        bail!("no such benchmark: {name}; there are {known}, room for those of the room, and page");
-    }
+    let Arguments { names, choice } = arguments;
+    let names: Vec<&str> = match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["page"] => return gathered::run(&disk, &known().collect::<Vec<_>>()),
+        [] => NAMES.to_vec(),
+        ["room"] => room::NAMES.to_vec(),
+        ref some => some.to_vec(),
+    };
     let bench = Bench { lads: shell::build_lads()?, memory: "/dev/shm".into(), disk };
-    for name in &names {
+    for name in names {
         println!("\n## {name}\n");
-        if room::NAMES.contains(&name.as_str()) {
-            room::Room::new(&bench.lads, &bench.disk)?.run(name, &choice)?;
+        if room::NAMES.contains(&name) {
+            room::Room::new(&bench.lads, &bench.disk)?.run(name, choice)?;
         } else {
             bench.run(name)?;
         }
@@ -143,5 +159,24 @@ impl Bench {
         fs::write(&path, text + "\n").with_context(|| path.display().to_string())?;
         println!("kept in {}", path.display());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[test]
+    fn options_and_names_may_be_mixed() {
+        let parse = |words: &[&str]| Arguments::try_parse_from([&["bench"], words].concat());
+        let words =
+            ["fig7", "--repeats", "7", "--stage", "big", "--peer", "wdt=wdt {src} {dst}", "spider"];
+        let Arguments { names, choice } = parse(&words).unwrap();
+        assert_eq!(names, ["fig7", "spider"]);
+        assert_eq!((choice.repeats, choice.stage.as_deref()), (7, Some("big")));
+        assert_eq!(choice.peers, [("wdt".to_owned(), "wdt {src} {dst}".to_owned())]);
+        assert!(parse(&["fig7", "--repeats", "0"]).is_err(), "it would measure nothing");
+        assert!(parse(&["fig77"]).is_err());
     }
 }

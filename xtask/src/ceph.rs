@@ -53,7 +53,7 @@ pub(crate) struct Cluster {
 }
 
 /// Brings a cluster up, unless it is; says where it is mounted.
-pub(crate) fn up(directory: Option<&str>) -> Result<()> {
+pub(crate) fn up(directory: Option<&Path>) -> Result<()> {
     setup::install(&setup::missing(&NEEDED))?;
     let cluster = Cluster::in_directory(directory)?;
     cluster.up()?;
@@ -63,7 +63,7 @@ pub(crate) fn up(directory: Option<&str>) -> Result<()> {
 }
 
 /// Ends a cluster, unless it has.
-pub(crate) fn down(directory: Option<&str>) -> Result<()> {
+pub(crate) fn down(directory: Option<&Path>) -> Result<()> {
     Cluster::in_directory(directory)?.down()
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn for_tests() -> Result<Option<ForTests>> {
     }
     let name = format!("lads-ceph-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
-    let cluster = Cluster::in_directory(directory.to_str())?;
+    let cluster = Cluster::in_directory(Some(&directory))?;
     if let Err(error) = cluster.up() {
         println!("ceph: once more, for {error:#}");
         cluster.up()?;
@@ -118,9 +118,9 @@ impl Drop for ForTests {
 
 impl Cluster {
     /// The cluster of a directory, or that of the usual one.
-    pub(crate) fn in_directory(directory: Option<&str>) -> Result<Self> {
+    pub(crate) fn in_directory(directory: Option<&Path>) -> Result<Self> {
         let usual = || std::env::temp_dir().join("lads-ceph");
-        let directory = std::path::absolute(directory.map_or_else(usual, PathBuf::from))?;
+        let directory = std::path::absolute(directory.map_or_else(usual, Path::to_owned))?;
         let shown = directory.display();
         ensure!(directory.as_os_str().len() <= PATH_BYTES_MAX, "{shown}: name it shorter");
         Ok(Self { directory })

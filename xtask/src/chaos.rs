@@ -22,12 +22,13 @@ mod tree;
 
 use crate::not_tried::NotTriedList;
 use crate::shell;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use lads_trees::Rng;
 use plan::Plan;
 use report::Report;
 use round::Round;
 use std::fs;
+use std::num::{NonZero, ParseIntError};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -64,29 +65,23 @@ struct Abilities {
     can_use_fuse: bool,
 }
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Request {
+/// Play rounds of random trees, options and accidents
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Parser)]
+pub(crate) struct Request {
+    /// The number of rounds
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     rounds: u64,
+    /// The seed of the first round; without it, another one each day
+    #[arg(long, value_name = "S", default_value_t = seed_of_the_day(), hide_default_value = true)]
     seed: u64,
+    /// Rounds at a time
+    #[arg(long, value_name = "J", default_value_t = JOBS, value_parser = at_least_one)]
     jobs: usize,
 }
 
-impl Request {
-    fn parse(words: &[&str]) -> Result<Self> {
-        let mut request = Self { rounds: ROUNDS, seed: seed_of_the_day(), jobs: JOBS };
-        for pair in words.chunks(2) {
-            let &[name, value] = pair else { bail!("{} needs a value", pair[0]) };
-            let number = || value.parse().with_context(|| format!("{name} needs a number"));
-            match name {
-                "--rounds" => request.rounds = number()?,
-                "--seed" => request.seed = number()?,
-                "--jobs" => request.jobs = usize::try_from(number()?)?.max(1),
-                _ => bail!("chaos knows no {name}"),
-            }
-        }
-        Ok(request)
-    }
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let count: NonZero<usize> = text.parse().map_err(|error: ParseIntError| error.to_string())?;
+    Ok(count.get())
 }
 
 /// A seed that is the same for a day.
@@ -95,11 +90,10 @@ fn seed_of_the_day() -> u64 {
     since.unwrap_or_default().as_secs() / SECONDS_A_DAY * SEEDS_A_DAY
 }
 
-/// Plays the rounds that the words ask for; no success if one of them failed.
-pub(crate) fn run(words: &[&str]) -> Result<ExitCode> {
-    let request = Request::parse(words)?;
+/// Plays the rounds that are asked for; no success if one of them failed.
+pub(crate) fn run(request: &Request) -> Result<ExitCode> {
     if may_mount_apart() && std::env::var_os(INSIDE).is_none() {
-        return run_inside(words);
+        return run_inside(request);
     }
     let Some(abilities) = Abilities::here()? else { return Ok(ExitCode::SUCCESS) };
     let tools = Tools::build()?;
@@ -145,9 +139,12 @@ fn may_mount_apart() -> bool {
 }
 
 /// Becomes the same process where all mounts are gone with the last process that sees them.
-fn run_inside(words: &[&str]) -> Result<ExitCode> {
+fn run_inside(request: &Request) -> Result<ExitCode> {
+    let Request { rounds, seed, jobs } = request;
     let mut command = Command::new("unshare");
-    command.arg("-m").arg(std::env::current_exe()?).arg("chaos").args(words).env(INSIDE, "1");
+    command.arg("-m").arg(std::env::current_exe()?).arg("chaos").env(INSIDE, "1");
+    command.arg(format!("--rounds={rounds}")).arg(format!("--seed={seed}"));
+    command.arg(format!("--jobs={jobs}"));
     Err(command.exec()).context("cannot become `unshare`")
 }
 
@@ -235,13 +232,16 @@ fn play_in(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        let request = Request::parse(&["--seed", "7", "--rounds", "3", "--jobs", "4"]).unwrap();
+        let parse = |words: &[&str]| Request::try_parse_from([&["chaos"], words].concat());
+        let request = parse(&["--seed", "7", "--rounds", "3", "--jobs", "4"]).unwrap();
         assert_eq!(request, Request { rounds: 3, seed: 7, jobs: 4 });
-        assert!(Request::parse(&["--seed"]).is_err());
-        assert!(Request::parse(&["--what", "1"]).is_err());
+        assert!(parse(&["--seed"]).is_err());
+        assert!(parse(&["--what", "1"]).is_err());
+        assert!(parse(&["--jobs", "0"]).is_err());
     }
 
     #[test]

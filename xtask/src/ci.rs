@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run(TESTS, || tests(&mut tally, cluster.as_ref(), &list));
     steps.run("ceph down", || cluster.map_or(Ok(()), ForTests::down));
     steps.run("simulation", sim::ci);
-    steps.run("fuzzing", || fuzz::run(&[]));
+    steps.run("fuzzing", || fuzz::run(&fuzz::Arguments::default()));
     steps.run("chaos", || chaos::ci(&list));
     steps.run("what was not tried", || list.judge());
 

@@ -41,24 +41,31 @@ const RUSTFLAGS: [&str; 6] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// What `cargo xtask fuzz` was asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Arguments<'a> {
-    /// One target, or all.
-    target: Option<&'a str>,
-    /// For how long each is run.
+/// Look for inputs that end badly, of one target or of all; or play inputs again
+#[derive(Debug, PartialEq, Eq, clap::Parser)]
+pub(crate) struct Arguments {
+    /// One target, instead of all
+    target: Option<String>,
+    /// Inputs to play again, instead of looking for new ones
+    inputs: Vec<PathBuf>,
+    // To libFuzzer, zero is without end.
+    /// For how long each target is run
+    #[arg(long, value_name = "N", default_value_t = SECONDS)]
     seconds: u32,
-    /// Inputs to play again, instead of looking for new ones.
-    inputs: Vec<&'a str>,
 }
 
-/// Runs what was asked for: `[TARGET [INPUT]...] [--seconds N]`.
-pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let arguments = parse(words)?;
+impl Default for Arguments {
+    fn default() -> Self {
+        Self { target: None, inputs: Vec::new(), seconds: SECONDS }
+    }
+}
+
+/// Runs what was asked for.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let all = targets()?;
-    let targets = match arguments.target {
+    let targets = match &arguments.target {
         None => all,
-        Some(one) if all.iter().any(|target| target == one) => vec![one.to_owned()],
+        Some(one) if all.contains(one) => vec![one.clone()],
         Some(other) => bail!("no target is called {other}; there are: {}", all.join(" ")),
     };
     let programs = build(&targets)?;
@@ -66,24 +73,6 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         true => look(&programs, &targets, arguments.seconds),
         false => play(&programs.join(&targets[0]), &arguments.inputs),
     }
-}
-
-fn parse<'a>(words: &[&'a str]) -> Result<Arguments<'a>> {
-    let mut arguments = Arguments { target: None, seconds: SECONDS, inputs: Vec::new() };
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        match word {
-            "--seconds" => {
-                let seconds = words.next().context("--seconds needs a number")?;
-                arguments.seconds = seconds.parse().context("--seconds needs a number")?;
-            }
-            // To libFuzzer, zero is without end.
-            _ if word.starts_with('-') => bail!("no such option: {word}"),
-            _ if arguments.target.is_none() => arguments.target = Some(word),
-            _ => arguments.inputs.push(word),
-        }
-    }
-    Ok(arguments)
 }
 
 /// The names of all targets, as their programs are called.
@@ -181,7 +170,7 @@ fn look_at(programs: &Path, target: &str, seconds: u32) -> Result<()> {
 }
 
 /// Runs a target with inputs that are there.
-fn play(program: &Path, inputs: &[&str]) -> Result<()> {
+fn play(program: &Path, inputs: &[PathBuf]) -> Result<()> {
     shell::run(fuzzer(program).args(inputs).env("RUST_BACKTRACE", "1"))
 }
 
@@ -214,12 +203,14 @@ fn tail(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
 
     #[test]
     fn a_target_its_inputs_and_a_time_are_asked_for() {
-        let all = Arguments { target: None, seconds: SECONDS, inputs: Vec::new() };
-        assert_eq!(parse(&[]).unwrap(), all);
-        let one = Arguments { target: Some("frame"), seconds: 5, inputs: vec!["a", "b"] };
+        let parse = |words: &[&str]| Arguments::try_parse_from([&["fuzz"], words].concat());
+        assert_eq!(parse(&[]).unwrap(), Arguments::default());
+        let inputs = ["a", "b"].map(PathBuf::from).to_vec();
+        let one = Arguments { target: Some("frame".to_owned()), seconds: 5, inputs };
         assert_eq!(parse(&["frame", "--seconds", "5", "a", "b"]).unwrap(), one);
         assert!(parse(&["--seconds"]).is_err());
         assert!(parse(&["--minutes", "5"]).is_err());

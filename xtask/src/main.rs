@@ -21,61 +21,105 @@ mod sshd;
 mod tree;
 mod trust;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-cargo xtask ci             format, licences, lints, docs, tests, simulation, fuzzing, chaos: what CI
-                           runs
-cargo xtask setup          install what the tests need (rsync, sshd, fuse3, strace, g++, Ceph, …)
-cargo xtask licences       whether all dependencies may be used
-cargo xtask sim [SEED]     replay one seed with a trace, or try fresh seeds
-cargo xtask fuzz [TARGET] [--seconds N]
-                           look for inputs that end badly, of one target or of all
-cargo xtask fuzz TARGET INPUT...
-                           play inputs again
-cargo xtask chaos          rounds of random trees, options and accidents
-    [--rounds N] [--seed S] [--jobs J]
-cargo xtask mutants [FILTER] [--shard K/N] [--seconds N] [--jobs J]
-                           put small faults in one by one, and list those that no test notices
-cargo xtask trust          the promise tests and the simulator, at full length (20 minutes)
-cargo xtask bench [NAME]   measure beside rivals: big medium small journal memory threads lookups
-                           harm slow-ost; or, on emulated file systems: sizes fig7 fig9 fig10
-                           fig11 table2 ndm6 ndm8 xdd-lan xdd-wan xdd-null spider stripes
-                           congestion servers, all by `room`
-    [--repeats N] [--stage WORD] [--peer 'NAME=COMMAND {src} {dst}']
-cargo xtask bench page     gather all tables, if they are of one commit
-cargo xtask ceph up [DIR]  a Ceph cluster on loopback, in memory, mounted (/tmp/lads-ceph)
-cargo xtask ceph down [DIR]
-cargo xtask demo           move the Rust compiler, here and over ssh; then past slow OSTs, watched
-";
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask ci                          all that CI runs
+  cargo xtask sim 1317                    one simulated world, step by step
+  cargo xtask fuzz frame --seconds 60     one fuzzing target for a minute
+  cargo xtask chaos --rounds 1 --seed 7   one round of chaos again
+  cargo xtask bench big small             two benchmarks; `bench page` gathers all tables";
+
+/// Build, check, measure and show LADS
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", before_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Format, licences, lints, docs, tests, simulation, fuzzing, chaos: what CI runs
+    Ci,
+    /// Install what the tests need (rsync, sshd, fuse3, strace, g++, Ceph, …)
+    Setup,
+    /// See whether all dependencies may be used
+    Licences,
+    /// Replay one seed with a trace, or try fresh seeds
+    Sim {
+        /// The seed to replay
+        seed: Option<u64>,
+    },
+    Fuzz(fuzz::Arguments),
+    Chaos(chaos::Request),
+    Mutants(mutants::Arguments),
+    /// Run the promise tests and the simulator at full length (20 minutes)
+    Trust,
+    Bench(bench::Arguments),
+    /// Start or stop a Ceph cluster on loopback, in memory
+    #[command(subcommand)]
+    Ceph(CephChore),
+    /// Move the Rust compiler, here and over ssh; then past slow OSTs, watched
+    Demo,
+    // The control of the benchmarks: run by them, in processes of their own.
+    #[command(hide = true)]
+    BareSink {
+        target: PathBuf,
+    },
+    #[command(hide = true)]
+    BareSource {
+        source: PathBuf,
+        port: u16,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum CephChore {
+    /// Start it, and mount its file system
+    Up {
+        /// Where it lies [default: /tmp/lads-ceph]
+        directory: Option<PathBuf>,
+    },
+    /// Stop it
+    Down {
+        /// Where it lies [default: /tmp/lads-ceph]
+        directory: Option<PathBuf>,
+    },
+}
 
 fn main() -> Result<ExitCode> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["ci"] => return ci::run(),
-        ["setup"] => setup::run(&ceph::NEEDED)?,
-        ["licences"] => licences::run()?,
-        ["sim"] => sim::fresh()?,
-        ["sim", seed] => sim::replay(seed)?,
-        ["trust"] => trust::run()?,
-        ["fuzz", "help" | "-h" | "--help"] => print!("{USAGE}"),
-        ["fuzz", words @ ..] => fuzz::run(words)?,
-        [_, "help" | "-h" | "--help"] => print!("{USAGE}"),
-        ["chaos", words @ ..] => return chaos::run(words),
-        ["mutants", words @ ..] => mutants::run(words)?,
-        ["bench", words @ ..] => bench::run(words)?,
-        ["ceph", "up"] => ceph::up(None)?,
-        ["ceph", "up", directory] => ceph::up(Some(directory))?,
-        ["ceph", "down"] => ceph::down(None)?,
-        ["ceph", "down", directory] => ceph::down(Some(directory))?,
-        ["demo"] => demo::run()?,
-        // The control of the benchmarks: run by them, in processes of their own.
-        ["bare-sink", target] => bench::bare::sink(target.as_ref())?,
-        ["bare-source", source, port] => bench::bare::source(source.as_ref(), port.parse()?)?,
-        [] | ["help" | "-h" | "--help"] => print!("{USAGE}"),
-        _ => bail!("no such chore: {}\n\n{USAGE}", words.join(" ")),
+    match Cli::parse().chore {
+        Chore::Ci => return ci::run(),
+        Chore::Chaos(request) => return chaos::run(&request),
+        Chore::Setup => setup::run(&ceph::NEEDED)?,
+        Chore::Licences => licences::run()?,
+        Chore::Sim { seed: None } => sim::fresh()?,
+        Chore::Sim { seed: Some(seed) } => sim::replay(seed)?,
+        Chore::Fuzz(arguments) => fuzz::run(&arguments)?,
+        Chore::Mutants(arguments) => mutants::run(&arguments)?,
+        Chore::Trust => trust::run()?,
+        Chore::Bench(arguments) => bench::run(&arguments)?,
+        Chore::Ceph(CephChore::Up { directory }) => ceph::up(directory.as_deref())?,
+        Chore::Ceph(CephChore::Down { directory }) => ceph::down(directory.as_deref())?,
+        Chore::Demo => demo::run()?,
+        Chore::BareSink { target } => bench::bare::sink(&target)?,
+        Chore::BareSource { source, port } => bench::bare::source(&source, port)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
 }

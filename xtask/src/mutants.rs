@@ -90,24 +90,30 @@ const PARTS: [Part; 2] = [
     },
 ];
 
-/// What `cargo xtask mutants` was asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Arguments<'a> {
-    /// Only faults with this in their names, which begin with their places: a regular expression.
+/// Put small faults in one by one, and list those that no test notices
+#[derive(Debug, PartialEq, Eq, clap::Parser)]
+pub(crate) struct Arguments {
+    /// Only faults with this in their names, which begin with their places: a regular expression
+    ///
     /// Fields that are left out are tried whatever it is: cargo-mutants 27 does not filter them.
-    filter: Option<&'a str>,
-    /// `K/N`: only every N-th of all faults, from the K-th on, such as `0/20`.
-    shard: Option<&'a str>,
+    filter: Option<String>,
+    /// Only every N-th of all faults, from the K-th on, such as 0/20
+    #[arg(long, value_name = "K/N")]
+    shard: Option<String>,
+    /// For how long faults are tried
+    #[arg(long, value_name = "N", default_value_t = SECONDS)]
     seconds: u64,
+    /// Faults at a time
+    #[arg(long, value_name = "J", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
 }
 
-/// Runs what was asked for: `[FILTER] [--shard K/N] [--seconds N] [--jobs J]`.
+/// Runs what was asked for.
 ///
 /// # Errors
 /// If a fault is let pass that is not in `docs/testing.md`, or nothing could be tried.
-pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let arguments = parse(words)?;
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if shell::output(shell::cargo().args(["mutants", "--version"])).is_err() {
         bail!("cargo-mutants is missing: cargo install --locked cargo-mutants");
     }
@@ -115,7 +121,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let page = std::fs::read_to_string(shell::root().join("docs/testing.md"))?;
     let (mut tried, mut unknown) = (0, Vec::new());
     for (part, parts_left) in PARTS.iter().zip((1..=PARTS.len()).rev()) {
-        let outcome = part.run(&arguments, share_until(until, parts_left))?;
+        let outcome = part.run(arguments, share_until(until, parts_left))?;
         tried += outcome.caught + outcome.passed.len();
         for fault in outcome.passed {
             let is_known = is_listed(&page, &fault);
@@ -137,28 +143,6 @@ fn share_until(until: Instant, steps: usize) -> Instant {
     now + until.saturating_duration_since(now) / u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
-fn parse<'a>(words: &[&'a str]) -> Result<Arguments<'a>> {
-    let mut arguments = Arguments { filter: None, shard: None, seconds: SECONDS, jobs: 1 };
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut number = || {
-            let number = words.next().with_context(|| format!("{word} needs a number"))?;
-            number.parse::<u32>().with_context(|| format!("{word} needs a number"))
-        };
-        match word {
-            "--seconds" => arguments.seconds = number()?.into(),
-            "--jobs" => arguments.jobs = number()?.max(1),
-            "--shard" => {
-                arguments.shard = Some(words.next().context("--shard needs a part, such as 0/20")?);
-            }
-            _ if word.starts_with('-') => bail!("no such option: {word}"),
-            _ if arguments.filter.is_none() => arguments.filter = Some(word),
-            _ => bail!("one filter, not also {word}"),
-        }
-    }
-    Ok(arguments)
-}
-
 /// What became of the faults of a part.
 struct Outcome {
     caught: usize,
@@ -167,7 +151,7 @@ struct Outcome {
 }
 
 impl Part {
-    fn run(&self, arguments: &Arguments<'_>, until: Instant) -> Result<Outcome> {
+    fn run(&self, arguments: &Arguments, until: Instant) -> Result<Outcome> {
         let output = shell::target_dir()?.join("mutants").join(self.package);
         // What an earlier run found is not of these sources.
         let _ = std::fs::remove_dir_all(&output);
@@ -185,7 +169,7 @@ impl Part {
         Ok(Outcome { caught, passed: list("missed.txt") })
     }
 
-    fn command(&self, arguments: &Arguments<'_>, output: &Path) -> Command {
+    fn command(&self, arguments: &Arguments, output: &Path) -> Command {
         let mut command = shell::cargo();
         command.args(["mutants", "--package", self.package, "--no-shuffle", "--colors", "never"]);
         for file in self.files {
@@ -245,6 +229,7 @@ fn is_listed(page: &str, fault: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
 
     #[test]
     fn a_fault_is_listed_by_its_file_and_what_it_is() {
@@ -262,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_filter_and_limits_can_be_given() {
-        let (filter, shard) = (Some("room"), Some("1/9"));
+        let (filter, shard) = (Some("room".to_owned()), Some("1/9".to_owned()));
+        let parse = |words: &[&str]| Arguments::try_parse_from([&["mutants"], words].concat());
         let expected = Arguments { filter, shard, seconds: 60, jobs: 2 };
         let words = ["--jobs", "2", "room", "--seconds", "60", "--shard", "1/9"];
         assert_eq!(parse(&words).unwrap(), expected);

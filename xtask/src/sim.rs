@@ -30,8 +30,8 @@ pub(crate) fn many_fresh(count: u64) -> Result<()> {
 }
 
 /// Plays one seed again and shows what happens in it.
-pub(crate) fn replay(seed: &str) -> Result<()> {
-    shell::run(simulator().args([seed, "--trace"]))
+pub(crate) fn replay(seed: u64) -> Result<()> {
+    shell::run(simulator().args([&seed.to_string(), "--trace"]))
 }
 
 fn many(count: u64, from: u64) -> Result<()> {

@@ -1,71 +1,86 @@
-//! Runs worlds by their seeds: `lads-sim [--trace] SEED...` or `lads-sim [--from S] --count N`.
-//!
-//! `lads-sim --congestion [--count N] [--threads T] [WORD...]` shows instead how near each policy
-//! comes to what is possible on beds of OSTs of which some are congested, in the weather of this
-//! many seeds, with this many threads at the source; only those scenarios that have all words in
-//! their name. `--sweep` instead of `--congestion` compares with the papers' rule, told all that it
-//! can be told; `--sweep-tuning` shows what half and double of each number of policy are worth, of
-//! those with one of the words in their name; `--service-times OUT` draws how long each read took,
-//! with and without avoidance.
+//! Runs worlds by their seeds, or shows what rules reach on beds of OSTs: `lads-sim --help`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod report;
 mod series;
 mod sweep;
 
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "\
-usage: lads-sim [--trace] SEED...
-       lads-sim [--from SEED] --count N
-       lads-sim --congestion|--sweep [--from SEED] [--count N] [--threads T] [WORD...]
-       lads-sim --sweep-tuning [--from SEED] [--count N] [WORD...]
-       lads-sim --service-times OUT.html";
+const EXAMPLES: &str = "\
+Examples:
+  lads-sim 1317 --trace               all that happens in one world
+  lads-sim --count 1000 --from 5000   the worlds of 1,000 seeds
+  lads-sim --congestion 32 sink       the beds with these words in their name
+  lads-sim --sweep-tuning usual_step  what half and double of a number of policy are worth";
 
 /// In the weather of this many seeds a table is made, unless another number is asked for.
 const TABLE_SEEDS: u64 = 5;
 
-#[derive(Default)]
+/// Run simulated transfers by their seeds, or show what rules reach where OSTs are congested
+#[derive(Debug, Parser)]
+#[command(name = "lads-sim", version, before_help = EXAMPLES)]
 struct Arguments {
-    shows_congestion: bool,
-    sweeps: bool,
-    sweeps_tuning: bool,
-    service_times: Option<PathBuf>,
-    threads: Option<u32>,
+    /// Seeds of worlds; for tables, words that a bed or a number of policy has in its name
+    #[arg(value_name = "SEED|WORD")]
     words: Vec<String>,
+    /// The first of several seeds
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
+    /// The number of seeds from there on [default: 5 for tables]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     count: u64,
-    shows_trace: bool,
-}
-
-impl Arguments {
-    fn shows_beds(&self) -> bool {
-        self.shows_congestion || self.sweeps || self.sweeps_tuning
-    }
+    /// Print every step of a world
+    #[arg(long)]
+    trace: bool,
+    /// Show the share of the fluid bound that each policy reaches, by bed
+    #[arg(long, group = "what")]
+    congestion: bool,
+    /// The same for the papers' rule with 27 settings
+    #[arg(long, group = "what")]
+    sweep: bool,
+    /// Show what half and double of each number of policy are worth
+    #[arg(long, group = "what")]
+    sweep_tuning: bool,
+    /// Draw how long each read took, with and without avoidance of congested OSTs
+    #[arg(long, group = "what", value_name = "OUT.html")]
+    service_times: Option<PathBuf>,
+    /// Threads at the source [default: one for each request that its OSTs should have]
+    #[arg(long, value_name = "T")]
+    threads: Option<u32>,
 }
 
 fn main() -> ExitCode {
-    let Some(arguments) = parse(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    };
+    let arguments = Arguments::parse();
     let started = Instant::now();
     let is_ok = match &arguments.service_times {
-        Some(path) => Some(series::write(path)),
-        None if arguments.shows_beds() => Some(show_beds(&arguments)),
-        None => run_worlds(&arguments),
+        Some(path) => series::write(path),
+        None if arguments.congestion || arguments.sweep || arguments.sweep_tuning => {
+            show_beds(&arguments)
+        }
+        None => run_worlds(&arguments, &seeds_of(&arguments)),
     };
     println!("{:.1} s", started.elapsed().as_secs_f64());
-    match is_ok {
-        Some(true) => ExitCode::SUCCESS,
-        Some(false) => ExitCode::FAILURE,
-        None => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+    if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The seeds that were asked for; ends the command if there are none.
+fn seeds_of(arguments: &Arguments) -> Vec<u64> {
+    let complain = |kind, what: String| Arguments::command().error(kind, what).exit();
+    let number = |word: &String| {
+        let explain = |_| complain(ErrorKind::InvalidValue, format!("`{word}` is no seed"));
+        word.parse().unwrap_or_else(explain)
+    };
+    let mut seeds: Vec<u64> = arguments.words.iter().map(number).collect();
+    seeds.extend(arguments.from..arguments.from.saturating_add(arguments.count));
+    if seeds.is_empty() {
+        complain(ErrorKind::MissingRequiredArgument, "a seed, or --count N, is needed".to_owned());
     }
+    seeds
 }
 
 /// Whether no promise was broken.
@@ -74,9 +89,9 @@ fn show_beds(arguments: &Arguments) -> bool {
     let seeds: Vec<u64> = (arguments.from..arguments.from.saturating_add(count)).collect();
     let tell = |line| println!("{line}");
     let Arguments { words, threads, .. } = arguments;
-    let shown = if arguments.sweeps_tuning {
+    let shown = if arguments.sweep_tuning {
         sweep::tuning(&seeds, words, tell)
-    } else if arguments.sweeps {
+    } else if arguments.sweep {
         report::sweep(&seeds, words, *threads, tell)
     } else {
         report::congestion(&seeds, words, *threads, tell)
@@ -87,15 +102,11 @@ fn show_beds(arguments: &Arguments) -> bool {
     shown.is_ok()
 }
 
-/// Whether every promise was kept; `None` if there is a seed that is no number, or none at all.
-fn run_worlds(arguments: &Arguments) -> Option<bool> {
-    let Arguments { from, count, shows_trace, .. } = *arguments;
-    let seeds: Result<Vec<u64>, _> = arguments.words.iter().map(|word| word.parse()).collect();
-    let mut seeds = seeds.ok()?;
-    seeds.extend(from..from.saturating_add(count));
+/// Whether every promise was kept.
+fn run_worlds(arguments: &Arguments, seeds: &[u64]) -> bool {
     let mut failed_seeds = Vec::new();
-    for &seed in &seeds {
-        if !run(seed, shows_trace, seeds.len() == 1) {
+    for &seed in seeds {
+        if !run(seed, arguments.trace, seeds.len() == 1) {
             failed_seeds.push(seed);
         }
     }
@@ -103,7 +114,7 @@ fn run_worlds(arguments: &Arguments) -> Option<bool> {
     if !failed_seeds.is_empty() {
         println!("failed: {failed_seeds:?}");
     }
-    (!seeds.is_empty()).then_some(failed_seeds.is_empty())
+    failed_seeds.is_empty()
 }
 
 /// Whether every promise was kept.
@@ -132,20 +143,12 @@ fn run(seed: u64, shows_trace: bool, is_alone: bool) -> bool {
     }
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut parsed = Arguments::default();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--trace" => parsed.shows_trace = true,
-            "--congestion" => parsed.shows_congestion = true,
-            "--sweep" => parsed.sweeps = true,
-            "--sweep-tuning" => parsed.sweeps_tuning = true,
-            "--service-times" => parsed.service_times = Some(arguments.next()?.into()),
-            "--threads" => parsed.threads = Some(arguments.next()?.parse().ok()?),
-            "--from" => parsed.from = arguments.next()?.parse().ok()?,
-            "--count" => parsed.count = arguments.next()?.parse().ok()?,
-            word => parsed.words.push(word.to_owned()),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
     }
-    Some(parsed)
 }

@@ -22,7 +22,7 @@ use super::needs::Needs;
 use super::table::{Spread, Table};
 use crate::scratch::Scratch;
 use crate::shell;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use contest::{Arena, DATA, Row, Standing};
 use mount::{Bytes, Pair};
 use paper::Paper;
@@ -37,20 +37,23 @@ use std::time::Instant;
 pub(super) use scenario::NAMES;
 
 /// What a person may choose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Choice {
-    /// Rounds that count.
-    pub(crate) repeats: usize,
-    /// Other programs: a name and a command with `{src}` and `{dst}`.
+    /// Rounds that count, between emulated file systems
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeats: u32,
+    /// Another program to run beside, a command with {src} and {dst}
+    #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = peer)]
     pub(crate) peers: Vec<(String, String)>,
-    /// Only stages with this in their name; then there is no page, which shows all.
+    /// Only stages with this in their name; then there is no page, which shows all
+    #[arg(long, value_name = "WORD")]
     pub(crate) stage: Option<String>,
 }
 
-impl Default for Choice {
-    fn default() -> Self {
-        Self { repeats: 3, peers: Vec::new(), stage: None }
-    }
+fn peer(text: &str) -> Result<(String, String), String> {
+    let (name, command) = text.split_once('=').ok_or("it has no `=`")?;
+    Ok((name.to_owned(), command.to_owned()))
 }
 
 /// The programs and places that every scenario needs.
@@ -119,7 +122,7 @@ impl Room {
             extent,
             is_placed: stage.is_placed,
         };
-        let standings = arena.hold(&contestants, choice.repeats)?;
+        let standings = arena.hold(&contestants, choice.repeats as usize)?;
         let settings = settings(stage, &route, &pair)?;
         let held = Held { name: stage.name.to_owned(), settings, standings, missing };
         println!("{}\n{}\n", table(&held), held.settings);
@@ -334,31 +337,6 @@ impl Quantity {
     }
 }
 
-/// Reads `--repeats N`, `--stage WORD` and `--peer NAME=COMMAND`; what is left are names.
-pub(crate) fn choice(words: &[&str]) -> Result<(Choice, Vec<String>)> {
-    let mut choice = Choice::default();
-    let mut names = Vec::new();
-    let mut words = words.iter();
-    while let Some(&word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
-        match word {
-            "--repeats" => choice.repeats = value()?.parse().context("--repeats")?,
-            "--stage" => choice.stage = Some((*value()?).to_owned()),
-            "--peer" => {
-                let (name, command) =
-                    value()?.split_once('=').context("--peer NAME=COMMAND {src} {dst}")?;
-                choice.peers.push((name.to_owned(), command.to_owned()));
-            }
-            word if word.starts_with('-') => bail!("no such option: {word}"),
-            name => names.push(name.to_owned()),
-        }
-    }
-    if choice.repeats == 0 {
-        bail!("--repeats 0 would measure nothing");
-    }
-    Ok((choice, names))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,15 +405,5 @@ mod tests {
             line,
             "| LADS, --schedule file, 2 | no figure: exit status: 1: <no> such thing |"
         );
-    }
-
-    #[test]
-    fn options_and_names_may_be_mixed() {
-        let words =
-            ["fig7", "--repeats", "7", "--stage", "big", "--peer", "wdt=wdt {src} {dst}", "spider"];
-        let (choice, names) = choice(&words).unwrap();
-        assert_eq!(names, ["fig7", "spider"]);
-        assert_eq!((choice.repeats, choice.stage.as_deref()), (7, Some("big")));
-        assert_eq!(choice.peers, [("wdt".to_owned(), "wdt {src} {dst}".to_owned())]);
     }
 }
