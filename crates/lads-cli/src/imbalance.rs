@@ -6,7 +6,6 @@
 mod json;
 mod moment;
 mod page;
-mod plot;
 mod read;
 mod table;
 

@@ -8,11 +8,12 @@
 use super::moves::Uniform;
 use super::race::{Timing, race};
 use super::room::mount::{Mount, Storage};
-use super::table::{Spread, Table};
+use super::table::Table;
 use super::{Bench, movers};
 use crate::scratch::Scratch;
 use crate::{setup, shell};
 use anyhow::{Context, Result};
+use lads_plot::groups::Spread;
 use std::path::{Path, PathBuf};
 
 /// Middling files: of smaller ones, packed many to a request, a lookup takes a larger part.

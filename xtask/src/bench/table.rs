@@ -2,32 +2,9 @@
 
 use super::race::Timing;
 use crate::tree::Extent;
+use lads_plot::groups::Spread;
 use serde::Serialize;
 use std::fmt;
-
-/// Median, least and most of several samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Spread {
-    /// The sample in the middle.
-    pub(super) median: f64,
-    /// The least.
-    pub(super) min: f64,
-    /// The most.
-    pub(super) max: f64,
-}
-
-impl Spread {
-    /// Of these samples.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub(super) fn of(samples: impl Iterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = samples.collect();
-        sorted.sort_by(f64::total_cmp);
-        let last = *sorted.last().expect("at least one sample");
-        Self { median: sorted[sorted.len() / 2], min: sorted[0], max: last }
-    }
-}
 
 /// One row: a mover and what it needed.
 #[derive(Clone, Debug, Serialize)]

@@ -1,9 +1,10 @@
 //! The page with plots: one file that needs nothing else, for a browser or a mail; and the plots as
 //! one picture.
 
-use super::plot::{Axis, CELL, Layer, Plot, Quantity, escaped};
 use super::{Finding, table};
 use lads_core::imbalance::{Distribution, Imbalance, Moment, Threshold};
+use lads_plot::curves::{Axis, CELL, Layer, Plot, Quantity, STYLE};
+use lads_plot::escaped;
 
 /// Points of a curve: as many as there are columns to draw them.
 const CURVE_POINTS: usize = 400;
@@ -12,25 +13,6 @@ const CLOUD_POINTS: usize = 4000;
 /// A distribution is drawn on a logarithmic axis if its greatest value is between 30 and 10,000
 /// times its median. If it is more, the median is as good as zero, which has no place there.
 const HEAVY_TAIL: std::ops::Range<f64> = 30.0..10_000.0;
-
-/// How plots look. Some programs that draw SVG know no variables, so there are none.
-const PLOT_STYLE: &str = "\
-svg text { fill: #1c2330; font: 11px system-ui, sans-serif; }
-svg .title { font-size: 14px; font-weight: 600; }
-svg .label { font-size: 12px; }
-svg polyline, svg path { fill: none; }
-svg polyline, svg line { stroke-width: 1.8; }
-svg .grid { stroke: #dfe3ea; stroke-width: 1; }
-svg .mark { stroke: #1c2330; stroke-width: 1; stroke-dasharray: 4 4; }
-svg .s0 { stroke: #2f6fde; } svg .s1 { stroke: #2a9d61; } svg .s2 { stroke: #d9662b; }
-svg .s3 { stroke: #8e44ad; }
-svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
-svg .paper { fill: #fff; }
-@media (prefers-color-scheme: dark) {
-  svg text { fill: #e6e9ef; }
-  svg .grid { stroke: #333b48; } svg .mark { stroke: #e6e9ef; } svg .paper { fill: #14181f; }
-}
-";
 
 const PAGE_STYLE: &str = "\
 :root { color-scheme: light dark; }
@@ -59,7 +41,7 @@ pub(super) fn picture_of(findings: &[Finding]) -> String {
     let plots: String = plots.iter().enumerate().map(at).collect();
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
-         <style>\n{PLOT_STYLE}</style>\n\
+         <style>\n{STYLE}</style>\n\
          <rect class=\"paper\" width=\"{width:.0}\" height=\"{height:.0}\"/>\n{plots}</svg>\n"
     )
 }
@@ -71,7 +53,7 @@ pub(super) fn of(findings: &[Finding]) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Imbalance of storage targets</title>\n\
-         <style>\n{PAGE_STYLE}{PLOT_STYLE}</style></head>\n\
+         <style>\n{PAGE_STYLE}{STYLE}</style></head>\n\
          <body>\n<h1>Imbalance of storage targets</h1>\n{sections}</body></html>\n"
     )
 }

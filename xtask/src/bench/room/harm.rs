@@ -4,13 +4,14 @@
 //! A fair share is half of what the OST can do: two programs use it. How long the move takes is
 //! told besides: whoever gives way is later.
 
-use super::super::table::{Spread, Table};
+use super::super::table::Table;
 use super::contest::{drop_caches, monotonic_seconds, remove};
 use super::data::DataSet;
 use super::mount::{Mount, Pair, Storage, bound_to_us};
 use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, bail};
+use lads_plot::groups::Spread;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -2,11 +2,11 @@
 
 use super::contest::Standing;
 use super::paper::Paper;
-use super::plot::{Plot, escaped};
 use super::scenario::Scenario;
 use super::{Held, machine_text};
 use crate::bench::machine::Machine;
-use crate::bench::table::Spread;
+use lads_plot::escaped;
+use lads_plot::groups::{Plot, Spread};
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("page.css");

@@ -1,7 +1,6 @@
 //! What the papers' figures show, as far as their text and tables say it in numbers.
 
-use super::super::table::Spread;
-use super::plot::{Kind, Plot, Series};
+use lads_plot::groups::{Kind, Plot, Series, Spread};
 
 /// A paper's shape, and where it was read.
 #[derive(Clone, Debug)]

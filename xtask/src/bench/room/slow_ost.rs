@@ -4,13 +4,14 @@
 //! Nobody waits for the end, which the slow OST alone decides: the others are looked at for some
 //! seconds in the middle.
 
-use super::super::table::{Spread, Table};
+use super::super::table::Table;
 use super::contest::{drop_caches, each_ost, remove};
 use super::data::DataSet;
 use super::mount::{Mount, Pair, Storage, bound_to_us};
 use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, bail};
+use lads_plot::groups::Spread;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;

@@ -1,38 +1,48 @@
-//! How curves and clouds of points are drawn as SVG.
-//!
-//! Colours are names of classes (`s0`, `s1`, ...), so that one picture serves light and dark pages.
+//! Curves and clouds of points over two axes of numbers.
 
 mod scale;
 
-pub(super) use scale::Quantity;
+use crate::svg::{escaped, line, text, vertical_label};
+pub use scale::Quantity;
 use scale::Scale;
+pub(crate) use scale::nice_step;
 use std::fmt::Write as _;
 
 /// One picture.
-pub(super) struct Plot<'a> {
+#[derive(Debug)]
+pub struct Plot<'a> {
     /// What it shows.
-    pub(super) title: &'a str,
-    pub(super) x: Axis<'a>,
-    pub(super) y: Axis<'a>,
-    pub(super) layers: Vec<Layer>,
+    pub title: &'a str,
+    /// To the right.
+    pub x: Axis<'a>,
+    /// Upwards.
+    pub y: Axis<'a>,
+    /// The first is drawn first.
+    pub layers: Vec<Layer>,
     /// Values of `x` to be marked, and what to write there.
-    pub(super) marks: Vec<(f64, String)>,
+    pub marks: Vec<(f64, String)>,
 }
 
 /// What one direction means.
-pub(super) struct Axis<'a> {
-    pub(super) label: &'a str,
-    pub(super) quantity: Quantity,
-    pub(super) is_logarithmic: bool,
+#[derive(Debug)]
+pub struct Axis<'a> {
+    /// What its values are.
+    pub label: &'a str,
+    /// Of which kind they are.
+    pub quantity: Quantity,
+    /// Whether equal factors are equally far apart.
+    pub is_logarithmic: bool,
 }
 
 /// Values that belong together.
-pub(super) struct Layer {
+#[derive(Debug)]
+pub struct Layer {
     /// As the legend says.
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+    pub name: String,
+    /// Values of both axes.
+    pub points: Vec<(f64, f64)>,
     /// Whether they are joined.
-    pub(super) is_line: bool,
+    pub is_line: bool,
 }
 
 const WIDTH: f64 = 560.0;
@@ -52,17 +62,38 @@ const TICK_GAP: f64 = 8.0;
 /// As high as a line of small letters.
 const TICK_LINE: f64 = 14.0;
 /// How large a picture is, with a legend of two lines.
-pub(super) const CELL: (f64, f64) = (WIDTH, HEIGHT + 2.0 * LEGEND_LINE);
+pub const CELL: (f64, f64) = (WIDTH, HEIGHT + 2.0 * LEGEND_LINE);
+
+/// How plots look. Some programs that draw SVG know no variables, so there are none.
+pub const STYLE: &str = "\
+svg text { fill: #1c2330; font: 11px system-ui, sans-serif; }
+svg .title { font-size: 14px; font-weight: 600; }
+svg .label { font-size: 12px; }
+svg polyline, svg path { fill: none; }
+svg polyline, svg line { stroke-width: 1.8; }
+svg .grid { stroke: #dfe3ea; stroke-width: 1; }
+svg .mark { stroke: #1c2330; stroke-width: 1; stroke-dasharray: 4 4; }
+svg .s0 { stroke: #2f6fde; } svg .s1 { stroke: #2a9d61; } svg .s2 { stroke: #d9662b; }
+svg .s3 { stroke: #8e44ad; }
+svg .dots { stroke-width: 4; stroke-linecap: round; stroke-opacity: .45; }
+svg .paper { fill: #fff; }
+@media (prefers-color-scheme: dark) {
+  svg text { fill: #e6e9ef; }
+  svg .grid { stroke: #333b48; } svg .mark { stroke: #e6e9ef; } svg .paper { fill: #14181f; }
+}
+";
 
 impl Plot<'_> {
     /// The picture as an SVG element.
-    pub(super) fn svg(&self) -> String {
+    #[must_use]
+    pub fn svg(&self) -> String {
         let legend = self.layers.len().div_ceil(2) as f64 * LEGEND_LINE;
         self.element(&format!("viewBox=\"0 0 {WIDTH} {:.0}\"", HEIGHT + legend))
     }
 
     /// The same as a part of another picture, of which it fills a [`CELL`].
-    pub(super) fn svg_at(&self, x: f64, y: f64) -> String {
+    #[must_use]
+    pub fn svg_at(&self, x: f64, y: f64) -> String {
         let (width, height) = CELL;
         self.element(&format!(
             "x=\"{x:.0}\" y=\"{y:.0}\" width=\"{width:.0}\" height=\"{height:.0}\""
@@ -116,13 +147,7 @@ impl Plot<'_> {
         };
         let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
         *out += &text("label", "middle", middle, HEIGHT - 10.0, &label(&self.x, x));
-        let _ = writeln!(
-            out,
-            "<text class=\"label\" text-anchor=\"middle\" transform=\"translate(14 {:.1}) \
-             rotate(-90)\">{}</text>",
-            f64::midpoint(TOP, HEIGHT - BOTTOM),
-            escaped(&label(&self.y, y))
-        );
+        *out += &vertical_label(f64::midpoint(TOP, HEIGHT - BOTTOM), &label(&self.y, y));
     }
 }
 
@@ -144,20 +169,6 @@ fn draw_grid(x: &Scale, y: &Scale, out: &mut String) {
             free_from = at + half + TICK_GAP;
         }
     }
-}
-
-fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> String {
-    let ((x1, y1), (x2, y2)) = (from, to);
-    format!(
-        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
-    )
-}
-
-fn text(class: &str, anchor: &str, x: f64, y: f64, said: &str) -> String {
-    let said = escaped(said);
-    format!(
-        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{said}</text>\n"
-    )
 }
 
 fn draw_layer(
@@ -191,11 +202,6 @@ fn x_of(scale: &Scale, value: f64) -> f64 {
 
 fn y_of(scale: &Scale, value: f64) -> f64 {
     HEIGHT - BOTTOM - scale.part(value) * (HEIGHT - BOTTOM - TOP)
-}
-
-/// Text that may stand in HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

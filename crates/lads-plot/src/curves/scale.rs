@@ -3,7 +3,7 @@
 
 /// What the values of an axis are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quantity {
+pub enum Quantity {
     /// Bytes in a second.
     Rate,
     /// Seconds.
@@ -207,7 +207,7 @@ fn time_step(wish: f64) -> f64 {
 }
 
 /// 1, 2 or 5 times a power of ten, not below the wish.
-fn nice_step(wish: f64) -> f64 {
+pub(crate) fn nice_step(wish: f64) -> f64 {
     if wish <= 0.0 {
         return 1.0;
     }

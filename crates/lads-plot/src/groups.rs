@@ -1,31 +1,31 @@
-//! How figures are drawn: line plots and bars as SVG, by a writer small enough to be read.
-//!
-//! Colours are names of classes (`s0` to `s7`), so that one picture serves light and dark pages. A
-//! line or bar ends at the median; a whisker shows the least and the most.
+//! Bars, or points joined by lines, for each of a few settings. A bar or line ends at the median; a
+//! whisker shows the least and the most.
 
-use super::super::table::Spread;
+use crate::curves::nice_step;
+use crate::svg::{escaped, line as straight, text, vertical_label};
+use serde::Serialize;
 use std::fmt::Write as _;
 
 /// One picture.
 #[derive(Clone, Debug)]
-pub(super) struct Plot {
+pub struct Plot {
     /// What it shows.
-    pub(super) title: String,
+    pub title: String,
     /// What is varied, with its unit.
-    pub(super) x_label: String,
+    pub x_label: String,
     /// The values of what is varied, or the names of bars.
-    pub(super) ticks: Vec<String>,
+    pub ticks: Vec<String>,
     /// What is measured, with its unit.
-    pub(super) y_label: String,
+    pub y_label: String,
     /// Lines, or bars of one colour.
-    pub(super) series: Vec<Series>,
+    pub series: Vec<Series>,
     /// How they are drawn.
-    pub(super) kind: Kind,
+    pub kind: Kind,
 }
 
 /// How a plot is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Points joined by lines.
     Lines,
     /// Bars side by side.
@@ -34,13 +34,38 @@ pub(super) enum Kind {
 
 /// One line of a plot, or one bar at each tick.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
+pub struct Series {
     /// As the legend says.
-    pub(super) name: String,
+    pub name: String,
     /// For each tick; `None` where nothing was measured.
-    pub(super) values: Vec<Option<Spread>>,
+    pub values: Vec<Option<Spread>>,
     /// Whether it is one value that holds at all ticks: drawn dashed, without points.
-    pub(super) is_level: bool,
+    pub is_level: bool,
+}
+
+/// Median, least and most of several samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The sample in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these samples.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn of(samples: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = samples.collect();
+        sorted.sort_by(f64::total_cmp);
+        let last = *sorted.last().expect("at least one sample");
+        Self { median: sorted[sorted.len() / 2], min: sorted[0], max: last }
+    }
 }
 
 const WIDTH: f64 = 560.0;
@@ -55,7 +80,8 @@ const COLOURS: usize = 8;
 
 impl Plot {
     /// The picture as an SVG element.
-    pub(super) fn svg(&self) -> String {
+    #[must_use]
+    pub fn svg(&self) -> String {
         let frame = Frame::of(self);
         let height = frame.bottom + AXIS + self.bar_label_room() + frame.legend_height;
         let mut out = format!(
@@ -91,14 +117,8 @@ impl Plot {
         let values = (0..).map(|index| f64::from(index) * frame.step);
         for value in values.take_while(|value| *value <= frame.top_value * 1.001) {
             let y = frame.y(value);
-            let _ = writeln!(
-                out,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                number(value, frame.step)
-            );
+            *out += &straight("grid", (LEFT, y), (right, y));
+            *out += &text("tick", "end", LEFT - 6.0, y + 4.0, &number(value, frame.step));
         }
         for (index, tick) in self.ticks.iter().enumerate() {
             let (x, y) = (frame.x(index), frame.bottom + 16.0);
@@ -113,17 +133,9 @@ impl Plot {
                 "<text class=\"tick\" x=\"{x:.1}\" y=\"{y:.1}\" {turned}>{tick}</text>"
             );
         }
-        let middle = f64::midpoint(frame.bottom, TOP);
-        let _ = writeln!(
-            out,
-            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
-             <text class=\"label\" text-anchor=\"middle\" transform=\"translate(14 {middle:.1}) \
-             rotate(-90)\">{}</text>",
-            f64::midpoint(LEFT, right),
-            frame.bottom + AXIS - 10.0 + self.bar_label_room(),
-            escaped(&self.x_label),
-            escaped(&self.y_label)
-        );
+        let below = frame.bottom + AXIS - 10.0 + self.bar_label_room();
+        *out += &text("label", "middle", f64::midpoint(LEFT, right), below, &self.x_label);
+        *out += &vertical_label(f64::midpoint(frame.bottom, TOP), &self.y_label);
     }
 
     fn bars(&self, series: &Series, index: usize, frame: &Frame, out: &mut String) {
@@ -155,16 +167,9 @@ impl Plot {
             let x = LEFT + column as f64 * (WIDTH - LEFT) / 2.0;
             let y = top + row as f64 * LEGEND_LINE + 6.0;
             let dash = if series.is_level { " dashed" } else { "" };
-            let _ = writeln!(
-                out,
-                "<line class=\"s{} key{dash}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" \
-                 y2=\"{y:.1}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                index % COLOURS,
-                x + 22.0,
-                x + 28.0,
-                y + 4.0,
-                escaped(&series.name)
-            );
+            let class = format!("s{} key{dash}", index % COLOURS);
+            *out += &straight(&class, (x, y), (x + 22.0, y));
+            *out += &text("tick", "start", x + 28.0, y + 4.0, &series.name);
         }
     }
 }
@@ -244,22 +249,8 @@ fn line(series: &Series, index: usize, frame: &Frame, out: &mut String) {
 fn whisker(spread: Spread, x: f64, frame: &Frame, class: &str, out: &mut String) {
     let (least, most) = (frame.y(spread.min), frame.y(spread.max));
     if least - most >= 1.0 {
-        let _ = writeln!(
-            out,
-            "<line class=\"{class} thin\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{least:.1}\" \
-             y2=\"{most:.1}\"/>"
-        );
+        *out += &straight(&format!("{class} thin"), (x, least), (x, most));
     }
-}
-
-/// 1, 2 or 5 times a power of ten, not below the wish.
-fn nice_step(wish: f64) -> f64 {
-    if wish <= 0.0 {
-        return 1.0;
-    }
-    let power = 10_f64.powf(wish.log10().floor());
-    let times = [1.0, 2.0, 5.0, 10.0].into_iter().find(|times| times * power >= wish * 0.999);
-    power * times.unwrap_or(10.0)
 }
 
 /// A number with as many digits as the step between its neighbours needs.
@@ -271,11 +262,6 @@ fn number(value: f64, step: f64) -> String {
 fn said(spread: Spread) -> String {
     let Spread { median, min, max } = spread;
     format!("{median:.3} [{min:.3} to {max:.3}]")
-}
-
-/// Text that may stand in HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
