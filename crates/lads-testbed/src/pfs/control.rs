@@ -27,6 +27,8 @@ pub(super) enum Order {
     MetadataLatency(Duration),
     /// `grow on|off`
     Grow(bool),
+    /// `layout-latency MICROSECONDS`
+    LayoutLatency(Duration),
     /// `congest fixed OSTS=a,b RATE=r`, `congest moving COUNT=k DWELL=seconds RATE=r SEED=n`,
     /// `congest spider SEED=n RATE=r SCALE=s`
     Congest { pattern: Pattern, rate: u64, seed: u64 },
@@ -70,6 +72,7 @@ impl Order {
             ["metadata-latency", time] => Ok(Self::MetadataLatency(micros(time)?)),
             ["grow", "on"] => Ok(Self::Grow(true)),
             ["grow", "off"] => Ok(Self::Grow(false)),
+            ["layout-latency", time] => Ok(Self::LayoutLatency(micros(time)?)),
             ["congest", "off"] => Ok(Self::CongestOff),
             ["congest", kind, ref settings @ ..] => congest(kind, settings, counts),
             ["reset-stats"] => Ok(Self::ResetStats),
@@ -149,6 +152,7 @@ mod tests {
             ("state 1 no-create", Order::State(vec![1], TargetState::NoCreate)),
             (" record  on ", Order::Record(true)),
             ("grow off", Order::Grow(false)),
+            ("layout-latency 7", Order::LayoutLatency(Duration::from_micros(7))),
         ] {
             assert_eq!(parse(line), Ok(order), "{line}");
         }

@@ -44,6 +44,11 @@ impl<'a> LayoutName<'a> {
     }
 }
 
+/// Whether an attribute of this name is a layout, or extends one.
+pub(super) fn is_layout(name: &OsStr) -> bool {
+    [lov::ATTRIBUTE, lov::ATTRIBUTE_ADD, PRIVILEGED].iter().any(|layout| name == *layout)
+}
+
 /// The value of an attribute.
 ///
 /// # Errors

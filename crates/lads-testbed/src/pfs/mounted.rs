@@ -647,7 +647,14 @@ impl Filesystem for Mounted {
         reply: ReplyEmpty,
     ) {
         let result = layouts::set(&self.system, ino.0, name, value, flags);
-        self.answer_empty(result, reply);
+        let answer = move || match result {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(code(error)),
+        };
+        match layouts::is_layout(name) {
+            true => self.system.answer_layout(answer),
+            false => self.system.answer_metadata(answer),
+        }
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -681,7 +688,7 @@ impl Filesystem for Mounted {
         }
         let name = OsStr::new(ATTRIBUTE_ADD);
         let result = layouts::set(&self.system, ino.0, name, in_data, 0);
-        self.system.answer_metadata(move || match result {
+        self.system.answer_layout(move || match result {
             Ok(()) => reply.ioctl(0, &[]),
             Err(error) => reply.error(code(error)),
         });

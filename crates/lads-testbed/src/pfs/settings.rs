@@ -34,6 +34,9 @@ pub(super) struct Settings {
     /// Microseconds that an operation on names takes
     #[arg(long, default_value_t = 0)]
     pub(super) metadata_latency: u64,
+    /// Microseconds more that a call takes which sets or extends a layout
+    #[arg(long, default_value_t = 0)]
+    pub(super) layout_latency: u64,
     /// Decides what is by chance
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

@@ -29,9 +29,14 @@ pub(super) struct System {
     pub(super) lets_grow: AtomicBool,
     tree: Mutex<Tree>,
     metadata_latency_nanos: AtomicU64,
+    layout_latency_nanos: AtomicU64,
     metadata_operations: AtomicU64,
     last_error: Mutex<String>,
     kernel: OnceLock<Notifier>,
+}
+
+fn keep(nanos: &AtomicU64, latency: Duration) {
+    nanos.store(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Longer than any file here, in bytes.
@@ -67,11 +72,14 @@ impl System {
             lets_grow: AtomicBool::new(true),
             tree: Mutex::new(tree),
             metadata_latency_nanos: AtomicU64::new(0),
+            layout_latency_nanos: AtomicU64::new(0),
             metadata_operations: AtomicU64::new(0),
             last_error: Mutex::new(String::new()),
             kernel: OnceLock::new(),
         };
-        system.set_metadata_latency(Duration::from_micros(system.settings.metadata_latency));
+        let Settings { metadata_latency, layout_latency, .. } = system.settings;
+        keep(&system.metadata_latency_nanos, Duration::from_micros(metadata_latency));
+        keep(&system.layout_latency_nanos, Duration::from_micros(layout_latency));
         system
     }
 
@@ -98,8 +106,17 @@ impl System {
 
     /// Answers an operation on names when the metadata server would have.
     pub(super) fn answer_metadata(&self, answer: impl FnOnce() + Send + 'static) {
+        self.answer_after(0, answer);
+    }
+
+    /// The same for an operation that sets or extends a layout.
+    pub(super) fn answer_layout(&self, answer: impl FnOnce() + Send + 'static) {
+        self.answer_after(self.layout_latency_nanos.load(Ordering::Relaxed), answer);
+    }
+
+    fn answer_after(&self, more_nanos: u64, answer: impl FnOnce() + Send + 'static) {
         self.metadata_operations.fetch_add(1, Ordering::Relaxed);
-        let nanos = self.metadata_latency_nanos.load(Ordering::Relaxed);
+        let nanos = self.metadata_latency_nanos.load(Ordering::Relaxed).saturating_add(more_nanos);
         if nanos == 0 {
             return answer();
         }
@@ -167,7 +184,8 @@ impl System {
 
     fn carry_out(&self, order: Order) {
         match order {
-            Order::MetadataLatency(latency) => self.set_metadata_latency(latency),
+            Order::MetadataLatency(latency) => keep(&self.metadata_latency_nanos, latency),
+            Order::LayoutLatency(latency) => keep(&self.layout_latency_nanos, latency),
             Order::Grow(lets_grow) => self.lets_grow.store(lets_grow, Ordering::Relaxed),
             Order::State(osts, state) => {
                 osts.into_iter().for_each(|ost| self.set_state(ost, state));
@@ -197,11 +215,6 @@ impl System {
                 _ => unreachable!("the others have nothing to do with the model"),
             }),
         }
-    }
-
-    fn set_metadata_latency(&self, latency: Duration) {
-        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.metadata_latency_nanos.store(nanos, Ordering::Relaxed);
     }
 
     fn set_state(&self, ost: usize, state: TargetState) {

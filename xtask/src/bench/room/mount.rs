@@ -29,6 +29,8 @@ pub(in crate::bench) struct Storage {
     pub(super) latency_micros: u64,
     /// What each operation on names takes.
     pub(super) metadata_latency_micros: u64,
+    /// What each call takes besides that sets a layout or adds to it.
+    pub(super) layout_latency_micros: u64,
     /// OSTs that a file is spread over.
     pub(super) stripe_count: u32,
     /// Bytes at the beginning of a file that lie on one OST all the same.
@@ -61,7 +63,7 @@ const METADATA_LATENCY_MICROS: u64 = 300;
 impl Storage {
     /// The same as if it answered at once.
     pub(super) fn without_latency(self) -> Self {
-        Self { latency_micros: 0, metadata_latency_micros: 0, ..self }
+        Self { latency_micros: 0, metadata_latency_micros: 0, layout_latency_micros: 0, ..self }
     }
 }
 
@@ -74,6 +76,7 @@ impl Default for Storage {
             oss_bytes_per_second: None,
             latency_micros: LATENCY_MICROS,
             metadata_latency_micros: METADATA_LATENCY_MICROS,
+            layout_latency_micros: 0,
             stripe_count: 1,
             one_stripe_until: None,
             is_written_back: true,
@@ -170,7 +173,8 @@ impl Mount {
 
     fn set_latency(&self, storage: Storage) -> Result<()> {
         self.control(&format!("latency all {}", storage.latency_micros))?;
-        self.control(&format!("metadata-latency {}", storage.metadata_latency_micros))
+        self.control(&format!("metadata-latency {}", storage.metadata_latency_micros))?;
+        self.control(&format!("layout-latency {}", storage.layout_latency_micros))
     }
 
     /// From now on it answers at once, at the rates that are in force: for what is asked of it that

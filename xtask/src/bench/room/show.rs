@@ -19,6 +19,7 @@ const STORAGE: Storage = Storage {
     oss_bytes_per_second: None,
     latency_micros: 0,
     metadata_latency_micros: 0,
+    layout_latency_micros: 0,
     stripe_count: 1,
     one_stripe_until: None,
     is_written_back: true,

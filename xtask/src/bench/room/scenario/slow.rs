@@ -17,8 +17,10 @@ pub(super) fn congestion() -> Scenario {
         stage.lads.push(entry("LADS, --place-extents 0", None, &["--place-extents", "0"]));
         stage
     };
-    // A metadata server that is busy: it answers a call that adds an extent after 5 ms.
+    // A metadata server that takes 5 ms for a call that sets a layout or adds to it, or for every
+    // operation on names.
     let (storage, files, slow) = eight;
+    let late = (Storage { layout_latency_micros: 5_000, ..storage }, files, slow);
     let busy = (Storage { metadata_latency_micros: 5_000, ..storage }, files, slow);
     let placed = |name, bed| Stage {
         is_placed: true,
@@ -52,14 +54,15 @@ pub(super) fn congestion() -> Scenario {
             in_four("8 OSTs, stripe count 4, source", eight, [true, false]),
             beside_plain(in_four("8 OSTs, stripe count 4, sink", eight, [false, true])),
             beside_plain(in_four("8 OSTs, stripe count 4, both", eight, [true, true])),
-            beside_plain(run("8 OSTs, 5 ms for each layout call, sink", busy, [false, true])),
+            beside_plain(run("8 OSTs, 5 ms for each layout call, sink", late, [false, true])),
+            beside_plain(run("8 OSTs, 5 ms for each metadata call, sink", busy, [false, true])),
         ],
         views: vec![
             view("8 OSTs", &[0, 1, 2, 3], None, Quantity::Share),
             view("32 OSTs", &[4, 5, 6, 7], None, Quantity::Share),
             view("Placed in turn", &[8, 9], None, Quantity::Share),
             view("Stripe count 4, 8 OSTs", &[10, 11, 12], None, Quantity::Share),
-            view("A busy metadata server, 8 OSTs", &[2, 13], None, Quantity::Share),
+            view("A busy metadata server, 8 OSTs", &[2, 13, 14], None, Quantity::Share),
         ],
     }
 }
