@@ -2,7 +2,7 @@
 //! systems, beside the rivals, as seconds, MB/s and share of the fluid bound.
 //!
 //! [`scenario`] says what is run, [`mount`] and [`route`] what it runs on, [`contest`] how;
-//! [`peers`] are those who take part. [`plot`] and [`page`] show it.
+//! [`peers`] are those who take part. [`page`] shows it.
 
 mod contest;
 mod data;
