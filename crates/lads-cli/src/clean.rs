@@ -1,4 +1,4 @@
-//! `lads clean`: what killed transfers left in a directory is removed, and each thing told.
+//! `lads clean`: removes what killed transfers left in a directory, and tells each thing.
 
 use crate::args::CleanArgs;
 use crate::display::escape;

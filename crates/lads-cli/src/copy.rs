@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often a line is told where there is no terminal, in seconds.
+/// How often a progress line is printed where there is no terminal, in seconds.
 const PLAIN_SECONDS: u32 = 10;
 
-/// How wide a terminal is that does not say so.
+/// The width of a terminal that does not tell its width, in columns.
 const COLUMNS_DEFAULT: usize = 80;
 
 /// Moves what the command line says.
@@ -46,7 +46,7 @@ pub(crate) fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Opt
     Ok((job, args.log.as_ref().map(create).transpose()?))
 }
 
-/// Runs a job and tells how it goes; the exit code.
+/// Runs a job and shows how it goes. Returns the exit code.
 pub(crate) fn transfer(
     args: &CopyArgs,
     job: &Job,
@@ -91,7 +91,7 @@ pub(crate) fn print_short_help(command_name: &str) -> ExitCode {
     let mut command = crate::args::command();
     command.build();
     let named = command.find_subcommand_mut(command_name).expect("there is one");
-    // If stdout is gone there is nobody to help.
+    // If stdout is closed, nobody reads the help.
     let _ = named.print_help();
     ExitCode::SUCCESS
 }
@@ -119,7 +119,7 @@ fn settings(args: &CopyArgs, job: &Job) -> Settings {
     }
 }
 
-/// How progress is shown. To ask for it is stronger than -q.
+/// How progress is shown. A request for progress overrides -q.
 fn meters(args: &CopyArgs, is_terminal: bool) -> Meters {
     let is_asked_for = args.partial_progress || args.progress.is_some();
     if args.no_progress || args.json || (args.quiet && !is_asked_for) {

@@ -1,4 +1,4 @@
-//! What a person, a log and another program see of a transfer.
+//! What a user, a log and another program see of a transfer.
 //!
 //! For a person: issues and notices as they happen, progress and a summary on stderr, paths on
 //! stdout. For a program (`--json`): one event a line on stdout, and nothing on stderr. Everything
@@ -93,7 +93,7 @@ pub(crate) struct Display<'a> {
     has_status_line: bool,
     /// Whether something is written in the line below the cursor.
     has_line_below: bool,
-    /// Whether a person or program knows that we wait.
+    /// Whether it was shown that the other end has not answered yet.
     is_wait_told: bool,
     issues: IssueCount,
     differences: Differences,
@@ -108,8 +108,8 @@ struct IssueCount {
     failed: u64,
     /// Devices, FIFOs and sockets that were left out: no failures.
     special: u64,
-    /// Of those that failed, how many for want of space at the sink, or because something else has
-    /// their name there.
+    /// Those of them that failed because the sink has no space, or because something else has their
+    /// name there.
     sink_full: u64,
     in_the_way: u64,
 }
@@ -143,17 +143,17 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Writes failed entries there, too.
+    /// Writes failed entries to this file, too.
     pub(crate) fn log_to(&mut self, log: Box<dyn Write + 'a>) {
         self.log = Some(Output::new(log));
     }
 
-    /// Sets the flag if nobody reads stdout any more: a dry run is of no use then.
+    /// Sets the flag if nobody reads stdout any more, because a dry run is useless then.
     pub(crate) fn stop_without_reader(&mut self, stop: StopFlag) {
         self.stop = Some(stop);
     }
 
-    /// Says what is going to be done.
+    /// Tells what is going to be done.
     pub(crate) fn start(&mut self) {
         if self.settings.is_json {
             let event = json::start(&self.places, &self.settings);
@@ -161,7 +161,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Says how it ended; the exit code.
+    /// Tells how the transfer ended. Returns the exit code.
     pub(crate) fn finish(&mut self, report: &Report) -> u8 {
         self.erase_status();
         if self.settings.is_json {
@@ -198,7 +198,7 @@ impl<'a> Display<'a> {
 
     fn on_progress(&mut self, progress: &Progress) {
         let figures = self.meter.take(progress);
-        // Lines and issues wait no longer than this for whoever reads them.
+        // Lines and issues are flushed at least this often.
         self.out.flush();
         if progress.elapsed < self.next_shown {
             return;
@@ -269,8 +269,8 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// The other end has not answered yet. On a terminal this is shown below the cursor: whoever
-    /// asks for a password or whether a host is known asks there, and should not be overwritten.
+    /// The other end has not answered yet. On a terminal this is shown below the cursor: ssh may
+    /// ask for a password at the cursor, and its question must not be overwritten.
     fn on_waiting(&mut self, waiting: &Waiting) {
         if self.settings.is_quiet {
             return;
@@ -301,8 +301,8 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// One line on stderr, after all that was told before it, on stdout too: both may go to one
-    /// place. If it fails there is nobody to tell.
+    /// One line on stderr. What was printed to stdout before is flushed first, because both may go
+    /// to the same place. If this fails, nobody can be told.
     fn tell(&mut self, line: &str) {
         self.out.flush();
         self.erase_status();
@@ -329,7 +329,8 @@ impl<'a> Display<'a> {
 
     fn erase_status(&mut self) {
         if std::mem::take(&mut self.has_line_below) {
-            // All behind the cursor: if a person has typed a line, it is in the line below by now.
+            // Everything after the cursor: if the user has typed a line, the text is one line below
+            // now.
             let _ = write!(self.err, "\x1b[J").and_then(|()| self.err.flush());
         }
         if std::mem::take(&mut self.has_status_line) {
@@ -358,15 +359,16 @@ impl Observer for Display<'_> {
 
 /// Tells a program that the command line was refused.
 pub(crate) fn tell_refusal(out: &mut dyn Write, message: &str) {
-    // The person was told on stderr; a program that does not read has the exit code.
+    // The user was told on stderr. A program that does not read stdout has the exit code.
     let _ = writeln!(out, "{}", json::refusal(message));
 }
 
-/// Where lines go that must not get lost without a word.
+/// A writer for lines that must not get lost without a message.
 struct Output<'a> {
     to: Box<dyn Write + 'a>,
     is_used: bool,
-    /// Whoever reads it is gone, as `head` is after ten lines: no error, but no use to go on.
+    /// The reader has gone, as `head` has after ten lines. This is no error, but there is no use in
+    /// going on.
     has_no_reader: bool,
     error: Option<io::Error>,
 }

@@ -1,9 +1,9 @@
-//! Which process a person waits for: a small one, in front of the one that moves data.
+//! The process that the user waits for: a small one, in front of the one that moves data.
 //!
-//! A process of which a thread is in a call to storage that does not return (a file server that is
-//! gone, FUSE above all) cannot end, not even by SIGKILL, and whoever waits for it waits, too. So
-//! the process that was started only listens to signals and tells the other, which it has made,
-//! what came; it ends with the exit code that the other says, whether that can end or not.
+//! A process cannot end, not even by SIGKILL, while one of its threads is in a call to storage that
+//! does not return (a file server that is gone, FUSE above all). So the process that was started
+//! makes a second one that moves the data, passes signals on to it, and ends with the exit code
+//! that the second one tells, even if that process cannot end.
 //!
 //! ```text
 //!   shell ──► front ──────────── signals ───────────► back ──► the other end
@@ -34,9 +34,9 @@ const AT_ONCE: u8 = 130;
 /// What shells add to the number of the signal that ended a process.
 const BY_SIGNAL: i32 = 128;
 
-/// How long the back may take to end when it has said its exit code. Half of it is little for a
-/// process that gives hundreds of MiB of memory back on a busy machine; double of it is what a
-/// person waits in vain if it is held in a call.
+/// How long the back may take to end when it has told its exit code. Half is little for a process
+/// that frees hundreds of MiB of memory on a busy machine; with double, a user waits in vain if the
+/// process is held in a call.
 const END_DEADLINE: Duration = Duration::from_millis(300);
 /// How often to see whether it has ended.
 const END_INTERVAL: Duration = Duration::from_millis(2);
@@ -71,7 +71,7 @@ fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
             drop(watch);
             let code = work(&stop);
             close_stdio();
-            // If the front is gone there is nobody to tell.
+            // If the front is gone, nobody can be told.
             let _ = (&theirs).write_all(&[code]);
             Ok(code)
         }
@@ -88,7 +88,7 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
             let _ = kill_process(back, Signal::KILL);
             std::process::exit(AT_ONCE.into());
         }
-        // If it is gone it needs no telling.
+        // If it is gone, there is nothing to pass on.
         let _ = orders.write_all(&[signal]);
     })?;
     let mut code = [0];
@@ -105,7 +105,7 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
             }
             Ok(code[0])
         }
-        // It ended without a word, by a signal or a mistake.
+        // It ended without telling a code, by a signal or a bug.
         _ => Ok(code_of(back)),
     }
 }
@@ -122,14 +122,14 @@ fn code_of(back: Pid) -> u8 {
 fn die_with(front: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the front")?;
     if getppid() != Some(front) {
-        // It is gone already, and nobody waits for us.
+        // The front is gone already, and nobody waits for us.
         std::process::exit(lads_engine::ExitCode::Interrupted as i32);
     }
     Ok(())
 }
 
-/// From now on, what the front says sets the flag. Signals themselves are for the front: one from
-/// the keyboard comes to both.
+/// From now on, what the front passes on sets the flag. This process ignores the signals
+/// themselves: one from the keyboard comes to both processes.
 fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
     signals::leave_to_the_front()?;
     let (mut orders, stop) = (front.try_clone().context("cannot share a socket")?, stop.clone());
@@ -145,7 +145,7 @@ fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
     Ok(())
 }
 
-/// Lets go of stdin, stdout and stderr: whoever reads them waits for all that have them open, and
+/// Closes stdin, stdout and stderr. Their reader waits until all processes have closed them, and
 /// this process may be held for long.
 fn close_stdio() {
     if let Ok(nothing) = File::options().read(true).write(true).open("/dev/null") {

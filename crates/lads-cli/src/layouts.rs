@@ -33,7 +33,7 @@ struct View<'a> {
     ceph: Option<FileLayout>,
 }
 
-/// Shows every path; what cannot be examined is told, and does not stop the rest.
+/// Shows every path. A path that cannot be examined is told, and the others are shown.
 pub(crate) fn run(args: &LayoutArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut failed_count = 0u64;
@@ -190,7 +190,7 @@ impl View<'_> {
         self.targets.get(ost.index()).map_or_else(|| ost.to_string(), |it| escape_text(&it.name))
     }
 
-    /// A row for each OST, a column for each so-many-eth of the file.
+    /// A row for each OST, a column for each equal part of the file.
     fn draw(&self, out: &mut dyn Write) -> io::Result<()> {
         let layout = &self.located.layout;
         let bytes = layout.bytes_per_ost(0..self.size);

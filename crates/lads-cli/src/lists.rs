@@ -5,7 +5,7 @@ use lads_core::filter::{Rule, Verdict};
 use std::io::Read;
 use std::path::Path;
 
-/// What parts one entry from the next.
+/// What separates the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separator {
     /// A line ends with a line feed, a carriage return, or both.
@@ -47,8 +47,8 @@ pub(crate) fn push_pattern(rules: &mut Vec<Rule>, verdict: Verdict, pattern: &[u
     rules.push(Rule { verdict, pattern: pattern.to_vec() });
 }
 
-/// A path below the source as `--files-from` gives it: slashes that mean nothing are dropped, and
-/// what leads out of the source is refused.
+/// A path below the source as `--files-from` gives it. Slashes without meaning are dropped; a path
+/// that leads out of the source is refused.
 pub(crate) fn relative_path(path: &[u8]) -> Result<Vec<u8>> {
     let is_needless = |part: &&[u8]| part.is_empty() || *part == b".";
     let parts: Vec<&[u8]> =

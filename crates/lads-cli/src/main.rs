@@ -1,4 +1,4 @@
-//! The `lads` command: reads what a person asks for, has the engine do it, and tells how it went.
+//! The `lads` command: reads what the user asks for, lets the engine do it, and tells how it went.
 
 mod args;
 mod check;
@@ -24,7 +24,8 @@ use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What a shell says of a command that printed to a pipe that nobody reads: 128 and SIGPIPE.
+/// The exit code of a command that printed to a pipe without reader, as shells count: 128 and
+/// SIGPIPE.
 const EXIT_UNREAD: u8 = 141;
 
 fn main() -> ExitCode {
@@ -88,8 +89,8 @@ fn shown(outcome: anyhow::Result<()>) -> ExitCode {
     printed(outcome, lads_engine::ExitCode::SourceUnreadable)
 }
 
-/// Says what went wrong with a command that prints. That nobody reads on, as with `lads osts |
-/// head`, is nothing to speak of.
+/// Tells what went wrong with a command that prints. It is no error that the reader has gone, as
+/// with `lads osts | head`.
 fn printed(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
     let is_unread = outcome.as_ref().is_err_and(|error| {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
@@ -109,7 +110,7 @@ fn exit(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
     }
 }
 
-/// Says on stderr what is wrong. If that fails, too, there is nobody to tell.
+/// Tells on stderr what is wrong. If that fails, too, nobody can be told.
 fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "lads: {}", display::escape_text(message));
 }

@@ -1,6 +1,6 @@
-//! What happens if LADS itself has a mistake: a thread that panics ends the process.
+//! What happens if LADS has a bug: a thread that panics ends the process.
 //!
-//! Otherwise its part would never be done, while the other threads give signs of life for it, and
+//! Otherwise its part would never be done, the other threads would still give signs of life, and
 //! the transfer would neither go on nor end. What is on record stays on record.
 
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! `lads probe`: what LADS can know of a file system, and do with it.
 //!
-//! Meant to be sent to whoever is asked why a file system is not served as it could be: it shows
-//! what was found out and the bytes that it was read from. This finds it out, and tells programs;
+//! Its output is meant to be sent with a question or a bug report: it shows what LADS found out
+//! about a file system, and the bytes from which it did. This finds it out, and tells programs;
 //! [`text`] tells people.
 
 mod text;
@@ -82,7 +82,7 @@ impl Found {
     }
 }
 
-/// As what a file system is recognised.
+/// The kind of file system that was recognised.
 #[derive(Serialize)]
 struct FileSystem {
     /// The number by which `statfs` knows it.
@@ -271,7 +271,8 @@ impl NewFiles {
     }
 }
 
-/// The last two OSTs that take files, the last first: seldom those that would be chosen anyway.
+/// The last two OSTs that take files, the last one first. They are seldom those that would be
+/// chosen anyway.
 fn last_two(subject: &Subject) -> Vec<OstId> {
     let targets = subject.layouts.targets();
     let takes_files = |index: &u32| targets[*index as usize].state.takes_files();
@@ -293,7 +294,7 @@ impl Trial {
         let file = NewFile { is_there, ..NewFile::new(directory, &name, 0, wish) };
         let placed = subject.layouts.of_new_file(&file);
         if placed.is_ok() {
-            // First of all: nobody may read on.
+            // First of all, because the reader may have gone.
             unlinkat(directory, name.as_str(), AtFlags::empty())?;
         }
         let (outcome, difference, errno) = match placed {

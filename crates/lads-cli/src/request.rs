@@ -42,7 +42,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         connect_timeout_seconds: args.connect_timeout,
     };
     let options = options(args, matches)?;
-    // This very program, whatever has been put in its place since it was started.
+    // The program that runs now, even if its file has been replaced since it was started.
     let program = PathBuf::from("/proc/self/exe");
     Ok(Job { sources, target, options, remote, program, stderr: Stderr::PassedOn })
 }
@@ -97,8 +97,8 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
     })
 }
 
-/// Turns what would be moved into what is compared: nothing is moved, made or set, and files are
-/// read past the page cache, for what storage holds is what counts.
+/// Turns a move into a comparison: nothing is moved, made or set, and files are read past the page
+/// cache, because the comparison is about what storage holds.
 pub(crate) fn compare(options: &mut Options, metadata: bool) {
     let past_the_cache = |mode: &mut IoMode| {
         if *mode == IoMode::Auto {
@@ -194,7 +194,8 @@ fn locations(paths: &[OsString]) -> Result<(Vec<Location>, Location)> {
     Ok((sources, target))
 }
 
-/// A source below what it is moved to would be deleted as something that it does not have itself.
+/// Refuses a source that lies below its target: `--delete` would remove it, because it does not
+/// contain itself.
 fn check_is_not_deleted(sources: &[Location], target: &Location) -> Result<()> {
     let real = |place: &Location| match place.host {
         None => std::fs::canonicalize(place.os_path()).ok(),

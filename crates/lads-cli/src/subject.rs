@@ -27,8 +27,8 @@ impl Subject {
         Self::open_beside(path, provider, None)
     }
 
-    /// The same; the provider of `other`, which may have been long to open, serves this one, too,
-    /// if it is on the same file system.
+    /// The same. If `other` is on the same file system, its provider is used again, because opening
+    /// one may take long.
     pub(crate) fn open_beside(path: &Path, provider: &str, other: Option<&Self>) -> Result<Self> {
         let shown = path.display();
         let real = path.canonicalize().with_context(|| format!("cannot examine {shown}"))?;
