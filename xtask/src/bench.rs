@@ -1,9 +1,10 @@
-//! How fast LADS is, beside what else could do the same work on the same machine in the same
-//! minute.
+//! Measures how fast LADS is, compared with other programs that do the same work on the same
+//! machine at the same time.
 //!
-//! Absolute figures of a shared machine are noise, so the movers take turns, round by round, and
-//! the ratio counts. The first round warms up and is checked byte for byte; it is not counted.
-//! A benchmark that lacks what it needs prints no figure and says what is missing.
+//! Absolute figures from a shared machine are noisy. So the movers take turns, round by round, and
+//! the ratio counts. The first round is a warm-up: its result is checked byte for byte, but it is
+//! not counted. If something that a benchmark needs is missing, it prints no figure and says what
+//! is missing.
 
 pub(crate) mod bare;
 mod check;
@@ -30,16 +31,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 use table::Table;
 
-/// The benchmarks of LADS on plain memory and disk: those that run if none is named.
+/// The benchmarks of LADS on plain memory and disk. They run if the user names none.
 pub(crate) const NAMES: [&str; 10] = [
     "big", "medium", "small", "check", "journal", "memory", "threads", "lookups", "harm",
     "slow-ost",
 ];
 
-/// What every benchmark starts from.
+/// What every benchmark needs.
 struct Bench {
     lads: PathBuf,
-    /// Memory that looks like a file system.
+    /// A directory in memory, on tmpfs.
     memory: PathBuf,
     /// A directory on the disk that holds the build.
     disk: PathBuf,
@@ -68,9 +69,9 @@ fn known_name(name: &str) -> Result<String, String> {
     Err(format!("there are {}; room for those of the room, and page", known.join(", ")))
 }
 
-/// Runs these benchmarks, all of [`NAMES`] if there are none, or all of the machine room by the
-/// name of `room`; writes `target/bench/NAME.json` and a table for each, and for those of the
-/// machine room a page. By the name of `page` the tables of all are gathered.
+/// Runs the named benchmarks. Without a name, runs all of [`NAMES`]; the name `room` stands for all
+/// benchmarks of the machine room. Writes `target/bench/NAME.json` and a table for each, and also a
+/// page for those of the machine room. The name `page` gathers the tables of all benchmarks.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let disk = shell::target_dir()?.join("bench");
     fs::create_dir_all(&disk)?;

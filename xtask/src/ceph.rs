@@ -1,10 +1,11 @@
-//! A small Ceph cluster of our own: on loopback, in memory, mounted.
+//! A small private Ceph cluster: on loopback, in memory, mounted.
 //!
-//! One monitor, one manager, four OSDs, one metadata server and a mount by `ceph-fuse`, all of them
-//! started here and nothing else ever touched: what is ended is what a pid file of the directory
-//! names, if that process was started with the directory's configuration. Data lies in the memory
-//! of the OSDs. Two pools hold data, `data` of 32 groups and `more` of 24, which is no power of
-//! two. Nobody is asked who they are, so it must never listen anywhere but on loopback.
+//! It has one monitor, one manager, four OSDs, one metadata server and a mount by `ceph-fuse`. This
+//! module starts all of them and touches no other process: it kills only processes that a pid file
+//! in the directory names and that were started with the configuration in that directory. The OSDs
+//! keep data in memory. Two pools hold data: `data` with 32 groups and `more` with 24, which is not
+//! a power of two. There is no authentication, so the cluster must never listen anywhere but on
+//! loopback.
 
 mod daemons;
 
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What it takes, and the Debian packages that bring it.
+/// The programs that the cluster needs, and the Debian packages that contain them.
 pub(crate) const NEEDED: [(&str, &str); 6] = [
     ("ceph-mon", "ceph-mon"),
     ("ceph-mgr", "ceph-mgr"),
@@ -28,22 +29,22 @@ pub(crate) const NEEDED: [(&str, &str); 6] = [
     ("ceph", "ceph-common"),
 ];
 
-/// The file that says that a directory was made here, and may be removed.
+/// A file with this name marks a directory that was made here and may be removed.
 const MARK: &str = ".lads-ceph";
 
 const OSD_COUNT: usize = 4;
 
-/// Bytes that an OSD pretends to have.
+/// The size that an OSD claims to have, in bytes.
 const OSD_BYTES: u64 = 4 << 30;
 
-/// Pools: name, and how many placement groups.
+/// The pools: the name and the number of placement groups of each.
 const POOLS: [(&str, usize); 3] = [("meta", 8), ("data", 32), ("more", 24)];
 
-/// How long anything may take until it is there: ten times what it takes on a quiet machine.
+/// The longest time to wait for any step of the start: ten times what it takes on a quiet machine.
 const START_MAX: Duration = Duration::from_secs(150);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Longer names of directories leave no room for the name of a socket in it.
+/// The longest path of the directory. With a longer one, paths of sockets in it would be too long.
 const PATH_BYTES_MAX: usize = 80;
 
 /// A cluster in a directory.
@@ -52,7 +53,7 @@ pub(crate) struct Cluster {
     directory: PathBuf,
 }
 
-/// Brings a cluster up, unless it is; says where it is mounted.
+/// Brings a cluster up, unless it is up already, and prints where it is mounted.
 pub(crate) fn up(directory: Option<&Path>) -> Result<()> {
     setup::install(&setup::missing(&NEEDED))?;
     let cluster = Cluster::in_directory(directory)?;
@@ -62,19 +63,19 @@ pub(crate) fn up(directory: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Ends a cluster, unless it has.
+/// Stops the cluster, if it is running.
 pub(crate) fn down(directory: Option<&Path>) -> Result<()> {
     Cluster::in_directory(directory)?.down()
 }
 
-/// Tests look here for the name of a directory on CephFS.
+/// The environment variable that tells tests which directory is on CephFS.
 const MOUNT_VARIABLE: &str = "LADS_TEST_CEPH";
 
-/// A cluster for as long as the tests run.
+/// A cluster that runs as long as the tests do.
 #[derive(Debug)]
 pub(crate) struct ForTests(Cluster);
 
-/// Brings one up; `None`, and a line that says so, where that cannot be.
+/// Brings a cluster up. Where that is impossible, prints the reason and returns `None`.
 pub(crate) fn for_tests() -> Result<Option<ForTests>> {
     let mut missing = setup::missing(&NEEDED);
     missing.extend((!setup::is_root()).then_some("root"));
@@ -97,12 +98,12 @@ pub(crate) fn for_tests() -> Result<Option<ForTests>> {
 }
 
 impl ForTests {
-    /// What the tests must be told.
+    /// The environment variables that the tests need.
     pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 2] {
         [(MOUNT_VARIABLE, self.0.mount()), ("CEPH_CONF", self.0.configuration())]
     }
 
-    /// Ends it, and says if that fails.
+    /// Stops the cluster, and returns an error if that fails.
     pub(crate) fn down(self) -> Result<()> {
         self.0.down()
     }
@@ -117,7 +118,7 @@ impl Drop for ForTests {
 }
 
 impl Cluster {
-    /// The cluster of a directory, or that of the usual one.
+    /// The cluster in this directory, or in the default directory.
     pub(crate) fn in_directory(directory: Option<&Path>) -> Result<Self> {
         let usual = || std::env::temp_dir().join("lads-ceph");
         let directory = std::path::absolute(directory.map_or_else(usual, Path::to_owned))?;
@@ -126,7 +127,7 @@ impl Cluster {
         Ok(Self { directory })
     }
 
-    /// Brings it up, unless it is; leaves nothing behind if that fails.
+    /// Brings the cluster up, unless it is up already. If that fails, leaves nothing behind.
     pub(crate) fn up(&self) -> Result<()> {
         if self.is_up() {
             println!("ceph: is up");
@@ -146,7 +147,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Unmounts it and ends what runs, and removes the directory.
+    /// Unmounts the file system, ends the daemons and removes the directory.
     pub(crate) fn down(&self) -> Result<()> {
         if !self.path(MARK).exists() {
             return Ok(());
@@ -163,12 +164,12 @@ impl Cluster {
             .with_context(|| format!("cannot remove {}", self.directory.display()))
     }
 
-    /// Where it is mounted.
+    /// The directory on which the file system is mounted.
     pub(crate) fn mount(&self) -> PathBuf {
         self.path("mnt")
     }
 
-    /// What Ceph's programs must be told by `CEPH_CONF` to find it.
+    /// The configuration file, which Ceph's programs find through `CEPH_CONF`.
     pub(crate) fn configuration(&self) -> PathBuf {
         self.path("ceph.conf")
     }
@@ -183,7 +184,8 @@ impl Cluster {
 
     fn is_mounted(&self) -> bool {
         let device = |path: &Path| fs::metadata(path).map(|it| it.dev()).ok();
-        // One whose daemon has died has no device that could be asked for.
+        // If the daemon of a mount has died, its device cannot be read: the error is ENOTCONN
+        // (107).
         self.mount().exists() && device(&self.mount()) != device(&self.directory)
             || fs::metadata(self.mount()).is_err_and(|it| it.raw_os_error() == Some(107))
     }
@@ -205,7 +207,7 @@ impl Cluster {
         starting.push(self.command("ceph-mgr").args(["-i", "x"]).spawn()?);
         starting.push(self.command("ceph-mds").args(["-i", "m"]).spawn()?);
         for mut daemon in starting {
-            // It goes on behind our back.
+            // A daemon moves itself to the background: the process that we started ends.
             ensure!(daemon.wait()?.success(), "a daemon did not start");
         }
         self.wait_until("the OSDs are up", "osd stat", |answer| {
@@ -239,7 +241,8 @@ impl Cluster {
         Ok((0..OSD_COUNT).map(start).collect::<std::io::Result<_>>()?)
     }
 
-    /// A program of Ceph that knows this cluster, and says what it says into a file.
+    /// A command that runs a program of Ceph with the configuration of this cluster. Its output
+    /// goes to a file.
     fn command(&self, program: &str) -> Command {
         let said = fs::File::options().create(true).append(true).open(self.path("log/said"));
         let program = shell::find(program).unwrap_or_else(|| program.into());
@@ -252,7 +255,8 @@ impl Cluster {
         command
     }
 
-    /// What the cluster says to these commands; one that fails says nothing.
+    /// Runs these commands and returns the answers of the cluster. A command that fails has no
+    /// answer.
     fn ask(&self, commands: &[&str]) -> Result<Vec<Value>> {
         let mut tool = self.command("ceph");
         tool.args(["--connect-timeout", "10", "--format", "json"]);
@@ -297,7 +301,7 @@ impl Cluster {
         )
     }
 
-    /// The end of what its programs said.
+    /// The last lines that the programs printed.
     fn last_words(&self) -> String {
         let said = fs::read_to_string(self.path("log/said")).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
@@ -305,7 +309,7 @@ impl Cluster {
     }
 }
 
-/// Whether all groups serve; the manager may have made some for itself.
+/// Whether all groups are active and clean. The manager may have added groups of its own.
 fn are_all_clean(answer: &Value) -> bool {
     let summary = &answer["pg_summary"];
     let states = summary["num_pg_by_state"].as_array();

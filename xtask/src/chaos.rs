@@ -1,11 +1,12 @@
-//! Whether LADS keeps its promises whatever happens: random trees, random options, and several
-//! accidents at a time, round by round; each follows from a seed, and can be played again.
+//! Tests whether LADS keeps its promises whatever happens: with random trees, random options and
+//! several accidents at a time, in rounds. Each round follows from a seed and can be played again.
 //!
 //! A round grows a tree ([`tree`]), runs `lads cp` with random options ([`options`]), and lets
-//! accidents happen meanwhile ([`accident`]). After each run it is judged ([`judge`]): every file
-//! at the target is one version of itself, the exit code is explained and true, what is missing
-//! is told, and nothing else was touched. At last the same command runs once more with nothing in
-//! its way, and then all must be there, and nothing left over. docs/testing.md says more.
+//! accidents happen meanwhile ([`accident`]). After each run, the result is judged ([`judge`]):
+//! every file at the target is one version of itself, the exit code is explained and true, what is
+//! missing is reported, and nothing else was touched. At the end the same command runs once more
+//! without accidents. Then everything must be there, and nothing may be left over. docs/testing.md
+//! says more.
 
 mod accident;
 mod changes;
@@ -35,19 +36,21 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rounds if nothing is said.
+/// The default number of rounds.
 const ROUNDS: u64 = 100;
-/// Rounds in CI with the same seeds each time, so that a change shows, and with the day's seeds.
+/// The number of rounds in CI: first with the same seeds each time, so that the effect of a change
+/// shows, then with the seeds of the day.
 const CI_FIXED_ROUNDS: u64 = 50;
 const CI_FRESH_ROUNDS: u64 = 50;
 /// The first of the fixed seeds.
 const FIXED_SEED: u64 = 1;
-/// Rounds at a time: a round waits more than it computes.
+/// The default number of rounds at a time. A round spends more time waiting than computing.
 const JOBS: usize = 2;
 const SECONDS_A_DAY: u64 = 86_400;
-/// More seeds than a day's rounds.
+/// The distance between the first seeds of two days. It is greater than the number of rounds in a
+/// day.
 const SEEDS_A_DAY: u64 = 1_000_000;
-/// Set where mounts are seen by this process and its children only.
+/// This environment variable is set in a process whose mounts only it and its children see.
 const INSIDE: &str = "LADS_CHAOS_INSIDE";
 
 /// The programs that a round starts.
@@ -57,7 +60,7 @@ struct Tools {
     testbed: PathBuf,
 }
 
-/// What can be done on this machine.
+/// What is possible on this machine.
 #[derive(Debug)]
 struct Abilities {
     can_mount: bool,
@@ -84,13 +87,13 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     Ok(count.get())
 }
 
-/// A seed that is the same for a day.
+/// A seed that stays the same for a day.
 fn seed_of_the_day() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap_or_default().as_secs() / SECONDS_A_DAY * SEEDS_A_DAY
 }
 
-/// Plays the rounds that are asked for; no success if one of them failed.
+/// Plays the requested rounds. Returns a failure if one of them failed.
 pub(crate) fn run(request: &Request) -> Result<ExitCode> {
     if may_mount_apart() && std::env::var_os(INSIDE).is_none() {
         return run_inside(request);
@@ -118,10 +121,10 @@ pub(crate) fn run(request: &Request) -> Result<ExitCode> {
     Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Fixed seeds, and the day's.
+/// Plays rounds with the fixed seeds, and rounds with the seeds of the day.
 ///
-/// Through cargo, as the steps before this one may have built our program anew: then the file that
-/// this process was started from is no longer there.
+/// This goes through cargo, because earlier steps may have rebuilt our program. Then the file that
+/// this process was started from is gone.
 pub(crate) fn ci(list: &NotTriedList) -> Result<()> {
     for (count, seed) in [(CI_FIXED_ROUNDS, FIXED_SEED), (CI_FRESH_ROUNDS, seed_of_the_day())] {
         let (count, seed) = (count.to_string(), seed.to_string());
@@ -131,14 +134,15 @@ pub(crate) fn ci(list: &NotTriedList) -> Result<()> {
     Ok(())
 }
 
-/// Whether this process may have mounts of its own.
+/// Whether this process can have a mount namespace of its own.
 fn may_mount_apart() -> bool {
     let probe =
         room::quietly(Command::new("unshare").args(["-m", "mount", "--make-rprivate", "/"]));
     rustix::process::geteuid().is_root() && probe.is_ok()
 }
 
-/// Becomes the same process where all mounts are gone with the last process that sees them.
+/// Runs the same request in a process with its own mount namespace. All its mounts disappear when
+/// the last process in the namespace ends.
 fn run_inside(request: &Request) -> Result<ExitCode> {
     let Request { rounds, seed, jobs } = request;
     let mut command = Command::new("unshare");
@@ -158,9 +162,9 @@ impl Tools {
 }
 
 impl Abilities {
-    /// Says what cannot be tried here; `None` if nothing can.
+    /// Prints what cannot be tried here. Returns `None` if nothing can be tried.
     fn here() -> Result<Option<Self>> {
-        // It judges what arrived.
+        // rsync judges what arrived.
         if !lads_tried::has("rsync") {
             return Ok(None);
         }
@@ -183,7 +187,7 @@ impl Abilities {
     }
 }
 
-/// Plays the round of one seed; says so if it fails, and keeps its directory.
+/// Plays the round of one seed. If it fails, prints that and keeps its directory.
 fn play(seed: u64, tools: &Tools, abilities: &Abilities) -> Report {
     let parent = Path::new("/dev/shm");
     let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };

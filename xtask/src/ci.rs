@@ -1,8 +1,8 @@
 //! What must hold before a change goes in: format, lints, docs, licences, tests, simulation,
 //! fuzzing, accidents.
 //!
-//! Every step runs, also after one has failed, so that one run says everything. The last line is
-//! the sum of all test results, as the test runner printed them.
+//! Every step runs, even after another one has failed, so that one run reports everything. The last
+//! line is the sum of all test results, as printed by the test runner.
 
 use crate::ceph::{self, ForTests};
 use crate::not_tried::NotTriedList;
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run("docs", docs);
     let mut tally = Tally::default();
     let list = NotTriedList::begin();
-    // Ended when it is dropped, whatever becomes of the tests.
+    // The cluster stops when this is dropped, even if the tests fail.
     let mut cluster = None;
     steps.run("ceph", || {
         cluster = ceph::for_tests()?;
@@ -42,7 +42,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         let mark = if step.is_good { "" } else { "  FAILED" };
         println!("{:>8.1}  {}{mark}", step.elapsed.as_secs_f64(), step.name);
     }
-    // A step that is no test counts as one, so that the last line never says that all is well.
+    // Any other step that fails counts as one failed test, so that the last line never claims
+    // success.
     let others = steps.done.iter().filter(|step| !step.is_good && step.name != TESTS);
     let failed = tally.failed + others.count() as u64;
     println!("\n{} passed, {failed} failed", tally.passed);
@@ -83,7 +84,7 @@ fn docs() -> Result<()> {
     shell::run(shell::cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// How many tests passed and failed.
+/// The number of tests that passed and that failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -107,7 +108,7 @@ fn tests(tally: &mut Tally, cluster: Option<&ForTests>, list: &NotTriedList) -> 
     if child.wait()?.success() {
         return Ok(());
     }
-    // A test that does not compile has no result line, and yet has not passed.
+    // A test that does not compile has no result line, but it counts as failed.
     tally.failed = tally.failed.max(1);
     bail!("cargo test")
 }

@@ -1,6 +1,6 @@
-//! What LADS does, shown in four minutes, of which compiling takes most: it moves the Rust
-//! compiler, here and over ssh, and compares; then it moves files between two emulated parallel
-//! file systems, past their slow OSTs.
+//! Shows in four minutes what LADS does; compiling takes most of that time. LADS moves the Rust
+//! compiler, on this host and over ssh, and the copies are compared. Then it moves files between
+//! two emulated parallel file systems with slow OSTs.
 
 use crate::bench::room::show;
 use crate::scratch::Scratch;
@@ -40,8 +40,8 @@ fn part(what: &str) {
 
 fn show_toolchain(lads: &Path) -> Result<()> {
     let sysroot = shell::output(shell::command("rustc").args(["--print", "sysroot"]))?;
-    // Without its 50,000 pages of documentation: making so many files durable takes a slow disk
-    // longer than anybody wants to watch.
+    // The 50,000 pages of documentation are left out: on a slow disk it takes too long to make that
+    // many files durable.
     let source = Path::new(sysroot.trim()).join("lib");
     let extent = tree::extent(&source)?;
     let scratch = Scratch::new(&std::env::temp_dir(), "lads-demo")?;
@@ -83,7 +83,7 @@ fn move_tree(lads: &Path, options: &[&str], source: &Path, target: &str) -> Resu
     Ok(())
 }
 
-/// Compares bytes and, if rsync is here, metadata with it: a judge that is not ours.
+/// Compares bytes. If rsync is installed, it compares metadata too, as an independent judge.
 fn compare(source: &Path, target: &Path) -> Result<()> {
     if shell::find("rsync").is_none() {
         tree::compare(source, target)?;
@@ -103,7 +103,8 @@ fn compare(source: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The path with a slash at its end: what is in the directory, not the directory itself.
+/// The path with a slash at its end, which means the content of the directory, not the directory
+/// itself.
 fn slashed(path: &Path) -> String {
     format!("{}/", path.display())
 }

@@ -1,13 +1,13 @@
-//! What a peer or a disk can say that nobody thought of: libFuzzer looks for it.
+//! Uses libFuzzer to look for input from a peer or a disk that the code does not handle.
 //!
-//! The targets are programs of their own (`fuzz/`), built here with the flags that cargo-fuzz would
-//! give, so that neither it nor a nightly toolchain need be installed: instrumentation for coverage
-//! is an LLVM pass that the stable compiler runs, too. A C++ compiler is needed, for libFuzzer is
-//! C++.
+//! The targets are separate programs (`fuzz/`). They are built here with the flags that cargo-fuzz
+//! would pass, so that neither cargo-fuzz nor a nightly toolchain has to be installed: coverage
+//! instrumentation is an LLVM pass, and the stable compiler can run it, too. A C++ compiler is
+//! needed, because libFuzzer is written in C++.
 //!
-//! libFuzzer looks at each target for a while, beginning with the committed seeds and with what it
-//! has found to be of interest before (`fuzz/corpus`, not committed). An input that ends badly is
-//! kept in `fuzz/artifacts`, and it is said how to play it again.
+//! libFuzzer runs each target for a while. It begins with the committed seeds and with interesting
+//! inputs from earlier runs (`fuzz/corpus`, not committed). An input on which a target fails is
+//! kept in `fuzz/artifacts`, and the output says how to play it again.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -18,20 +18,20 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
-/// For how long each target is run if nothing is said, in seconds. In a minute a target takes some
-/// 100,000 inputs or more on a slow machine, which is far beyond where new coverage comes quickly;
-/// two would add four minutes to CI and hardly ever an input.
+/// The default time to run each target, in seconds. In a minute a target takes at least some
+/// 100,000 inputs on a slow machine; long before that, new coverage has become rare. Two minutes
+/// would add four minutes to CI and would hardly ever find another input.
 pub(crate) const SECONDS: u32 = 60;
 
-/// Longest time that one input may take, in seconds: all take milliseconds. Half might be too short
-/// where many other programs run.
+/// The longest time that one input may take, in seconds. All inputs take milliseconds, but half of
+/// this limit might be too short where many other programs run.
 const INPUT_SECONDS_MAX: u32 = 10;
 
-/// The most memory that a target may have, libFuzzer's own and the corpus included, in MiB. What an
-/// input may allocate is limited far lower, in `crates/lads-fuzz`.
+/// The most memory that a target may use, in MiB, including libFuzzer itself and the corpus. What
+/// an input may allocate has a far lower limit, in `crates/lads-fuzz`.
 const RSS_MIB_MAX: u32 = 512;
 
-/// What cargo-fuzz gives for instrumentation: counters at each edge, and what is compared.
+/// The instrumentation flags of cargo-fuzz: counters at each edge, and tracing of comparisons.
 const RUSTFLAGS: [&str; 6] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     target: Option<String>,
     /// Inputs to play again, instead of looking for new ones
     inputs: Vec<PathBuf>,
-    // To libFuzzer, zero is without end.
+    // For libFuzzer, zero means no limit.
     /// For how long each target is run
     #[arg(long, value_name = "N", default_value_t = SECONDS)]
     seconds: u32,
@@ -60,7 +60,7 @@ impl Default for Arguments {
     }
 }
 
-/// Runs what was asked for.
+/// Runs the requested targets or inputs.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let all = targets()?;
     let targets = match &arguments.target {
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// The names of all targets, as their programs are called.
+/// The names of all targets, which are also the names of their programs.
 fn targets() -> Result<Vec<String>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(directory().join("targets"))? {
@@ -92,12 +92,12 @@ fn directory() -> PathBuf {
     shell::root().join("fuzz")
 }
 
-/// Builds the programs of some targets; says in which directory they are.
+/// Builds the programs of these targets. Returns the directory that holds them.
 fn build(targets: &[String]) -> Result<PathBuf> {
     let host = host()?;
     let target_dir = directory().join("target");
     let mut cargo = shell::cargo();
-    // With the machine named as target, build scripts are compiled without these flags.
+    // With an explicit `--target`, build scripts are compiled without these flags.
     cargo.args(["build", "--quiet", "--release", "--locked", "--target", &host]);
     cargo.arg("--manifest-path").arg(directory().join("Cargo.toml"));
     cargo.arg("--target-dir").arg(&target_dir);
@@ -108,14 +108,14 @@ fn build(targets: &[String]) -> Result<PathBuf> {
     Ok(target_dir.join(host).join("release"))
 }
 
-/// What the compiler calls this machine.
+/// The compiler's name for this machine.
 fn host() -> Result<String> {
     let version = shell::output(shell::command("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV does not say what machine this is")?.to_owned())
 }
 
-/// Runs each target for a while, as many at a time as there are processors.
+/// Runs each target for a while, with one target at a time for each processor.
 fn look(programs: &Path, targets: &[String], seconds: u32) -> Result<()> {
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(targets.iter().collect());
     let failures: Mutex<Vec<String>> = Mutex::default();
@@ -145,10 +145,10 @@ fn look_at(programs: &Path, target: &str, seconds: u32) -> Result<()> {
     fs::create_dir_all(&artifacts)?;
     let log = artifacts.join("log");
     let mut fuzzer = fuzzer(&programs.join(target));
-    // Zero is without end.
+    // For libFuzzer, zero means no limit.
     fuzzer.arg(format!("-max_total_time={}", seconds.max(1)));
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    // What is new goes into the first directory; the others are only read.
+    // New inputs go into the first directory. The other directories are only read.
     fuzzer.arg(corpus).args([seeds, regressions].iter().filter(|path| path.is_dir()));
     let output = fs::File::create(&log)?;
     let status = fuzzer.stdout(output.try_clone()?).stderr(output).status();
@@ -158,7 +158,7 @@ fn look_at(programs: &Path, target: &str, seconds: u32) -> Result<()> {
         println!("fuzz: {target}: {}", summary(&said));
         return Ok(());
     }
-    // The input stands near the end, in full where it is short, with what was wrong above it.
+    // The input is near the end of the output, in full if it is short, and the error is above it.
     println!("{}", tail(&said));
     let Some(input) = input_of(&said) else {
         bail!("{target} failed ({status}), without an input; all that it said: {}", log.display());
@@ -169,7 +169,7 @@ fn look_at(programs: &Path, target: &str, seconds: u32) -> Result<()> {
     )
 }
 
-/// Runs a target with inputs that are there.
+/// Runs a target with existing inputs.
 fn play(program: &Path, inputs: &[PathBuf]) -> Result<()> {
     shell::run(fuzzer(program).args(inputs).env("RUST_BACKTRACE", "1"))
 }
@@ -182,7 +182,7 @@ fn fuzzer(program: &Path) -> Command {
     fuzzer
 }
 
-/// How much was tried: libFuzzer's last word, and the coverage of its last report.
+/// How much was tried: libFuzzer's final line, and the coverage in its last report.
 fn summary(said: &str) -> String {
     let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("it is done");
     let report = said.lines().rev().find_map(|line| line.split_once(" cov: "));
@@ -190,7 +190,7 @@ fn summary(said: &str) -> String {
     coverage.map_or_else(|| done.to_owned(), |edges| format!("{done}, {edges} edges covered"))
 }
 
-/// The path of the input that a fuzzer has kept.
+/// The path of the input that the fuzzer has saved.
 fn input_of(said: &str) -> Option<&str> {
     said.lines().rev().find_map(|line| line.split_once("Test unit written to ")).map(|(_, it)| it)
 }

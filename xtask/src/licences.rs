@@ -1,10 +1,10 @@
-//! Whether every dependency may be used: its licence is one that `deny.toml` allows, it comes from
-//! where that allows, and nobody has told of a hole in it.
+//! Checks whether every dependency may be used: `deny.toml` allows its licence and its origin, and
+//! it has no known vulnerability.
 //!
-//! `cargo deny` does this better and takes minutes to build, which CI does not wait for; where it
-//! is installed, it is asked. Otherwise this reads the same list of licences, so that a clean
-//! machine checks the same rule. Holes are told by a database on the network: without `cargo deny`
-//! or without that, they are not looked for, and this says so.
+//! `cargo deny` does this better, but it takes minutes to build, which is too long for CI. If it is
+//! installed, it is used. Otherwise this module reads the same list of licences, so that a clean
+//! machine checks the same rule. Known vulnerabilities are in a database on the network. Without
+//! `cargo deny` or without the database they are not checked, and the output says so.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -42,8 +42,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Whether anybody has told of a hole in a dependency. That changes without us, so what the
-/// database says fails this step; that it cannot be reached does not.
+/// Checks for known vulnerabilities of dependencies. The database changes without us. A
+/// vulnerability that it lists fails this step; a database that cannot be reached does not.
 fn advisories() -> Result<()> {
     if let Err(error) = shell::run(shell::cargo().args(["deny", "fetch", "db"])) {
         println!("NOT checked: advisories, for their database cannot be reached ({error:#})");
@@ -52,7 +52,7 @@ fn advisories() -> Result<()> {
     shell::run(shell::cargo().args(["deny", "--offline", "check", "advisories"]))
 }
 
-/// Whether a package comes from crates.io, or is one of ours.
+/// Whether a package comes from crates.io or is a crate of this workspace.
 fn is_known(source: Option<&str>) -> bool {
     source.is_none_or(|source| source == "registry+https://github.com/rust-lang/crates.io-index")
 }
@@ -71,9 +71,9 @@ fn allowed(deny: &str) -> Result<Vec<String>> {
     Ok(list.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
-/// Whether an SPDX expression can be met with the licences allowed.
+/// Whether an SPDX expression can be met with the allowed licences.
 ///
-/// Old manifests write `/` where they mean OR.
+/// Old manifests write `/` instead of OR.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -81,7 +81,8 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     terms.any_of() && terms.words.is_empty()
 }
 
-/// Reads an expression from left to right: OR binds less than AND, AND less than WITH.
+/// Reads an expression from left to right: OR binds less tightly than AND, and AND less tightly
+/// than WITH.
 struct Terms<'a> {
     words: &'a [&'a str],
     allowed: &'a [String],

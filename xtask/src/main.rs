@@ -1,7 +1,7 @@
-//! Which chores the house has: build, check, measure and show it.
+//! The chores of the project: build, check, measure and show LADS.
 //!
-//! `cargo xtask ci` is what CI runs, and all that it runs. The chores start other programs and
-//! judge what they say; nothing here is part of LADS itself, and nothing depends on it.
+//! `cargo xtask ci` is exactly what CI runs. The chores start other programs and judge their
+//! output. Nothing here is part of LADS itself, and nothing depends on it.
 #![expect(clippy::print_stdout, reason = "a chore reports on its terminal")]
 
 mod bench;
@@ -66,7 +66,7 @@ enum Chore {
     Ceph(CephChore),
     /// Move the Rust compiler, here and over ssh; then past slow OSTs, watched
     Demo,
-    // The control of the benchmarks: run by them, in processes of their own.
+    // The baseline of the benchmarks, which run it in separate processes.
     #[command(hide = true)]
     BareSink {
         target: PathBuf,

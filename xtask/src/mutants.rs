@@ -1,10 +1,10 @@
-//! Which faults no test would notice: cargo-mutants puts them in one by one, small ones, and runs
-//! the tests that should fail.
+//! Looks for faults that no test notices: cargo-mutants adds small faults to the code, one by one,
+//! and runs the tests that should fail.
 //!
-//! A fault is first tried on the tests of its own crate, which take seconds; what they let pass is
-//! tried on the tests that are slower: simulated worlds for the core, the real command for the
-//! engine. What is let pass by all of them is listed. A fault that makes no difference, or one that
-//! no test can see, stands in `docs/testing.md` with the reason, and is listed apart.
+//! A fault is first tried on the tests of its own crate, which take seconds. If they do not notice
+//! it, it is tried on slower tests: simulated worlds for the core, the real command for the engine.
+//! A fault that none of them notices is listed. Faults that make no difference, or that no test can
+//! see, are in `docs/testing.md` with the reason, and are listed separately.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -13,24 +13,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// For how long faults are put in if nothing is said, in seconds: some eighty faults of the core on
-/// a small machine. All of them take hours.
+/// The default time to try faults, in seconds: enough for some eighty faults of the core on a small
+/// machine. All faults take hours.
 const SECONDS: u64 = 1200;
 
-/// How long the tests of one fault may take, in seconds: several times what they take without it. A
-/// fault that makes them hang is noticed so.
+/// The longest time that the tests of one fault may take, in seconds: several times what they take
+/// without the fault. This limit detects a fault that makes them hang.
 const TEST_SECONDS_MAX: u32 = 120;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Code in which a fault would lose data, or lend rights, and the tests that should notice.
+/// A part of the code in which a fault would lose data or give rights, and the tests that should
+/// notice it.
 struct Part {
     package: &'static str,
-    /// Below the package's `src`.
+    /// File patterns below the package's `src`.
     files: &'static [&'static str],
-    /// Which of the package's own tests are tried first.
+    /// The package's own tests that are tried first.
     own: &'static str,
-    /// What the slower tests are: their package, their programs, and what is in their names.
+    /// The slower tests: their package, their programs, and words in their names.
     slower: (&'static str, &'static [&'static str], &'static [&'static str]),
 }
 
@@ -95,7 +96,7 @@ const PARTS: [Part; 2] = [
 pub(crate) struct Arguments {
     /// Only faults with this in their names, which begin with their places: a regular expression
     ///
-    /// Fields that are left out are tried whatever it is: cargo-mutants 27 does not filter them.
+    /// Faults that leave out a field are always tried: cargo-mutants 27 does not filter them.
     filter: Option<String>,
     /// Only every N-th of all faults, from the K-th on, such as 0/20
     #[arg(long, value_name = "K/N")]
@@ -112,7 +113,8 @@ pub(crate) struct Arguments {
 /// Runs what was asked for.
 ///
 /// # Errors
-/// If a fault is let pass that is not in `docs/testing.md`, or nothing could be tried.
+/// If the tests do not notice a fault that is not in `docs/testing.md`, or if nothing could be
+/// tried.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if shell::output(shell::cargo().args(["mutants", "--version"])).is_err() {
         bail!("cargo-mutants is missing: cargo install --locked cargo-mutants");
@@ -137,23 +139,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// When the first of this number of steps is over, if all have equal shares of the time left.
+/// The end of the first of this number of steps, if all steps get equal shares of the time left.
 fn share_until(until: Instant, steps: usize) -> Instant {
     let now = Instant::now();
     now + until.saturating_duration_since(now) / u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
-/// What became of the faults of a part.
+/// The results of trying the faults of a part.
 struct Outcome {
     caught: usize,
-    /// Those that no test noticed, each with its place.
+    /// The faults that no test noticed, each with its place.
     passed: Vec<String>,
 }
 
 impl Part {
     fn run(&self, arguments: &Arguments, until: Instant) -> Result<Outcome> {
         let output = shell::target_dir()?.join("mutants").join(self.package);
-        // What an earlier run found is not of these sources.
+        // Results of an earlier run belong to other sources.
         let _ = std::fs::remove_dir_all(&output);
         std::fs::create_dir_all(&output)?;
         let mut own = self.command(arguments, &output);
@@ -181,14 +183,14 @@ impl Part {
         let shard = arguments.shard.iter();
         command.args(shard.flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
         command.args(arguments.filter.iter().flat_map(|filter| ["--re", filter]));
-        // Without symbols it builds in half the time.
+        // The build takes half the time without debug symbols.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         command
     }
 }
 
-/// Runs cargo-mutants to its end, or stops it when the time is over: what it has found by then is
-/// written down. That tests fail is what it is there for.
+/// Runs cargo-mutants to its end, or stops it when the time is over. It has written down what it
+/// has found until then. Failing tests are no error: they have noticed a fault.
 fn run_until(command: &mut Command, until: Instant) -> Result<()> {
     if Instant::now() >= until {
         return Ok(());
@@ -205,20 +207,20 @@ fn run_until(command: &mut Command, until: Instant) -> Result<()> {
 }
 
 fn stop(child: &mut Child) -> Result<()> {
-    // It ends its tests, too.
+    // cargo-mutants ends its tests, too.
     let _ = kill_process(Pid::from_child(child), Signal::INT);
     child.wait()?;
     Ok(())
 }
 
-/// The lines of a file; none if it is not there.
+/// The lines of a file; empty if the file does not exist.
 fn lines(path: &PathBuf) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Whether a fault, as `FILE:LINE:COLUMN: WHAT`, is in the page as `` `FILE: WHAT` ``: lines move.
-/// In a table, a bar is written with a backslash before it.
+/// Whether a fault, given as `FILE:LINE:COLUMN: WHAT`, is in the page as `` `FILE: WHAT` ``. The
+/// page has no line numbers, because they change. In a table, a bar has a backslash before it.
 fn is_listed(page: &str, fault: &str) -> bool {
     let mut fields = fault.splitn(4, ':');
     let (Some(file), Some(what)) = (fields.next(), fields.nth(2)) else { return false };

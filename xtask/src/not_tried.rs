@@ -1,8 +1,8 @@
-//! What no test has tried, and why: told at the end of `cargo xtask ci`.
+//! Collects what the tests left out, and why, for the end of `cargo xtask ci`.
 //!
-//! What a machine does not have or does not permit is left out by the tests, which say so in a list
-//! (`lads-tried`). Where `CI` is set in the environment, everything that `cargo xtask setup`
-//! installs is taken to be there: a test that misses it has failed.
+//! A test leaves out what the machine does not have or does not permit, and adds a line to a list
+//! (`lads-tried`). If the environment has `CI` set, everything that `cargo xtask setup` installs
+//! must be there: a test that misses it has failed.
 
 use crate::{setup, shell};
 use anyhow::{Context, Result, bail};
@@ -11,20 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// The file in which tests list what they did not try.
+/// The file in which tests list what they left out.
 #[derive(Debug)]
 pub(crate) struct NotTriedList {
     path: PathBuf,
 }
 
 impl NotTriedList {
-    /// An empty one.
+    /// An empty list.
     pub(crate) fn begin() -> Self {
         let name = format!("lads-not-tried-{}", std::process::id());
         Self { path: std::env::temp_dir().join(name) }
     }
 
-    /// What tests must be told.
+    /// The environment variable that tells tests where the list is.
     pub(crate) fn variable(&self) -> (&'static str, PathBuf) {
         (LIST_VARIABLE, self.path.clone())
     }
@@ -38,7 +38,7 @@ impl NotTriedList {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("cannot read {}", self.path.display()))?,
         };
-        // Most of the time it is not there.
+        // Usually the file does not exist.
         let _ = std::fs::remove_file(&self.path);
         let lacks = by_lack(&text);
         let tests: BTreeSet<&String> = lacks.values().flatten().collect();
@@ -63,7 +63,7 @@ fn by_lack(list: &str) -> BTreeMap<Lack, BTreeSet<String>> {
     lacks
 }
 
-/// The programs that a test missed although they are installed, or must be.
+/// The programs that a test missed although they are installed or must be.
 fn should_be_there(
     lacks: &BTreeMap<Lack, BTreeSet<String>>,
     is_there: impl Fn(&str) -> bool,

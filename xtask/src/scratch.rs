@@ -1,10 +1,10 @@
-//! Where a chore puts what it throws away.
+//! A directory for the temporary files of a chore.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A directory that is gone when this is dropped.
+/// A directory that is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -18,7 +18,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// A path in it.
+    /// The path of this name in the directory.
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// A program that tests or benchmarks start, and the Debian package that brings it.
+/// The programs that tests or benchmarks start, and the Debian packages that contain them.
 const NEEDED: [(&str, &str); 12] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
@@ -18,11 +18,11 @@ const NEEDED: [(&str, &str); 12] = [
     ("strace", "strace"),
     ("mkfs.ext4", "e2fsprogs"),
     ("python3", "python3"),
-    // libFuzzer is C++.
+    // libFuzzer is written in C++.
     ("c++", "g++"),
 ];
 
-/// Programs that come with what is installed, or with any Debian.
+/// Programs that come with the packages above or with any Debian.
 const ALONG: [(&str, &str); 6] = [
     ("ssh-keygen", "openssh-client"),
     ("filefrag", "e2fsprogs"),
@@ -32,13 +32,15 @@ const ALONG: [(&str, &str); 6] = [
     ("losetup", "mount"),
 ];
 
-/// Installs what is missing, of these programs too; does nothing if nothing is.
+/// Installs what is missing, including these additional programs. Does nothing if nothing is
+/// missing.
 pub(crate) fn run(also: &[(&str, &'static str)]) -> Result<()> {
     let all = [missing(&NEEDED), missing(also)];
     if all.concat().is_empty() {
         println!("setup: everything is there");
     }
-    // One after the other: where there is no Ceph, the rest is installed all the same.
+    // The lists are installed one after the other: where Ceph is not available, the rest is
+    // installed all the same.
     all.iter().try_for_each(|missing| install(missing))
 }
 
@@ -64,7 +66,7 @@ pub(crate) fn installs(program: &str) -> bool {
     NEEDED.iter().chain(&ALONG).any(|(name, _)| *name == program)
 }
 
-/// Packages of which the program is not there.
+/// The packages whose program is not installed.
 pub(crate) fn missing(needed: &[(&str, &'static str)]) -> Vec<&'static str> {
     needed
         .iter()
@@ -73,7 +75,7 @@ pub(crate) fn missing(needed: &[(&str, &'static str)]) -> Vec<&'static str> {
         .collect()
 }
 
-/// How to call apt-get, if we may: as root, or with a sudo that asks nothing.
+/// How to call apt-get, if this process may: as root, or with a sudo that asks for no password.
 fn apt() -> Option<fn() -> Command> {
     if is_root() {
         return Some(|| {
@@ -91,7 +93,7 @@ fn apt() -> Option<fn() -> Command> {
     })
 }
 
-/// Whether this process may do everything.
+/// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }

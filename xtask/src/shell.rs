@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The directory of the workspace.
+/// The root directory of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
-/// A command that starts in the workspace and cannot ask anything.
+/// A command that starts in the root directory of the workspace and has no stdin to ask questions.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
@@ -23,7 +23,7 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs a command, shows what it says, and fails if it fails.
+/// Runs a command, shows its output, and fails if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", line_of(command));
     let status = command.status().with_context(|| format!("cannot start {}", line_of(command)))?;
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command for what it prints.
+/// Runs a command and returns what it prints on stdout.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     command.stderr(Stdio::inherit());
     let output = command.output().with_context(|| format!("cannot start {}", line_of(command)))?;
@@ -43,33 +43,33 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("not text: {}", line_of(command)))
 }
 
-/// Builds LADS for real use; says where the command is.
+/// Builds LADS in release mode. Returns the path of the command.
 pub(crate) fn build_lads() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--quiet", "--package", "lads-cli"]))?;
     Ok(target_dir()?.join("release/lads"))
 }
 
-/// Builds the machine room; says where the command is.
+/// Builds `lads-testbed`, the machine room. Returns the path of the command.
 pub(crate) fn build_testbed() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--quiet", "--package", "lads-testbed"]))?;
     Ok(target_dir()?.join("release/lads-testbed"))
 }
 
-/// Builds a package so that somebody who waits for it waits less, and sees how far it is; says
-/// where the command `name` is.
+/// Builds a package quickly and shows progress, for a user who waits for it. Returns the path of
+/// the command `name`.
 pub(crate) fn build_quickly(package: &str, name: &str) -> Result<PathBuf> {
     run(cargo().args(["build", "--profile", "quick", "--package", package, "--bin", name]))?;
     Ok(target_dir()?.join("quick").join(name))
 }
 
-/// Where cargo puts what it builds.
+/// The directory in which cargo puts what it builds.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = metadata(&["--no-deps"])?;
     let directory = metadata["target_directory"].as_str().context("cargo metadata")?;
     Ok(directory.into())
 }
 
-/// What cargo knows of the workspace.
+/// What cargo knows about the workspace.
 pub(crate) fn metadata(arguments: &[&str]) -> Result<serde_json::Value> {
     let text = output(cargo().args(["metadata", "--format-version", "1"]).args(arguments))?;
     serde_json::from_str(&text).context("cargo metadata")

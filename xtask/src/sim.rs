@@ -1,35 +1,36 @@
-//! Which seeds the simulator is run with.
+//! Chooses the seeds with which the simulator runs.
 
 use crate::shell;
 use anyhow::Result;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Worlds that CI looks at each time: the same ones, so that a change shows.
+/// The number of worlds that CI plays each time with the same seeds, so that the effect of a change
+/// shows.
 const FIXED_COUNT: u64 = 300;
-/// Worlds that nobody has seen, so that every run of CI adds some.
+/// The number of worlds with new seeds in each run of CI.
 const FRESH_COUNT: u64 = 300;
 
-/// Worlds from this seed on may have ends that fall silent and calls that never return.
+/// Worlds from this seed on may have ends that become silent and calls that never return.
 const TROUBLED_FROM: u64 = 50_000;
 
-/// Tries fixed and fresh seeds.
+/// Plays worlds with fixed and with fresh seeds.
 pub(crate) fn ci() -> Result<()> {
     many(FIXED_COUNT, 0)?;
     many(FIXED_COUNT, TROUBLED_FROM)?;
     many_fresh(FRESH_COUNT)
 }
 
-/// Tries seeds that nobody has tried.
+/// Plays worlds with seeds that nobody has tried.
 pub(crate) fn fresh() -> Result<()> {
     many_fresh(FRESH_COUNT * 10)
 }
 
-/// Tries this many seeds that nobody has tried.
+/// Plays this many worlds with seeds that nobody has tried.
 pub(crate) fn many_fresh(count: u64) -> Result<()> {
     many(count, fresh_seed())
 }
 
-/// Plays one seed again and shows what happens in it.
+/// Plays one seed again and shows what happens in that world.
 pub(crate) fn replay(seed: u64) -> Result<()> {
     shell::run(simulator().args([&seed.to_string(), "--trace"]))
 }
@@ -44,7 +45,8 @@ fn simulator() -> std::process::Command {
     command
 }
 
-/// A seed that grows with the time of day: a failing one is printed, and can be played again.
+/// A seed that grows with the time. The seed of a failure is printed, so that it can be played
+/// again.
 fn fresh_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() * 1000

@@ -1,4 +1,4 @@
-//! An ssh server of our own: on a loopback port, with keys that nobody else has.
+//! An ssh server for tests and the demo: on a loopback port, with new keys.
 
 use crate::{setup, shell};
 use anyhow::{Context, Result, bail};
@@ -33,7 +33,8 @@ impl Sshd {
         }
         fs::copy(directory.join("key.pub"), directory.join("authorized_keys"))?;
         if setup::is_root() {
-            // Where sshd parts with its privileges; a machine that never ran one lacks it.
+            // The directory for the privilege separation of sshd. It does not exist where sshd
+            // never ran.
             fs::create_dir_all("/run/sshd")?;
         }
         let port = free_port()?;
@@ -53,12 +54,12 @@ impl Sshd {
         Ok(Some(server))
     }
 
-    /// The command that reaches it, for `lads cp -e`.
+    /// The command that reaches the server, for `lads cp -e`.
     pub(crate) fn remote_shell(&self) -> String {
         format!("ssh {}", self.options().join(" "))
     }
 
-    /// Options with which `ssh` and `scp` reach it and ask nothing.
+    /// Options with which `ssh` and `scp` reach the server and ask no questions.
     pub(crate) fn options(&self) -> Vec<String> {
         let port = format!("Port={}", self.port);
         let key = format!("IdentityFile={}", self.key.display());
@@ -85,7 +86,7 @@ impl Sshd {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -101,7 +102,7 @@ fn config_text(directory: &Path, port: u16) -> String {
     )
 }
 
-/// A loopback port that nobody listened on a moment ago.
+/// A free loopback port. Another program could take it before it is used.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

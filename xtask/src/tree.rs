@@ -1,20 +1,20 @@
-//! What lies in a directory, and whether two directories hold the same.
+//! Lists the files of a directory, and compares two directories.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// How many files a tree has, and how many bytes in them.
+/// The number of files in a tree, and of bytes in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Regular files.
+    /// The number of regular files.
     pub(crate) files: u64,
-    /// Bytes in them.
+    /// The number of bytes in them.
     pub(crate) bytes: u64,
 }
 
-/// The regular files below a directory, by path below it, in the order of their names.
+/// The regular files below a directory: the path below it and the size of each, sorted by path.
 pub(crate) fn files(root: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     let mut directories = vec![PathBuf::new()];
@@ -36,13 +36,13 @@ pub(crate) fn files(root: &Path) -> Result<Vec<(PathBuf, u64)>> {
     Ok(files)
 }
 
-/// How much there is in a tree.
+/// The number of files in a tree, and of bytes in them.
 pub(crate) fn extent(root: &Path) -> Result<Extent> {
     let files = files(root)?;
     Ok(Extent { files: files.len() as u64, bytes: files.iter().map(|(_, size)| size).sum() })
 }
 
-/// Fails unless both trees have the same files, byte for byte.
+/// Fails unless both trees have the same files with the same bytes.
 pub(crate) fn compare(left: &Path, right: &Path) -> Result<()> {
     let (files_left, files_right) = (files(left)?, files(right)?);
     if files_left != files_right {

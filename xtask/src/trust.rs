@@ -1,12 +1,12 @@
-//! What is run before a release: the promise tests and the simulator, at full length.
+//! Runs the long tests before a release: the promise tests and the simulator, at full length.
 
 use crate::{shell, sim};
 use anyhow::Result;
 
-/// Worlds that the simulator plays.
+/// The number of worlds that the simulator plays.
 const WORLDS: u64 = 50_000;
 
-/// Runs both; stops at the first that fails.
+/// Runs both. Stops at the first failure.
 pub(crate) fn run() -> Result<()> {
     let mut promises = shell::cargo();
     promises.args(["test", "--release", "--package", "lads-cli", "--test", "promises"]);

@@ -1,8 +1,8 @@
-//! What the machine can do: a mover that does as little as a mover can.
+//! A minimal mover, which shows what the machine can do.
 //!
-//! Two streams, two threads an end, blocks of 1 MiB; pread and send, recv and pwrite. No checksum,
-//! no metadata, nothing made durable, no order, no answer but one byte at the end. Whatever LADS
-//! takes longer is the price of what it promises.
+//! It has two streams, two threads at each end, and blocks of 1 MiB. It uses pread and send, recv
+//! and pwrite. It has no checksum, no metadata, no durability, no scheduling, and no answer except
+//! one byte at the end. The additional time that LADS takes is the price of its promises.
 
 use crate::tree;
 use anyhow::{Context, Result, bail};
@@ -35,7 +35,8 @@ pub(crate) fn source(root: &Path, port: u16) -> Result<()> {
     on_all_streams(|| {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
-        // As LADS does on loopback, if the kernel has it: the control differs in nothing else.
+        // As LADS does on loopback, if the kernel has it. So the congestion control is no reason
+        // for a difference.
         let _ = rustix::net::sockopt::set_tcp_congestion(&stream, "reno");
         let mut buffer = vec![0; HEAD_BYTES + BLOCK_BYTES];
         let mut open: Option<(&Path, File)> = None;
@@ -55,7 +56,7 @@ pub(crate) fn source(root: &Path, port: u16) -> Result<()> {
     })
 }
 
-/// Receives files into a directory; prints the port that it listens on.
+/// Receives files into a directory. Prints the port that it listens on.
 pub(crate) fn sink(root: &Path) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{}", listener.local_addr()?.port());
@@ -123,7 +124,7 @@ fn take_head(head: &[u8; HEAD_BYTES]) -> Result<(PathBuf, u64, usize)> {
     Ok((PathBuf::from(std::str::from_utf8(name)?), u64::from_le_bytes(*offset), length))
 }
 
-/// Reads a head, or finds that the stream is at its end.
+/// Reads a head. Returns `false` if the stream is at its end.
 fn is_read(stream: &mut TcpStream, head: &mut [u8]) -> Result<bool> {
     match stream.read_exact(head) {
         Ok(()) => Ok(true),

@@ -1,5 +1,5 @@
-//! What it costs to compare two trees that are the same: `lads check` and what a person would use
-//! instead.
+//! Measures the cost of comparing two equal trees, with `lads check` and with the programs that a
+//! user would use instead.
 
 use super::moves::{self, Uniform};
 use super::race::{Mover, take_turns};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes that the largest data set fills.
+/// The number of bytes that the largest data set fills.
 pub(super) fn space() -> u64 {
     moves::space("big")
 }
@@ -55,10 +55,10 @@ fn of_set(bench: &Bench, name: &str) -> Result<Table> {
     Ok(Table::of_race(&title, extent, &results))
 }
 
-/// How it is seen that a comparer has found a difference.
+/// Tells from the output of a comparer whether it has found a difference.
 type HasFound = fn(&Output) -> bool;
 
-/// What a run fails with that has found a difference.
+/// The error of a run that has found a difference.
 const DIFFERENT: &str = "a difference was found";
 
 fn comparer<'a>(
@@ -81,7 +81,8 @@ fn timed(command: &mut Command) -> Result<(Duration, Output)> {
     Ok((start.elapsed(), output))
 }
 
-/// One byte in the middle of the last file is changed for this, with its time as it was.
+/// Checks that each contestant finds a difference: one changed byte in the middle of the last file,
+/// whose modification time stays the same.
 fn see_that_a_difference_is_found(
     source: &Path,
     target: &Path,

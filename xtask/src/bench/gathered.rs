@@ -1,8 +1,8 @@
-//! All tables of all benchmarks, if they are of one commit: what `docs/benchmarks.md` is written
-//! from.
+//! Gathers the tables of all benchmarks into one page, if they are all from the same commit.
+//! `docs/benchmarks.md` is written from this page.
 //!
-//! Figures of two commits side by side say nothing about either, and those of a tree with changes
-//! cannot be measured again by anybody. So there is no page of such.
+//! Figures from two commits cannot be compared with each other, and figures from a tree with
+//! uncommitted changes cannot be measured again. So there is no page for either.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -11,10 +11,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Where the tables are written to, below the directory of the benchmarks.
+/// The file that the tables are written to, below the directory of the benchmarks.
 const PAGE: &str = "tables.md";
 
-/// Gathers what these benchmarks have kept in a directory, writes it there, and says where.
+/// Gathers what these benchmarks have kept in a directory, writes the page there, and prints its
+/// path.
 pub(super) fn run(directory: &Path, names: &[&str]) -> Result<()> {
     let mut kept = BTreeMap::new();
     for &name in names {
@@ -31,7 +32,7 @@ pub(super) fn run(directory: &Path, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A page of them all, in the order of their names.
+/// A page with all tables, in the order of the names.
 fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
     let commit = the_commit(kept)?;
     let mut page = format!("All of commit {commit}.\n");
@@ -53,7 +54,7 @@ fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
     Ok(page)
 }
 
-/// The one of which they all are.
+/// The commit that all tables are from.
 fn the_commit(kept: &BTreeMap<&str, Value>) -> Result<String> {
     let mut names_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (&name, value) in kept {

@@ -1,4 +1,5 @@
-//! What it costs that an interrupted transfer can go on in the middle of a file.
+//! Measures the cost of the journal, which lets an interrupted transfer go on in the middle of a
+//! file.
 
 use super::moves::Uniform;
 use super::race::race;
@@ -7,10 +8,10 @@ use super::{Bench, movers};
 use crate::scratch::Scratch;
 use anyhow::Result;
 
-/// One large file: where the journal has most to record.
+/// The size of the one large file, for which the journal has most to record.
 pub(super) const BYTES: u64 = 2 << 30;
 
-/// With and without journal, to memory and to disk.
+/// Moves the file with and without a journal, to memory and to disk.
 pub(super) fn run(bench: &Bench) -> Result<Vec<Table>> {
     let memory = Scratch::new(&bench.memory, "lads-bench")?;
     let disk = Scratch::new(&bench.disk, "lads-bench")?;

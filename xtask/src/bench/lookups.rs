@@ -1,9 +1,9 @@
-//! What it costs to find out where files lie, beside what it costs to move them.
+//! Measures the cost of finding out on which OSTs files are, compared with the cost of moving them.
 //!
-//! On each file system the same files of 1 MiB are looked up, and moved into memory; and moved by
-//! LADS that takes no layout from the file system (`--source-layout local`). A lookup may take a
-//! hundredth of what moving the file does, and nobody need think of it. It is made by the walk
-//! while blocks are moved: what it really costs is the difference of the two moves.
+//! On each file system, the same files of 1 MiB are looked up, then moved into memory, then moved
+//! again without layouts from the file system (`--source-layout local`). A lookup that takes a
+//! hundredth of the time of the move does not matter. The walk makes the lookups while blocks are
+//! moved, so their real cost is the difference between the two moves.
 
 use super::moves::Uniform;
 use super::race::{Timing, race};
@@ -16,15 +16,17 @@ use anyhow::{Context, Result};
 use lads_plot::groups::Spread;
 use std::path::{Path, PathBuf};
 
-/// Middling files: of smaller ones, packed many to a request, a lookup takes a larger part.
+/// Files of medium size. With smaller files, many of which are packed into one request, a lookup
+/// takes a larger share of the time.
 const SET: Uniform = Uniform { files: 1000, bytes_each: 1 << 20 };
 
-/// Memory that is used as file system: source, target, and the emulated one's.
+/// The memory that is used as file system, in bytes: for the source, the target and the emulated
+/// file system.
 pub(super) const SPACE: u64 = 4 << 30;
-/// Bytes on the disk.
+/// The number of bytes on the disk.
 pub(super) const DISK_BYTES: u64 = 1 << 30;
 
-/// Looks up and moves the files on every file system that can be had here.
+/// Looks up and moves the files on every file system that is available here.
 pub(super) fn run(bench: &Bench) -> Result<Table> {
     let lookups = build()?;
     let notes = Scratch::new(&std::env::temp_dir(), "lads-lookups")?;
@@ -85,7 +87,8 @@ fn row(
     Ok(vec![name.to_owned(), provider, lookup, extent, moved, share, blind, difference])
 }
 
-/// The provider, and microseconds for the lookup and for the first extent of a file.
+/// The provider of the layouts, and the time in microseconds for a lookup and for the first extent
+/// of a file.
 fn look_up(lookups: &Path, source: &Path) -> Result<(String, Spread, Spread)> {
     let text = shell::output(shell::command(lookups).arg(source))?;
     let mut lines = text.lines();
@@ -100,7 +103,7 @@ fn look_up(lookups: &Path, source: &Path) -> Result<(String, Spread, Spread)> {
     Ok((provider, Spread::of(lookup.into_iter()), Spread::of(extent.into_iter())))
 }
 
-/// Microseconds to move a file.
+/// The time to move a file, in microseconds.
 fn moved(result: &Timing) -> Spread {
     Spread::of(result.samples.iter().map(|sample| sample.elapsed_seconds / SET.files as f64 * 1e6))
 }

@@ -1,4 +1,4 @@
-//! On which machine, and on which state of the code, something was measured.
+//! Describes the machine, and the state of the code, with which something was measured.
 
 use crate::shell;
 use anyhow::Result;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fmt;
 use std::fs;
 
-/// All that a reader needs to judge a figure.
+/// Everything that a reader needs to judge a figure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     processor: String,
@@ -14,7 +14,8 @@ pub(super) struct Machine {
     memory_bytes: u64,
     kernel: String,
     congestion_control: String,
-    /// Processes that were ready to run, over the last minute, before the benchmark began.
+    /// The average number of processes that were ready to run, over the last minute before the
+    /// benchmark.
     load_average: String,
     commit: String,
     rustc: String,
@@ -22,7 +23,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This one, now.
+    /// The current state of this machine.
     pub(super) fn here() -> Result<Self> {
         let cpu = fs::read_to_string("/proc/cpuinfo")?;
         let memory = fs::read_to_string("/proc/meminfo")?;
@@ -59,14 +60,14 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The commit, and whether anything was changed since.
+/// The current commit, and whether the tree has changes since.
 fn commit() -> String {
     let commit = said_by("git", &["rev-parse", "--short", "HEAD"]);
     let is_clean = said_by("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
     if is_clean { commit } else { format!("{commit} with changes") }
 }
 
-/// What a program prints, on one line; empty if it cannot be run.
+/// What a program prints, as one line; empty if it cannot be run.
 fn said_by(program: &str, arguments: &[&str]) -> String {
     let text = shell::output(shell::command(program).args(arguments)).unwrap_or_default();
     text.trim().replace('\n', " ")

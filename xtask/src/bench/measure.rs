@@ -1,28 +1,30 @@
-//! What a piece of work cost: time, our processor time, and everybody else's.
+//! Measures the cost of a piece of work: the elapsed time, our processor time, and that of all
+//! other processes.
 //!
-//! Processor time is that of all processes started and waited for meanwhile, both ends together.
-//! The kernel counts it in hundredths of a second, so the work has to take a good part of one.
+//! Our processor time is that of all processes that were started, and waited for, during the work:
+//! both ends together. The kernel counts it in hundredths of a second, so the work has to take a
+//! considerable part of a second.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
-/// Ticks in a second, in `/proc`: the same on every Linux.
+/// The number of ticks per second in `/proc`. It is the same on every Linux.
 const TICKS: f64 = 100.0;
 
-/// What one run cost.
+/// The cost of one run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Sample {
     /// From the start of the mover's command to its end.
     pub(super) elapsed_seconds: f64,
-    /// User and system, of all our processes.
+    /// User and system time of all our processes.
     pub(super) cpu_seconds: f64,
-    /// What the rest of the machine used meanwhile: noise.
+    /// The processor time of the rest of the machine during the run. It is noise.
     pub(super) foreign_cpu_seconds: f64,
 }
 
-/// Measures work that says itself how long its main part took, and waits for its children.
+/// Measures work that returns the time of its main part, and that waits for its child processes.
 pub(super) fn measure(work: impl FnOnce() -> Result<Duration>) -> Result<Sample> {
     let before = Ticks::now()?;
     let elapsed = work()?;
@@ -37,7 +39,7 @@ pub(super) fn measure(work: impl FnOnce() -> Result<Duration>) -> Result<Sample>
     })
 }
 
-/// The children of all threads of a process.
+/// The child processes of all threads of a process.
 pub(super) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("children")));
@@ -50,20 +52,21 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
 }
 
 struct Ticks {
-    /// Processes that we waited for.
+    /// The time of the processes that this process has waited for.
     children: f64,
-    /// This process.
+    /// The time of this process.
     ours: f64,
-    /// The whole machine, idle time left out.
+    /// The busy time of the whole machine.
     machine: f64,
 }
 
 impl Ticks {
     fn now() -> Result<Self> {
         let own = fs::read_to_string("/proc/self/stat")?;
-        // The name, in parentheses, may hold anything; the numbers begin behind it.
+        // The name, in parentheses, may contain any character; the numbers begin after it.
         let (_, numbers) = own.rsplit_once(')').context("/proc/self/stat")?;
-        // utime, stime, cutime and cstime are fields 14 to 17; the first behind the name is 3.
+        // utime, stime, cutime and cstime are the fields 14 to 17. The first field after the name
+        // is 3.
         let times: Vec<f64> = parse(numbers, 11, 4);
         let machine = fs::read_to_string("/proc/stat")?;
         // user, nice, system, idle, iowait, irq, softirq, steal.
@@ -76,7 +79,7 @@ impl Ticks {
     }
 }
 
-/// This many numbers, after this many words.
+/// Parses this number of words, after skipping this number of words.
 fn parse(text: &str, skip: usize, count: usize) -> Vec<f64> {
     let words = text.split_whitespace().skip(skip).take(count);
     let mut numbers: Vec<f64> = words.map(|word| word.parse().unwrap_or(0.0)).collect();

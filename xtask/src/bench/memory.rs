@@ -1,7 +1,7 @@
-//! How much memory each end takes, for very many files and for very much data.
+//! Measures the memory of each end, for very many files and for very much data.
 //!
-//! Two witnesses: what LADS says in its summary, and the kernel's own high-water mark of each
-//! process (`VmHWM`), looked at while it runs.
+//! There are two sources: what LADS reports in its summary, and the kernel's high-water mark of
+//! each process (`VmHWM`), which is read while the process runs.
 
 use super::measure::children;
 use super::moves::Uniform;
@@ -17,9 +17,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Bytes moved in the run with much data.
+/// The number of bytes moved in the run with much data.
 pub(super) const BYTES: u64 = 10 << 30;
-/// Memory that is used as file system, besides.
+/// The additional memory that is used as file system, in bytes.
 pub(super) const SPACE: u64 = 12 << 30;
 
 const FILES: u64 = 1_000_000;
@@ -58,7 +58,7 @@ fn row(
     Ok(row)
 }
 
-/// The peak of one end, in bytes.
+/// The peak memory of one end, in bytes: as reported by LADS, and by the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
     said: u64,
@@ -71,7 +71,7 @@ struct Seen {
     sink: Peak,
 }
 
-/// Runs `lads cp` and looks at it and its children till it ends.
+/// Runs `lads cp`, and reads the memory of the process and of its children until it ends.
 fn watch(bench: &Bench, source: &Path, target: &Path) -> Result<Seen> {
     let start = Instant::now();
     let mut child = shell::command(&bench.lads)
@@ -103,7 +103,8 @@ fn watch(bench: &Bench, source: &Path, target: &Path) -> Result<Seen> {
     let said = |side: &str| {
         summary[side]["memory_bytes_peak"].as_u64().with_context(|| format!("no {side} memory"))
     };
-    // The one that we started stands before its child, which reads; that one's child writes.
+    // By process number, the process that we started comes first, then its child, which reads, then
+    // that one's child, which writes.
     let mut kernel = peaks.iter().filter(|(pid, _)| **pid != child.id()).map(|(_, peak)| *peak);
     let (kernel_source, kernel_sink) = (kernel.next().unwrap_or(0), kernel.next().unwrap_or(0));
     Ok(Seen {
@@ -113,7 +114,7 @@ fn watch(bench: &Bench, source: &Path, target: &Path) -> Result<Seen> {
     })
 }
 
-/// Notes the high-water mark of a process and of its children, by process number.
+/// Records the high-water marks of a process and of its children, by process number.
 fn look(pid: u32, peaks: &mut BTreeMap<u32, u64>) {
     if let Some(bytes) = high_water_mark(pid) {
         let peak = peaks.entry(pid).or_default();

@@ -1,4 +1,4 @@
-//! How each mover is started: LADS and what a person would use instead.
+//! Starts each mover: LADS, and the programs that a user would use instead.
 
 use super::Bench;
 use super::measure::children;
@@ -21,7 +21,7 @@ pub(super) fn lads<'a>(bench: &Bench, name: &str, target: PathBuf, options: &[&s
     })
 }
 
-/// The control: two streams, blocks of 1 MiB, no checksum, nothing made durable.
+/// The baseline: two streams, blocks of 1 MiB, no checksum, nothing made durable.
 pub(super) fn bare<'a>(target: PathBuf) -> Mover<'a> {
     Mover::new("bare program", target, |source, target| {
         let own = std::env::current_exe()?;
@@ -43,7 +43,7 @@ pub(super) fn bare<'a>(target: PathBuf) -> Mover<'a> {
     })
 }
 
-/// rsync with a daemon of our own at the sink, on a loopback port: no ssh in its way.
+/// rsync with a daemon at the sink, on a loopback port, so that ssh does not slow it down.
 pub(super) fn rsync_daemon<'a>(target: PathBuf) -> Mover<'a> {
     Mover::new("rsync daemon -aW", target, |source, target| {
         let daemon = RsyncDaemon::start(target)?;
@@ -60,7 +60,7 @@ pub(super) fn cp<'a>(target: PathBuf) -> Mover<'a> {
     })
 }
 
-/// How long a command takes.
+/// Returns how long a command takes.
 pub(super) fn timed(command: &mut Command) -> Result<Duration> {
     let start = Instant::now();
     let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
@@ -71,16 +71,18 @@ pub(super) fn timed(command: &mut Command) -> Result<Duration> {
     Ok(elapsed)
 }
 
-/// Source and target as `lads cp` and rsync take them to mean what is in the source.
+/// The paths of source and target, each with a slash at its end, so that `lads cp` and rsync move
+/// the content of the source.
 pub(super) fn slashed(source: &Path, target: &Path) -> [String; 2] {
     [source, target].map(|path| format!("{}/", path.display()))
 }
 
-/// A running rsync daemon; stopped, and waited for, when this is dropped.
+/// A running rsync daemon. When this is dropped, it is stopped and waited for.
 struct RsyncDaemon {
     child: Child,
     port: u16,
-    /// Read anew for each connection, so it must stay as long as the daemon runs.
+    /// The configuration file. The daemon reads it again for each connection, so it must stay as
+    /// long as the daemon runs.
     config: PathBuf,
 }
 
@@ -117,8 +119,8 @@ impl RsyncDaemon {
         bail!("the rsync daemon does not answer")
     }
 
-    /// Lets the processes that served a connection end, and the daemon wait for them: otherwise
-    /// their processor time would not count.
+    /// Waits until the processes that served a connection have ended and the daemon has waited for
+    /// them. Otherwise their processor time would not count.
     fn wait_until_it_is_idle(&self) {
         let start = Instant::now();
         while !children(self.child.id()).is_empty() && start.elapsed() < Duration::from_secs(10) {

@@ -1,4 +1,5 @@
-//! One large file, many middling ones, very many small ones: LADS and its rivals side by side.
+//! Compares LADS and its rivals on one large file, on many medium files and on very many small
+//! files.
 
 use super::race::race;
 use super::table::Table;
@@ -10,16 +11,16 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// Files of one length.
+/// A data set of files with the same length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Uniform {
-    /// How many.
+    /// The number of files.
     pub(super) files: u64,
-    /// Bytes in each.
+    /// The number of bytes in each file.
     pub(super) bytes_each: u64,
 }
 
-/// Files in a directory: as many as people have.
+/// The number of files in a directory, a usual one.
 const FILES_PER_DIRECTORY: u64 = 1000;
 
 impl Uniform {
@@ -32,7 +33,7 @@ impl Uniform {
         }
     }
 
-    /// Makes the files, each with bytes of its own.
+    /// Makes the files. Each has different bytes.
     pub(super) fn make(self, root: &Path) -> Result<Extent> {
         let mut noise = Noise::new(1);
         let mut buffer = vec![0; usize::try_from(self.bytes_each.min(1 << 20))?];
@@ -54,24 +55,24 @@ impl Uniform {
     }
 }
 
-/// Bytes that no file system or network can make shorter (xorshift, Marsaglia 2003).
+/// Pseudorandom bytes, which no file system or network can compress (xorshift, Marsaglia 2003).
 pub(super) struct Noise(u64);
 
 impl Noise {
-    /// The noise of this seed.
+    /// The bytes that follow from this seed.
     pub(super) fn new(seed: u64) -> Self {
         // Zero is the one state that this generator never leaves.
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).max(1))
     }
 
-    /// Fills a buffer.
+    /// Fills a buffer with the next bytes.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) {
         for chunk in buffer.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
         }
     }
 
-    /// A number from 0 up to 1.
+    /// A number from 0 to 1, without 1.
     pub(super) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -84,7 +85,7 @@ impl Noise {
     }
 }
 
-/// Bytes that a benchmark fills at most: source and target, whole pages, and some to spare.
+/// The most bytes that a benchmark fills: source, target and some reserve.
 pub(super) fn space(name: &str) -> u64 {
     let Uniform { files, bytes_each } = Uniform::of(name);
     files * bytes_each * 2 + (256 << 20)

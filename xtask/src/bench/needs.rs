@@ -1,4 +1,4 @@
-//! Whether a benchmark can be run here, and what is missing if not.
+//! Checks whether a benchmark can be run here, and says what is missing if not.
 
 use crate::{setup, shell};
 use anyhow::{Context, Result};
@@ -10,36 +10,36 @@ pub(super) struct Needs<'a> {
     programs: Vec<&'static str>,
     spaces: Vec<(&'a Path, u64)>,
     devices: Vec<&'a Path>,
-    /// What only root may do, in words.
+    /// What only root can do here, in words.
     for_root: Option<&'static str>,
 }
 
 impl<'a> Needs<'a> {
-    /// A program that it starts.
+    /// Adds a program that the benchmark starts.
     pub(super) fn program(mut self, name: &'static str) -> Self {
         self.programs.push(name);
         self
     }
 
-    /// Bytes that it fills in a directory.
+    /// Adds the space that the benchmark needs in a directory, in bytes.
     pub(super) fn space(mut self, directory: &'a Path, bytes: u64) -> Self {
         self.spaces.push((directory, bytes));
         self
     }
 
-    /// A device of the kernel's.
+    /// Adds a device that the benchmark needs.
     pub(super) fn device(mut self, path: &'a Path) -> Self {
         self.devices.push(path);
         self
     }
 
-    /// To be root, and what for.
+    /// Adds that the benchmark needs root, and what for.
     pub(super) fn root(mut self, what_for: &'static str) -> Self {
         self.for_root = Some(what_for);
         self
     }
 
-    /// What of it is not here, in words.
+    /// Everything that is needed but missing here, in words.
     pub(super) fn missing(&self) -> Result<Vec<String>> {
         let mut missing: Vec<String> = self
             .programs
@@ -64,7 +64,8 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Bytes that may still be written in a directory; for memory, no more than the machine has.
+/// The number of bytes that can still be written in a directory. For memory, it is at most the
+/// available memory of the machine.
 fn free_bytes(directory: &Path) -> Result<u64> {
     if !directory.is_dir() {
         return Ok(0);

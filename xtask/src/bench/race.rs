@@ -1,4 +1,4 @@
-//! Who is faster: movers that take turns at the same work.
+//! Compares the speed of movers, which take turns at the same work.
 
 use super::measure::{Sample, measure};
 use crate::tree;
@@ -7,20 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Rounds that count; odd, so that the median is one of them.
+/// The number of rounds that count. It is odd, so that the median is one of the results.
 const ROUNDS: usize = 5;
 
-/// How a mover is run: it moves what is in the first directory into the second, and says how
-/// long that took.
+/// A function that runs a mover. It moves the content of the first directory into the second, and
+/// returns how long that took.
 type Run<'a> = Box<dyn Fn(&Path, &Path) -> Result<Duration> + 'a>;
 
-/// One way to do the work.
+/// A program that takes part, with its options.
 pub(super) struct Mover<'a> {
-    /// What it is called in the table.
+    /// The name in the table.
     pub(super) name: String,
-    /// Where it moves the data to; emptied before each run.
+    /// The directory that it moves the data to. It is emptied before each run.
     pub(super) target: PathBuf,
-    /// How it is run.
+    /// The function that runs it.
     pub(super) run: Run<'a>,
 }
 
@@ -35,15 +35,16 @@ impl<'a> Mover<'a> {
     }
 }
 
-/// What a mover needed, round by round.
+/// The results of one mover, round by round.
 pub(super) struct Timing {
-    /// What it is called.
+    /// The name of the mover.
     pub(super) name: String,
     /// One sample for each round that counts.
     pub(super) samples: Vec<Sample>,
 }
 
-/// Lets movers do the same work in turn, after a first time in which what they do is checked.
+/// Lets the movers do the same work in turn, after a first run of each in which the result is
+/// checked.
 pub(super) fn race(source: &Path, movers: &[Mover<'_>]) -> Result<Vec<Timing>> {
     for mover in movers {
         run_once(source, mover).with_context(|| mover.name.clone())?;
@@ -57,8 +58,8 @@ pub(super) fn race(source: &Path, movers: &[Mover<'_>]) -> Result<Vec<Timing>> {
     })
 }
 
-/// Measures every mover in each round; the order is turned round every other time, so that none
-/// always runs in the wake of the same one.
+/// Measures every mover in each round. Every second round has the reverse order, so that no mover
+/// always runs after the same one.
 pub(super) fn take_turns<'a>(
     movers: &[Mover<'a>],
     run: impl Fn(&Mover<'a>) -> Result<Sample>,

@@ -1,8 +1,9 @@
-//! What the papers measured, measured again in the machine room: between two emulated parallel file
-//! systems, beside the rivals, as seconds, MB/s and share of the fluid bound.
+//! Repeats the experiments of the papers in the machine room: transfers between two emulated
+//! parallel file systems, compared with the rivals. The results are seconds, MB/s and the share of
+//! the fluid bound.
 //!
-//! [`scenario`] says what is run, [`mount`] and [`route`] what it runs on, [`contest`] how;
-//! [`peers`] are those who take part. [`page`] shows it.
+//! [`scenario`] says what is run, [`mount`] and [`route`] what it runs on, and [`contest`] how.
+//! [`peers`] are LADS and its rivals. [`page`] shows the results.
 
 mod contest;
 mod data;
@@ -62,7 +63,7 @@ pub(super) struct Room {
     kept: PathBuf,
 }
 
-/// One stage, as it was held.
+/// The results of one stage.
 #[derive(Serialize)]
 struct Held {
     name: String,
@@ -77,7 +78,7 @@ impl Room {
         Ok(Self { lads: lads.into(), testbed: shell::build_testbed()?, kept: kept.into() })
     }
 
-    /// Runs a scenario; keeps `NAME.json` and `NAME.html`.
+    /// Runs a scenario, and keeps the results in `NAME.json` and `NAME.html`.
     pub(super) fn run(&self, name: &str, choice: &Choice) -> Result<()> {
         let scenario = scenario::of(name).context("no such scenario")?;
         println!("{}\n", scenario.about);
@@ -165,7 +166,7 @@ pub(super) fn mounts_need() -> Needs<'static> {
         .device(Path::new("/dev/fuse"))
 }
 
-/// Memory that a scenario fills: source and sink, and some to spare.
+/// The memory that a scenario needs, in bytes: for source and sink, and some reserve.
 fn space(scenario: &Scenario) -> u64 {
     let keeps =
         |stage: &&Stage| [stage.source, stage.sink].iter().any(|it| it.bytes == Bytes::Kept);
@@ -181,7 +182,7 @@ fn needs(scenario: &Scenario) -> Needs<'static> {
     needs
 }
 
-/// Everything that was set, in words.
+/// All settings of a stage, in words.
 fn settings(stage: &Stage, route: &Route, pair: &Pair) -> Result<String> {
     let storage = serde_json::to_string(&stage.source)?;
     let mounted = &pair.source.stats()?["settings"];
@@ -194,7 +195,7 @@ fn settings(stage: &Stage, route: &Route, pair: &Pair) -> Result<String> {
     ))
 }
 
-/// The name of a mover and of what was varied.
+/// The name of a mover, with the value that was varied for it.
 fn name_of(standing: &Standing) -> String {
     match &standing.at {
         Some(at) => format!("{}, {at}", standing.line),
@@ -228,12 +229,12 @@ fn table(held: &Held) -> Table {
     Table::of_words(&held.name, &head, rows.collect())
 }
 
-/// All views as pictures, each with the paper's, and where that was read.
+/// All views as plots, each with the paper's plot and its source, if there is one.
 fn plots(scenario: &Scenario, held: &[Held]) -> Vec<(Plot, Option<Paper>)> {
     scenario.views.iter().map(|view| (drawn(view, held), view.paper.clone())).collect()
 }
 
-/// A view as a picture.
+/// A view as a plot.
 fn drawn(view: &View, held: &[Held]) -> Plot {
     let stages: Vec<&Held> = view.stages.iter().map(|&index| &held[index]).collect();
     let (ticks, series) = match view.x_label {
@@ -250,7 +251,7 @@ fn drawn(view: &View, held: &[Held]) -> Plot {
     }
 }
 
-/// A line for each mover whose options are varied, a level for each of the others.
+/// One line for each mover whose options are varied, and one horizontal line for each other mover.
 fn lines(held: &Held, quantity: Quantity) -> (Vec<String>, Vec<Series>) {
     let ticks = unique(held.standings.iter().filter_map(|standing| standing.at.clone()));
     let names = unique(held.standings.iter().map(|standing| standing.line.clone()));
@@ -273,7 +274,7 @@ fn lines(held: &Held, quantity: Quantity) -> (Vec<String>, Vec<Series>) {
     (ticks, series)
 }
 
-/// A tick for each mover, a bar for each stage.
+/// One tick for each mover, and one bar for each stage.
 fn bars(stages: &[&Held], quantity: Quantity) -> (Vec<String>, Vec<Series>) {
     let standings = stages.iter().flat_map(|held| &held.standings);
     let ticks = unique(standings.map(|standing| standing.line.clone()));
@@ -299,7 +300,7 @@ fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     unique
 }
 
-/// One number of a run, if it has it.
+/// Selects a number of a run, if the run has it.
 type Select = fn(&Row) -> Option<f64>;
 
 fn spread(standing: &Standing, select: Select) -> Option<Spread> {
@@ -318,7 +319,7 @@ impl Quantity {
         }
     }
 
-    /// What is drawn of each mover.
+    /// The numbers that are drawn for each mover, with their names.
     fn parts(self) -> Vec<(&'static str, Select)> {
         match self {
             Self::Throughput => vec![("", |row| Some(row.figures()[1] / 1e6))],
@@ -341,7 +342,7 @@ mod tests {
     use super::*;
     use contest::End;
 
-    /// A stage of a scenario as if it had been held: LADS rises with its threads.
+    /// Results of a stage, made up for the test: LADS is faster with more threads.
     fn held(stage: &Stage) -> Held {
         let end = End { cpu_seconds: 0.4, memory_bytes_peak: 290e6 };
         let notes = Scratch::new(&std::env::temp_dir(), "held").unwrap();

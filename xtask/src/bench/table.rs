@@ -1,4 +1,4 @@
-//! How measurements are shown: as rows for a program, and as a markdown table for a person.
+//! Shows measurements: as rows for a program, and as a markdown table for people.
 
 use super::race::Timing;
 use crate::tree::Extent;
@@ -6,7 +6,7 @@ use lads_plot::groups::Spread;
 use serde::Serialize;
 use std::fmt;
 
-/// One row: a mover and what it needed.
+/// One row: a mover and its results.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     mover: String,
@@ -15,11 +15,11 @@ struct Row {
     foreign_cpu_seconds: Spread,
     bytes_per_second: f64,
     files_per_second: f64,
-    /// How much longer it took than the first row.
+    /// How many times as long it took as the first row.
     times_first: f64,
 }
 
-/// Cells that are words, for what is no race.
+/// A table of words, for results that are not from a race.
 #[derive(Clone, Debug, Serialize)]
 struct Words {
     head: Vec<String>,
@@ -91,7 +91,8 @@ impl Table {
     fn cells(&self, row: &Row) -> [String; HEAD.len()] {
         let Spread { median, min, max } = row.elapsed_seconds;
         let cpu = row.cpu_seconds.median;
-        // What one asks for: of large files how many bytes, of small ones how many files.
+        // The interesting rate: the number of bytes for large files, the number of files for small
+        // ones.
         let (rate, share) = if self.bytes >= self.files << 20 {
             let per_gb = cpu / (self.bytes as f64 / 1e9);
             (format!("{:.2} GB/s", row.bytes_per_second / 1e9), format!("{per_gb:.2} a GB"))

@@ -1,8 +1,8 @@
-//! What knowing the layout is worth when every OST takes time to answer.
+//! Measures what it is worth to know the layout if every OST takes time to answer.
 //!
-//! The source's OSTs are synthetic: files are spread over eight, and every read waits 5 ms, as on
-//! a file system across a network. One thread can have one read in flight, so threads show how
-//! many OSTs are kept busy at once.
+//! The source's OSTs are synthetic: the files are spread over eight of them, and every read waits 5
+//! ms, as on a file system across a network. One thread can have one read in flight, so the number
+//! of threads limits how many OSTs are busy at once.
 
 use super::moves::Uniform;
 use super::race::race;
@@ -11,16 +11,16 @@ use super::{Bench, movers};
 use crate::scratch::Scratch;
 use anyhow::Result;
 
-/// Bytes moved in each run.
+/// The number of bytes moved in each run.
 pub(super) const BYTES: u64 = 256 << 20;
 
-/// Small enough that eight reads of 5 ms at a time leave most of the processors idle: it is the
-/// OSTs that are to be the limit.
+/// The block size. It is so small that eight reads of 5 ms at a time leave most of the processors
+/// idle: the OSTs must be the limit.
 const BLOCK_SIZE: &str = "256K";
 
 const THREADS: [&str; 4] = ["1", "2", "4", "8"];
 
-/// Many files, each on one OST; then one file over all OSTs.
+/// Moves many files, each on one OST, and then one file on all OSTs.
 pub(super) fn run(bench: &Bench) -> Result<Vec<Table>> {
     let many = Uniform { files: 64, bytes_each: BYTES / 64 };
     let one = Uniform { files: 1, bytes_each: BYTES };

@@ -1,4 +1,4 @@
-//! How daemons of a cluster end: by the numbers that they left, if those are still theirs.
+//! Ends the daemons of a cluster by their pid files, if the pids still belong to them.
 
 use anyhow::{Result, bail};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -7,12 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to be gone. None is asked to end by itself, which takes some of them
-/// many seconds: nothing of what they know is kept.
+/// The longest time to wait until a killed daemon is gone. No daemon is asked to end by itself,
+/// because some of them need many seconds for that, and none of their data is kept.
 const END_MAX: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Ends all whose numbers are in files of a directory, if they know of this configuration.
+/// Kills all processes whose pid is in a file of a directory, if their command line names this
+/// configuration.
 pub(super) fn end_all(directory: &Path, configuration: &Path) -> Result<()> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
     let numbers = files.filter_map(|file| fs::read_to_string(file.path()).ok());
@@ -20,7 +21,7 @@ pub(super) fn end_all(directory: &Path, configuration: &Path) -> Result<()> {
     let daemons: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
     let ours = || daemons.iter().copied().filter(|&daemon| is_ours(daemon, configuration));
     for daemon in ours() {
-        // One that has ended need not be ended.
+        // An error means that the daemon has already ended.
         let _ = kill_process(daemon, Signal::KILL);
     }
     let start = Instant::now();

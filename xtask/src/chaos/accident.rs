@@ -1,4 +1,4 @@
-//! What happens to a command while it runs.
+//! The accidents that happen to a command while it runs.
 
 use rustix::process::Signal;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::fmt;
 /// When an accident happens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Moment {
-    /// When the processes of the round have written this many bytes.
+    /// When the processes of the round have written this number of bytes.
     Written(u64),
     /// This many milliseconds after the start.
     Millis(u64),
 }
 
-/// To which processes.
+/// The processes that an accident affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whom {
-    /// The one that a person started.
+    /// The process that the user started.
     Started,
     /// The other end.
     Other,
@@ -26,26 +26,27 @@ pub(super) enum Whom {
 /// An accident.
 #[derive(Clone, Debug)]
 pub(super) enum Accident {
-    /// Killed at once.
+    /// The processes are killed at once.
     Kill(Whom),
-    /// Asked to end.
+    /// The processes get a signal that asks them to end.
     Stop(Whom, Signal),
-    /// Not run for this many milliseconds.
+    /// The processes stop for this number of milliseconds.
     Freeze(Whom, u64),
-    /// This many changes of the source, drawn with this seed.
+    /// The source changes: the seed for the changes, and their number.
     Change(u64, usize),
-    /// The same command a second time.
+    /// The same command runs a second time.
     Twin,
-    /// Another command into the same target.
+    /// Another command copies into the same target.
     Rival,
-    /// An order to the storage that fails; what hangs is released after this many milliseconds.
+    /// An order that makes the storage fail. After this number of milliseconds, calls that hang are
+    /// released.
     Order(String, Option<u64>),
-    /// A small file system becomes large.
+    /// The small file system becomes large.
     MoreRoom,
 }
 
 impl Accident {
-    /// What accidents like this are counted as.
+    /// The name under which the report counts accidents of this kind.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Kill(_) => "killed",
@@ -65,21 +66,22 @@ impl Accident {
         }
     }
 
-    /// Whether it takes storage that fails, or that is too small.
+    /// Whether this accident needs storage that fails, or storage that is too small.
     pub(super) fn is_of_storage(&self) -> bool {
         matches!(self, Self::Order(..) | Self::MoreRoom)
     }
 
-    /// With which exit codes a command may end that this happens to, besides 0.
+    /// The exit codes besides 0 that are allowed for a command with this accident.
     pub(super) fn exit_codes(&self) -> &'static [i32] {
         match self {
-            // One that ends before it has greeted could not be started.
+            // An end that is killed before it has sent its greeting counts as one that could not be
+            // started: exit code 1.
             Self::Kill(_) => &[1, 5],
             Self::Stop(..) => &[1, 5, 9],
             Self::Freeze(..) => &[5],
             Self::Change(..) => &[3, 8],
             Self::Twin => &[2],
-            // Two rivals at once are the same command twice.
+            // Two rivals at once count as the same command twice.
             Self::Rival => &[2],
             Self::Order(..) => &[3, 5, 6, 7, 8],
             Self::MoreRoom => &[6],

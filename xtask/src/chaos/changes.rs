@@ -1,5 +1,5 @@
-//! Changes of the source while it is moved, each of them one call to the system, so that there is
-//! no state in between that nobody knows of.
+//! Changes the source while it is moved. Each change is a single system call, so that there is no
+//! state in between that the history does not know.
 
 use super::history::History;
 use anyhow::Result;
@@ -10,14 +10,15 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Between two changes: longer than the clock of the file system's times takes to move on, or the
-/// second one could not be seen.
+/// The time between two changes. It is longer than the resolution of the file system's clock;
+/// otherwise the second change could not be detected.
 const INTERVAL: Duration = Duration::from_millis(25);
-/// What changes of a file at a time, in bytes: less than a page, which is read whole or not at all.
+/// The number of bytes of a file that change at a time. It is less than a page, because a page is
+/// read either whole or not at all.
 const CHANGED_BYTES: usize = 512;
 const PAGE_BYTES: u64 = 4096;
 
-/// Changes that are still to be made.
+/// The changes that are still to be made.
 #[derive(Debug)]
 pub(super) struct Changes {
     rng: Rng,
@@ -26,7 +27,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// This many, from now on.
+    /// This number of changes, the first of them due now.
     pub(super) fn new(seed: u64, count: usize) -> Self {
         Self { rng: Rng::new(seed), left: count, due: Instant::now() }
     }
@@ -35,7 +36,7 @@ impl Changes {
         self.left == 0
     }
 
-    /// Makes the next change below `root` if it is due; what it was.
+    /// Makes the next change below `root` if it is due. Returns a description of it.
     pub(super) fn make_next(
         &mut self,
         root: &Path,
@@ -51,14 +52,15 @@ impl Changes {
     }
 }
 
-/// One change of one file; `None` if there is none to change.
+/// Makes one change to one file. Returns `None` if there is no file to change.
 fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<String>> {
     let files = files(root);
     if files.is_empty() {
         return Ok(None);
     }
-    // Half of the changes are to one file that takes long to move, and most of these leave it as
-    // long as it is: only then can it be read in part before and in part after several of them.
+    // Half of the changes are to the largest file, which takes long to move, and most of these keep
+    // its length. Only then can LADS read one part of it before several changes, and another part
+    // after them.
     let is_of_largest = rng.is_one_in(2);
     let path = if is_of_largest { largest(&files) } else { &files[rng.below(files.len())] };
     let size = path.metadata()?.size();
@@ -81,7 +83,8 @@ fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<St
             return Ok(Some(format!("overwritten, time restored: {path:?}")));
         }
         4 => {
-            // Made outside, so that the source holds no half of it.
+            // The new file is made outside of the source, so that the source never holds half of
+            // it.
             let new = root.with_extension("new");
             fs::write(&new, rng.bytes(usize::try_from(size)?))?;
             fs::rename(&new, path)?;
@@ -117,7 +120,8 @@ fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<St
     Ok(Some(format!("{what}: {path:?}")))
 }
 
-/// Other bytes of the same file, which looks the same but for the time when its inode changed.
+/// Overwrites a part of the file. Afterwards the file looks the same, except for the time when its
+/// inode changed (ctime).
 fn overwrite_unseen(rng: &mut Rng, path: &Path) -> Result<()> {
     let before = path.metadata()?;
     let pages = before.size() / PAGE_BYTES;
@@ -128,7 +132,7 @@ fn overwrite_unseen(rng: &mut Rng, path: &Path) -> Result<()> {
     Ok(utimensat(CWD, path, &times, rustix::fs::AtFlags::empty())?)
 }
 
-/// All names of a file that has changed unseen.
+/// Records all names of a file whose change cannot be seen.
 fn note_stealth(root: &Path, path: &Path, history: &mut History) {
     let Ok(own) = path.metadata() else { return };
     visit(root, &mut |other, metadata| {

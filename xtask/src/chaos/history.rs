@@ -1,4 +1,5 @@
-//! Which contents every file has ever had: what the target may hold under its name.
+//! Records all contents that each file has ever had: the target may hold any of them under its
+//! name.
 
 use lads_trees::{hash_of, is_own_name, visit};
 use std::collections::{HashMap, HashSet};
@@ -6,17 +7,17 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// All that was ever below the source, below a rival's source, or at the target before. Paths are
-/// below the root of the tree.
+/// Everything that was ever below the source, below a rival's source, or at the target before the
+/// round. Paths are relative to the root of the tree.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Hashes of whole files.
+    /// The hashes of the whole files.
     versions: HashMap<PathBuf, HashSet<u64>>,
-    /// All names that a file has ever had, by device and inode.
+    /// All names that each file has ever had, by device and inode.
     names: HashMap<(u64, u64), HashSet<PathBuf>>,
-    /// Every path of anything.
+    /// The paths of all entries, of any type.
     known: HashSet<PathBuf>,
-    /// Files whose content has changed, but neither size nor time of change.
+    /// Files whose content has changed, but whose size and modification time have not.
     pub(super) stealthy: HashSet<PathBuf>,
     /// Files that have changed since [`Self::begin_step`].
     changed: HashSet<PathBuf>,
@@ -25,7 +26,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Everything that is below `root` now may be at the target.
+    /// Records everything that is below `root` now: all of it may be at the target.
     pub(super) fn learn(&mut self, root: &Path) {
         visit(root, &mut |path, metadata| self.learn_one(root, path, metadata));
     }
@@ -42,7 +43,8 @@ impl History {
         self.known.insert(below);
     }
 
-    /// What is at `path` below `root` has changed: it, and whatever other name it has.
+    /// Records that the entry at `path` below `root` has changed, under this name and under all
+    /// other names of the same file.
     pub(super) fn on_changed(&mut self, root: &Path, path: &Path) {
         let own = path.symlink_metadata().map(|metadata| metadata.ino()).ok();
         self.changed.extend(path.strip_prefix(root).map(Path::to_owned));
@@ -54,15 +56,16 @@ impl History {
         });
     }
 
-    /// Whether a file has had this content, or another name of it has: which names are one file
-    /// is found out before the file is moved, and may be so no more when it is.
+    /// Whether the file, under this name or under another one, has ever had this content. LADS
+    /// finds out which names belong to the same file before it moves the file, and that may change
+    /// in the meantime.
     fn is_version(&self, below: &Path, hash: u64) -> bool {
         let has_had = |name: &Path| self.versions.get(name).is_some_and(|all| all.contains(&hash));
         let mut files = self.names.values().filter(|names| names.contains(below));
         has_had(below) || files.any(|names| names.iter().any(|name| has_had(name)))
     }
 
-    /// The changes so far are those of earlier steps.
+    /// Starts a step: changes until now belong to earlier steps.
     pub(super) fn begin_step(&mut self) {
         self.changed.clear();
     }
@@ -72,8 +75,8 @@ impl History {
         !self.changed.is_empty()
     }
 
-    /// What is wrong below `target`: files that are no version of themselves, and what nobody put
-    /// there. Names of LADS's own are left out.
+    /// The faults below `target`: files whose content is no version of them, and entries that
+    /// nobody put there. LADS's own temporary names are left out.
     pub(super) fn faults(&self, target: &Path) -> Vec<String> {
         let mut faults = Vec::new();
         visit(target, &mut |path, metadata| {
@@ -92,7 +95,7 @@ impl History {
     }
 }
 
-/// Names of LADS's own below a directory.
+/// LADS's own temporary names below a directory.
 pub(super) fn own_names(root: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     visit(root, &mut |path, _| {

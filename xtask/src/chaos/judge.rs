@@ -1,4 +1,4 @@
-//! What must hold after a step: how it may end, and what is there then.
+//! Checks what must hold after a step: how it may end, and what is there then.
 
 use super::accident::Accident;
 use super::history::History;
@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a step went.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// All commands, in the order in which they ended.
+    /// All commands that ended, in the order in which they did.
     pub(super) ended: Vec<Ended>,
     pub(super) happened: Vec<Accident>,
     pub(super) memory_bytes_peak: u64,
@@ -29,20 +29,20 @@ impl Outcome {
         self.happened.iter().any(is_one)
     }
 
-    /// Whether only one source was moved.
+    /// Whether a rival ran, so that more than one source was moved.
     fn has_rival(&self) -> bool {
         self.has(|accident| matches!(accident, Accident::Rival))
     }
 }
 
-/// Judges a step after its storage works again.
+/// Judges a step, after its storage works again.
 pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &History) -> Result<()> {
     for ended in &outcome.ended {
         ends_as_documented(ended, outcome, step, room)?;
         tells_what_is_missing(ended, outcome, step, room, history)?;
     }
     let is_at_rest = !history.has_changed() && !outcome.has_rival() && !step.is_dry_run;
-    // One that ended otherwise may have changed what the other had completed.
+    // A command that ended with another code may have changed what the other command had completed.
     let is_harmless = |ended: &Ended| matches!(ended.code, Some(0 | 2));
     let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0))
         && outcome.ended.iter().all(is_harmless);
@@ -55,7 +55,7 @@ pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &Histo
     Ok(())
 }
 
-/// It ended in one of the ways that what happened to it explains, and says why.
+/// Checks that the exit code is one that the accidents explain, and that the command says why.
 fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room) -> Result<()> {
     let Some(code) = ended.code else {
         let is_killed = outcome.has(|it| matches!(it, Accident::Kill(_) | Accident::Stop(..)));
@@ -78,7 +78,7 @@ fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room
     Ok(())
 }
 
-/// A command that went on to its end lists every file that is not at the target.
+/// Checks that a command that ran to its end lists every file that is not at the target.
 fn tells_what_is_missing(
     ended: &Ended,
     outcome: &Outcome,
@@ -108,7 +108,7 @@ fn tells_what_is_missing(
     Ok(())
 }
 
-/// The path that an issue is about, below the source or the target.
+/// The path that an issue is about, relative to the source or the target.
 fn path_of(issue: &Value, room: &Room) -> Option<PathBuf> {
     let path = match issue["path_hex"].as_str() {
         Some(hex) => PathBuf::from(OsStr::from_bytes(&bytes_of(hex)?)),
@@ -123,11 +123,12 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// rsync, told to look at the same, finds nothing to do.
+/// Checks that rsync, with options that make it compare the same things, finds nothing to do.
 fn is_identical(step: &Step, room: &Room) -> Result<()> {
     let mut command = Command::new("rsync");
     match step.selection {
-        // rsync has other rules for the attributes of directories that a list only implies.
+        // rsync has other rules for the attributes of directories that a list names only
+        // implicitly.
         Selection::Listed => command.args(["-rlnci", "--no-D"]),
         _ => command.args(step.choice.comparison()),
     };
@@ -144,7 +145,7 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
     let is_to_do = |line: &&str| {
         !line.starts_with("skipping non-regular file") && !line.contains("cannot delete non-empty")
     };
-    // What is LADS's own is not removed.
+    // LADS's own names do not have to be removed.
     let is_own = |line: &str| {
         let path = line.strip_prefix("*deleting");
         path.is_some_and(|path| is_own_name(Path::new(path.trim_start())))
@@ -165,12 +166,12 @@ mod tests {
     use lads_trees::Rng;
     use std::fs;
 
-    /// A room in memory, and a calm step that is about everything.
+    /// A room in memory, and a step without accidents that moves everything.
     struct Bench {
         room: Room,
         step: Step,
         history: History,
-        // Removed after the room has been left.
+        // This is the last field, so that it is removed after the room is dropped.
         _scratch: Scratch,
     }
 
@@ -189,7 +190,7 @@ mod tests {
             Self { room, step, history: History::default(), _scratch: scratch }
         }
 
-        /// What is said of a command that ended with this code and told this.
+        /// Judges a command that ended with this code and printed these events.
         fn judge(&self, code: i32, told: &[Value], happened: Vec<Accident>) -> Result<()> {
             let summary = serde_json::json!({"event": "summary", "exit_code": code});
             let lines = told.iter().chain([&summary]).map(|event| format!("{event}\n"));
@@ -216,7 +217,7 @@ mod tests {
         let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
         assert!(bench.judge(3, &[], Vec::new()).is_err());
         bench.judge(3, &[], fault()).unwrap();
-        // One that was lost must say why, too.
+        // Exit code 5 needs a message that says why, even if an accident explains it.
         assert!(bench.judge(5, &[], vec![Accident::Kill(Whom::Other)]).is_err());
     }
 
@@ -225,7 +226,7 @@ mod tests {
         let bench = Bench::new("lads-judge-told");
         let fault = || vec![Accident::Order("fail read EIO".to_owned(), None)];
         fs::remove_file(bench.room.target().join("file")).unwrap();
-        // Nobody writes into it, so that whoever opens it waits for ever.
+        // Nobody writes into the FIFO, so a process that opens it would wait for ever.
         let fifo = bench.room.source().join("fifo");
         assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
         assert!(bench.judge(3, &[], fault()).is_err());

@@ -1,6 +1,6 @@
-//! With which options the command runs: every option of `lads cp`, and how chaos uses it.
+//! The options of the command: every option of `lads cp`, and how chaos uses it.
 //!
-//! A test compares the table with `lads cp --help`, so that a new option is not forgotten.
+//! A test compares the table with `lads cp --help`, so that no new option is forgotten.
 
 use lads_trees::Rng;
 use std::collections::BTreeMap;
@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 /// How chaos uses an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
-    /// Given once in this many times, with one of these values; an empty value is none.
+    /// Given in one of this number of runs on average, with one of these values. An empty value
+    /// means that the option has none.
     Drawn(usize, &'static [&'static str]),
-    /// Given by another part of chaos, if the round asks for it.
+    /// Given by another part of chaos, if the round needs it.
     ByRound,
     /// Never given.
     Never,
@@ -18,7 +19,7 @@ pub(super) enum Use {
 
 use Use::{ByRound, Drawn, Never};
 
-/// A value that stands for a directory or a file of the round.
+/// These values stand for a directory and a file of the round.
 pub(super) const STAGE: &str = "{stage}";
 pub(super) const LOG: &str = "{log}";
 
@@ -37,7 +38,7 @@ const IO_MODES: &[&str] = &["auto", "direct", "buffered"];
 
 /// All options, in the order of `lads cp --help`.
 pub(super) const OPTIONS: &[(&str, Use)] = &[
-    // Help moves nothing.
+    // Help does not move anything.
     ("-h", Never),
     ("--help", Never),
     ("--dry-run", ByRound),
@@ -57,14 +58,14 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--mkpath", Drawn(8, FLAG)),
     ("--delete", Drawn(6, FLAG)),
     ("--delete-excluded", Drawn(24, FLAG)),
-    // A limit that is reached would be one more way to end.
+    // Reaching the limit would be one more way to end.
     ("--max-delete", Drawn(24, &["1000000"])),
     ("--ignore-errors", Drawn(16, FLAG)),
     ("--checksum", Drawn(4, FLAG)),
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
     ("--specials", Drawn(12, FLAG)),
-    // rsync, which judges what has arrived, keeps all of this.
+    // rsync, which judges what has arrived, keeps all of these.
     ("--privileges", Drawn(1, FLAG)),
     ("--archive", Drawn(6, FLAG)),
     ("--no-perms", Drawn(16, FLAG)),
@@ -117,30 +118,31 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--no-preallocate", Drawn(5, FLAG)),
 ];
 
-/// Options that leave entries out, which rsync, too, must be told when it judges.
+/// Options that leave entries out. rsync needs them, too, when it judges.
 const PASSING: [&str; 5] =
     ["--update", "--ignore-existing", "--existing", "--max-size", "--min-size"];
 
-/// Options by which something is removed.
+/// Options that remove something at the target.
 const DELETION: [&str; 2] = ["--delete", "--delete-excluded"];
 
-/// Blocks that have room in the buffers: a stage needs three for each OST of the layouts above.
+/// The number of blocks that the buffers must have room for: a stage needs three for each OST of
+/// the layouts above.
 const BLOCKS_IN_BUFFERS: u64 = 24;
-/// Memory for data at an end of which nothing is said, in bytes.
+/// The default size of the data buffers of an end, in bytes.
 const BUFFERS_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// The options of one run, and their values; an empty value is none.
+/// The options of one run and their values. An empty value means that the option has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice(BTreeMap<&'static str, &'static str>);
 
 impl Choice {
-    /// Options that fit together.
+    /// Draws options that can be used together.
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let mut chosen = BTreeMap::new();
         for &(name, how) in OPTIONS {
             if let Drawn(one_in, values) = how {
-                // Both are always drawn: what follows does not depend on how this comes out.
+                // Both are always drawn, so that later draws do not depend on the result.
                 let (is_given, value) = (rng.is_one_in(one_in), values[rng.below(values.len())]);
                 if is_given {
                     chosen.insert(name, value);
@@ -152,7 +154,7 @@ impl Choice {
         choice
     }
 
-    /// Leaves out what `lads cp` refuses beside the rest.
+    /// Removes options that `lads cp` refuses in combination with the others.
     fn make_fit(&mut self) {
         let is_by_file = self.value("--schedule") == Some("file");
         if is_by_file && self.value("--stage-at") != Some("sink") {
@@ -161,7 +163,7 @@ impl Choice {
         if self.value("--schedule").is_some_and(|rule| rule != "adaptive") {
             self.leave_out("--polite");
         }
-        // Which of several names decides is not the same with rsync.
+        // If a file has several names, rsync may use another one of them to decide.
         if ["--update", "--ignore-existing", "--existing"].iter().any(|name| self.has(name)) {
             self.give("--no-hard-links", "");
         }
@@ -183,32 +185,32 @@ impl Choice {
         self.0.get(name).copied()
     }
 
-    /// Without this option.
+    /// Removes this option.
     pub(super) fn leave_out(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// With this value of an option, whether it was given or not.
+    /// Sets an option to this value, whether or not it was given before.
     pub(super) fn give(&mut self, name: &'static str, value: &'static str) {
         self.0.insert(name, value);
     }
 
-    /// Of which sizes files are moved.
+    /// The limits of the size of the files that are moved: the largest and the smallest.
     pub(super) fn sizes(&self) -> [Option<&'static str>; 2] {
         ["--max-size", "--min-size"].map(|name| self.value(name))
     }
 
-    /// Whether what the source does not have is removed.
+    /// Whether the command removes entries that the source does not have.
     pub(super) fn deletes(&self) -> bool {
         DELETION.iter().any(|name| self.has(name))
     }
 
-    /// Nothing is removed.
+    /// Removes the options that remove something.
     pub(super) fn leave_out_deletion(&mut self) {
         DELETION.iter().for_each(|name| self.leave_out(name));
     }
 
-    /// The options that leave entries out or remove something, as rsync takes them.
+    /// The options that leave entries out or remove something, in rsync's form.
     pub(super) fn passing(&self) -> Vec<String> {
         let given =
             PASSING.into_iter().chain(DELETION).filter_map(|name| Some((name, self.value(name)?)));
@@ -219,12 +221,12 @@ impl Choice {
         given.map(word).collect()
     }
 
-    /// Whether entries may be left out that are at the source.
+    /// Whether the options may leave out entries of the source.
     pub(super) fn passes_over(&self) -> bool {
         PASSING.iter().any(|name| self.has(name))
     }
 
-    /// As words of a command line.
+    /// The options as words of a command line.
     pub(super) fn words(&self, stage: &str, log: &str) -> Vec<String> {
         let word = |(name, value): (&&str, &&str)| match *value {
             "" => (*name).to_owned(),
@@ -235,7 +237,7 @@ impl Choice {
         self.0.iter().map(word).collect()
     }
 
-    /// Memory for data at the end that has more, in bytes.
+    /// The size of the data buffers, in bytes, at the end that has more.
     pub(super) fn buffers_bytes_max(&self) -> u64 {
         self.buffers_bytes().into_iter().max().unwrap_or(BUFFERS_BYTES)
     }
@@ -249,7 +251,7 @@ impl Choice {
         ["--source-buffers", "--sink-buffers"].map(|name| self.bytes(name, both))
     }
 
-    /// What a size such as `64K` stands for, or `otherwise` if the option is not given.
+    /// The value of an option such as `64K` in bytes, or `otherwise` if the option is not given.
     fn bytes(&self, name: &str, otherwise: u64) -> u64 {
         let Some(value) = self.value(name) else { return otherwise };
         let (number, unit) = value.split_at(value.len() - 1);
@@ -257,10 +259,10 @@ impl Choice {
         number.parse::<u64>().expect("sizes of the table end with K or M") * unit
     }
 
-    /// The options with which rsync looks at the same as `lads cp` does with these.
+    /// The options with which rsync compares the same things as `lads cp` does with this choice.
     pub(super) fn comparison(&self) -> Vec<&'static str> {
-        // Times are compared to the nanosecond.
-        // Only for --update, rsync takes what was changed within the same second to be as old.
+        // Times are compared to the nanosecond, except for --update: there, rsync treats changes
+        // within the same second as equally old.
         let window = if self.has("--update") { "--modify-window=1" } else { "--modify-window=-1" };
         let mut options = vec!["-anci", window, "--no-D"];
         let has_all = self.has("-D");
@@ -269,7 +271,7 @@ impl Choice {
         options.extend((!self.has("--no-hard-links")).then_some("-H"));
         if !self.has("--no-xattrs") {
             options.push("-X");
-            // To rsync, ACLs are permissions.
+            // For rsync, ACLs are part of the permissions.
             options.extend((!self.has("--no-perms")).then_some("-A"));
         }
         options.extend(self.has("--no-perms").then_some("--no-perms"));
@@ -286,7 +288,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The long name of every option in `lads cp --help`, or the short one if there is no other.
+    /// The long name of every option in `lads cp --help`, or the short name if there is no long
+    /// one.
     fn in_help() -> BTreeSet<String> {
         let help = crate::shell::root().join("crates/lads-cli/src/args/golden/cp-help.txt");
         let help = std::fs::read_to_string(help).unwrap();
@@ -294,7 +297,7 @@ mod tests {
         let options = options.split_once("\nSecurity:").unwrap().0;
         let is_option = |line: &&str| {
             let text = line.trim_start();
-            // What is further in is told about the option above.
+            // Deeper lines belong to the description of the option above.
             text.starts_with('-') && line.len() - text.len() <= 6
         };
         let name = |line: &str| {

@@ -1,5 +1,5 @@
-//! What a round is made of: a tree, a place, and steps with accidents. All of it follows from the
-//! seed; only what the command does meanwhile does not.
+//! Plans a round: a tree, a place, and steps with accidents. All of this follows from the seed.
+//! Only what the command does in the meantime does not.
 
 use super::Abilities;
 use super::accident::{Accident, Moment, Whom};
@@ -9,7 +9,7 @@ use super::selection::Selection;
 use lads_trees::{Rng, Scale};
 use rustix::process::Signal;
 
-/// From where to where, as seen by who starts the command.
+/// The direction of the transfer, as seen from where the command is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Here,
@@ -21,16 +21,16 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) scale: Scale,
-    /// This many further files of a few bytes in one directory.
+    /// The number of additional files of a few bytes in one directory.
     pub(super) small_files: usize,
-    /// Whether one file is large enough to change several times while it is moved.
+    /// Whether there is a file that is large enough to change several times while it is moved.
     pub(super) has_large_file: bool,
     pub(super) way: Way,
     pub(super) is_tunnelled: bool,
     pub(super) storage: Storage,
-    /// Whether something is at the target before the first step.
+    /// Whether the target has entries before the first step.
     pub(super) has_old_target: bool,
-    /// Played one after the other; all but the last have accidents, or are dry runs.
+    /// The steps in order. All steps except the last have accidents or are dry runs.
     pub(super) steps: Vec<Step>,
 }
 
@@ -41,22 +41,22 @@ pub(super) struct Step {
     pub(super) selection: Selection,
     pub(super) is_dry_run: bool,
     pub(super) accidents: Vec<(Moment, Accident)>,
-    /// Rules of the proxy, if data goes through one.
+    /// The rules of the proxy; empty if the data does not go through one.
     pub(super) network: Vec<String>,
 }
 
 impl Step {
-    /// The same command with nothing in its way.
+    /// The same command without accidents, network rules, rate limit and timeout.
     pub(super) fn calm(&self) -> Self {
         let mut calm = Self { accidents: Vec::new(), network: Vec::new(), ..self.clone() };
         calm.choice.leave_out("--bwlimit");
-        // A busy machine is no dead peer.
+        // A busy machine must not be mistaken for a dead peer.
         calm.choice.leave_out("--timeout");
         calm
     }
 }
 
-/// What is planned for a round, so that later draws can keep to it.
+/// The properties of a round that are drawn first, because later draws depend on them.
 struct Bounds {
     way: Way,
     is_tunnelled: bool,
@@ -64,7 +64,7 @@ struct Bounds {
 }
 
 impl Plan {
-    /// What the seed says.
+    /// Draws a plan from the seed.
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let scale = Scale {
             directories: rng.below(10),
@@ -75,11 +75,11 @@ impl Plan {
         let small_files = if rng.is_one_in(4) { 50 + rng.below(400) } else { 0 };
         let has_large_file = rng.is_one_in(2);
         let bounds = Bounds::draw(rng);
-        // What is there already must not need the room.
+        // Old entries at the target would take up the space of a small file system.
         let has_old_target = rng.is_one_in(2) && !bounds.is_small();
         let mut steps: Vec<Step> = Vec::new();
         for _ in 0..=rng.below(3) {
-            // Half of them go on with the very same command.
+            // On average, half of the steps repeat the previous command.
             let is_same = rng.is_one_in(2);
             let drawn = Step::draw(rng, &bounds);
             steps.push(match steps.last() {
@@ -117,7 +117,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Without what is not possible here.
+    /// Removes what is not possible on this machine.
     pub(super) fn limit_to(&mut self, abilities: &Abilities) {
         let possible = self.storage.or_memory(abilities);
         if possible != self.storage {
@@ -129,8 +129,9 @@ impl Plan {
     }
 }
 
-/// A network that swallows what it carries is noticed after the timeout: it is short then, but not
-/// for a process that a busy machine has not started yet.
+/// Sets the timeouts for steps with a harmful network. A network that swallows data is noticed only
+/// after `--timeout`, so that is short. `--connect-timeout` is long, because a busy machine may
+/// take long to start a process.
 fn keep_to_a_network_in_time(steps: &mut [Step]) {
     for step in steps.iter_mut().filter(|step| !step.network.is_empty()) {
         step.choice.give("--timeout", "2");
@@ -159,8 +160,8 @@ impl Bounds {
 }
 
 impl Step {
-    /// Removes nothing beside a rival, whose files would be in the way of each other, nor what a
-    /// list does not name.
+    /// Removes the options that delete if a rival runs, because each command would delete the files
+    /// of the other one, or if a list chooses the paths.
     fn make_fit(&mut self) {
         let has_rival = self.accidents.iter().any(|(_, it)| matches!(it, Accident::Rival));
         if self.choice.deletes() && (has_rival || self.selection == Selection::Listed) {
@@ -198,7 +199,7 @@ fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
             5 | 6 if bounds.storage != Storage::FaultySource => {
                 Accident::Change(rng.next(), 1 + rng.below(40))
             }
-            // The same port at a time is for one command.
+            // A port can serve only one command at a time.
             7 if !has_proxy => Accident::Twin,
             8 => Accident::Rival,
             9..=13 => match bounds.storage {
@@ -245,11 +246,11 @@ const SINK_CALLS: [&str; 19] = [
     "lookup",
     "getattr",
 ];
-/// What any call of storage may answer. Not EPERM and EACCES: what takes privilege is left out
-/// then, and not told.
+/// The errors that calls of the storage may return. EPERM and EACCES are not among them: on these,
+/// LADS leaves out what needs privileges, and does not report that.
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EDQUOT", "EROFS", "ESTALE", "ENOMEM"];
 
-/// Harm to calls of one kind.
+/// An order that does harm to calls of one kind.
 fn storage_fault(rng: &mut Rng, calls: &[&'static str]) -> Accident {
     let call = calls[rng.below(calls.len())];
     let when = match rng.below(3) {
@@ -268,14 +269,14 @@ fn storage_fault(rng: &mut Rng, calls: &[&'static str]) -> Accident {
     }
 }
 
-/// What becomes of a storage target, or of all files that grow.
+/// An order that changes the state of a storage target, or that stops files from growing.
 fn target_fault(rng: &mut Rng) -> Accident {
     let state = ["degraded", "full", "no-create", "down"].get(rng.below(5));
     let order = state.map(|state| format!("state {} {state}", rng.below(8)));
     Accident::Order(order.unwrap_or_else(|| "grow off".to_owned()), None)
 }
 
-/// One or two rules of the proxy.
+/// Draws one to three rules of the proxy.
 fn network(rng: &mut Rng, way: Way) -> Vec<String> {
     let data = if way == Way::Push { "way=out" } else { "way=back" };
     let mut rules = Vec::new();

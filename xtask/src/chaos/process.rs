@@ -1,7 +1,7 @@
-//! The commands of a round, and every process that they start.
+//! Starts the commands of a round, and finds every process that they start.
 //!
-//! A process belongs to a round if its environment says so: it is found whoever its parent is
-//! now, and whatever shell started it.
+//! A process belongs to a round if its environment says so. So it is found whichever process is its
+//! parent now, and whichever shell started it.
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The variable that marks the processes of a round; its value is the round's directory.
+/// The environment variable that marks the processes of a round. Its value is the round's
+/// directory.
 const MARK: &str = "LADS_CHAOS_ROUND";
 
 /// A process of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
-    /// Whether it is the end that a command started.
+    /// Whether this is the end that a command started (`lads serve`).
     pub(super) is_other_end: bool,
-    /// Whether it is the end that a person starts.
+    /// Whether this is the end that the user starts (`lads cp`).
     pub(super) is_started: bool,
 }
 
@@ -29,7 +30,7 @@ pub(super) fn members(directory: &Path) -> Vec<Member> {
     let mark = format!("{MARK}={}", directory.display());
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let is_marked = |pid: &u32| {
-        // Nothing can be read of the environment of one that has ended.
+        // The environment of a process that has ended cannot be read.
         fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|all| all.split(|&byte| byte == 0).any(|word| word == mark.as_bytes()))
     };
@@ -40,8 +41,8 @@ pub(super) fn members(directory: &Path) -> Vec<Member> {
         .collect()
 }
 
-/// Whether a process has ended, and with it all its threads: one of them may still be in a call,
-/// and hold what the process had open, when nothing else can be seen of it any more.
+/// Whether a process and all its threads have ended. When the rest of a process is gone, one of its
+/// threads may still be in a system call, and keep the files of the process open.
 pub(super) fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -57,14 +58,14 @@ fn runs(pid: u32, subcommand: &[u8]) -> bool {
     is_lads && words.next() == Some(subcommand)
 }
 
-/// Bytes that a process has written so far, to files, pipes and sockets.
+/// The number of bytes that a process has written so far, to files, pipes and sockets.
 pub(super) fn bytes_written(pid: u32) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
     written.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }
 
-/// The most memory that a process has had so far, in bytes.
+/// The most memory that a process has used so far, in bytes.
 pub(super) fn memory_bytes_peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -72,14 +73,14 @@ pub(super) fn memory_bytes_peak(pid: u32) -> u64 {
     kibibytes.unwrap_or(0) * 1024
 }
 
-/// Sends a signal to a process, which may have ended.
+/// Sends a signal to a process. It is no error if the process has ended.
 pub(super) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// A command that runs.
+/// A running command.
 pub(super) struct Running {
     child: Child,
     line: String,
@@ -89,7 +90,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a command as part of the round in `directory`; `number` is no other command's.
+    /// Starts a command as part of the round in `directory`. Each needs its own `number`.
     pub(super) fn start(mut command: Command, directory: &Path, number: usize) -> Result<Self> {
         let line = line_of(&command);
         let path = |name: &str| directory.join(format!("run{number}.{name}"));
@@ -100,18 +101,18 @@ impl Running {
         Ok(Self { child, line, stdout, stderr, started: Instant::now() })
     }
 
-    /// The command, as a shell takes it.
+    /// The command line, in shell syntax.
     pub(super) fn line(&self) -> &str {
         &self.line
     }
 
-    /// How it ended, if it has.
+    /// Returns how the command ended, or `None` if it is still running.
     pub(super) fn ended(&mut self) -> Result<Option<Ended>> {
         let Some(status) = self.child.try_wait()? else { return Ok(None) };
         Ok(Some(self.collect(status)?))
     }
 
-    /// Ends it at once.
+    /// Kills the command.
     pub(super) fn kill(mut self) -> Result<Ended> {
         let _ = self.child.kill();
         let status = self.child.wait()?;
@@ -129,7 +130,7 @@ impl Running {
     }
 }
 
-/// The command as a shell takes it.
+/// The command line, in shell syntax.
 fn line_of(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let quoted = words.map(|word| {
@@ -143,9 +144,9 @@ fn line_of(command: &Command) -> String {
 /// How a command ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// The command.
+    /// The command line, in shell syntax.
     pub(super) line: String,
-    /// `None` if a signal ended it.
+    /// The exit code; `None` if a signal ended the command.
     pub(super) code: Option<i32>,
     stdout: Vec<u8>,
     pub(super) stderr: String,
@@ -153,7 +154,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// One that was never started, for tests.
+    /// A result without a command, for tests.
     #[cfg(test)]
     pub(super) fn with(code: i32, stdout: String) -> Self {
         Self {
@@ -165,28 +166,29 @@ impl Ended {
         }
     }
 
-    /// What it told as JSON. A command that was killed may have told half a line last.
+    /// The JSON events that the command printed. If the command was killed, the last line may be
+    /// incomplete; it is left out.
     pub(super) fn events(&self) -> Vec<Value> {
         let lines = self.stdout.split(|&byte| byte == b'\n');
         lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 
-    /// The last event, if it is the one that is always the last.
+    /// The summary, if it is the last event.
     pub(super) fn summary(&self) -> Option<Value> {
         self.events().pop().filter(|event| event["event"] == "summary")
     }
 
-    /// A number of the summary; zero if there is none.
+    /// A number in the summary; zero if there is no summary.
     pub(super) fn count(&self, name: &str) -> u64 {
         self.summary().and_then(|summary| summary[name].as_u64()).unwrap_or(0)
     }
 
-    /// Why it did not go on to the end, if it says so.
+    /// The reason in the summary why the command did not run to its end, if there is one.
     pub(super) fn message(&self) -> Option<String> {
         Some(self.summary()?["message"].as_str()?.to_owned())
     }
 
-    /// What it told of most weight, for a report.
+    /// The most important output of the command, for a report.
     pub(super) fn told(&self) -> String {
         let is_of_weight = |event: &Value| {
             ["issue", "notice", "summary"].iter().any(|kind| event["event"] == *kind)
@@ -199,7 +201,7 @@ impl Ended {
     }
 }
 
-/// What a process is doing, for whoever finds out why it does not end.
+/// What a process is doing, to help find out why it does not end.
 pub(super) fn state(pid: u32) -> String {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -1,26 +1,27 @@
-//! What all rounds came to, in figures.
+//! The figures of all rounds.
 
 use super::judge::Outcome;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Sums over rounds.
+/// The sums over all rounds.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) rounds: u64,
     pub(super) failed: u64,
     runs: u64,
     accidents: BTreeMap<&'static str, u64>,
-    /// How often each exit code was seen; `None` for an end by a signal.
+    /// The number of times that each exit code was seen; `None` is an end by a signal.
     exit_codes: BTreeMap<Option<i32>, u64>,
     bytes_sent: u64,
-    /// Bytes that a run after the first did not have to send, because they were there.
+    /// The number of bytes that runs after the first did not have to send, because they were
+    /// already there.
     bytes_kept: u64,
     memory_bytes_peak: u64,
 }
 
 impl Report {
-    /// Adds a step.
+    /// Adds the result of a step.
     pub(super) fn add(&mut self, outcome: &Outcome, is_resumed: bool) {
         for accident in &outcome.happened {
             *self.accidents.entry(accident.kind()).or_default() += 1;
@@ -36,7 +37,7 @@ impl Report {
         self.memory_bytes_peak = self.memory_bytes_peak.max(outcome.memory_bytes_peak);
     }
 
-    /// Counts network rules of a step as accidents.
+    /// Counts the network rules of a step as one accident.
     pub(super) fn add_network(&mut self, rules: &[String]) {
         if !rules.is_empty() {
             *self.accidents.entry("network that does harm").or_default() += 1;

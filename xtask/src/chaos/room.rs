@@ -1,5 +1,5 @@
-//! Where a round takes place: directories in memory, on ext4, on storage that fails on command, or
-//! on one that is too small; and a network that does harm.
+//! The place of a round: directories in memory, on ext4, on storage that fails on command, or on a
+//! file system that is too small; and a network that does harm.
 
 use super::process;
 use super::{Abilities, Tools};
@@ -12,35 +12,35 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// An ext4 image has room for any tree and its copy, in bytes.
+/// The size of an ext4 image, in bytes. There is room for any tree and its copy.
 const IMAGE_BYTES: u64 = 256 << 20;
-/// A small file system that got more room, in bytes.
+/// The size of a small file system after it was enlarged, in bytes.
 const MORE_ROOM_BYTES: u64 = 512 << 20;
 
-/// Eight storage targets of 40 MB/s, so that a large file takes as long as accidents do.
+/// Eight storage targets of 40 MB/s, so that moving a large file takes long enough for accidents.
 const MANY_TARGETS: [&str; 4] = ["pfs", "--osts=8", "--rate=40000000", "--stripe-size=64K"];
 const MANY_TARGETS_ORDERS: &str = "congest moving COUNT=2 DWELL=0.2 RATE=1000000";
 
-/// On what the source and the target lie.
+/// The storage of the source and of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// Both in memory.
+    /// Both are in memory.
     Memory,
-    /// Both on ext4, in an image on a loop device.
+    /// Both are on ext4, in an image on a loop device.
     Ext4,
-    /// The source on storage that fails on command.
+    /// The source is on storage that fails on command.
     FaultySource,
-    /// The target on storage that fails on command.
+    /// The target is on storage that fails on command.
     FaultySink,
-    /// The target on a file system of this many bytes.
+    /// The target is on a file system with this number of bytes.
     SmallSink(u64),
-    /// The target on several storage targets, one of which is slow, and soon another one: its files
-    /// grow over them.
+    /// The target is on several storage targets. Two of them are slow at a time, and soon two
+    /// others. Its files grow over them.
     ManyTargets,
 }
 
 impl Storage {
-    /// This, or memory where this is not possible.
+    /// This storage, or memory if it is not possible here.
     pub(super) fn or_memory(self, abilities: &Abilities) -> Self {
         let is_possible = match self {
             Self::Memory => true,
@@ -61,7 +61,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes the directory of a round, and mounts what it needs.
+    /// Creates the directory of a round, and mounts what it needs.
     pub(super) fn new(directory: PathBuf, storage: Storage, tools: &Tools) -> Result<Self> {
         for name in ["home", "stage", "canary"] {
             fs::create_dir_all(directory.join(name))?;
@@ -85,7 +85,7 @@ impl Room {
         Ok(room)
     }
 
-    /// One in which nothing is mounted, for tests.
+    /// A room in which nothing is mounted, for tests.
     #[cfg(test)]
     pub(super) fn in_memory(directory: PathBuf) -> Result<Self> {
         let tools = Tools { lads: PathBuf::new(), testbed: PathBuf::new() };
@@ -96,7 +96,7 @@ impl Room {
         self.directory.join(name)
     }
 
-    /// Where the command finds the source.
+    /// The path of the source for the command.
     pub(super) fn source(&self) -> PathBuf {
         self.path(match self.storage {
             Storage::Ext4 | Storage::FaultySource => "mount/src",
@@ -104,7 +104,7 @@ impl Room {
         })
     }
 
-    /// Where the command puts the target.
+    /// The path of the target for the command.
     pub(super) fn target(&self) -> PathBuf {
         self.path(match self.storage {
             Storage::Memory | Storage::FaultySource => "home/dst",
@@ -112,7 +112,7 @@ impl Room {
         })
     }
 
-    /// The source, past the storage that fails.
+    /// The path of the source that bypasses the storage that fails.
     pub(super) fn source_beneath(&self) -> PathBuf {
         match self.storage {
             Storage::FaultySource => self.path("beneath/src"),
@@ -120,7 +120,7 @@ impl Room {
         }
     }
 
-    /// The target, past the storage that fails.
+    /// The path of the target that bypasses the storage that fails.
     pub(super) fn target_beneath(&self) -> PathBuf {
         match self.storage {
             Storage::FaultySink => self.path("beneath/dst"),
@@ -128,7 +128,7 @@ impl Room {
         }
     }
 
-    /// A script that stands for ssh: forgets the host and runs the rest here.
+    /// A script that replaces ssh: it ignores the host and runs the rest on this machine.
     pub(super) fn remote_shell(&self) -> PathBuf {
         self.path("home/shell")
     }
@@ -143,7 +143,8 @@ impl Room {
     fn mount_image(&mut self) -> Result<()> {
         let image = self.path("image");
         File::create(&image)?.set_len(IMAGE_BYTES)?;
-        // Nothing is written that is not needed: a journal and tables take time to write.
+        // The image has no journal, and its inode tables are not initialised: both would take time
+        // to write.
         let options = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1"];
         quietly(Command::new("mkfs.ext4").args(options).arg(&image))?;
         self.mount(&["-o", "loop"], &image)
@@ -161,7 +162,8 @@ impl Room {
         Ok(())
     }
 
-    /// Mounts a file system of the test bed: its name, and what it is told beside the mount.
+    /// Mounts a file system of the test bed. `words` are its name and its arguments other than the
+    /// mount point.
     fn mount_with(&mut self, testbed: &Path, words: &[&OsStr]) -> Result<()> {
         let at = self.path("mount");
         fs::create_dir_all(&at)?;
@@ -190,7 +192,8 @@ impl Room {
         fs::write(control, line).with_context(|| format!("the storage refuses `{line}`"))
     }
 
-    /// Lets all go well again that went wrong by what the storage is: rules, and want of room.
+    /// Ends the faults of the storage: removes rules that let calls fail, and enlarges a file
+    /// system that is too small.
     pub(super) fn mend(&self) -> Result<()> {
         match self.storage {
             Storage::FaultySource | Storage::FaultySink => self.order("clear"),
@@ -206,7 +209,8 @@ impl Room {
         quietly(Command::new("mount").args(["-o", &options]).arg(self.path("mount")))
     }
 
-    /// Copies what would be gone with the mount beside it, for whoever looks into a failure.
+    /// Copies the content of the mount to a directory beside it, because it is needed to look into
+    /// a failure.
     pub(super) fn keep(&self) {
         if self.mounted.is_some() {
             let mut copy = Command::new("cp");
@@ -217,7 +221,7 @@ impl Room {
     /// Unmounts what is mounted.
     fn unmount(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            // What hangs would keep it from ending.
+            // Calls that hang would keep the daemon from ending.
             let _ = self.mend();
             process::signal(daemon.id(), Signal::TERM);
             let _ = daemon.wait();
@@ -234,7 +238,7 @@ impl Drop for Room {
     }
 }
 
-/// Runs a command that says nothing if all is well.
+/// Runs a command without showing its output. If it fails, the error contains its stderr.
 pub(super) fn quietly(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -245,9 +249,9 @@ pub(super) fn quietly(command: &mut Command) -> Result<()> {
 /// A network that does harm: a proxy that the data streams of one command go through.
 pub(super) struct Network {
     proxy: Child,
-    /// Where the data streams connect to.
+    /// The port that the data streams connect to.
     pub(super) port: u16,
-    /// Where the other end listens.
+    /// The port on which the other end listens.
     pub(super) behind: u16,
 }
 

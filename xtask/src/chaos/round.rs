@@ -1,5 +1,5 @@
-//! How one round goes: a tree is grown, the command is run, accidents happen, and after each run
-//! it is judged what is there; at last the same command runs once more with nothing in its way.
+//! Plays a round: grows a tree, runs the command, lets accidents happen, and judges the result
+//! after each run. At the end the same command runs once more without accidents.
 
 use super::Tools;
 use super::accident::{Accident, Moment, Whom};
@@ -20,14 +20,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// No step takes so long, even on a busy machine: its timeouts are 12 s at most.
+/// The limit for a step. No step takes that long, even on a busy machine: its timeouts are at most
+/// 12 s.
 const HANG: Duration = Duration::from_secs(60);
-/// How often it is looked whether an accident is due, or a command has ended.
+/// The interval between two checks whether an accident is due or a command has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// How often it is looked which processes there are: that costs a millisecond.
+/// The interval between two searches for the processes of the round. A search takes a millisecond.
 const MEMBERS_INTERVAL: Duration = Duration::from_millis(10);
-/// A process may have this much memory beside its buffers, in bytes: the program, its threads,
-/// what is known of the tree.
+/// The memory that a process may have in addition to its buffers, in bytes: for the program, its
+/// threads, and what it knows about the tree.
 const MEMORY_BESIDE_BUFFERS_BYTES: u64 = 64 << 20;
 
 /// A round that is played.
@@ -38,17 +39,17 @@ pub(super) struct Round<'a> {
     is_tunnelled: bool,
     history: History,
     run_count: usize,
-    /// What happened so far, for whoever looks into a failure.
+    /// What happened so far, for a report of a failure.
     pub(super) story: Vec<String>,
     pub(super) report: Report,
-    /// Whether a rival ran, and with which options.
+    /// The options of the last rival, if one ran.
     rival: Option<Choice>,
-    /// Whether all runs are about the same files and keep a journal, so that the last one knows
-    /// what those before it began.
+    /// Whether all runs are about the same files and keep a journal. Then the last run knows what
+    /// the earlier ones began.
     is_all_known: bool,
 }
 
-/// What is under way in a step.
+/// The state of a step that is running.
 struct Scene<'a> {
     step: &'a Step,
     began: Instant,
@@ -58,17 +59,17 @@ struct Scene<'a> {
     members_seen: Instant,
     accidents: Vec<(Moment, Accident)>,
     changes: Vec<Changes>,
-    /// Processes that do not run, and until when.
+    /// The processes that are frozen, and the time when each group of them continues.
     frozen: Vec<(Vec<u32>, Instant)>,
-    /// When storage that holds up calls is to release them.
+    /// The time when the storage must release calls that hang.
     release: Option<Instant>,
-    /// Accidents that have happened.
+    /// The accidents that have happened.
     happened: Vec<Accident>,
     memory_bytes_peak: u64,
 }
 
 impl<'a> Round<'a> {
-    /// Makes the place of a round in `directory`.
+    /// Prepares a round in `directory`.
     pub(super) fn new(plan: &Plan, directory: PathBuf, tools: &'a Tools) -> Result<Self> {
         let first = plan.steps.first().context("a plan has a step")?;
         let files = |step: &Step| (step.selection, step.choice.sizes());
@@ -90,7 +91,7 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Plays all of it; an error is a broken promise, or something that chaos could not do.
+    /// Plays the whole round. An error is a broken promise, or something that chaos could not do.
     pub(super) fn play(&mut self, plan: &Plan, rng: &mut Rng) -> Result<()> {
         let source = self.room.source_beneath();
         tree::grow(rng, &source, plan, &self.room.path("canary"))?;
@@ -111,7 +112,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// A step with its accidents, and what is to be said of it.
+    /// Plays a step with its accidents, and judges it.
     fn play_step(&mut self, step: &Step, is_resumed: bool) -> Result<()> {
         let (source, target) = (self.room.source_beneath(), self.room.target_beneath());
         self.history.begin_step();
@@ -138,7 +139,8 @@ impl<'a> Round<'a> {
         Ok(self.room.path("stage").read_dir()?.next().is_none())
     }
 
-    /// The same command once more, and whoever else was interrupted: now all must be right.
+    /// Runs the same command once more without accidents, and also the rival if one ran. Then
+    /// everything must be right.
     fn end_well(&mut self, last: &Step) -> Result<()> {
         if let Some(choice) = self.rival.take() {
             let words = self.rival_words(&choice);
@@ -151,7 +153,8 @@ impl<'a> Round<'a> {
             thorough.choice.give("--ignore-times", "");
             self.play_step(&thorough, true)?;
         }
-        // What had been begun of a file that is gone is on record only if a block of it was.
+        // A partial copy of a file that is gone from the source is recorded only if a block of it
+        // was.
         if self.is_all_known && !self.history.has_lost_names {
             let left = own_names(&self.room.target_beneath());
             ensure!(left.is_empty(), "left over: {left:?}");
@@ -219,7 +222,7 @@ impl<'a> Round<'a> {
         Ok(Outcome { ended: scene.ended, happened, memory_bytes_peak: peak })
     }
 
-    /// Whether every process of the step has ended. What hangs is an error.
+    /// Whether all processes of the step have ended. Returns an error if the step hangs.
     fn is_over(&mut self, scene: &mut Scene<'_>) -> Result<bool> {
         let mut index = 0;
         while index < scene.running.len() {
@@ -257,7 +260,7 @@ impl<'a> Round<'a> {
         bail!("{what}: {}", stuck.join("\n"));
     }
 
-    /// Lets happen what is due.
+    /// Lets everything happen that is due.
     fn go_on(&mut self, scene: &mut Scene<'_>) -> Result<()> {
         for &Member { pid, .. } in &scene.members {
             scene.memory_bytes_peak = scene.memory_bytes_peak.max(process::memory_bytes_peak(pid));
@@ -367,7 +370,7 @@ impl<'a> Round<'a> {
         command
     }
 
-    /// Another command into the same target, from elsewhere.
+    /// The command of a rival, which moves another source into the same target.
     fn rival_words(&self, choice: &Choice) -> Command {
         let mut command = Command::new(&self.tools.lads);
         command.args(["cp", "--json"]).args(choice.words(

@@ -1,5 +1,5 @@
-//! What of the source is moved: all, or what patterns and lists choose. rsync takes the same
-//! words.
+//! Chooses what of the source is moved: everything, or what patterns and lists choose. rsync takes
+//! the same options.
 
 use anyhow::Result;
 use lads_trees::{Rng, visit};
@@ -7,31 +7,31 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Which paths of the source a command is about.
+/// The paths of the source that a command moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     All,
     /// The patterns of this row of [`PATTERNS`].
     Patterns(usize),
-    /// The same, read from a file.
+    /// The patterns of this row of [`FILES`], read from a file.
     PatternFile(usize),
     /// Half of all paths, listed in a file.
     Listed,
 }
 
-/// Patterns for names as [`lads_trees::grow`] makes them.
+/// Patterns for the names that [`lads_trees::grow`] makes.
 const PATTERNS: [&[&str]; 4] = [
     &["--exclude=plain*"],
     &["--include=*7*", "--exclude=*1*"],
     &["--exclude=*/new*", "--exclude=/-*"],
     &["--include=*/", "--exclude=*0"],
 ];
-/// The same for `--exclude-from` and `--include-from`.
+/// Pattern files: the option that reads each of them, and its content.
 const FILES: [(&str, &[u8]); 2] =
     [("--exclude-from", b"plain*\n+ *2*\n*9\n"), ("--include-from", b"*3\n- *4*\n")];
 
 impl Selection {
-    /// Mostly everything.
+    /// Draws a selection. Most are `All`.
     pub(super) fn draw(rng: &mut Rng) -> Self {
         match rng.below(12) {
             0 => Self::Patterns(rng.below(PATTERNS.len())),
@@ -41,7 +41,7 @@ impl Selection {
         }
     }
 
-    /// Writes the files that the words name, below `directory`, for the tree at `source`.
+    /// Writes the files that [`Self::words`] refers to into `directory`, for the tree at `source`.
     pub(super) fn prepare(self, directory: &Path, source: &Path) -> Result<()> {
         match self {
             Self::PatternFile(which) => fs::write(directory.join("patterns"), FILES[which].1)?,
@@ -51,7 +51,7 @@ impl Selection {
         Ok(())
     }
 
-    /// What `lads cp` and rsync are told, once this is prepared.
+    /// The options for `lads cp` and rsync. [`Self::prepare`] must run first.
     pub(super) fn words(self, directory: &Path) -> Vec<String> {
         match self {
             Self::All => Vec::new(),
@@ -67,7 +67,7 @@ impl Selection {
     }
 }
 
-/// Every other path below `source`, each with a zero byte behind it.
+/// Every other path below `source`, each followed by a zero byte.
 fn half_of(source: &Path) -> Vec<u8> {
     let mut list = Vec::new();
     let mut count = 0;

@@ -1,5 +1,5 @@
-//! What a round begins with: the source, what is at the target already, and what another command
-//! brings there.
+//! Makes the trees at the beginning of a round: the source, old entries at the target, and the
+//! source of a rival.
 
 use super::plan::Plan;
 use anyhow::Result;
@@ -8,15 +8,16 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// A large file is this long at least, in bytes: it takes half a second at 6 MiB/s, in which a
-/// dozen changes can be made. With half of it too few could be, twice as much makes rounds slow.
+/// The minimum size of the large file, in bytes. Moving it takes half a second at 6 MiB/s, which is
+/// enough time for a dozen changes. Half the size could leave time for too few changes; twice the
+/// size makes rounds slow.
 const LARGE_BYTES_MIN: usize = 3 << 20;
 
-/// Moments of an older and of a newer file, in seconds since 1970.
+/// The modification times of an older and of a newer file, in seconds since 1970.
 const OLDER: i64 = 1_000_000_000;
 const NEWER: i64 = 3_000_000_000;
 
-/// Grows the source; one link in it points to the canary.
+/// Makes the source. One link in it points to the canary.
 pub(super) fn grow(rng: &mut Rng, source: &Path, plan: &Plan, canary: &Path) -> Result<()> {
     fs::write(canary.join("file"), "this was here")?;
     lads_trees::grow(rng, source, &plan.scale);
@@ -36,7 +37,7 @@ pub(super) fn grow(rng: &mut Rng, source: &Path, plan: &Plan, canary: &Path) -> 
     Ok(())
 }
 
-/// Files below `root`, in an order of their own.
+/// The files below `root`, sorted by path.
 fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     visit(root, &mut |path, metadata| {
@@ -48,7 +49,8 @@ fn files(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Puts older, newer and equal files to the target, and links in their place that lead away.
+/// Puts older, newer and equal files at the target, and instead of some files symbolic links that
+/// lead out of it.
 pub(super) fn plant(rng: &mut Rng, source: &Path, target: &Path, canary: &Path) -> Result<()> {
     fs::create_dir_all(target)?;
     fs::write(target.join("only at the target"), "foreign")?;
@@ -81,7 +83,7 @@ pub(super) fn plant(rng: &mut Rng, source: &Path, target: &Path, canary: &Path) 
     Ok(())
 }
 
-/// What another command moves into the same target: other files of the same names, and its own.
+/// Makes the source of a rival: other files with the same names, and files of its own.
 pub(super) fn grow_rival(rng: &mut Rng, source: &Path, rival: &Path) -> Result<()> {
     fs::create_dir_all(rival)?;
     for number in 0..10 {

@@ -1,16 +1,16 @@
-//! The code of a crate as words and signs: without comments, strings and tests.
+//! Reads the code of a crate as words and signs, without comments, strings and tests.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A word or sign of code. What stands in brackets is between its opening and its closing sign.
+/// A word or sign of code. The content of brackets is between their opening and their closing sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     Word(String),
     Sign(char),
-    /// A string, a number, a character.
+    /// A string, a number or a character.
     Literal,
 }
 
@@ -30,16 +30,16 @@ impl Token {
 /// A file of a crate.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Below the root of the tree.
+    /// The path below the root of the tree.
     pub(crate) path: PathBuf,
-    /// What the file is called as a module, as in `["sink", "write"]`; empty for the root of a
+    /// The name of the file as a module, such as `["sink", "write"]`; empty for the root of a
     /// crate.
     pub(crate) module: Vec<String>,
     /// Its code without tests.
     pub(crate) tokens: Vec<Token>,
 }
 
-/// All files below `directory/src` that are not for tests alone.
+/// All files below `directory/src` that are not only for tests.
 pub(crate) fn sources(root: &Path, directory: &Path) -> Vec<Source> {
     let src = directory.join("src");
     let mut tests = BTreeSet::new();
@@ -73,8 +73,8 @@ fn module_of(path: &Path) -> Vec<String> {
     names
 }
 
-/// Adds what a stream holds, but no item that is only there for tests; if that is a module in a
-/// file of its own, its name goes to `tests`.
+/// Adds the tokens of a stream, without items that are only for tests. If such an item is a module
+/// in a file of its own, its name is added to `tests`.
 fn flatten(stream: TokenStream, to: &mut Vec<Token>, tests: &mut Vec<String>) {
     let mut trees = stream.into_iter().peekable();
     while let Some(tree) = trees.next() {
@@ -114,7 +114,7 @@ fn flatten(stream: TokenStream, to: &mut Vec<Token>, tests: &mut Vec<String>) {
     }
 }
 
-/// Whether these tokens come at a place: `::` and the like.
+/// Whether the tokens at this position are these signs, such as `::`.
 pub(crate) fn has_signs(tokens: &[Token], at: usize, signs: &str) -> bool {
     signs.chars().enumerate().all(|(step, sign)| tokens.get(at + step).is_some_and(|t| t.is(sign)))
 }

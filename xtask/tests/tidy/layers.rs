@@ -1,15 +1,15 @@
-//! Whether the modules of a crate form layers: of two of them, at most one uses the other, be it
-//! through third ones.
+//! Checks that the modules of a crate form layers: of any two modules, at most one uses the other,
+//! directly or through other modules.
 //!
-//! What counts is a path that begins with `crate` or `super`, in a `use` or anywhere else. A file
-//! and what lies in the directory of its name are one module here: parts of one thing may know
-//! each other.
+//! A use is a path that begins with `crate` or `super`, in a `use` or anywhere else. A file and the
+//! files in the directory of the same name count as one module here, because parts of one thing may
+//! use each other.
 
 use crate::code::{Source, Token, has_signs, sources};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-/// Which module uses which, and by which name.
+/// For each module, the modules that it uses, and the path with which it uses each of them.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
 #[test]
@@ -44,11 +44,11 @@ fn the_modules_of_the_engine_are_seen_to_use_each_other() {
     let uses = uses_of(&PathBuf::from("crates/lads-engine"));
     assert!(uses["session"].contains_key("sink"), "{uses:?}");
     assert!(uses["sink"].contains_key("journal"), "{uses:?}");
-    // What tests use does not count.
+    // Uses in tests do not count.
     assert!(!uses["talk"].contains_key("sink"), "{uses:?}");
 }
 
-/// Which modules of a crate use which others of it.
+/// The modules that each module of a crate uses.
 fn uses_of(directory: &std::path::Path) -> Uses {
     let sources = sources(super::root(), directory);
     let modules: BTreeSet<&str> =
@@ -75,11 +75,11 @@ fn file_stem(source: &Source) -> String {
     source.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files that a library or a program begins with.
+/// The root files of a crate's libraries and programs.
 struct Roots {
-    /// Which module a name comes from that a root takes in, as with `pub use`.
+    /// For each name that a root imports, as with `pub use`, the module that it comes from.
     taken_in: BTreeMap<String, String>,
-    /// Which root has which module.
+    /// For each module, the root that declares it.
     owners: BTreeMap<String, String>,
 }
 
@@ -107,15 +107,15 @@ impl Roots {
         roots
     }
 
-    /// The module that a name of the root comes from, or the root itself.
+    /// The module that a name of the root comes from, or else the root itself.
     fn home_of(&self, user: &str, name: &str) -> String {
         let taken_in = self.taken_in.get(name).or_else(|| self.owners.get(user));
         taken_in.map_or_else(|| user.to_owned(), Clone::clone)
     }
 }
 
-/// All paths of a file that begin at the root of its crate, without the word `crate`; those that
-/// begin with `super` are put there.
+/// All paths in a file that begin at the root of its crate, without the word `crate`. Paths that
+/// begin with `super` are converted.
 fn paths(source: &Source) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let mut at = 0;
@@ -123,7 +123,7 @@ fn paths(source: &Source) -> Vec<Vec<String>> {
         let mut base = match source.tokens[at].word() {
             Some("crate") => Some(Vec::new()),
             Some("super") => Some(source.module.clone()),
-            // A root names its modules without more.
+            // A root names its modules without a prefix.
             Some("use") if source.module.is_empty() => {
                 trees(&source.tokens, at + 1, &mut Vec::new(), &mut paths);
                 None
@@ -145,7 +145,7 @@ fn paths(source: &Source) -> Vec<Vec<String>> {
     paths
 }
 
-/// Adds the paths of a tree such as `a::{b, c::d}` below `base`; where it ends.
+/// Adds the paths of a tree such as `a::{b, c::d}` below `base`. Returns the position of its end.
 fn trees(
     tokens: &[Token],
     mut at: usize,
@@ -165,7 +165,7 @@ fn trees(
         Some(Token::Sign('{')) => {
             at += 1;
             while tokens.get(at).is_some_and(|token| !token.is('}')) {
-                // A comma, `as` and another name.
+                // The next token may also be a comma, `as`, or the name after it.
                 at = trees(tokens, at, base, paths).max(at + 1);
             }
             at += 1;
@@ -176,7 +176,7 @@ fn trees(
     at
 }
 
-/// The shortest way from a module back to itself, in words.
+/// The shortest circle of uses from a module back to itself, in words.
 fn shortest_circle(uses: &Uses) -> Option<String> {
     let circles = uses.keys().filter_map(|start| circle_from(uses, start));
     let circle = circles.min_by_key(Vec::len)?;

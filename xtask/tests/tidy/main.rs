@@ -1,8 +1,7 @@
-//! Whether the house is tidy: what no compiler checks and every reader relies on.
+//! Checks rules of the source tree that no compiler checks and every reader relies on.
 //!
-//! These are tests, not a step of CI alone, so that `cargo test` finds what would be found too
-//! late otherwise. Words that must not occur are put together from parts, for this file is looked
-//! at, too.
+//! These are tests, not only a step of CI, so that `cargo test` finds violations early. Words that
+//! must not occur are put together from parts, because this file is checked, too.
 
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -15,12 +14,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which crates of the house each crate may depend on; nobody may on those that are named nowhere.
+/// The crates of the workspace that each crate may depend on. A crate that is in none of these
+/// lists must not be a dependency of any other crate, except for those in [`FOR_TESTS`].
 const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
     ("lads-core", &[]),
     ("lads-sys", &[]),
     ("lads-engine", &["lads-core", "lads-sys"]),
-    // The trees only for its tests.
+    // `lads-trees` is only for its tests.
     ("lads-cli", &["lads-core", "lads-engine", "lads-plot", "lads-sys", "lads-trees"]),
     ("lads-mpiio", &["lads-core", "lads-engine"]),
     ("lads-hostile", &["lads-core"]),
@@ -33,10 +33,10 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
     ("xtask", &["lads-plot", "lads-trees", "lads-tried"]),
 ];
 
-/// Crates of the house that the tests of others may use, and nothing else.
+/// Crates of the workspace that all others may use, but only in tests.
 const FOR_TESTS: [&str; 2] = ["lads-hostile", "lads-tried"];
 
-/// What the clippy.toml of lads-core must ban, besides what no line of it may name.
+/// What the clippy.toml of lads-core must ban, in addition to the names in the next list.
 const WALL: [&str; 9] = [
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -49,7 +49,7 @@ const WALL: [&str; 9] = [
     "std::sync::Mutex",
 ];
 
-/// What no line of lads-core may name, be it banned by clippy or not.
+/// What no line of lads-core may contain, whether clippy bans it or not.
 const BEYOND_THE_WALL: [&str; 7] = [
     "std::fs",
     "std::net",
@@ -60,8 +60,8 @@ const BEYOND_THE_WALL: [&str; 7] = [
     "std::sync::atomic",
 ];
 
-/// What names a socket, and which files and directories of the engine may: what carries bytes, and
-/// tests of how it is waited for.
+/// Names of sockets. The list below has the files and directories of the engine that may use them:
+/// the transport, and some tests.
 const SOCKETS: [&str; 8] = [
     "TcpStream",
     "TcpListener",
@@ -82,14 +82,14 @@ const MAY_NAME_SOCKETS: [&str; 5] = [
 
 const COLUMNS_MAX: usize = 100;
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// A file of code that is longer has more than one thing to say.
+/// The most lines of a file of code. A longer file should be split.
 const FILE_LINES_MAX: usize = 800;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// All files of the tree, but what `.gitignore` names; paths below the root.
+/// All files of the tree except those that `.gitignore` names, as paths below the root.
 fn files() -> Vec<PathBuf> {
     let ignored: Vec<PathBuf> = fs::read_to_string(root().join(".gitignore"))
         .unwrap()
@@ -115,7 +115,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// The directories of all crates, below the root.
+/// The directories of all crates, as paths below the root.
 fn crates() -> Vec<PathBuf> {
     let manifests = files().into_iter().filter(|path| path.ends_with("Cargo.toml"));
     let directories = manifests.filter_map(|path| Some(path.parent()?.to_owned()));
@@ -126,7 +126,7 @@ fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().is_some_and(|own| extensions.iter().any(|extension| own == *extension))
 }
 
-/// The lines of all files with such an extension: path, line number, text.
+/// The lines of all files with one of these extensions: path, line number and text.
 fn lines_of(extensions: &[&str]) -> Vec<(PathBuf, usize, String)> {
     let mut lines = Vec::new();
     for path in files().into_iter().filter(|path| has_extension(path, extensions)) {
@@ -138,7 +138,7 @@ fn lines_of(extensions: &[&str]) -> Vec<(PathBuf, usize, String)> {
     lines
 }
 
-/// Fails with the place and text of every line that is found fault with.
+/// Fails with the place and text of every line for which `is_bad` returns true.
 #[track_caller]
 fn no_line(extensions: &[&str], what: &str, is_bad: impl Fn(&Path, &str) -> bool) {
     let bad: Vec<String> = lines_of(extensions)
@@ -149,13 +149,13 @@ fn no_line(extensions: &[&str], what: &str, is_bad: impl Fn(&Path, &str) -> bool
     assert!(bad.is_empty(), "{what}:\n{}", bad.join("\n"));
 }
 
-/// The line without its comment. A `//` in a string cuts too much, which can only hide what lies
-/// behind it.
+/// The line without its comment. A `//` in a string cuts off too much, which can only hide what
+/// comes after it.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-/// Whether a word stands in the text by itself, not as part of a longer one.
+/// Whether a word is in the text by itself, not as a part of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -220,16 +220,17 @@ fn only_lads_sys_is_trusted() {
     no_line(&["rs"], "belongs into lads-sys", |path, line| {
         let is_lifted = code(line).contains(lint) && !code(line).contains("forbid(");
         let is_trusted = path.starts_with("crates/lads-sys");
-        // The word may stand in a name that people read, such as an option of rsync's.
+        // The word may be part of a quoted name, such as an option of rsync.
         let is_quoted = line.contains('"');
         !is_trusted && (has_word(code(line), keyword) && !is_quoted || is_lifted)
     });
 }
 
-/// A program that embeds the engine has its output for itself.
+/// The output of a program that embeds the engine belongs to that program.
 #[test]
 fn the_engine_prints_nothing() {
-    // What the second process of a transfer speaks on, and what a job may ask for.
+    // These files may use the streams: the second process of a transfer talks over them, and a job
+    // may ask for them.
     let may_open = ["crates/lads-engine/src/session.rs", "crates/lads-engine/src/launch/other.rs"];
     let macros = ["print", "println", "eprint", "eprintln"];
     let streams = ["stdin", "stdout", "stderr"];
@@ -248,12 +249,12 @@ fn the_engine_prints_nothing() {
     }
 }
 
-/// Whether a word is a field or a method.
+/// Whether a word is a field or a method, because a dot precedes it.
 fn is_field(tokens: &[code::Token], at: usize) -> bool {
     at > 0 && tokens[at - 1].is('.')
 }
 
-/// What is above the seam, the trait `Transport`, knows no socket.
+/// Code above the trait `Transport` does not use sockets.
 #[test]
 fn the_engine_knows_no_socket() {
     no_line(&["rs"], "belongs into lads-engine/src/transport", |path, line| {
@@ -266,7 +267,7 @@ fn the_engine_knows_no_socket() {
 #[test]
 fn lines_fit_the_screen() {
     no_line(&["rs"], "longer than 100 columns", |_, line| {
-        // Golden bytes stay on one line, to be found by searching for them.
+        // Golden bytes stay on one line, so that a search finds them.
         let is_golden = line.trim_start().starts_with('"') || line.contains("expect![");
         line.chars().count() > COLUMNS_MAX && !is_golden
     });
@@ -322,7 +323,7 @@ fn no_path_of_one_machine_is_named() {
     let homes = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
     no_line(&["rs", "md", "toml", "sh", "yml", "svg"], "nobody else has it", |_, line| {
         homes.iter().any(|home| {
-            // Not part of a longer path, below another directory.
+            // The match must not be a part of a longer path, below another directory.
             line.match_indices(home).any(|(at, _)| {
                 let before = line[..at].chars().next_back();
                 !before.is_some_and(|c| c.is_alphanumeric() || "._-*}/".contains(c))
@@ -331,7 +332,7 @@ fn no_path_of_one_machine_is_named() {
     });
 }
 
-/// The protocol page shows bytes; the core's tests check the same bytes.
+/// The protocol page shows bytes. The tests of the core must check the same bytes.
 #[test]
 fn the_golden_bytes_on_the_protocol_page_are_those_that_are_tested() {
     let page = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
@@ -347,7 +348,7 @@ fn the_golden_bytes_on_the_protocol_page_are_those_that_are_tested() {
     }
 }
 
-/// A promise on the front page names the test that keeps it.
+/// The promises in the README name tests. These must exist.
 #[test]
 fn every_test_that_the_readme_names_exists() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();

@@ -1,18 +1,21 @@
-//! Whether what is there is used: dependencies, public items, variants of public enums.
+//! Checks that everything is used: dependencies, public items, and variants of public enums.
 //!
-//! The compiler says so of what is private; of what a crate shows to others it cannot know. It is
-//! looked for by name, so a name that means two things hides that one of them is not used.
+//! The compiler checks this for private items, but it cannot know who uses what a crate makes
+//! public. This check goes by names, so if two things have the same name, it does not notice that
+//! one of them is unused.
 
 use crate::code::{Source, Token, has_signs, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Crates that are there for tests: what tests of others use of them is used.
+/// Crates that exist for tests. Their items count as used even if only tests of other crates use
+/// them.
 const ARE_FOR_TESTS: [&str; 6] =
     ["lads-fuzz", "lads-hostile", "lads-sim", "lads-testbed", "lads-trees", "lads-tried"];
 
-/// What macros of the core make in the tests of other crates calls this, which no test can hold.
+/// Functions that macros of the core call in tests of other crates. So they have to be public,
+/// although only tests use them.
 const FOR_TESTS_OF_OTHERS: [&str; 2] = ["struct_form", "enum_form"];
 
 #[test]
@@ -117,7 +120,7 @@ fn words(source: &Source) -> impl Iterator<Item = String> + '_ {
     source.tokens.iter().filter_map(Token::word).map(str::to_owned)
 }
 
-/// All words of integration tests, examples and fuzz targets.
+/// All words in integration tests, examples and fuzz targets.
 fn words_of_tests() -> BTreeSet<String> {
     let is_test = |path: &Path| {
         let outside = ["tests", "examples", "benches", "targets"];
@@ -133,7 +136,7 @@ fn words_of_tests() -> BTreeSet<String> {
         .collect()
 }
 
-/// Names of functions, types, constants and traits that are public.
+/// The names of public functions, types, constants and traits.
 fn public_items(source: &Source) -> impl Iterator<Item = String> + '_ {
     let kinds = ["fn", "struct", "enum", "const", "static", "trait", "type"];
     let tokens = &source.tokens;
@@ -148,7 +151,7 @@ fn public_items(source: &Source) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The names and variants of enums that are public.
+/// The names of public enums, each with a variant.
 fn public_variants(source: &Source) -> Vec<(String, String)> {
     let tokens = &source.tokens;
     let mut variants = Vec::new();
@@ -177,8 +180,8 @@ fn public_variants(source: &Source) -> Vec<(String, String)> {
     variants
 }
 
-/// Names that stand behind `::`, or in a macro that maps numbers to variants, where something is
-/// made: not before `=>`, `|` or `=`, as in patterns.
+/// Names that are used to make a value: after `::`, or in a macro that maps numbers to variants. A
+/// name before `=>`, `|` or `=` is a pattern and does not count.
 fn made_variants(source: &Source) -> Vec<String> {
     let tokens = &source.tokens;
     let mut made = Vec::new();
@@ -187,7 +190,7 @@ fn made_variants(source: &Source) -> Vec<String> {
             continue;
         };
         let is_path = has_signs(tokens, at - 2, "::");
-        // `3 => Variant` in `wire_enum!`, and arms that give a variant that was imported.
+        // `3 => Variant` in `wire_enum!`, and match arms that return an imported variant.
         let is_mapped = has_signs(tokens, at - 2, "=>");
         let is_alone = tokens[at - 1].is('(') || tokens[at - 1].is(',');
         let next = after_fields(tokens, at + 1);
@@ -201,7 +204,7 @@ fn made_variants(source: &Source) -> Vec<String> {
     made
 }
 
-/// Where the fields of a variant end that may begin here.
+/// The position after the fields of a variant, if fields begin here; otherwise the same position.
 fn after_fields(tokens: &[Token], at: usize) -> usize {
     if !tokens.get(at).is_some_and(|it| it.is('(') || it.is('{')) {
         return at;

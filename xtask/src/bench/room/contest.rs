@@ -1,9 +1,10 @@
-//! Movers that take turns between two emulated file systems: each run with the same rates, the
-//! same congestion from its start, and nothing in the page cache.
+//! Lets movers take turns between two emulated file systems. Each run has the same rates, starts
+//! with the same congestion, and begins with an empty page cache.
 //!
-//! A mover that failed once, or whose copy differs, has no figure: it says what happened instead.
-//! The first round warms up and is compared byte for byte; the others by names and lengths. Where
-//! file systems keep no bytes, these are counted instead.
+//! A mover that failed once, or whose copy differs, gets no figure; the result says what happened
+//! instead. The first round is a warm-up, and its copies are compared byte for byte. In the other
+//! rounds, names and lengths are compared. Where the file systems keep no bytes, the bytes are
+//! counted instead.
 
 use super::super::measure::{Sample, measure};
 use super::mount::{Bytes, Mount, Pair};
@@ -20,48 +21,47 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What one end of LADS said that it needed.
+/// The resources that one end of LADS used, as LADS reports them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct End {
-    /// User and system.
+    /// User and system time.
     pub(super) cpu_seconds: f64,
-    /// High-water mark.
+    /// The high-water mark of the memory.
     pub(super) memory_bytes_peak: f64,
 }
 
-/// What a mover says of its own run.
+/// The result that a mover returns for its run.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// From the start of its command to its end.
+    /// The time from the start of the command to its end.
     pub(super) elapsed: Duration,
-    /// Source and sink, if it is LADS.
+    /// The resources of source and sink, if the mover is LADS.
     pub(super) ends: Option<[End; 2]>,
 }
 
-/// Moves what is in the first directory into the second, along a route.
+/// A function that moves the content of the first directory into the second, along a route.
 pub(super) type Move = Box<dyn Fn(&Route, &Path, &Path) -> Result<Run>>;
 
 /// One mover with one set of options.
 pub(super) struct Contestant {
     /// The line or bar that it belongs to in a plot.
     pub(super) line: String,
-    /// Where on the line; `None` if nothing is varied for this mover.
+    /// The position on the line; `None` if nothing is varied for this mover.
     pub(super) at: Option<String>,
-    /// How it is run.
+    /// The function that runs it.
     pub(super) run: Move,
 }
 
-/// What is set on the file systems while a mover runs. `{seed}` in a command stands for a number
-/// that is another one in each round, and the same for all movers of a round: so as many weathers
-/// are seen as there are rounds.
+/// The commands that are given to the file systems while a mover runs. `{seed}` in a command stands
+/// for a number that differs from round to round, but is the same for all movers in a round. So
+/// each round has a different pattern of congestion.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Congestion {
     /// A command for the source's control file.
     pub(super) source: Option<String>,
-    /// The same for the sink's.
+    /// A command for the sink's control file.
     pub(super) sink: Option<String>,
-    /// Commands for the sink's that come one after the other, each after this many seconds, and
-    /// then again from the first.
+    /// A cycle of commands for the sink. Each command is given after this number of seconds.
     pub(super) sink_turns: Vec<(f64, String)>,
 }
 
@@ -71,11 +71,11 @@ pub(super) struct Row {
     line: String,
     at: Option<String>,
     round: usize,
-    /// Everything is at the sink's OSTs then.
+    /// The time until everything is on the sink's OSTs.
     elapsed_seconds: f64,
     bytes_per_second: f64,
     bound_seconds: f64,
-    /// The bound's time by the time that it took.
+    /// The bound's time divided by the elapsed time.
     bound_share: f64,
     cpu_seconds: f64,
     foreign_cpu_seconds: f64,
@@ -84,39 +84,40 @@ pub(super) struct Row {
     sink: Option<End>,
 }
 
-/// All runs of one mover.
+/// The results of one mover.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Standing {
     /// As in [`Contestant`].
     pub(super) line: String,
     /// As in [`Contestant`].
     pub(super) at: Option<String>,
-    /// One for each round that counts; none if it failed.
+    /// One row for each round that counts; empty if the mover failed.
     pub(super) rows: Vec<Row>,
-    /// Why there is no figure.
+    /// The reason why there is no figure.
     pub(super) failure: Option<String>,
 }
 
 impl Standing {
-    /// One number of each run.
+    /// One number for each run.
     pub(super) fn each(&self, number: impl Fn(&Row) -> f64) -> Vec<f64> {
         self.rows.iter().map(number).collect()
     }
 }
 
 impl Row {
-    /// Seconds, bytes in a second, share of the bound.
+    /// The elapsed seconds, the bytes per second, and the share of the bound.
     pub(super) fn figures(&self) -> [f64; 3] {
         [self.elapsed_seconds, self.bytes_per_second, self.bound_share]
     }
 
-    /// Processor time of an end by time, and its memory, if LADS said so.
+    /// The processor time of an end divided by the elapsed time, and its memory, if the mover is
+    /// LADS.
     pub(super) fn end(&self, is_source: bool) -> Option<(f64, f64)> {
         let end = if is_source { self.source } else { self.sink }?;
         Some((end.cpu_seconds / self.elapsed_seconds, end.memory_bytes_peak))
     }
 
-    /// A run that never was, for tests of what shows it.
+    /// A made-up run, for tests of the code that shows results.
     #[cfg(test)]
     pub(super) fn invented(
         contestant: &Contestant,
@@ -140,39 +141,40 @@ impl Row {
         }
     }
 
-    /// Processor seconds of all that the mover started.
+    /// The processor time of all processes of the mover, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.cpu_seconds
     }
 }
 
-/// Where a contest is held.
+/// The place of a contest, and its settings.
 pub(super) struct Arena<'a> {
-    /// The program that judges.
+    /// The program that computes the bound.
     pub(super) testbed: &'a Path,
     /// The file systems, with the data set in `data` at the source.
     pub(super) pair: &'a Pair,
-    /// The way between them.
+    /// The network between them.
     pub(super) route: &'a Route,
-    /// What is in their way.
+    /// The congestion during each run.
     pub(super) congestion: &'a Congestion,
-    /// Room for copies of what the file systems say.
+    /// A directory for copies of the statistics of the file systems.
     pub(super) notes: &'a Scratch,
-    /// The data set.
+    /// The size of the data set.
     pub(super) extent: Extent,
-    /// Whether the bound, too, has to write everything where the mover wrote it.
+    /// Whether the bound also has to write all data to the OSTs that the mover wrote it to.
     pub(super) is_placed: bool,
 }
 
-/// In what the emulated file system counts what a file takes.
+/// The page size. The emulated file system counts the size of a file in whole pages.
 const PAGE_BYTES: f64 = 4096.0;
 
-/// What the source directory of a mount is called.
+/// The name of the source directory in a mount.
 pub(super) const DATA: &str = "data";
 const TARGET: &str = "target";
 
 impl Arena<'_> {
-    /// Lets all take turns, this many rounds, the order turned round every other time.
+    /// Lets all contestants take turns for this number of rounds. Every second round has the
+    /// reverse order.
     pub(super) fn hold(&self, contestants: &[Contestant], rounds: usize) -> Result<Vec<Standing>> {
         let mut standings: Vec<Standing> = contestants.iter().map(new_standing).collect();
         for round in 0..=rounds {
@@ -198,7 +200,7 @@ impl Arena<'_> {
         Ok(standings)
     }
 
-    /// Lets one mover run once, and sees that its copy is one.
+    /// Runs one mover once, and checks its copy.
     pub(super) fn run_once(&self, contestant: &Contestant, round: usize) -> Result<Row> {
         let Pair { source, sink } = self.pair;
         let (from, to) = (source.path().join(DATA), sink.path().join(TARGET));
@@ -209,7 +211,7 @@ impl Arena<'_> {
         self.pair.throttle()?;
         let start_seconds = monotonic_seconds();
         let result = self.congested(contestant, round, &from, &to);
-        // Before the rates are lifted: they are what the bound is made of.
+        // This happens before the rates are lifted, because the bound is computed from them.
         let said = [self.note(source, "source")?, self.note(sink, "sink")?];
         self.pair.release()?;
         let (run, sample) = result?;
@@ -233,8 +235,8 @@ impl Arena<'_> {
         })
     }
 
-    /// Runs it, and waits until what it wrote is on the OSTs: for one that leaves its bytes in
-    /// the page cache has not moved them yet.
+    /// Runs a mover, and waits until everything that it wrote is on the OSTs: data that is only in
+    /// the page cache has not been moved yet.
     fn measured(&self, contestant: &Contestant, from: &Path, to: &Path) -> Result<(Run, Sample)> {
         let mut run = None;
         let sample = measure(|| {
@@ -249,7 +251,7 @@ impl Arena<'_> {
         Ok((run.expect("measured above"), sample))
     }
 
-    /// Runs a mover while the sink's congestion takes its turns.
+    /// Runs a mover while the commands for the sink are given in turn.
     fn congested(
         &self,
         contestant: &Contestant,
@@ -290,7 +292,7 @@ impl Arena<'_> {
         let ends = [(&self.pair.source, source), (&self.pair.sink, sink)];
         for (end, (mount, command)) in ends.into_iter().enumerate() {
             if let Some(command) = command {
-                // Both ends have weather of their own.
+                // Each end has its own pattern of congestion.
                 let seed = 1 + end + 2 * round;
                 mount.control(&command.replace("{seed}", &seed.to_string()))?;
             }
@@ -298,7 +300,7 @@ impl Arena<'_> {
         Ok(())
     }
 
-    /// Keeps what a file system says; returns where.
+    /// Saves the statistics of a file system. Returns the paths of the files.
     fn note(&self, mount: &Mount, name: &str) -> Result<[PathBuf; 2]> {
         let paths = ["stats", "series"].map(|what| self.notes.join(&format!("{name}.{what}")));
         for (path, what) in paths.iter().zip(["stats", "series"]) {
@@ -307,8 +309,9 @@ impl Arena<'_> {
         Ok(paths)
     }
 
-    /// Byte for byte in round zero, by names and lengths in the others; always so where no bytes
-    /// are kept, and then by what went through the OSTs.
+    /// Compares the copy: byte for byte in round zero, by names and lengths in the others. Where
+    /// the file systems keep no bytes, it compares names and lengths in every round, and also the
+    /// number of bytes that went through the OSTs.
     fn check(&self, round: usize, from: &Path, to: &Path, said: &[[PathBuf; 2]; 2]) -> Result<()> {
         let Pair { source, sink } = self.pair;
         let is_kept = [source, sink].iter().all(|mount| mount.bytes() == Bytes::Kept);
@@ -339,8 +342,8 @@ impl Arena<'_> {
         }
     }
 
-    /// What a sink needs for the bytes that each of its OSTs was given: as if they lay there, and
-    /// had to be read.
+    /// The time that a sink needs to write to each of its OSTs the bytes that this OST was given.
+    /// It is computed as if these bytes had to be read from there.
     fn bound_in_place(&self, [stats, series]: &[PathBuf; 2], start_seconds: f64) -> Result<f64> {
         let text = fs::read_to_string(stats)?;
         let bytes: Vec<String> =
@@ -365,7 +368,7 @@ impl Arena<'_> {
         }
         let bound: serde_json::Value = serde_json::from_str(&shell::output(&mut command)?)?;
         let bytes = bound["bytes"].as_f64().context("the bound says no bytes")?;
-        // Files take whole pages.
+        // Files take up whole pages.
         let Extent { files, bytes: bytes_wanted } = self.extent;
         let tolerance = bytes_wanted as f64 * 0.01 + files as f64 * PAGE_BYTES;
         if (bytes - bytes_wanted as f64).abs() > tolerance {
@@ -375,7 +378,7 @@ impl Arena<'_> {
     }
 }
 
-/// A number of each OST, as a file system says it.
+/// One number for each OST, from the statistics of a file system.
 pub(super) fn each_ost(stats: &str, key: &str) -> Result<Vec<u64>> {
     let stats: serde_json::Value = serde_json::from_str(stats)?;
     let osts = stats["osts"].as_array().context("the file system says nothing of OSTs")?;
@@ -391,7 +394,7 @@ fn new_standing(contestant: &Contestant) -> Standing {
     }
 }
 
-/// The first line of what went wrong, and of why.
+/// The first line of an error and its causes.
 fn said_short(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let line = text.lines().next().unwrap_or_default();
@@ -408,8 +411,9 @@ fn load_average() -> Result<f64> {
     Ok(text.split(' ').next().context("loadavg")?.parse()?)
 }
 
-/// Throws away what the page cache knows of the data; needs root. Only what is written can be
-/// thrown away; what others have not yet written is none of our business, and takes its time.
+/// Drops the data from the page cache; this needs root. The kernel drops only pages that are
+/// already written. So the two file systems are synced first, but no others, because that would
+/// take time.
 pub(super) fn drop_caches(pair: &Pair) -> Result<()> {
     for mount in [&pair.source, &pair.sink] {
         rustix::fs::syncfs(File::open(mount.path())?)?;
@@ -417,8 +421,8 @@ pub(super) fn drop_caches(pair: &Pair) -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")
 }
 
-/// Waits until all files are on the OSTs. Sync of the whole file system only starts the writing
-/// on a FUSE mount; fsync of each file waits for it.
+/// Waits until all files are on the OSTs. On a FUSE mount, a sync of the file system only starts
+/// the writing; fsync of each file waits for it.
 fn sync(root: &Path) -> Result<()> {
     rustix::fs::syncfs(File::open(root)?)?;
     for (path, _) in tree::files(root)? {

@@ -1,4 +1,4 @@
-//! What is moved: files of one length, or of the lengths that a file system really held.
+//! The data sets: files of one length, or of lengths as on a real file system.
 
 use super::super::moves::{Noise, Uniform};
 use crate::tree::{self, Extent};
@@ -8,35 +8,35 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// A data set; the same bytes each time it is made.
+/// A data set. It has the same bytes each time it is made.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) enum DataSet {
     /// Files of one length.
     Uniform {
-        /// How many.
+        /// The number of files.
         files: u64,
-        /// Bytes in each.
+        /// The number of bytes in each file.
         bytes_each: u64,
     },
-    /// Files of lengths between two, each power of two as often as the next.
+    /// Files with lengths between two limits. Each power of two is as frequent as the next.
     Between {
-        /// How many.
+        /// The number of files.
         files: u64,
-        /// The shortest.
+        /// The length of the shortest file, in bytes.
         bytes_min: u64,
-        /// The longest.
+        /// The length of the longest file, in bytes.
         bytes_max: u64,
-        /// Which of the many possible sets.
+        /// The seed, which selects one of the many possible sets.
         seed: u64,
     },
     /// Lengths as in LADS (FAST '15), figure 6: 86.76 % of the files are below 1 MiB, 90.35 %
     /// below 4 MiB, and the rest holds most of the bytes.
     Spider {
-        /// How many files.
+        /// The number of files.
         files: u64,
-        /// Bytes in all of them, within one in a hundred.
+        /// The total number of bytes, within one percent.
         bytes: u64,
-        /// Which of the many possible sets.
+        /// The seed, which selects one of the many possible sets.
         seed: u64,
     },
 }
@@ -57,7 +57,7 @@ impl DataSet {
         }
     }
 
-    /// Files in it.
+    /// The number of files.
     pub(super) fn file_count(self) -> u64 {
         match self {
             Self::Uniform { files, .. }
@@ -66,7 +66,7 @@ impl DataSet {
         }
     }
 
-    /// Bytes in it, about, or more.
+    /// The approximate total number of bytes, or an upper limit of it.
     pub(super) fn bytes(self) -> u64 {
         match self {
             Self::Between { files, bytes_max, .. } => files * bytes_max,
@@ -97,9 +97,9 @@ fn make_files(root: &Path, lengths: &[u64], seed: u64) -> Result<()> {
 }
 
 const MIB: f64 = (1 << 20) as f64;
-/// The least file that is drawn; the figure's first column is everything below 1 MiB.
+/// The smallest length that is drawn. The figure's first column is everything below 1 MiB.
 const LEAST: f64 = 512.0;
-/// How far the lengths of large files spread: the Pareto exponent for which few hold most.
+/// The Pareto exponent of the lengths of large files, with which few files hold most of the bytes.
 const TAIL: f64 = 1.1;
 
 fn between(least: f64, most: f64, share: f64) -> f64 {
@@ -117,7 +117,7 @@ fn lengths_between(files: u64, bytes_min: u64, bytes_max: u64, seed: u64) -> Vec
     (0..files).map(length).collect()
 }
 
-/// Lengths in the shares of the figure, in an order of their own.
+/// Lengths in the shares of the figure, in random order.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -137,13 +137,13 @@ fn spider(files: u64, bytes: u64, seed: u64) -> Vec<u64> {
     let few: f64 = lengths[..medium].iter().sum();
     let least = 4.0 * MIB;
     let large = &mut lengths[medium..];
-    // What large files have above 4 MiB is stretched so that the sum comes out.
+    // The lengths of large files above 4 MiB are scaled so that the sum is right.
     let above: f64 = large.iter().map(|times| times - 1.0).sum();
     let room = (bytes as f64 - few - least * large.len() as f64).max(0.0);
     for length in large {
         *length = least + (*length - 1.0) / above.max(f64::EPSILON) * room;
     }
-    // Large files lie anywhere, not at the end.
+    // Large files must be anywhere in the order, not at the end.
     let mut lengths: Vec<(f64, f64)> =
         lengths.into_iter().map(|length| (noise.share(), length)).collect();
     lengths.sort_by(|left, right| left.0.total_cmp(&right.0));

@@ -1,8 +1,9 @@
-//! What LADS costs others that use the same file systems: a reader at the source, a writer at the
-//! sink, each with one request at a time on one OST of eight, while files are moved between all.
+//! Measures how much LADS slows down other programs on the same file systems: a reader at the
+//! source, or a writer at the sink. Each has one request at a time on one OST of eight, while LADS
+//! moves files between all OSTs.
 //!
-//! A fair share is half of what the OST can do: two programs use it. How long the move takes is
-//! told besides: whoever gives way is later.
+//! A fair share is half of what the OST can do, because two programs use it. The time of the move
+//! is reported, too: a mover that gives way to others takes longer.
 
 use super::super::table::Table;
 use super::contest::{drop_caches, monotonic_seconds, remove};
@@ -20,30 +21,30 @@ use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// 1 GiB: LADS is at it for five seconds, or ten.
+/// 1 GiB, which LADS moves in five to ten seconds.
 const DATA: DataSet = DataSet::Uniform { files: 128, bytes_each: 8 << 20 };
-/// Memory that is used as file systems.
+/// The memory that is used as file systems, in bytes.
 pub(in crate::bench) const SPACE: u64 = 5 << 29;
 /// The OST that is shared.
 const SHARED_OST: u32 = 3;
-/// What the other program can have if it is the only one.
+/// The rate that the other program has if it is alone.
 const OST_BYTES_PER_SECOND: u64 = 25_000_000;
 const ROUNDS: usize = 3;
-/// How long the other program is alone, where nothing is moved.
+/// How long the other program is measured alone.
 const ALONE: Duration = Duration::from_secs(3);
 
-/// Who moves files, if anybody does.
+/// The movers and their options; `None` if nothing is moved.
 const MOVERS: [(&str, Option<&[&str]>); 3] =
     [("nobody", None), ("LADS", Some(&[])), ("LADS, --polite", Some(&["--polite"]))];
 
-/// What is to be measured, with what.
+/// The programs and file systems of the measurement.
 struct Beds<'a> {
     lads: &'a Path,
     testbed: &'a Path,
     pair: &'a Pair,
 }
 
-/// Lets the reader and the writer be alone and beside LADS, in turn.
+/// Measures the reader and the writer in turn, alone and together with LADS.
 pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
     let testbed = shell::build_testbed()?;
     let notes = Scratch::new(&std::env::temp_dir(), "lads-harm")?;
@@ -61,7 +62,7 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
         for round in 0..=ROUNDS {
             for (said, (_, options)) in said.iter_mut().zip(MOVERS) {
                 let figures = beds.measure(mount, mode, options)?;
-                // The first round warms up.
+                // The first round is a warm-up.
                 if round > 0 {
                     said.push(figures);
                 }
@@ -75,7 +76,7 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
     Ok(Table::of_words("harm: what is left for others on a shared OST", &head, rows))
 }
 
-/// What the other program got, and how long the move took.
+/// A table row: the rate of the other program, and the time of the move.
 fn row(other: &str, mover: &str, is_shared: bool, said: &[(f64, f64)]) -> Vec<String> {
     let rate = Spread::of(said.iter().map(|(rate, _)| *rate));
     let seconds = Spread::of(said.iter().map(|(_, seconds)| *seconds));
@@ -93,7 +94,7 @@ fn row(other: &str, mover: &str, is_shared: bool, said: &[(f64, f64)]) -> Vec<St
 }
 
 impl Beds<'_> {
-    /// Bytes in a second that the other program got, and how long the move took, in seconds.
+    /// The rate of the other program in bytes per second, and the time of the move in seconds.
     fn measure(&self, mount: &Mount, mode: &str, options: Option<&[&str]>) -> Result<(f64, f64)> {
         let target = self.pair.sink.path().join("target");
         remove(&target)?;
@@ -121,14 +122,14 @@ impl Beds<'_> {
     }
 }
 
-/// Another program, at work.
+/// The other program while it runs.
 struct Load {
     child: Child,
     samples: JoinHandle<Vec<(f64, u64)>>,
 }
 
 impl Load {
-    /// Starts it, and waits until it has begun.
+    /// Starts the program, and waits until it has begun its work.
     fn start(testbed: &Path, directory: &Path, mode: &str) -> Result<Self> {
         let mut child = bound_to_us(testbed)
             .arg("load")
@@ -150,7 +151,8 @@ impl Load {
         Ok(Self { child, samples })
     }
 
-    /// Ends it. What it had moved until when.
+    /// Ends the program. Returns the samples: moments, and the number of bytes that it had moved
+    /// until then.
     fn stop(mut self) -> Result<Vec<(f64, u64)>> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;
@@ -162,13 +164,14 @@ impl Load {
     }
 }
 
-/// A moment and the bytes moved until then, of a line that says so.
+/// Parses a line into a moment and the number of bytes moved until then.
 fn sample(line: &str) -> Option<(f64, u64)> {
     let line: Value = serde_json::from_str(line).ok()?;
     Some((line["t"].as_f64()?, line["bytes"].as_u64()?))
 }
 
-/// Bytes in a second between two moments, by the samples that are just within.
+/// The rate in bytes per second between two moments, from the first and the last sample between
+/// them.
 fn rate_between(samples: &[(f64, u64)], began: f64, ended: f64) -> Result<f64> {
     let mut within = samples.iter().filter(|(at, _)| (began..=ended).contains(at));
     let (first, last) = (within.next(), within.next_back());

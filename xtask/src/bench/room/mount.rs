@@ -1,8 +1,7 @@
-//! Two emulated parallel file systems: how they are mounted, ruled and asked.
+//! Mounts, controls and queries two emulated parallel file systems.
 //!
-//! A mount answers before anything is measured on it, and is unmounted whatever happens. Rates
-//! are in force only while somebody is measured: data sets are made, compared and removed at full
-//! speed.
+//! A mount must answer before anything is measured on it, and is unmounted whatever happens. Rates
+//! are in force only during a measurement: data sets are made, compared and removed at full speed.
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -14,54 +13,55 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a file system consists of.
+/// The properties of an emulated file system.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(in crate::bench) struct Storage {
-    /// OSTs.
+    /// The number of OSTs.
     pub(super) osts: u32,
-    /// OSSes that hold them.
+    /// The number of OSSes that have these OSTs.
     pub(super) osses: u32,
-    /// What each OST can do; `None` is unlimited.
+    /// The rate of each OST; `None` is unlimited.
     pub(super) ost_bytes_per_second: Option<u64>,
-    /// What each OSS can do.
+    /// The rate of each OSS; `None` is unlimited.
     pub(super) oss_bytes_per_second: Option<u64>,
-    /// What each request to an OST takes besides.
+    /// The additional time that each request to an OST takes.
     pub(super) latency_micros: u64,
-    /// What each operation on names takes.
+    /// The time that each operation on names takes.
     pub(super) metadata_latency_micros: u64,
-    /// What each call takes besides that sets a layout or adds to it.
+    /// The additional time of each call that sets a layout or adds to it.
     pub(super) layout_latency_micros: u64,
-    /// OSTs that a file is spread over.
+    /// The number of OSTs that a file is spread over.
     pub(super) stripe_count: u32,
-    /// Bytes at the beginning of a file that lie on one OST all the same.
+    /// The number of bytes at the beginning of a file that are on one OST all the same.
     pub(super) one_stripe_until: Option<u64>,
-    /// Whether the kernel keeps what is written and sends it later, which buffered rivals need:
-    /// without it they are several times slower. Files cannot grow side by side then, for the
-    /// kernel believes nobody who says how long a file is.
+    /// Whether the kernel keeps written data and sends it later. Rivals that use buffered writes
+    /// need this: without it they are several times slower. But then files cannot grow side by
+    /// side, because the kernel ignores what the file system says about the length of a file.
     pub(super) is_written_back: bool,
-    /// What becomes of the bytes.
+    /// What happens to the bytes.
     pub(super) bytes: Bytes,
 }
 
-/// What becomes of the bytes that a file system is given.
+/// What happens to the bytes that are written to a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Bytes {
-    /// They lie in memory.
+    /// They are kept in memory.
     Kept,
-    /// They are dropped, and zeros are read: moving them costs what software costs.
+    /// They are dropped, and reads return zeros, so that only the cost of the software remains.
     Dropped,
 }
 
-/// What a request to an OST takes before its first byte moves: a round trip on the network of a
-/// cluster, and a server that has to look for it. Half would be flash next door; with the double
-/// a request of 256 KiB is a tenth slower, which is a disk's.
+/// The time that a request to an OST takes before its first byte moves: a round trip on the network
+/// of a cluster, and a server that has to find the data. Half of it would be flash on a nearby
+/// server. With twice as much, a request of 256 KiB takes a tenth longer than without latency, as
+/// with a disk.
 const LATENCY_MICROS: u64 = 500;
-/// What a metadata server takes for an operation on names: a busy one a few times that, one that
-/// knows the answer a third.
+/// The time that a metadata server takes for an operation on names. A busy server takes several
+/// times as long; one that knows the answer takes a third.
 const METADATA_LATENCY_MICROS: u64 = 300;
 
 impl Storage {
-    /// The same as if it answered at once.
+    /// The same file system without latency.
     pub(super) fn without_latency(self) -> Self {
         Self { latency_micros: 0, metadata_latency_micros: 0, layout_latency_micros: 0, ..self }
     }
@@ -85,17 +85,17 @@ impl Default for Storage {
     }
 }
 
-/// How far the kernel reads ahead, for rivals that go through the page cache: without that they are
-/// several times slower. It is said with every result.
+/// How far the kernel reads ahead. Rivals that go through the page cache need this: without it they
+/// are several times slower. Every result mentions it.
 const READAHEAD: &str = "--readahead=8M";
 
-/// Where the bytes lie that are kept: in memory.
+/// The directory for the bytes that are kept. It is in memory.
 const BACKING: &str = "/dev/shm";
 
-/// How long a file system may take to come or go.
+/// The longest time to wait until a file system is mounted or unmounted.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// A mounted file system; unmounted when this is dropped.
+/// A mounted file system. It is unmounted when this is dropped.
 #[derive(Debug)]
 pub(in crate::bench) struct Mount {
     child: Child,
@@ -104,7 +104,7 @@ pub(in crate::bench) struct Mount {
 }
 
 impl Mount {
-    /// Mounts `storage` below `directory`, and sees that it answers.
+    /// Mounts `storage` below `directory`, and checks that it answers.
     pub(in crate::bench) fn start(
         testbed: &Path,
         storage: Storage,
@@ -131,28 +131,28 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Where it is mounted.
+    /// The directory on which it is mounted.
     pub(in crate::bench) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What becomes of its bytes.
+    /// What happens to the bytes that are written to it.
     pub(super) fn bytes(&self) -> Bytes {
         self.storage.bytes
     }
 
-    /// What it says of itself; fails if it is not mounted.
+    /// Its statistics. Fails if it is not mounted.
     pub(super) fn stats(&self) -> Result<serde_json::Value> {
         Ok(serde_json::from_str(&self.read("stats")?)?)
     }
 
-    /// The text of one of its hidden files.
+    /// The text of one of its files in `.pfs`.
     pub(super) fn read(&self, name: &str) -> Result<String> {
         let path = self.path.join(".pfs").join(name);
         fs::read_to_string(&path).with_context(|| format!("not mounted: {}", path.display()))
     }
 
-    /// Gives it a command.
+    /// Gives the file system a command.
     pub(super) fn control(&self, command: &str) -> Result<()> {
         fs::write(self.path.join(".pfs/control"), format!("{command}\n")).with_context(|| {
             let why = self.read("last-error").unwrap_or_default();
@@ -160,7 +160,7 @@ impl Mount {
         })
     }
 
-    /// Puts its rates in force, and begins to count anew.
+    /// Puts its rates and latencies in force, and resets its statistics.
     pub(super) fn throttle(&self) -> Result<()> {
         let said = |rate: Option<u64>| {
             rate.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string())
@@ -177,13 +177,13 @@ impl Mount {
         self.control(&format!("layout-latency {}", storage.layout_latency_micros))
     }
 
-    /// From now on it answers at once, at the rates that are in force: for what is asked of it that
-    /// nobody is measured by.
+    /// Removes its latencies, but not its rates. This is for the requests that the benchmark itself
+    /// makes.
     pub(super) fn answer_at_once(&self) -> Result<()> {
         self.set_latency(self.storage.without_latency())
     }
 
-    /// Lets it do what the machine can.
+    /// Removes its rates, latencies and congestion.
     pub(super) fn release(&self) -> Result<()> {
         self.control("congest off")?;
         self.control("rate all unlimited")?;
@@ -195,7 +195,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // An error means that it has ended already.
+        // An error means that the process has already ended.
         let _ = kill_process(pid, Signal::TERM);
         let start = Instant::now();
         while start.elapsed() < WAIT_MAX {
@@ -211,7 +211,8 @@ impl Drop for Mount {
     }
 }
 
-/// A command that ends when we do, however we end; `setpriv` is part of every Debian.
+/// A command that ends when this process ends, even if it is killed. `setpriv` is part of every
+/// Debian.
 pub(super) fn bound_to_us(program: &Path) -> Command {
     if shell::find("setpriv").is_none() {
         return shell::command(program);
@@ -240,17 +241,17 @@ fn arguments(storage: Storage) -> Vec<String> {
     words
 }
 
-/// A source and a sink.
+/// The file systems of a source and of a sink.
 #[derive(Debug)]
 pub(super) struct Pair {
-    /// Where data comes from.
+    /// The file system of the source.
     pub(super) source: Mount,
-    /// Where it goes to.
+    /// The file system of the sink.
     pub(super) sink: Mount,
 }
 
 impl Pair {
-    /// Mounts both.
+    /// Mounts both file systems.
     pub(super) fn start(
         testbed: &Path,
         source: Storage,
@@ -263,13 +264,13 @@ impl Pair {
         })
     }
 
-    /// Lets both do what the machine can.
+    /// Removes the rates, latencies and congestion of both.
     pub(super) fn release(&self) -> Result<()> {
         self.source.release()?;
         self.sink.release()
     }
 
-    /// Puts the rates of both in force.
+    /// Puts the rates and latencies of both in force.
     pub(super) fn throttle(&self) -> Result<()> {
         self.source.throttle()?;
         self.sink.throttle()

@@ -1,4 +1,4 @@
-//! The page that shows a scenario: one file, readable without a network, light or dark.
+//! The page that shows a scenario: one file that needs no network, with a light and a dark theme.
 
 use super::contest::Standing;
 use super::paper::Paper;
@@ -39,7 +39,8 @@ pub(super) fn page(
     out
 }
 
-/// A picture of ours and the paper's stand side by side; so do two of ours without one.
+/// Puts each of our plots next to the paper's plot. Consecutive plots of ours without one share a
+/// row.
 fn pictures(plots: &[(Plot, Option<Paper>)], out: &mut String) {
     for row in plots.chunk_by(|left, right| left.1.is_none() && right.1.is_none()) {
         out.push_str("<div class=\"pair\">");
@@ -104,7 +105,7 @@ fn standing_cells(standing: &Standing) -> String {
     )
 }
 
-/// Every run with every number that was kept of it.
+/// Every run with all numbers that were kept.
 fn raw_rows(standings: &[Standing], out: &mut String) {
     let rows: Vec<serde_json::Value> = standings
         .iter()

@@ -1,13 +1,13 @@
-//! What the papers' figures show, as far as their text and tables say it in numbers.
+//! The figures of the papers, as far as their text and tables give numbers.
 
 use lads_plot::groups::{Kind, Plot, Series, Spread};
 
-/// A paper's shape, and where it was read.
+/// The plot of a paper, and its source.
 #[derive(Clone, Debug)]
 pub(super) struct Paper {
-    /// The shape.
+    /// The plot.
     pub(super) plot: Plot,
-    /// Where the numbers come from.
+    /// Where the numbers are from.
     pub(super) source: &'static str,
 }
 
@@ -32,7 +32,7 @@ fn series(name: &str, values: &[Option<f64>]) -> Series {
     Series { name: name.to_owned(), values, is_level: false }
 }
 
-/// Figure 7: the text says how high LADS comes, and that it rises almost linearly.
+/// Figure 7: the text gives the highest value of LADS, and says that it rises almost linearly.
 pub(super) fn figure_7(most: f64, range: Option<(f64, f64)>) -> Paper {
     let rising = [1.0, 2.0, 4.0, 8.0].map(|threads| exactly(most * threads / 8.0));
     let mut lads =
@@ -64,7 +64,7 @@ pub(super) fn figure_8_memory() -> Paper {
     }
 }
 
-/// Table 2, whole.
+/// The complete table 2.
 pub(super) fn table_2() -> Paper {
     let lads = [58.71, 116.30, 228.38, 407.02].map(Some);
     let bbcp = [59.91, 58.46, 57.85, 59.49].map(Some);
@@ -80,7 +80,7 @@ pub(super) fn table_2() -> Paper {
     }
 }
 
-/// Figure 28: two points are in the text.
+/// Figure 28: the text gives two points.
 pub(super) fn figure_28() -> Paper {
     let xdd = [None, None, Some(829.0), None, Some(596.0)];
     let mut plot = plot(
@@ -98,7 +98,7 @@ pub(super) fn figure_28() -> Paper {
     }
 }
 
-/// Figure 6 of the scheduling paper: one number, and two shares of it.
+/// Figure 6 of the scheduling paper: one number, and two fractions of it.
 pub(super) fn ndm_6() -> Paper {
     let normal = [Some(424.6), Some(424.6)];
     let congested = [Some(424.6 * 0.84), Some(424.6 * 0.70)];
@@ -115,7 +115,7 @@ pub(super) fn ndm_6() -> Paper {
     }
 }
 
-/// Figure 8 of the scheduling paper: one number, and two shares of it.
+/// Figure 8 of the scheduling paper: one number, and two fractions of it.
 pub(super) fn ndm_8() -> Paper {
     let normal = [Some(1270.0), Some(1270.0)];
     let congested = [Some(1270.0 * 0.9), Some(1270.0 * 0.63)];

@@ -1,4 +1,4 @@
-//! How LADS and its rivals are started between two mounts: each as a person would, and unmodified.
+//! Starts LADS and its rivals between two mounts: unmodified, and as a user would.
 
 use super::super::measure::children;
 use super::super::movers::slashed;
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long one run of a rival may take: whoever needs longer has no figure.
+/// The longest time for one run of a rival. A rival that needs longer gets no figure.
 const RUN_MAX_SECONDS: &str = "120";
-/// What `timeout` says then.
+/// The exit code of `timeout` in that case.
 const TIMED_OUT: i32 = 124;
 
 /// LADS with these options.
@@ -45,14 +45,14 @@ pub(super) fn lads(
     })
 }
 
-/// A remote shell that needs no ssh: it runs the command in the sink's namespace.
+/// Writes a remote shell that needs no ssh: it runs the command in the sink's namespace.
 fn write_remote_shell(route: &Route, path: &Path) -> Result<()> {
     let prefix = route.sink_prefix.join(" ");
     fs::write(path, format!("#!/bin/sh\nshift\nexec {prefix} sh -c \"$*\"\n"))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
-/// What both ends needed, as the summary says.
+/// The resources of both ends, from the summary of LADS.
 fn ends(events: &str) -> Result<[End; 2]> {
     let summary: serde_json::Value =
         serde_json::from_str(events.lines().last().context("lads said nothing")?)?;
@@ -66,24 +66,24 @@ fn ends(events: &str) -> Result<[End; 2]> {
     Ok([end("source")?, end("sink")?])
 }
 
-/// What there is to do, as far as a person who starts several copies of a program would look.
+/// The properties of the work that matter to a user who starts several copies of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    /// OSTs of each end.
+    /// The number of OSTs at each end.
     pub(super) ost_count: u32,
-    /// Files to move.
+    /// The number of files to move.
     pub(super) file_count: u64,
 }
 
 impl Work {
-    /// As many as LADS has threads at the source if nothing is said: four for each OST, 128 at
-    /// most.
+    /// The number of copies that run at a time: as many as LADS by default has threads at the
+    /// source, which is four for each OST, and at most 128.
     fn copies(self) -> u64 {
         (u64::from(self.ost_count) * 4).min(128)
     }
 }
 
-/// All rivals that are here and can go this way, and what is missing.
+/// All rivals that are installed here and can use this route, and a list of what is missing.
 pub(super) fn all(
     route: &Route,
     notes: &Scratch,
@@ -121,14 +121,14 @@ pub(super) fn all(
     (contestants, missing)
 }
 
-/// As Debian calls them.
+/// The names of the Debian packages.
 const GRIDFTP_PACKAGES: &str = "globus-gass-copy-progs globus-gridftp-server-progs";
 
 const SSH_PACKAGES: &str = "openssh-client openssh-server";
 const CIPHER: &str = "aes128-gcm@openssh.com";
 
-/// Rivals that are named elsewhere, too. Each is there as it comes, and as those use it who want it
-/// to be quick.
+/// Names of rivals that are used in several places. Rivals take part with their default options,
+/// and also with options that make them fast.
 pub(super) const CP: &str = "cp -r";
 const RSYNC_PLAIN: &str = "rsync -a, one host";
 pub(super) const RSYNC: &str = "rsync daemon -aW";
@@ -137,7 +137,7 @@ const GRIDFTP_PLAIN: &str = "GridFTP, two servers";
 const SCP_PLAIN: &str = "scp -r";
 const SCP: &str = "scp -r, AES-GCM";
 
-/// Those that take file after file, in one stream.
+/// The rivals that move one file after the other, in one stream.
 pub(super) const SERIAL: [&str; 6] = [CP, RSYNC_PLAIN, RSYNC, GRIDFTP_PLAIN, SCP_PLAIN, SCP];
 
 fn contestant(
@@ -149,7 +149,7 @@ fn contestant(
     Contestant { line: line.to_owned(), at: at.map(str::to_owned), run }
 }
 
-/// One that is a command and a target, nothing more.
+/// A rival that consists of a command only.
 fn rival(
     line: &str,
     run: impl Fn(&Route, &Path, &Path) -> Result<Duration> + 'static,
@@ -166,10 +166,10 @@ fn cp() -> Contestant {
     })
 }
 
-/// What a person does who has learnt that one `cp` is slow. On the emulated file system `close`
-/// waits until a file is written, as it does not on Lustre. So this runs with eight copies at once,
-/// and with enough that some are always at work while others wait. Each copy takes several files
-/// where there are many.
+/// Runs several copies of `cp`, as a user does who knows that a single `cp` is slow. On the
+/// emulated file system, `close` waits until a file is written, unlike on Lustre. So this runs
+/// twice: with eight copies at once, and with enough copies that some always work while others
+/// wait. Each copy takes several files if there are many.
 fn parallel_cp(copies: u64, work: Work) -> Contestant {
     const BATCHES_EACH: u64 = 4;
     let files_each = (work.file_count / (copies * BATCHES_EACH)).max(1).to_string();
@@ -184,7 +184,7 @@ fn parallel_cp(copies: u64, work: Work) -> Contestant {
     })
 }
 
-/// As it comes, without a network: both directories are on this host.
+/// rsync with default options and without a network: both directories are on this host.
 fn rsync() -> Contestant {
     rival(RSYNC_PLAIN, |route, source, target| {
         let mut command = limited(route);
@@ -209,14 +209,15 @@ fn rsync_daemon(config: PathBuf) -> Contestant {
     })
 }
 
-/// From one server to another, as sites use it; no security in its way. `-r -cd` is what a
-/// directory takes.
+/// GridFTP from one server to another, as sites use it, but without security. `-r -cd` is needed
+/// for a directory.
 fn gridftp(line: &'static str, options: &'static [&'static str]) -> Contestant {
     rival(line, move |route, source, target| {
         let from_port = route.free_port()?;
         let from = route.at_source(GRIDFTP_SERVER);
         let _from = gridftp_server(from, &route.source_address, from_port)?;
-        // Asked for only now: in a namespace of its own it may be the same.
+        // The second port is chosen only now, when the first one is in use. In a namespace of its
+        // own it may be the same.
         let to_port = route.free_port()?;
         let to = route.at_sink(GRIDFTP_SERVER);
         let _to = gridftp_server(to, &route.sink_address, to_port)?;
@@ -253,7 +254,8 @@ fn scp(line: &'static str, keys: PathBuf, options: &'static [&'static str]) -> C
     })
 }
 
-/// Any other program: a shell command with `{src}`, `{dst}` and `{sink}`, the sink's address.
+/// Any other program: a shell command with `{src}`, `{dst}`, and `{sink}`, which is the sink's
+/// address.
 fn other(name: &str, command: &str) -> Contestant {
     let text = command.to_owned();
     rival(name, move |route, source, target| {
@@ -265,14 +267,14 @@ fn other(name: &str, command: &str) -> Contestant {
     })
 }
 
-/// A command at the source that is ended if it takes too long.
+/// A command at the source. It is stopped if it takes too long.
 fn limited(route: &Route) -> Command {
     let mut command = route.at_source("timeout");
     command.arg(RUN_MAX_SECONDS);
     command
 }
 
-/// How long a command takes, and what it prints.
+/// Runs a command. Returns how long it takes and what it prints.
 fn timed(command: &mut Command) -> Result<(Duration, String)> {
     let start = Instant::now();
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
@@ -287,7 +289,7 @@ fn timed(command: &mut Command) -> Result<(Duration, String)> {
     Ok((elapsed, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Why a command failed: its first words, or what LADS says in its summary.
+/// Why a command failed: the first line on its stderr, or the message in the summary of LADS.
 fn reason(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     if let Some(first) = said.trim().lines().next() {
@@ -300,11 +302,11 @@ fn reason(output: &Output) -> String {
     message.unwrap_or_default()
 }
 
-/// A server at the sink; stopped, and waited for, when this is dropped.
+/// A server at the sink. When this is dropped, it is stopped and waited for.
 struct Daemon(Child);
 
 impl Daemon {
-    /// Starts it and waits until something listens on its port.
+    /// Starts the server and waits until it listens on its port.
     fn start(command: &mut Command, port: u16) -> Result<Self> {
         let child = command
             .stdout(Stdio::null())
@@ -326,8 +328,9 @@ impl Daemon {
     }
 }
 
-/// Whether somebody listens on this port, in the network that a process lives in. Nobody is
-/// connected to: a server that serves one connection at a time would take that for its client.
+/// Whether a process listens on this port, in the network namespace of the process `pid`. This
+/// makes no connection, because a server that serves only one connection at a time would take it
+/// for its client.
 fn is_listening(pid: u32, port: u16) -> bool {
     const LISTENS: &str = "0A";
     let port = format!(":{port:04X}");
@@ -342,7 +345,7 @@ fn is_listening(pid: u32, port: u16) -> bool {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Processes that served a connection end by themselves; their time counts only then.
+        // Processes that served a connection end by themselves. Only then does their time count.
         let start = Instant::now();
         while !children(self.0.id()).is_empty() && start.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(5));

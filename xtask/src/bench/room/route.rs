@@ -1,7 +1,8 @@
-//! What lies between source and sink: loopback, or a long line between two network namespaces.
+//! The network between source and sink: loopback, or a line with a long delay between two network
+//! namespaces.
 //!
-//! A mover is a command at the source and, for most, a server at the sink. A route says what is
-//! put before the command of each end, and how the sink is called.
+//! A mover is a command at the source and, for most, a server at the sink. A route has the prefix
+//! for the command of each end, and the addresses of both.
 
 use crate::shell;
 use anyhow::{Context, Result};
@@ -11,24 +12,24 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// How far apart source and sink are: the loops of the XDD paper, table I.
+/// The distance between source and sink: the loops of the XDD paper, table I.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Distance {
-    /// 0.28 ms there and back.
+    /// A round trip of 0.28 ms.
     Ornl,
-    /// 26.8 ms.
+    /// A round trip of 26.8 ms.
     Chicago,
-    /// 128 ms.
+    /// A round trip of 128 ms.
     Seattle,
-    /// 163 ms.
+    /// A round trip of 163 ms.
     Sunnyvale,
 }
 
 impl Distance {
-    /// All, the nearest first.
+    /// All distances, the shortest first.
     pub(super) const ALL: [Self; 4] = [Self::Ornl, Self::Chicago, Self::Seattle, Self::Sunnyvale];
 
-    /// As people say it.
+    /// The round-trip time as text.
     pub(super) fn said(self) -> &'static str {
         match self {
             Self::Ornl => "0.28 ms",
@@ -48,20 +49,20 @@ impl Distance {
     }
 }
 
-/// What the long line carries: less than the papers' 9.6 Gbit/s, for two cores have to carry it and
-/// serve two file systems besides.
+/// The rate of the long line. It is less than the 9.6 Gbit/s in the papers, because two cores have
+/// to carry it and also serve two file systems.
 const LINE_RATE: &str = "4Gbit";
 
-/// A line between two network namespaces; taken down when this is dropped.
+/// A line between two network namespaces. It is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Line {
     child: Child,
-    /// How to go along it.
+    /// The route along this line.
     pub(super) route: Route,
 }
 
 impl Line {
-    /// Lays a line.
+    /// Sets up a line.
     pub(super) fn lay(testbed: &Path, distance: Distance) -> Result<Self> {
         let mut child = shell::command(testbed)
             .args(["wan", "--preset", distance.preset(), "--rate", LINE_RATE])
@@ -73,7 +74,7 @@ impl Line {
             .context("cannot lay the line")?;
         let mut said = String::new();
         BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut said)?;
-        // From here on it is taken down whatever happens.
+        // From here on, the line is removed whatever happens.
         let mut line = Self { child, route: Route::loopback() };
         let said = serde_json::from_str(&said).context("the line was not laid")?;
         line.route = route_of(&said, distance)?;
@@ -83,7 +84,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // It waits until its stdin is closed, and tidies up then.
+        // The process waits until its stdin is closed, and then removes the line.
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
             println!("the line does not go: {error}");
@@ -110,25 +111,25 @@ fn text(said: &Value, end: &str, key: &str) -> Result<String> {
     text.with_context(|| format!("no {key} of the {end}"))
 }
 
-/// How programs at the two ends are started, and reach each other.
+/// How to start programs at the two ends, and how these reach each other.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
-    /// What it is called in results.
+    /// The name in the results.
     pub(super) name: String,
     /// The address of the source.
     pub(super) source_address: String,
     /// The address of the sink.
     pub(super) sink_address: String,
-    /// Put before each command at the source.
+    /// The words before each command at the source.
     pub(super) source_prefix: Vec<String>,
-    /// Put before each command at the sink.
+    /// The words before each command at the sink.
     pub(super) sink_prefix: Vec<String>,
-    /// What the line carries, if that is limited.
+    /// The rate of the line, if it is limited.
     pub(super) bytes_per_second: Option<u64>,
 }
 
 impl Route {
-    /// No network but the loopback one.
+    /// The loopback network only.
     pub(super) fn loopback() -> Self {
         Self {
             name: "loopback".to_owned(),
@@ -155,9 +156,9 @@ impl Route {
         command(&self.sink_prefix, program)
     }
 
-    /// A port at the sink that nobody listened on a moment ago.
+    /// A port at the sink that is free now. Another program could take it before it is used.
     pub(super) fn free_port(&self) -> Result<u16> {
-        // A namespace of our own is as empty as ports go.
+        // In a network namespace of our own, all ports are free.
         if self.is_local() { crate::sshd::free_port() } else { Ok(45_000) }
     }
 }

@@ -1,8 +1,8 @@
-//! What is measured: the experiments of the papers, scaled to a small machine.
+//! The experiments of the papers, scaled to a small machine.
 //!
-//! A scenario has stages, which are run one after the other: storage, data, distance, congestion
-//! and the movers that take turns. Its views say what is drawn of which stages, and what the
-//! paper says to it.
+//! A scenario has stages, which run one after the other. A stage has storage, data, a distance,
+//! congestion, and the movers that take turns. The views of a scenario say which results of which
+//! stages are drawn, and what the paper found.
 
 mod slow;
 
@@ -18,37 +18,37 @@ use std::path::Path;
 
 /// One experiment.
 pub(super) struct Scenario {
-    /// As on the command line.
+    /// The name on the command line.
     pub(super) name: &'static str,
-    /// What it is about.
+    /// The title of the page.
     pub(super) title: &'static str,
     /// What the paper did, and what is done here.
     pub(super) about: &'static str,
-    /// What is run.
+    /// The contests that are run.
     pub(super) stages: Vec<Stage>,
-    /// What is drawn.
+    /// The plots that are drawn.
     pub(super) views: Vec<View>,
 }
 
 /// One contest.
 pub(super) struct Stage {
-    /// What it is called.
+    /// The name of the stage.
     pub(super) name: &'static str,
-    /// Where data comes from.
+    /// The file system of the source.
     pub(super) source: Storage,
-    /// Where it goes to.
+    /// The file system of the sink.
     pub(super) sink: Storage,
-    /// What is moved.
+    /// The data set.
     pub(super) data: DataSet,
-    /// How far; `None` is loopback.
+    /// The distance; `None` is loopback.
     pub(super) distance: Option<Distance>,
-    /// What is in the way.
+    /// The congestion during each run.
     pub(super) congestion: Congestion,
-    /// Whether the bound, too, has to write everything where the mover wrote it.
+    /// Whether the bound also has to write all data to the OSTs that the mover wrote it to.
     pub(super) is_placed: bool,
-    /// With which options LADS takes part.
+    /// The sets of options with which LADS takes part.
     pub(super) lads: Vec<Entry>,
-    /// Which rivals take part.
+    /// The rivals that take part.
     pub(super) rivals: Rivals,
 }
 
@@ -65,43 +65,43 @@ pub(super) struct Entry {
 pub(super) enum Rivals {
     /// None.
     No,
-    /// Those that keep several OSTs busy: the others would need minutes.
+    /// Those that keep several OSTs busy. The others would need minutes.
     Parallel,
-    /// All that are here.
+    /// All that are installed here.
     All,
 }
 
-/// One picture.
+/// One plot.
 pub(super) struct View {
-    /// What it shows.
+    /// The title of the plot.
     pub(super) title: &'static str,
-    /// Stages by number: the one whose lines are drawn, or those whose bars stand side by side.
+    /// Indices of stages: the one whose lines are drawn, or those whose bars are side by side.
     pub(super) stages: Vec<usize>,
-    /// What is varied; bars if nothing is.
+    /// What is varied; bars are drawn if nothing is.
     pub(super) x_label: Option<&'static str>,
-    /// What is measured.
+    /// What is shown of each run.
     pub(super) quantity: Quantity,
-    /// The paper's shape.
+    /// The plot of the paper.
     pub(super) paper: Option<Paper>,
 }
 
-/// What a picture shows of each run.
+/// What a plot shows of each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
     /// MB/s.
     Throughput,
     /// Share of the fluid bound, in percent.
     Share,
-    /// From start to end.
+    /// The time from start to end.
     Seconds,
-    /// Processor time by time, of each end.
+    /// The processor time of each end divided by the elapsed time.
     Cpu,
-    /// High-water mark of each end, in MB.
+    /// The memory high-water mark of each end, in MB.
     Memory,
 }
 
 impl Stage {
-    /// Everybody who takes part, and who is missing.
+    /// All contestants, and a list of the programs that are missing.
     pub(super) fn contestants(
         &self,
         lads: &Path,
@@ -125,7 +125,7 @@ impl Stage {
         let work = peers::Work { ost_count: self.source.osts, file_count: self.data.file_count() };
         let (mut rivals, missing) = peers::all(route, notes, others, work);
         if self.rivals == Rivals::Parallel {
-            // Of one file, a copy is as many as it takes.
+            // With a single file, one `cp` does the same as several.
             let is_alone = work.file_count == 1;
             rivals.retain(|rival| {
                 let line = rival.line.as_str();
@@ -137,7 +137,7 @@ impl Stage {
     }
 }
 
-/// All scenarios.
+/// The names of all scenarios.
 pub(in crate::bench) const NAMES: [&str; 15] = [
     "sizes",
     "fig7",
@@ -183,9 +183,9 @@ const MIB: u64 = 1 << 20;
 /// 192 MiB in files of several blocks, two on each OST: the paper's 100 × 1 GB, scaled so that
 /// eight threads have work for a second.
 const BIG: DataSet = DataSet::Uniform { files: 64, bytes_each: 3 * MIB };
-/// Little enough for a mover that has one OST at a time.
+/// A small data set, for a mover that uses only one OST at a time.
 const LITTLE: DataSet = DataSet::Uniform { files: 24, bytes_each: 3 * MIB };
-/// Enough for many threads to work for four seconds.
+/// A data set that keeps many threads busy for four seconds.
 const MORE: DataSet = DataSet::Uniform { files: 512, bytes_each: 3 * MIB };
 /// 128 MiB in files of one block and less: the paper's 10,000 × 1 MB, scaled.
 const SMALL: DataSet = DataSet::Uniform { files: 512, bytes_each: MIB / 4 };
@@ -195,7 +195,7 @@ fn lads_storage() -> Storage {
     Storage { osts: 32, osses: 1, ..Storage::default() }
 }
 
-/// A stage between two of these storages, on loopback, with nothing in its way.
+/// A stage between two file systems of this kind, on loopback, without congestion.
 fn stage(name: &'static str, storage: Storage, data: DataSet, lads: Vec<Entry>) -> Stage {
     Stage {
         name,
@@ -215,7 +215,7 @@ fn entry(line: &str, at: Option<&str>, options: &[&str]) -> Entry {
     Entry { line: line.to_owned(), at: at.map(str::to_owned), options }
 }
 
-/// LADS by this rule with these numbers of threads.
+/// LADS with this schedule and these numbers of threads.
 fn threads(schedule: &str, counts: &[&str]) -> Vec<Entry> {
     let line = format!("LADS, --schedule {schedule}");
     let options = |count| ["--schedule", schedule, "--threads", count];
@@ -226,19 +226,19 @@ fn both_schedules(counts: &[&str]) -> Vec<Entry> {
     [threads("layout", counts), threads("file", counts)].concat()
 }
 
-/// LADS by these rules with this many threads, and left to itself.
+/// LADS with these schedules and this number of threads, and LADS with default options.
 fn by_rules(rules: &[&str], count: &str) -> Vec<Entry> {
     let by_itself = entry(BY_ITSELF, None, &[]);
     rules.iter().flat_map(|rule| threads(rule, &[count])).chain([by_itself]).collect()
 }
 
-/// As many threads as OSTs, half and twice as many, and as many as LADS takes by itself.
+/// LADS with half as many threads as OSTs, as many, and twice as many, and with default options.
 fn many_threads() -> Vec<Entry> {
     let by_itself = entry(BY_ITSELF, Some("64"), &[]);
     [threads("adaptive", &["16", "32", "64"]), threads("file", &["64"]), vec![by_itself]].concat()
 }
 
-/// LADS without an option.
+/// The name of LADS with default options.
 const BY_ITSELF: &str = "LADS, nothing said";
 
 const THREADS: [&str; 4] = ["1", "2", "4", "8"];
@@ -260,7 +260,8 @@ impl View {
     }
 }
 
-/// The same with and without latency: of small files it is most of what they cost.
+/// Small, medium and large files with and without latency, which is most of the cost of small
+/// files.
 fn sizes() -> Scenario {
     let narrow = ndm_storage();
     let wide = Storage { stripe_count: 4, ..narrow };
@@ -355,9 +356,9 @@ fn fig7() -> Scenario {
     }
 }
 
-/// From four blocks on.
+/// The smallest buffer holds four blocks.
 const SOURCE_BUFFERS: [&str; 4] = ["1M", "4M", "16M", "256M"];
-/// From one block for each OST on.
+/// The smallest buffer holds one block for each OST.
 const SINK_BUFFERS: [&str; 3] = ["9M", "32M", "256M"];
 
 fn fig9() -> Scenario {
@@ -389,8 +390,8 @@ fn fig9() -> Scenario {
     }
 }
 
-/// Four OSTs of 32 at a tenth of their rate, for a second each time, as the paper's load
-/// generator moved from four disks to the next four.
+/// Slows down this number of OSTs to a tenth of their rate, and goes on to other OSTs every second,
+/// as the paper's load generator moved from four disks to the next four.
 fn moving(count: u32) -> String {
     format!("congest moving COUNT={count} DWELL=1 RATE=2500000 SEED={{seed}}")
 }
@@ -425,10 +426,11 @@ fn fig10() -> Scenario {
     }
 }
 
-/// An option of an entry that stands for a stage on this machine's disk.
+/// A placeholder in the options of an entry, for `--stage` with a directory on this machine's disk.
 const STAGE: &str = "--stage";
 
-/// The sink of this scenario is faster than its source, but for when it is congested.
+/// The rates of the OSTs of source and sink. The sink is faster than the source, except when it is
+/// congested.
 const OST_RATES: [u64; 2] = [6_250_000, 12_500_000];
 
 fn fig11() -> Scenario {
@@ -494,14 +496,14 @@ fn fig11() -> Scenario {
     }
 }
 
-/// All OSTs of the sink are slow for a second, and free for one, and so on.
+/// All OSTs of the sink are slow for a second, then fast for a second, and so on.
 fn all_at_times() -> Congestion {
     let slow = slow_command(0..16);
     let sink_turns = vec![(1.0, "congest off".to_owned()), (1.0, slow.clone())];
     Congestion { source: None, sink: Some(slow), sink_turns }
 }
 
-/// The sink's OSTs slow in fours, with a pause after each.
+/// Four of the sink's OSTs at a time are slow, with a pause after each group of four.
 fn fours_in_turn() -> Vec<(f64, String)> {
     let fours = (0..4).map(|four| slow_command(four * 4..four * 4 + 4));
     let pause = || (0.5, "congest off".to_owned());
@@ -586,7 +588,7 @@ fn ndm8() -> Scenario {
     }
 }
 
-/// One file over 8 OSTs of 50 MB/s: a logical volume, as the XDD paper had one.
+/// One file over 8 OSTs of 50 MB/s: a logical volume, as in the XDD paper.
 fn volume() -> Storage {
     Storage { ost_bytes_per_second: Some(50_000_000), stripe_count: 8, ..Storage::default() }
 }
@@ -697,10 +699,10 @@ fn stripes() -> Scenario {
     }
 }
 
-/// Storage, how many files of 8 MiB, and which OSTs are slow.
+/// The storage, the number of files of 8 MiB, and the options of the moving congestion.
 type Bed = (Storage, u64, &'static str);
 
-/// 32 OSTs of which four are slow, others after this many seconds.
+/// A bed with 32 OSTs of 12.5 MB/s.
 fn many_osts(files: u64, slow: &'static str) -> Bed {
     (Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() }, files, slow)
 }

@@ -1,5 +1,5 @@
-//! What the machine room shows in a minute: LADS between two emulated file systems, each with a
-//! slow OST, and what its rivals need for the same.
+//! Shows in a minute what the machine room can do: LADS between two emulated file systems, each
+//! with a slow OST, and the time that its rivals need for the same.
 
 use super::contest::{Arena, Congestion, Contestant, DATA};
 use super::data::DataSet;
@@ -28,12 +28,12 @@ const STORAGE: Storage = Storage {
 
 const FILES: DataSet = DataSet::Uniform { files: 80, bytes_each: 4 << 20 };
 
-/// What it takes and is not here.
+/// What the show needs but is missing here.
 pub(crate) fn missing() -> Result<Vec<String>> {
     mounts_need().space(Path::new("/dev/shm"), FILES.bytes() * 3).missing()
 }
 
-/// Shows it.
+/// Runs the show.
 pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
     let notes = Scratch::new(&std::env::temp_dir(), "lads-show")?;
     let pair = Pair::start(testbed, STORAGE, STORAGE, &notes.join("mounts"))?;
@@ -78,7 +78,7 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same, with a live picture as long as it runs.
+/// The same contestant, with a live picture while it runs.
 fn watched(contestant: Contestant, testbed: &Path) -> Contestant {
     let Contestant { line, at, run } = contestant;
     let testbed = testbed.to_owned();
@@ -96,7 +96,7 @@ fn in_words(rival: &Contestant, arena: &Arena<'_>) -> String {
     }
 }
 
-/// What came of it, for somebody who has never heard of it. The share is that of the fluid bound.
+/// The result as text, for a reader who does not know LADS. The share is that of the fluid bound.
 fn sentence([seconds, rate, share]: [f64; 3], rivals: &[String]) -> String {
     format!(
         "LADS took {seconds:.1} s ({:.0} MB/s), and every byte is the same. With two OSTs as slow \
@@ -109,11 +109,11 @@ fn sentence([seconds, rate, share]: [f64; 3], rivals: &[String]) -> String {
     )
 }
 
-/// The live picture; ended when this is dropped.
+/// The live picture. It ends when this is dropped.
 struct Picture(Child);
 
 impl Picture {
-    /// Of the file systems that hold these directories.
+    /// Shows the file systems that hold these directories.
     fn start(testbed: &Path, source: &Path, sink: &Path) -> Result<Self> {
         let mounts = [source, sink].map(|directory| directory.parent().unwrap_or(directory));
         let child = bound_to_us(testbed)
@@ -127,7 +127,7 @@ impl Picture {
 
 impl Drop for Picture {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the process has already ended.
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }

@@ -1,8 +1,9 @@
-//! What one OST of the sink that is a hundred times slower than the others costs those, if the sink
-//! has only 32 MiB of memory, and a file of eight has to go to the slow one.
+//! Measures how much one slow OST of the sink costs the other OSTs. It is a hundred times slower
+//! than they are, and one file in eight has to go to it. The question is what happens if the sink
+//! has only 32 MiB of memory.
 //!
-//! Nobody waits for the end, which the slow OST alone decides: the others are looked at for some
-//! seconds in the middle.
+//! The transfer is not run to its end, because the slow OST alone decides when that is. The rate of
+//! the other OSTs is measured for some seconds in the middle.
 
 use super::super::table::Table;
 use super::contest::{drop_caches, each_ost, remove};
@@ -19,19 +20,19 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// 1.25 GiB: more than can be moved while somebody looks.
+/// 1.25 GiB: more than can be moved during the measurement.
 const DATA: DataSet = DataSet::Uniform { files: 160, bytes_each: 8 << 20 };
-/// Memory that is used as file systems.
+/// The memory that is used as file systems, in bytes.
 pub(in crate::bench) const SPACE: u64 = 3 << 30;
 const OST_BYTES_PER_SECOND: u64 = 25_000_000;
 const SLOW_OST: usize = 5;
 const SLOW_BYTES_PER_SECOND: u64 = OST_BYTES_PER_SECOND / 100;
 const ROUNDS: usize = 3;
-/// After so long it is looked for the first time, and so much later for the last.
+/// The time until the measurement begins, and the time that it takes.
 const FROM: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(4);
 
-/// Which memory the sink has.
+/// The amounts of memory at the sink, and the options that set them.
 const OPTIONS: [(&str, &[&str]); 2] = [
     ("32 MiB at the sink", &["--place", "spread", "--sink-buffers", "32M"]),
     ("nothing said", &["--place", "spread"]),
@@ -48,7 +49,7 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
     let mut rows = Vec::new();
     for (name, options) in OPTIONS {
         let (mut all_quick, mut one_slow) = (Vec::new(), Vec::new());
-        // The first round warms up.
+        // The first round is a warm-up.
         for round in 0..=ROUNDS {
             let quick = others_rate(lads, &pair, options, false)?;
             let slow = others_rate(lads, &pair, options, true)?;
@@ -68,7 +69,7 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
     Ok(Table::of_words("slow-ost: one OST of the sink a hundred times slower", &head, rows))
 }
 
-/// What each OST but the slow one was given in a second, in the mean.
+/// The mean write rate of the OSTs other than the slow one, in bytes per second.
 fn others_rate(lads: &Path, pair: &Pair, options: &[&str], is_one_slow: bool) -> Result<f64> {
     let [from, to] = [&pair.source, &pair.sink].map(Mount::path);
     let target = to.join("target");
@@ -103,7 +104,7 @@ fn others_rate(lads: &Path, pair: &Pair, options: &[&str], is_one_slow: bool) ->
     Ok((after - before) as f64 / time.as_secs_f64() / (Storage::default().osts - 1) as f64)
 }
 
-/// Bytes written to all OSTs but the slow one.
+/// The number of bytes written to all OSTs except the slow one.
 fn others_bytes(mount: &Mount) -> Result<u64> {
     let each = each_ost(&mount.read("stats")?, "written_bytes")?;
     let others = each.iter().enumerate().filter(|(index, _)| *index != SLOW_OST);

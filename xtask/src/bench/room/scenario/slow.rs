@@ -1,9 +1,10 @@
-//! Enough threads, and OSTs or servers that are slow: what LADS reaches of what is possible.
+//! Scenarios with enough threads, and with slow OSTs or servers: how close LADS comes to what is
+//! possible.
 
 use super::*;
 
 pub(super) fn congestion() -> Scenario {
-    // Nobody here goes through the page cache.
+    // No mover in this scenario goes through the page cache.
     let through =
         |(storage, files, slow): Bed| (Storage { is_written_back: false, ..storage }, files, slow);
     let eight = through((ndm_storage(), 160, "COUNT=1 DWELL=0.7 RATE=5000000"));
@@ -108,7 +109,7 @@ pub(super) fn servers() -> Scenario {
     }
 }
 
-/// LADS as it is by itself, while OSTs of the source, of the sink, or of both are slow.
+/// LADS with default options, while OSTs of the source, of the sink, or of both are slow.
 fn lads_beside(
     name: &'static str,
     (storage, files, slow): Bed,
