@@ -28,7 +28,6 @@ pub(super) struct Comparison {
 #[derive(Clone, Copy, Debug)]
 struct Temper {
     slow_min: f64,
-    clear_max: f64,
     floor_doubles_seconds: f64,
     window_min: f64,
     window_up: f64,
@@ -43,7 +42,6 @@ impl Temper {
     fn adaptive(tuning: &Tuning) -> Self {
         Self {
             slow_min: 1.0 + tuning.slow_excess,
-            clear_max: 1.0 + tuning.clear_excess,
             floor_doubles_seconds: tuning.floor_doubles_after.as_secs_f64(),
             window_min: tuning.window_min,
             window_up: tuning.window_up,
@@ -56,7 +54,6 @@ impl Temper {
     fn polite(tuning: &Tuning) -> Self {
         Self {
             slow_min: 1.0 + tuning.polite_slow_excess,
-            clear_max: 1.0 + tuning.polite_clear_excess,
             floor_doubles_seconds: tuning.polite_floor_doubles_after.as_secs_f64(),
             window_min: tuning.polite_window_min,
             window_up: tuning.polite_window_up,
@@ -370,7 +367,7 @@ impl Record {
                 self.slow_since = began;
             }
             (self.slow_run, self.clear_run) = (self.slow_run + 1, 0);
-        } else if slowness < temper.clear_max * self.floor {
+        } else {
             (self.slow_run, self.clear_run) = (0, self.clear_run + 1);
         }
         if self.slow_run >= tuning.run_min {
