@@ -178,8 +178,14 @@ impl Sink {
             Event::Compared { write, service, results } => {
                 self.on_compared(now, &write, service, &results);
             }
-            Event::Staged(write) => self.counters.bytes_staged += self.frames.on_staged(write),
-            Event::NotStaged { write, slot } => self.frames.on_not_staged(write, slot),
+            Event::Staged(write) => {
+                let write = self.follow(write);
+                self.counters.bytes_staged += self.frames.on_staged(write);
+            }
+            Event::NotStaged { write, slot } => {
+                let write = self.follow(write);
+                self.frames.on_not_staged(write, slot);
+            }
             Event::NotDrained { write, service } => self.on_not_drained(now, &write, service),
             Event::Released(writes) => self.frames.on_released(&writes),
             Event::Synced(results) => self.on_synced(results),
@@ -269,12 +275,11 @@ impl Sink {
             place += row.block.length;
         }
         let (place, is_comparison) = (Place::Buffer(buffer), header.has_only_sums);
-        let mut write =
-            Write { place, ost, room: ost, extents: Vec::new(), rows: good, is_comparison };
+        let write = Write { place, ost, room: ost, extents: Vec::new(), rows: good, is_comparison };
         if write.rows.is_empty() {
             return Some(write);
         }
-        write.ost = self.growing.ost_of(&self.files, &write);
+        let mut write = self.follow(write);
         if self.frames.start_at_once(now, &write) {
             self.grow(&mut write);
             return Some(write);
@@ -462,6 +467,12 @@ impl Sink {
     fn may_steal(&self) -> bool {
         let outlook = self.outlook();
         outlook.is_some_and(|it| self.growing.may_steal(&self.files, self.frames.queues(), &it))
+    }
+
+    /// The frame for the OST that it is written to. If its file grows, that may have been decided
+    /// while the frame was on its way to the stage and in no queue.
+    fn follow(&self, write: Write) -> Write {
+        Write { ost: self.growing.ost_of(&self.files, &write), ..write }
     }
 
     /// Fixes what a frame is written to, if its file grows.

@@ -26,6 +26,17 @@ struct Stream {
     busy_micros: AtomicU64,
 }
 
+/// A frame of which at least a part was sent.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) stream: StreamId,
+    /// The number of frames that this end sent on the stream before.
+    pub(crate) number: u64,
+    /// Why the stream was lost while the frame was sent. The other end may have received the head
+    /// of the frame, or all of it.
+    pub(crate) failure: Option<io::Error>,
+}
+
 impl Streams {
     pub(crate) fn new(transport: Arc<dyn Transport>) -> Self {
         let streams = (0..transport.stream_count()).map(|_| Stream::default()).collect();
@@ -58,16 +69,16 @@ impl Streams {
 
     /// Sends a frame on the first stream, counted from `first`, on which no other thread sends; if
     /// all are busy, waits for stream `first`. `head` writes the header for the number of the
-    /// frame. Returns the stream and the number.
+    /// frame.
     ///
     /// # Errors
-    /// If the stream is lost meanwhile, or if all streams are lost.
+    /// If all streams are lost: nothing was sent.
     pub(crate) fn send(
         &self,
         first: usize,
         mut head: impl FnMut(u64) -> Vec<u8>,
         payload: &[&[u8]],
-    ) -> io::Result<(StreamId, u64)> {
+    ) -> io::Result<Sent> {
         let started = Instant::now();
         let (index, mut frames_sent) = self.lock_one(first)?;
         let stream = &self.streams[index];
@@ -79,14 +90,14 @@ impl Streams {
         slices.extend(payload.iter().map(|bytes| IoSlice::new(bytes)));
         if let Err(error) = self.transport.send(id, &mut slices) {
             self.lose(id);
-            return Err(error);
+            return Ok(Sent { stream: id, number, failure: Some(error) });
         }
         *frames_sent += 1;
         stream.frames.store(*frames_sent, Ordering::Relaxed);
         drop(frames_sent);
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         stream.busy_micros.fetch_add(micros, Ordering::Relaxed);
-        Ok((id, number))
+        Ok(Sent { stream: id, number, failure: None })
     }
 
     fn lock_one(&self, first: usize) -> io::Result<(usize, MutexGuard<'_, u64>)> {

@@ -11,11 +11,13 @@ use lads_core::range::RangeSet;
 use lads_core::schedule::{OstSpec, Policy, Way, Work};
 use lads_core::source::{ReadOutcome, SourceConfig};
 use lads_core::staging::Slot;
+use lads_core::tuning::Tuning;
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many files may wait for an OST before the session may fail to see one behind them.
-const LOOKAHEAD: usize = 64;
+/// The number of lanes that may wait for an OST before the session may fail to see one behind them:
+/// half of the lanes that it looks at, because lanes of which nothing is left may stand among them.
+const LOOKAHEAD: usize = Tuning::DEFAULT.lookahead_lanes / 2;
 
 #[derive(Debug, Default)]
 struct StreamLog {

@@ -54,6 +54,11 @@ impl Session {
             };
             let Some(happening) = trouble::heard(world, happening) else { continue };
             if world.stats.steps > steps_max {
+                if !world.hung.is_empty() {
+                    // A thread looks again and again for the answer of one that never returns.
+                    session.sink.crash(world)?;
+                    break Ended::Broken;
+                }
                 return Err(session.dump("it does not end"));
             }
             if let Some(ended) = session.step(world, happening)? {

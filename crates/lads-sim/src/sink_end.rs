@@ -131,6 +131,9 @@ pub(crate) struct SinkEnd {
     pub(crate) is_stopping: bool,
     /// Whether nobody answers any more.
     pub(crate) is_cut_off: bool,
+    /// Whether the session asked for a file to be announced again. If files may grow, no further
+    /// file begins to grow from then on.
+    pub(crate) has_placed_again: bool,
     woken_at: Option<Instant>,
     is_talk_due: bool,
 }
@@ -156,6 +159,7 @@ impl SinkEnd {
             is_stopping: false,
             is_cut_off: false,
             writing: rows,
+            has_placed_again: false,
             woken_at: None,
             is_talk_due: false,
         };
@@ -227,9 +231,11 @@ impl SinkEnd {
                 return Err(format!("nobody would have been woken for {message:?}"));
             }
             self.check_message(world, &message)?;
+            self.has_placed_again |= matches!(message, Message::PlaceAgain(_));
             world.send(Side::Source, &message)?;
         }
-        if world.rng.hits(world.faults.place_again) {
+        // Where files grow, the session asks only for a file that cannot be written otherwise.
+        if self.config.growth.is_none() && world.rng.hits(world.faults.place_again) {
             self.ask_for_another_place(world)?;
         }
         Ok(())

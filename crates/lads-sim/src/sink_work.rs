@@ -202,7 +202,7 @@ impl SinkEnd {
     /// A file that may grow has its first extent.
     fn draw_extents(&self, world: &mut World, layout: &Layout, size: u64) -> Vec<Extent> {
         let is_alone = layout.position_count() == 1 && size > self.config.tuning.packed_bytes_max;
-        let is_open = is_alone && self.config.growth.is_some();
+        let is_open = is_alone && self.config.growth.is_some() && !self.has_placed_again;
         if !is_open || world.rng.hits(300) {
             return Vec::new();
         }

@@ -40,8 +40,8 @@ enum Job {
     Read(Work, Instant, Vec<Option<Content>>),
     Stage(Work, Slot, Vec<Row>, Vec<Content>),
     Drain(Work),
-    /// On which stream, as which frame, and when its last byte is out.
-    Send(Work, StreamId, u64, Instant),
+    /// The stream that a frame is sent on, and the number of frames sent before it.
+    Send(Work, StreamId, u64),
     Check(EntryId),
     Examine(EntryId),
     LookUp(Question),
@@ -151,11 +151,8 @@ impl SourceEnd {
                 self.put_aside(world, work, slot, rows, payload)
             }
             Job::Drain(work) => self.drain(world, worker, work),
-            Job::Send(work, stream, number, out_at) => {
-                if self.streams[stream.index()].known_lost_at.is_some_and(|at| at < out_at) {
-                    self.books.on_lost(&work);
-                    return self.tell(world, Event::NotSent { work });
-                }
+            // Even if the stream is lost, the head of the frame may arrive.
+            Job::Send(work, stream, number) => {
                 self.books.on_sent(stream, number, &work);
                 self.tell(world, Event::Sent { stream, number, work })
             }
@@ -447,7 +444,7 @@ impl SourceEnd {
             world.at(head_at, Happening::Arrival(index, Arrival::Head(Box::new(frame))));
             world.at(payload_at, Happening::Arrival(index, Arrival::Payload));
         }
-        self.workers[worker] = Some(Job::Send(work, id, number, end));
+        self.workers[worker] = Some(Job::Send(work, id, number));
         let late = world.rng.micros(0, 200);
         world.at(end + late, Happening::Worker(Side::Source, worker));
         Ok(())

@@ -28,7 +28,7 @@ fn nothing_stands_still_in_other_weather_either() {
 
 /// Seeds of the weather that a bed is looked at in: from one to the next its share moves by some
 /// percent, by how evenly the last files lie.
-const WEATHERS: Range<u64> = 0..5;
+const WEATHERS: Range<u64> = 0..10;
 
 /// The mean share of what is possible that is reached, as the engine is set up, in percent.
 fn share(scenario: Scenario) -> f64 {

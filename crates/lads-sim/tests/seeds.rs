@@ -171,3 +171,39 @@ fn what_is_staged_of_a_file_that_grows_may_go_elsewhere() {
 fn a_thread_that_only_frees_a_buffer_does_not_hang() {
     check([1_374_289_037_548_787_329]);
 }
+
+/// A frame was on its way to the sink's stage, in no queue, while the part of the file that it
+/// belongs to got an extent on another OST. It was written for the OST that it had waited for.
+#[test]
+fn a_frame_on_its_way_to_the_stage_goes_where_its_file_has_grown() {
+    check([77_020_714, 78_004_420]);
+}
+
+/// A stream was lost while a frame was sent, after its head had arrived. The source used the grant
+/// for another frame before the sink had seen the end of the stream, and the sink refused a frame
+/// that was not granted.
+#[test]
+fn a_grant_is_not_used_again_while_the_head_of_a_lost_frame_may_arrive() {
+    check([77_042_513]);
+}
+
+/// The simulated file system gave a file that was placed again an extent although the session had
+/// closed growing, or the simulated sink had asked for the file before without reason.
+#[test]
+fn a_file_that_cannot_grow_is_placed_again_once() {
+    check([77_000_708, 77_003_061, 77_006_492]);
+}
+
+/// A thread that waited for an answer of one that never returned looked for it again and again, and
+/// the simulator took this for a transfer that does not end.
+#[test]
+fn a_removal_waits_for_a_call_that_never_returns_until_it_is_killed() {
+    check([77_048_240]);
+}
+
+/// Lanes of which nothing was left stood before the only one that could be read, and the simulator
+/// did not count them.
+#[test]
+fn lanes_of_which_nothing_is_left_count_for_the_lookahead() {
+    check([77_024_359]);
+}

@@ -143,7 +143,9 @@ pub enum Event {
         /// What [`Task::Read`] asked for.
         work: Work,
     },
-    /// A frame was sent.
+    /// A frame was sent, or a part of it before its stream was lost. In both cases the sink may have
+    /// seen the head of the frame, and counted its grant as used: when the stream has ended, the
+    /// sink says how many frames arrived.
     Sent {
         /// The stream that it was sent on.
         stream: StreamId,
@@ -152,7 +154,7 @@ pub enum Event {
         /// The work that was read for it, with only the blocks that are in the frame.
         work: Work,
     },
-    /// A frame could not be sent; its stream is lost.
+    /// Nothing of a frame was sent, because all streams are lost.
     NotSent {
         /// The work that was read for it, with only the blocks that would have been in the frame.
         work: Work,

@@ -11,6 +11,7 @@ use crate::fatal::Fatal;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
 use crate::paths::open_unnoticed;
 use crate::stat::identity_of;
+use crate::stream::Sent;
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::Operation;
 use lads_core::schedule::{Way, Work};
@@ -95,15 +96,20 @@ impl SourceEnd {
             put_head(rows, number, bound, &mut head);
             head
         };
-        match self.streams.send(worker, head, &payload) {
-            Ok((stream, number)) => self.tell(Event::Sent { stream, number, work }),
+        let failure = match self.streams.send(worker, head, &payload) {
+            // If the stream was lost meanwhile, the sink says whether the frame has arrived.
+            Ok(Sent { stream, number, failure }) => {
+                self.tell(Event::Sent { stream, number, work });
+                failure
+            }
             Err(error) => {
                 self.tell(Event::NotSent { work });
-                if self.streams.are_all_lost() {
-                    let text = format!("lost all data streams: {error}; the same command resumes");
-                    self.hub.fail(Fatal::new(ExitCode::Network, text));
-                }
+                Some(error)
             }
+        };
+        if let Some(error) = failure.filter(|_| self.streams.are_all_lost()) {
+            let text = format!("lost all data streams: {error}; the same command resumes");
+            self.hub.fail(Fatal::new(ExitCode::Network, text));
         }
     }
 
