@@ -1,11 +1,11 @@
-//! One run of `lads check`, which has most in common with `lads cp --checksum --dry-run`.
+//! Runs `lads check`, which works much like `lads cp --checksum --dry-run`.
 
 use crate::args::{CheckArgs, CopyArgs, only_for_copy};
 use crate::{copy, front, parsed, request};
 use clap::ArgMatches;
 use std::process::ExitCode;
 
-/// Compares what the command line says.
+/// Compares what the command line names.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let args: CopyArgs = parsed(matches);
     if args.paths.is_empty() {

@@ -1,4 +1,4 @@
-//! `lads clean`: removes what killed transfers left in a directory, and tells each thing.
+//! `lads clean`: removes what killed transfers left in a directory, and prints each thing removed.
 
 use crate::args::CleanArgs;
 use crate::display::escape;
@@ -8,7 +8,7 @@ use lads_engine::{Kept, Remains, clean};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// What was removed, what was left, and why.
+/// What was removed, and what was left, with the reasons.
 #[derive(Default)]
 struct Count {
     removed: u64,

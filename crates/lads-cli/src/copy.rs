@@ -18,7 +18,7 @@ const PLAIN_SECONDS: u32 = 10;
 /// The width of a terminal that does not tell its width, in columns.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// Moves what the command line says.
+/// Moves what the command line names.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let args: CopyArgs = parsed(matches);
     if args.paths.is_empty() {
@@ -75,7 +75,7 @@ pub(crate) fn transfer(
     display.finish(&report)
 }
 
-/// Says what is wrong with the command line.
+/// Reports what is wrong with the command line.
 pub(crate) fn refuse(args: &CopyArgs, messages: &[String]) -> ExitCode {
     for message in messages {
         complain(message);
@@ -135,7 +135,7 @@ fn meters(args: &CopyArgs, is_terminal: bool) -> Meters {
     }
 }
 
-/// How wide the terminal is.
+/// Returns the width of the terminal, in columns.
 fn columns() -> usize {
     match rustix::termios::tcgetwinsize(stderr()) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),

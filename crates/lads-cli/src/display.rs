@@ -1,4 +1,4 @@
-//! What a user, a log and another program see of a transfer.
+//! Shows a transfer to a user, to a log and to another program.
 //!
 //! For a person: issues and notices as they happen, progress and a summary on stderr, paths on
 //! stdout. For a program (`--json`): one event a line on stdout, and nothing on stderr. Everything
@@ -28,13 +28,13 @@ use progress::Meter;
 pub(crate) use style::escape_text;
 pub(crate) use style::{Style, escape};
 
-/// This many issues are shown; the rest is counted, and is in the log.
+/// The most issues that are shown. The rest are counted, and are in the log.
 const ISSUES_SHOWN_MAX: u64 = 20;
 
-/// A line that changes faster than this cannot be read.
+/// The shortest time between two redraws of a line: a faster change cannot be read.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often progress is told to a program.
+/// How often progress is reported to a program.
 const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What to show, and how.
@@ -44,9 +44,9 @@ pub(crate) struct Settings {
     pub(crate) is_quiet: bool,
     /// Whether the summary has more detail.
     pub(crate) is_verbose: bool,
-    /// Whether there is a summary when all went well.
+    /// Whether to show a summary when all went well.
     pub(crate) has_summary: bool,
-    /// Whether a program reads it.
+    /// Whether a program reads the output.
     pub(crate) is_json: bool,
     /// Whether nothing is moved.
     pub(crate) is_dry_run: bool,
@@ -54,9 +54,9 @@ pub(crate) struct Settings {
     pub(crate) is_check: bool,
     /// How data is checked.
     pub(crate) verify: Verify,
-    /// Name of the log of failed entries.
+    /// The name of the log of failed entries.
     pub(crate) log: Option<String>,
-    /// Colours.
+    /// Whether to use colours.
     pub(crate) style: Style,
     /// How progress is shown.
     pub(crate) meters: Meters,
@@ -65,16 +65,16 @@ pub(crate) struct Settings {
 /// How progress is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meters {
-    /// Not at all.
+    /// It is not shown.
     None,
-    /// In one line of a terminal that is drawn again and again.
+    /// In one line of a terminal, which is redrawn again and again.
     Redrawn {
         /// How many columns the terminal has now.
         columns: fn() -> usize,
     },
-    /// In a line of its own every so often.
+    /// On a new line at every interval.
     Plain {
-        /// How often.
+        /// The time between two lines.
         interval: Duration,
     },
 }
@@ -88,34 +88,34 @@ pub(crate) struct Display<'a> {
     log: Option<Output<'a>>,
     stop: Option<StopFlag>,
     meter: Meter,
-    /// When progress is shown next.
+    /// When to show progress next.
     next_shown: Duration,
     has_status_line: bool,
     /// Whether something is written in the line below the cursor.
     has_line_below: bool,
-    /// Whether it was shown that the other end has not answered yet.
+    /// Whether the user was told that the other end has not answered yet.
     is_wait_told: bool,
     issues: IssueCount,
     differences: Differences,
 }
 
-/// How many issues there were.
+/// The numbers of issues.
 #[derive(Debug, Default)]
 struct IssueCount {
     shown: u64,
     hidden: u64,
-    /// Entries that failed.
+    /// The number of entries that failed.
     failed: u64,
-    /// Devices, FIFOs and sockets that were left out: no failures.
+    /// The number of devices, FIFOs and sockets that were left out; these are not failures.
     special: u64,
-    /// Those of them that failed because the sink has no space, or because something else has their
-    /// name there.
+    /// How many of the failed entries failed because the sink has no space, or because something
+    /// else has their name there.
     sink_full: u64,
     in_the_way: u64,
 }
 
 impl<'a> Display<'a> {
-    /// A display that writes to stdout and stderr, or what stands for them.
+    /// Makes a display that writes to stdout and stderr, or to writers in their place.
     pub(crate) fn new(
         settings: Settings,
         places: Places,
@@ -143,7 +143,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Writes failed entries to this file, too.
+    /// Writes failed entries to this file as well.
     pub(crate) fn log_to(&mut self, log: Box<dyn Write + 'a>) {
         self.log = Some(Output::new(log));
     }
@@ -153,7 +153,7 @@ impl<'a> Display<'a> {
         self.stop = Some(stop);
     }
 
-    /// Tells what is going to be done.
+    /// Shows what is going to be done.
     pub(crate) fn start(&mut self) {
         if self.settings.is_json {
             let event = json::start(&self.places, &self.settings);
@@ -161,7 +161,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Tells how the transfer ended. Returns the exit code.
+    /// Shows how the transfer ended. Returns the exit code.
     pub(crate) fn finish(&mut self, report: &Report) -> u8 {
         self.erase_status();
         if self.settings.is_json {
@@ -224,7 +224,7 @@ impl<'a> Display<'a> {
         self.next_shown = progress.elapsed + interval;
     }
 
-    /// Only for programs: a person sees the busiest OST at the end.
+    /// Only a program gets this; a person sees the busiest OST at the end.
     fn on_ost_bytes(&mut self, side: Side, bytes: &OstBytes) {
         if self.settings.is_json {
             self.out.line(&json::ost_bytes(side, bytes));
@@ -260,7 +260,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Something to know: from the transfer, or of the command line.
+    /// Shows a notice, from the transfer or about the command line.
     pub(crate) fn on_notice(&mut self, text: &str) {
         if self.settings.is_json {
             self.out.line(&json::notice(text));
@@ -301,8 +301,8 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// One line on stderr. What was printed to stdout before is flushed first, because both may go
-    /// to the same place. If this fails, nobody can be told.
+    /// Writes one line to stderr. Flushes stdout first, because both may go to the same place. If
+    /// the write fails, there is no way to report it.
     fn tell(&mut self, line: &str) {
         self.out.flush();
         self.erase_status();
@@ -314,11 +314,11 @@ impl<'a> Display<'a> {
             self.erase_status();
         }
         self.has_status_line = true;
-        // ESC [ K erases what an earlier, longer line left.
+        // ESC [ K erases the rest of an earlier, longer line.
         let _ = write!(self.err, "\r{line}\x1b[K").and_then(|()| self.err.flush());
     }
 
-    /// A line below that of the cursor, which stays where it is.
+    /// Writes a line below that of the cursor, which stays where it is.
     fn tell_below(&mut self, line: &str) {
         self.has_line_below = true;
         // ESC D and ESC [ A go down a line and up again, so that there is one below; ESC 7 and
@@ -357,7 +357,7 @@ impl Observer for Display<'_> {
     }
 }
 
-/// Tells a program that the command line was refused.
+/// Reports to a program that the command line was refused.
 pub(crate) fn tell_refusal(out: &mut dyn Write, message: &str) {
     // The user was told on stderr. A program that does not read stdout has the exit code.
     let _ = writeln!(out, "{}", json::refusal(message));

@@ -78,7 +78,7 @@ fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
     }
 }
 
-/// Passes signals on until the other process has said its exit code, or is gone.
+/// Passes signals on until the other process has sent its exit code, or has ended.
 fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
     let mut is_interrupted = false;
     let mut orders = to_back.try_clone().context("cannot share a socket")?;
@@ -88,7 +88,7 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
             let _ = kill_process(back, Signal::KILL);
             std::process::exit(AT_ONCE.into());
         }
-        // If it is gone, there is nothing to pass on.
+        // If the other process has ended, the signal has no receiver.
         let _ = orders.write_all(&[signal]);
     })?;
     let mut code = [0];
@@ -118,7 +118,7 @@ fn code_of(back: Pid) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(lads_engine::ExitCode::Other as u8)
 }
 
-/// From now on, this process ends when the other does.
+/// Makes this process end when the front does.
 fn die_with(front: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the front")?;
     if getppid() != Some(front) {
@@ -128,8 +128,8 @@ fn die_with(front: Pid) -> Result<()> {
     Ok(())
 }
 
-/// From now on, what the front passes on sets the flag. This process ignores the signals
-/// themselves: one from the keyboard comes to both processes.
+/// From now on, a signal that the front passes on sets the flag. This process ignores the signals
+/// themselves, because a signal from the keyboard goes to both processes.
 fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
     signals::leave_to_the_front()?;
     let (mut orders, stop) = (front.try_clone().context("cannot share a socket")?, stop.clone());

@@ -1,7 +1,7 @@
-//! `lads imbalance`: how unevenly storage targets were used, told from what a collector recorded.
+//! `lads imbalance`: shows how unevenly storage targets were used, from the records of a collector.
 //!
-//! The analysis is in [`lads_core::imbalance`]; here samples are read ([`read`]), and it is shown
-//! as tables, as JSON and as a page with plots.
+//! The analysis is in [`lads_core::imbalance`]. Here samples are read ([`read`]), and the results
+//! are shown as tables, as JSON and as a page with plots.
 
 mod json;
 mod moment;
@@ -20,15 +20,15 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// What was found out about one series.
+/// The analysis of one series.
 struct Finding {
-    /// The file, and which side of it.
+    /// The name of the file, and the side in it.
     name: String,
     series: Series,
     analysis: Analysis,
 }
 
-/// Shows what there is to know of all files.
+/// Analyses all files and shows the results.
 pub(crate) fn run(args: &ImbalanceArgs) -> Result<()> {
     let findings = findings(args)?;
     if let Some(path) = &args.html {
@@ -78,7 +78,8 @@ fn read_file(path: &Path, parts: &mut Parts) -> Result<()> {
     parts.read(BufReader::with_capacity(1 << 20, file))
 }
 
-/// Analyses all series of a file; one that has nothing to compare is only told of if another has.
+/// Analyses all series of a file. A series with nothing to compare is an error only if no other has
+/// anything; otherwise it is just reported.
 fn analyse(name: &str, parts: Parts, above: &[Threshold]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut lone = Vec::new();
@@ -99,7 +100,7 @@ fn analyse(name: &str, parts: Parts, above: &[Threshold]) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-/// Why there is no moment in a series.
+/// Returns why a series has no usable moment.
 fn nothing_of(series: &Series) -> String {
     let targets = series.targets().count();
     if targets < 2 {

@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// How many columns the picture of a file has.
+/// The number of columns in the picture of a file.
 const PICTURE_COLUMNS: u64 = 48;
-/// More OSTs than this are counted, not drawn.
+/// If there are more OSTs than this, they are counted, not drawn.
 const PICTURE_ROWS_MAX: usize = 32;
-/// More OSTs than this are counted, not named.
+/// If there are more OSTs than this, they are counted, not named.
 const NAMES_MAX: usize = 12;
 
-/// What is shown of a file.
+/// The data that is shown of a file.
 struct View<'a> {
     path: Vec<u8>,
     kind: &'a str,
@@ -33,7 +33,7 @@ struct View<'a> {
     ceph: Option<FileLayout>,
 }
 
-/// Shows every path. A path that cannot be examined is told, and the others are shown.
+/// Shows every path. If a path cannot be examined, this is reported, and the others are shown.
 pub(crate) fn run(args: &LayoutArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut failed_count = 0u64;
@@ -76,7 +76,7 @@ fn show(subject: &Subject, is_json: bool, out: &mut dyn Write) -> io::Result<()>
     }
 }
 
-/// Says which path an object is about.
+/// Adds the path to an object.
 fn with_path(path: &[u8], mut object: Value) -> Value {
     let path = serde_json::to_value(PathText::new(path)).expect("its keys are strings");
     for (key, value) in path.as_object().into_iter().flatten() {
@@ -85,7 +85,7 @@ fn with_path(path: &[u8], mut object: Value) -> Value {
     object
 }
 
-/// What a directory gives to new files.
+/// Writes the layout that a directory gives to new files.
 fn write_template(
     path: &str,
     kind: &str,
@@ -123,7 +123,7 @@ fn described(component: &Component) -> String {
     }
 }
 
-/// How Ceph cuts a file.
+/// Describes how Ceph divides a file into stripes and objects.
 fn cut(layout: &FileLayout) -> String {
     let striping = layout.striping;
     let objects = format!("objects of {}", sizes::bytes(striping.object_size().into()));
@@ -143,7 +143,7 @@ fn cut(layout: &FileLayout) -> String {
     }
 }
 
-/// `1.0 MiB to 16 MiB`, in two columns.
+/// Returns `1.0 MiB to 16 MiB`, in two columns.
 fn extent(start: u64, end: u64) -> String {
     let end = if end == u64::MAX { "the end".to_owned() } else { sizes::bytes(end) };
     format!("{:>9} to {end:<9}", sizes::bytes(start))
@@ -190,7 +190,7 @@ impl View<'_> {
         self.targets.get(ost.index()).map_or_else(|| ost.to_string(), |it| escape_text(&it.name))
     }
 
-    /// A row for each OST, a column for each equal part of the file.
+    /// Draws a row for each OST, with a column for each equal part of the file.
     fn draw(&self, out: &mut dyn Write) -> io::Result<()> {
         let layout = &self.located.layout;
         let bytes = layout.bytes_per_ost(0..self.size);
@@ -251,12 +251,12 @@ impl View<'_> {
     }
 }
 
-/// How many copies there are, if several.
+/// Returns the number of copies, if there are several.
 fn mirror_count(lov: &Lov) -> Option<u32> {
     lov.composite.map(|it| u32::from(it.extra_mirrors) + 1).filter(|&count| count > 1)
 }
 
-/// A cell, by how much of it there is.
+/// Returns the character of a cell, by how much of it is filled.
 fn shade(bytes: u64, of: u64) -> char {
     match u128::from(bytes) * 8 / u128::from(of.max(1)) {
         _ if bytes == 0 => ' ',
@@ -267,12 +267,12 @@ fn shade(bytes: u64, of: u64) -> char {
     }
 }
 
-/// Lustre's own words for it.
+/// Returns the layout in Lustre's own words.
 fn components_json(lov: &Lov) -> Value {
     lov.components.iter().map(component_json).collect()
 }
 
-/// Ceph's own words for it.
+/// Returns the layout in Ceph's own words.
 fn objects_json(layout: &FileLayout) -> Value {
     json!({
         "object_size_bytes": layout.striping.object_size(),

@@ -1,4 +1,4 @@
-//! What is in the files that `--exclude-from`, `--include-from` and `--files-from` name.
+//! Reads the files that `--exclude-from`, `--include-from` and `--files-from` name.
 
 use anyhow::{Context, Result, bail};
 use lads_core::filter::{Rule, Verdict};
@@ -35,8 +35,8 @@ fn split(content: &[u8], separator: Separator) -> Vec<Vec<u8>> {
     content.split(is_end).filter(|entry| !is_comment(entry)).map(<[u8]>::to_vec).collect()
 }
 
-/// Adds a pattern to the rules as rsync does: one that begins with `+ ` or `- ` says itself what
-/// becomes of what it matches, and `!` forgets all rules so far.
+/// Adds a pattern to the rules as rsync does. A pattern that begins with `+ ` or `- ` says itself
+/// whether to include or exclude; `!` removes all rules so far.
 pub(crate) fn push_pattern(rules: &mut Vec<Rule>, verdict: Verdict, pattern: &[u8]) {
     let (verdict, pattern) = match pattern {
         b"!" => return rules.clear(),

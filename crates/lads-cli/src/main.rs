@@ -79,12 +79,12 @@ fn help(of: Option<&str>) -> anyhow::Result<()> {
     Ok(shown.print_long_help()?)
 }
 
-/// The arguments of a subcommand.
+/// Returns the arguments of a subcommand.
 fn parsed<T: FromArgMatches>(matches: &ArgMatches) -> T {
     T::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Says what went wrong with a look at a file system, if anything did.
+/// Reports what went wrong when a file system was examined, if anything did.
 fn shown(outcome: anyhow::Result<()>) -> ExitCode {
     printed(outcome, lads_engine::ExitCode::SourceUnreadable)
 }
@@ -99,7 +99,7 @@ fn printed(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode
     if is_unread { ExitCode::from(EXIT_UNREAD) } else { exit(outcome, code) }
 }
 
-/// Says what went wrong, if anything did.
+/// Reports what went wrong, if anything did.
 fn exit(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -41,7 +41,7 @@ fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
     if is_copy {
-        // More exact than what would be made from its options.
+        // This synopsis is more exact than one made from the options.
         write_synopsis(&mut text)?;
     } else {
         man.render_synopsis_section(&mut text)?;
@@ -80,7 +80,7 @@ fn write_examples(to: &mut dyn Write) -> io::Result<()> {
     roff.to_writer(to)
 }
 
-/// The notes of `lads cp --help`: each heading is a section, its lines stay as they are.
+/// Writes the notes of `lads cp --help`: each heading is a section, and lines stay as they are.
 fn write_notes(to: &mut dyn Write) -> io::Result<()> {
     let mut roff = Roff::new();
     for line in COPY_NOTES.lines() {

@@ -1,4 +1,4 @@
-//! `lads osts`: which storage targets a file system has, and how they are.
+//! `lads osts`: shows the storage targets of a file system and their states.
 
 use crate::args::OstsArgs;
 use crate::display::escape_text;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &OstsArgs) -> Result<()> {
     Ok(())
 }
 
-/// What another program is told of a target.
+/// Returns the description of a target for another program.
 pub(crate) fn json(index: usize, target: &Target) -> serde_json::Value {
     let is_space_known = target.capacity_bytes > 0;
     serde_json::json!({
@@ -38,7 +38,7 @@ pub(crate) fn json(index: usize, target: &Target) -> serde_json::Value {
     })
 }
 
-/// What a state is called, everywhere.
+/// Returns the name of a state, as used everywhere.
 pub(crate) fn state_name(state: OstState) -> &'static str {
     match state {
         OstState::Up => "up",
@@ -50,7 +50,7 @@ pub(crate) fn state_name(state: OstState) -> &'static str {
     }
 }
 
-/// The table for people, numbers that have no OST left out.
+/// Writes the table for people; it leaves out numbers that have no OST.
 pub(crate) fn write_table(targets: &[Target], out: &mut dyn Write) -> io::Result<()> {
     let present = || targets.iter().filter(|target| target.state != OstState::Absent);
     let width = |of: fn(&Target) -> &str, title: &str| {

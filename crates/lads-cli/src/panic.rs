@@ -11,7 +11,8 @@ pub(crate) fn end_the_process() {
     let say_where = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         say_where(panic);
-        // Not a macro: that would panic in turn if standard error is closed.
+        // This is not a macro such as `eprintln`, which would panic in turn if standard error is
+        // closed.
         let _ = io::stderr().write_all(
             b"lads: this is a mistake in LADS; please report it with the lines above. The same \
               command goes on.\n",
@@ -30,7 +31,7 @@ pub(crate) fn when_asked(subcommand: &str) {
     };
     let (of, fifo) = (of.to_owned(), fifo.to_owned());
     std::thread::spawn(move || {
-        // Blocks until it is opened to be written to.
+        // This blocks until another process opens the FIFO to write to it.
         let opened = std::fs::File::open(&fifo);
         panic!("asked for in {of}: {opened:?}");
     });

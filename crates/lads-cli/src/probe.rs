@@ -1,4 +1,4 @@
-//! `lads probe`: what LADS can know of a file system, and do with it.
+//! `lads probe`: shows what LADS can find out about a file system, and what it can do with it.
 //!
 //! Its output is meant to be sent with a question or a bug report: it shows what LADS found out
 //! about a file system, and the bytes from which it did. This finds it out, and tells programs;
@@ -27,17 +27,17 @@ use std::path::Path;
 /// `STATX_DIOALIGN`: since Linux 6.1.
 const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 
-/// Bytes in a stripe of a file that is made for trial: Lustre's default. A file system that rounds
-/// it up to more (BeeGFS takes its directory's) says so, which is what is to be found out.
+/// The stripe length of a trial file: Lustre's default. A file system may use a longer one (BeeGFS
+/// takes that of its directory); the trial is meant to show this.
 const TRIAL_STRIPE_BYTES: u64 = 1 << 20;
 
-/// What Lustre shows only to root, and what it would be good for.
+/// The attributes that Lustre shows only to root, and what LADS could use them for.
 const PRIVILEGED: [(&str, &str); 2] = [
     ("/sys/kernel/debug/lustre", "service times of other programs"),
     ("/sys/fs/lustre", "servers of targets"),
 ];
 
-/// Finds out all of it, and shows it.
+/// Examines the file system and shows the results.
 pub(crate) fn run(args: &ProbeArgs) -> Result<()> {
     let subject = Subject::open(&args.path, "auto")?;
     let mut out = io::stdout().lock();
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<()> {
     Ok(())
 }
 
-/// All that another program is told, by names that `docs/json.md` explains.
+/// The output for another program; `docs/json.md` explains the names.
 #[derive(Serialize)]
 struct Found {
     #[serde(flatten)]
@@ -85,18 +85,18 @@ impl Found {
 /// The kind of file system that was recognised.
 #[derive(Serialize)]
 struct FileSystem {
-    /// The number by which `statfs` knows it.
+    /// The number that `statfs` returns for this type.
     statfs_type: Option<i64>,
     kind: &'static str,
     remarks: Vec<String>,
-    /// Why there is no number.
+    /// The error if there is no number.
     #[serde(skip)]
     errno: Option<Errno>,
 }
 
 impl FileSystem {
     fn of(subject: &Subject) -> Self {
-        // The type of the field is another one on other processors.
+        // This field has another type on other processors.
         #[expect(clippy::useless_conversion, reason = "it is useless only on this processor")]
         let number = fstatfs(&subject.directory).map(|it| i64::from(it.f_type));
         let (kind, remarks) = (subject.layouts.kind(), subject.layouts.remarks());
@@ -104,13 +104,13 @@ impl FileSystem {
     }
 }
 
-/// The layout as the file system says it, byte by byte, and as it is understood.
+/// The layout in the file system's bytes, and as LADS understands it.
 #[derive(Serialize)]
 struct LayoutFound {
     #[serde(serialize_with = "as_hex", rename = "attribute_hex")]
     attribute: Option<Vec<u8>>,
     understood: Option<String>,
-    /// The OST of each stripe or object, if it is one of a file.
+    /// The OST of each stripe or object; `None` if it is not the layout of a file.
     osts: Option<Vec<u32>>,
 }
 
@@ -134,7 +134,7 @@ impl LayoutFound {
     }
 }
 
-/// What the bytes of a layout say, if they are of a kind that is known here.
+/// Describes what the bytes of a layout mean, if their format is known here.
 fn understood(subject: &Subject, bytes: &[u8]) -> Option<String> {
     let text = match subject.layouts.kind() {
         "ceph" => FileLayout::parse(bytes).map(|it| it.to_string()).map_err(|it| it.to_string()),
@@ -144,7 +144,7 @@ fn understood(subject: &Subject, bytes: &[u8]) -> Option<String> {
     Some(text.unwrap_or_else(|error| format!("not understood: {error}")))
 }
 
-/// Whether reads and writes may go past the page cache, and what they must be multiples of.
+/// Whether reads and writes may go past the page cache, and their required alignment.
 #[derive(Serialize)]
 struct DirectIo {
     is_possible: bool,
@@ -155,7 +155,7 @@ struct DirectIo {
 }
 
 impl DirectIo {
-    /// `None` of a directory.
+    /// Returns `None` for a directory.
     fn of(subject: &Subject) -> Option<Self> {
         if subject.is_directory() {
             return None;
@@ -174,7 +174,7 @@ impl DirectIo {
     }
 }
 
-/// A number of Linux's, and its name, if something failed.
+/// The number and name of a system error, if something failed.
 #[derive(Serialize)]
 struct ErrorFound {
     errno: Option<i32>,
@@ -188,16 +188,16 @@ impl ErrorFound {
     }
 }
 
-/// What comes of wishes where new files should go.
+/// What happens to wishes about the place of new files.
 #[derive(Serialize)]
 struct NewFiles {
     choice: Choice,
-    /// Why none was made.
+    /// The reason why no file was made.
     not_tried: Option<NotTried>,
     trials: Vec<Trial>,
 }
 
-/// What can be chosen.
+/// What LADS can choose for a new file.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Choice {
@@ -215,12 +215,12 @@ enum NotTried {
     NoTarget,
 }
 
-/// A file that was made for trial, and is gone.
+/// A trial file, which has been removed again.
 #[derive(Serialize)]
 struct Trial {
     stripe_bytes: u64,
     stripe_count: usize,
-    /// Wished for; `None` if only the striping can be chosen.
+    /// The OSTs wished for; `None` if only the striping can be chosen.
     osts: Option<Vec<u32>>,
     outcome: Outcome,
     difference: Option<String>,
@@ -237,7 +237,7 @@ enum Outcome {
 }
 
 impl NewFiles {
-    /// Makes files on chosen OSTs, sees where they came to be, and removes them.
+    /// Makes files on chosen OSTs, checks where they were placed, and removes them.
     ///
     /// # Errors
     /// If one cannot be removed.
@@ -271,8 +271,8 @@ impl NewFiles {
     }
 }
 
-/// The last two OSTs that take files, the last one first. They are seldom those that would be
-/// chosen anyway.
+/// Returns the last two OSTs that take files, the last one first. The file system would seldom
+/// choose these by itself.
 fn last_two(subject: &Subject) -> Vec<OstId> {
     let targets = subject.layouts.targets();
     let takes_files = |index: &u32| targets[*index as usize].state.takes_files();
@@ -294,7 +294,7 @@ impl Trial {
         let file = NewFile { is_there, ..NewFile::new(directory, &name, 0, wish) };
         let placed = subject.layouts.of_new_file(&file);
         if placed.is_ok() {
-            // First of all, because the reader may have gone.
+            // Remove the file first, because a later write to stdout may end the command.
             unlinkat(directory, name.as_str(), AtFlags::empty())?;
         }
         let (outcome, difference, errno) = match placed {
@@ -307,7 +307,7 @@ impl Trial {
     }
 }
 
-/// What would be known with more rights.
+/// What LADS could find out with more privileges.
 #[derive(Serialize)]
 struct Privilege {
     path: &'static str,

@@ -1,8 +1,9 @@
-//! Which of rsync's options `lads cp` takes without a word, because it does that anyway, and which
-//! it refuses, with what to do instead.
+//! rsync's options that `lads cp` accepts silently, because it always does what they ask for, and
+//! those that it refuses with advice on what to do instead.
 //!
-//! One table for each. Both become hidden options of the command, so that they are also found in
-//! a cluster such as `-avz`. What has a meaning of its own is in [`crate::args`].
+//! There is a table for each. The options become hidden options of the command, so that they are
+//! also found in a cluster such as `-avz`. Options that `lads cp` implements are in
+//! [`crate::args`].
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -36,7 +37,7 @@ const DELTA: &str = "lads sends whole files (-W); for small changes in large fil
 const MISSING: &str = "lads moves the rest, lists what is missing, and exits with 3";
 const INTERNAL: &str = "lads has no such setting; leave it out";
 
-/// What is refused, by the names that rsync's manual page gives it, in its order, and what to do
+/// The refused options, with the names and in the order of rsync's manual page, and what to do
 /// instead.
 const REFUSED: &[(&str, &str)] = &[
     ("--info=FLAGS", OUTPUT),
@@ -146,7 +147,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("-6 --ipv6", SSH_FAMILY),
 ];
 
-/// Options that are taken, and do nothing, which is told once.
+/// Options that are accepted and have no effect; the user is told this once.
 const IGNORED: &[(&str, &str)] = &[
     ("-z --compress", COMPRESS),
     ("--compress-choice=NAME", COMPRESS),
@@ -156,7 +157,8 @@ const IGNORED: &[(&str, &str)] = &[
     ("--skip-compress=LIST", COMPRESS),
 ];
 
-/// What lads does anyway, and which option it undoes if it comes after that on the command line.
+/// Options for what `lads cp` always does. The second field is an option that this one undoes if it
+/// comes later on the command line.
 const ACCEPTED: &[(&str, Option<&str>)] = &[
     ("-r --recursive", None),
     ("-l --links", None),
@@ -179,7 +181,7 @@ const ACCEPTED: &[(&str, Option<&str>)] = &[
     ("--inc-recursive", None),
 ];
 
-/// Adds both tables to the command as hidden options.
+/// Adds all tables to the command as hidden options.
 pub(crate) fn add_to(command: Command) -> Command {
     let accepted = ACCEPTED
         .iter()
@@ -188,7 +190,7 @@ pub(crate) fn add_to(command: Command) -> Command {
     command.args(accepted).args(others)
 }
 
-/// An option as rsync's manual page writes it: `-T --temp-dir=DIR`, `--delete`, `-F`.
+/// Makes an option from its names in rsync's manual page: `-T --temp-dir=DIR`, `--delete`, `-F`.
 fn hidden_option(names: &'static str) -> Arg {
     let (names_only, value) = names.split_once('=').map_or((names, None), |(n, v)| (n, Some(v)));
     let mut option = Arg::new(names).hide(true).overrides_with(names);
@@ -204,7 +206,7 @@ fn hidden_option(names: &'static str) -> Arg {
     }
 }
 
-/// One line for every refused option that was given, in the order given.
+/// Returns one line for every refused option that was given, in the order given.
 pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     let is_given = |names: &str| matches.value_source(names) == Some(ValueSource::CommandLine);
     let mut found: Vec<(usize, String)> = REFUSED
@@ -219,7 +221,7 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     found.into_iter().map(|(_, message)| message).collect()
 }
 
-/// What there is to say of options that were given and do nothing, each thing once.
+/// Returns the notes on accepted options that were given and have no effect, each note once.
 pub(crate) fn ignored(matches: &ArgMatches) -> Vec<&'static str> {
     let is_given = |names: &str| matches.value_source(names) == Some(ValueSource::CommandLine);
     let mut said: Vec<_> =
@@ -239,7 +241,7 @@ mod tests {
         given(matches.subcommand_matches("cp").expect("it is given"))
     }
 
-    /// The option as it is typed, once for each name, with a value if it has one.
+    /// Returns the option as a user types it, once for each name, with a value if it takes one.
     fn typed(names: &str) -> Vec<Vec<String>> {
         let (names, value) = names.split_once('=').map_or((names, None), |(n, v)| (n, Some(v)));
         let with_paths = |name: &str| {

@@ -1,4 +1,4 @@
-//! What the command line asks for, as a job for the engine.
+//! Turns the command line into a job for the engine.
 
 use crate::args::{CopyArgs, Schedule, StageAt};
 use crate::lists::{self, Separator};
@@ -12,13 +12,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The shortest and the longest block, in bytes, and what its length is a multiple of.
+/// The shortest and the longest block, and the unit that its length is a multiple of, in bytes.
 const BLOCK_SIZES: (u64, u64, u64) = (64 << 10, 64 << 20, 4096);
 
 /// Fewer buffers than this cannot keep reading, sending and writing busy at the same time.
 const BLOCKS_IN_BUFFERS_MIN: u64 = 4;
 
-/// The job, or what is wrong with the command line.
+/// Returns the job, or what is wrong with the command line.
 pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
     let (sources, target) = locations(&args.paths)?;
     ensure!(
@@ -42,7 +42,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         connect_timeout_seconds: args.connect_timeout,
     };
     let options = options(args, matches)?;
-    // The program that runs now, even if its file has been replaced since it was started.
+    // The program that runs now, even if its file has been replaced since it started.
     let program = PathBuf::from("/proc/self/exe");
     Ok(Job { sources, target, options, remote, program, stderr: Stderr::PassedOn })
 }
@@ -85,7 +85,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         makes_parents: args.choice.mkpath,
         checksum: args.checksum,
         check: false,
-        // As in rsync, zero is for ever; 136 years will do.
+        // As in rsync, zero means no timeout; 136 years are long enough.
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
         stall_timeout_seconds: stall_timeout_seconds(args),
         bytes_per_second: args.bwlimit.unwrap_or(0),
@@ -115,7 +115,7 @@ pub(crate) fn compare(options: &mut Options, metadata: bool) {
     options.lists_paths = false;
 }
 
-/// To bring a file back from tape takes hours in which nothing moves.
+/// Bringing a file back from tape takes hours in which no data moves.
 fn stall_timeout_seconds(args: &CopyArgs) -> u32 {
     match args.stall_timeout {
         Some(seconds) => seconds,
@@ -124,7 +124,7 @@ fn stall_timeout_seconds(args: &CopyArgs) -> u32 {
     }
 }
 
-/// Memory of one end, as far as it depends on what was said.
+/// Returns the memory of one end, as far as it follows from the arguments.
 fn buffers_bytes(end: Option<u64>, args: &CopyArgs) -> u64 {
     end.or(args.buffers).unwrap_or(BUFFERS_BYTES)
 }
@@ -168,7 +168,7 @@ fn stage(args: &CopyArgs) -> Result<Option<Vec<u8>>> {
     Ok(Some(directory.as_os_str().as_bytes().to_vec()))
 }
 
-/// The sources, all on one host, and the target.
+/// Returns the sources, which are all on one host, and the target.
 fn locations(paths: &[OsString]) -> Result<(Vec<Location>, Location)> {
     let [sources @ .., target] = paths else { bail!("SRC and DST are missing") };
     let target = location(target)?;
@@ -242,19 +242,19 @@ fn location(argument: &OsStr) -> Result<Location> {
              below the home directory), or write {host}:./~ for a name that begins so"
         );
     }
-    // ssh would take it for an option, and options of ssh can run commands here.
+    // ssh would take such a host for an option, and options of ssh can run commands here.
     let is_option = |host: &String| host.starts_with('-');
     ensure!(!location.host.as_ref().is_some_and(is_option), "a host cannot begin with a dash");
     Ok(location)
 }
 
-/// A pattern, or a file of patterns, as it stands on the command line.
+/// A pattern, or a file of patterns, from the command line.
 enum RuleArg<'a> {
     Pattern(&'a OsString),
     File(&'a PathBuf),
 }
 
-/// The rules of all four options, in the order of the command line.
+/// Returns the rules of all four options, in the order of the command line.
 fn filters(args: &CopyArgs, matches: &ArgMatches) -> Result<Vec<Rule>> {
     use Verdict::{Exclude, Include};
     let at = |id: &str| matches.indices_of(id).into_iter().flatten().collect::<Vec<_>>();
@@ -298,8 +298,8 @@ fn separator(args: &CopyArgs) -> Separator {
     if args.from0 { Separator::Zero } else { Separator::Line }
 }
 
-/// The words of a command, parted by blanks; quotes keep blanks in a word, a backslash the next
-/// letter, as in a shell.
+/// Splits a command into words at blanks, as a shell does: quotes keep blanks in a word, and a
+/// backslash keeps the next character.
 fn words(command: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Which signals stop a transfer, and what they are told as. The first one stops it in a state that
+//! The signals that stop a transfer, and their descriptions. The first one stops it in a state that
 //! can be resumed; a second SIGINT ends it at once ([`crate::front`]).
 
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Signals that stop a transfer, and what they are told as.
+/// The signals that stop a transfer, and how each is described to the user.
 const STOPPING: [(i32, &str); 4] = [
     (SIGINT, "interrupted (SIGINT)"),
     (SIGTERM, "told to end (SIGTERM)"),
@@ -18,29 +18,29 @@ const STOPPING: [(i32, &str); 4] = [
 /// The signal that ends a transfer at once if it comes twice.
 pub(crate) const INTERRUPT: u8 = 2;
 
-/// The number of a signal that came.
+/// A signal that came, by its number.
 pub(crate) struct Heard(pub(crate) u8);
 
 impl Heard {
-    /// What it is told as.
+    /// Returns the description of the signal.
     pub(crate) fn reason(&self) -> &'static str {
         let known = STOPPING.iter().find(|(number, _)| *number == i32::from(self.0));
         known.map_or("a signal", |(_, reason)| reason)
     }
 }
 
-/// Signals that came since it was made, and those that will come.
+/// Receives signals: those that came since it was made, and later ones.
 pub(crate) struct Watch(Signals);
 
 impl Watch {
-    /// From now on, signals are kept until somebody listens.
+    /// From now on, signals are kept until [`Self::listen`] is called.
     pub(crate) fn begin() -> Result<Self> {
         let is_heeded = |number: &i32| *number != SIGHUP || !is_hangup_ignored();
         let numbers = STOPPING.iter().map(|&(number, _)| number).filter(is_heeded);
         Signals::new(numbers).map(Self).context("cannot watch for signals")
     }
 
-    /// From now on, a thread does `act` for each signal.
+    /// From now on, a thread calls `act` for each signal.
     pub(crate) fn listen(self, mut act: impl FnMut(u8) + Send + 'static) -> Result<()> {
         let Self(mut signals) = self;
         let thread = std::thread::Builder::new().name("signals".to_owned());
@@ -52,8 +52,8 @@ impl Watch {
     }
 }
 
-/// From now on, this process does nothing when one of them comes. What it starts heeds them again:
-/// a handler does not outlive the start of another program.
+/// From now on, this process ignores these signals. Programs that it starts react to them again,
+/// because a handler does not outlive the start of another program.
 pub(crate) fn leave_to_the_front() -> Result<()> {
     for (number, _) in STOPPING {
         if number != SIGHUP || !is_hangup_ignored() {
@@ -64,7 +64,7 @@ pub(crate) fn leave_to_the_front() -> Result<()> {
     Ok(())
 }
 
-/// Whether whoever started us wants SIGHUP ignored, as nohup(1) does.
+/// Returns whether SIGHUP was ignored when this process was started, as by nohup(1).
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! A path that a person asks about, looked up.
+//! A path that a user asks about, and its file system.
 
 use anyhow::{Context, Result, anyhow};
 use lads_core::ceph::FileLayout;
@@ -15,9 +15,9 @@ pub(crate) struct Subject {
     pub(crate) path: PathBuf,
     pub(crate) layouts: Rc<dyn Layouts>,
     pub(crate) stat: Stat,
-    /// The directory that holds it; itself, if it is one.
+    /// The directory that holds the path, or the path itself if it is a directory.
     pub(crate) directory: OwnedFd,
-    /// Its name in there.
+    /// The name of the path in that directory.
     name: Vec<u8>,
 }
 
@@ -64,17 +64,17 @@ impl Subject {
         self.layouts.of_file(&self.at())
     }
 
-    /// The bytes in which its file system keeps its layout.
+    /// Returns the bytes in which its file system stores its layout.
     pub(crate) fn raw(&self) -> Option<Vec<u8>> {
         self.layouts.raw(&self.at())
     }
 
-    /// What those say, if they are Lustre's.
+    /// Returns the layout, if it is Lustre's.
     pub(crate) fn lov(&self) -> Option<Lov> {
         Lov::parse(&self.raw()?).ok()
     }
 
-    /// What those say, if they are CephFS's.
+    /// Returns the layout, if it is CephFS's.
     pub(crate) fn ceph(&self) -> Option<FileLayout> {
         if self.layouts.kind() != "ceph" {
             return None;
@@ -82,7 +82,7 @@ impl Subject {
         FileLayout::parse(&self.raw()?).ok()
     }
 
-    /// The OSTs, numbers that stand for none of them included.
+    /// Returns the OSTs, including numbers that stand for no OST.
     pub(crate) fn targets(&self) -> Vec<Target> {
         let mut targets = self.layouts.targets();
         let known = targets.len();

@@ -1,4 +1,4 @@
-//! What the `lads` command does that needs no transfer.
+//! Tests the parts of the `lads` command that need no transfer.
 
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -32,7 +32,7 @@ fn help_and_version_are_commands_too() {
     assert!(text(&unknown.stderr).contains("no command `pc`"));
 }
 
-/// They offered what `lads cp` only takes to refuse it.
+/// A regression test: completions offered options that `lads cp` knows only to refuse them.
 #[test]
 fn completions_offer_nothing_that_is_refused() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -111,8 +111,8 @@ fn shows_the_targets_of_a_file_system() {
     assert_eq!((&value["ost"], &value["state"]), (&0.into(), &"up".into()));
 }
 
-/// What a command prints that is started in a directory; with its first line as an object, if it
-/// is one.
+/// Returns the output of a command that is started in a directory, and its first line as an object,
+/// if it is one.
 fn printed_in(directory: &Path, arguments: &[&str]) -> (String, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lads"));
     let output = command.args(arguments).current_dir(directory).stdin(Stdio::null()).output();
@@ -123,8 +123,8 @@ fn printed_in(directory: &Path, arguments: &[&str]) -> (String, Value) {
     (told, object.unwrap_or_default())
 }
 
-/// The memory that programs share is a file system of its own on every Linux, so what is shown of
-/// the current directory differs from what is shown of any other.
+/// `/dev/shm` is a file system of its own on every Linux, so the output for the current directory
+/// differs from the output for another one.
 #[test]
 fn the_file_system_of_the_current_directory_is_shown_if_none_is_named() {
     let here = Path::new("/dev/shm");

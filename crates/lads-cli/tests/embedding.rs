@@ -1,5 +1,5 @@
-//! Whether the engine can be used from a program that is not `lads`: `examples/embed.rs` of
-//! `lads-engine`, as a process of its own, with the real command as the other end.
+//! Tests that a program other than `lads` can use the engine. It runs `examples/embed.rs` of
+//! `lads-engine` as a separate process, with the real command as the other end.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 #[path = "../../lads-engine/examples/embed.rs"]
@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use tempfile::TempDir;
 
 const LADS: &str = env!("CARGO_BIN_EXE_lads");
-/// The word after which this program is the example.
+/// With this word as its argument, this program runs the example.
 const EMBED: &str = "embed";
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// A source of `count` files of 1 MiB, and a place for a target.
+/// Makes a source of `count` files of 1 MiB, and a place for a target.
 fn world(count: u8) -> TempDir {
     let world = tempfile::tempdir().unwrap();
     fs::create_dir_all(world.path().join("src/deep")).unwrap();
@@ -46,7 +46,7 @@ fn world(count: u8) -> TempDir {
     world
 }
 
-/// The example, at work; with few open files, so that it would be seen if it took more.
+/// Starts the example with few open files allowed, so that the test fails if it needs more.
 fn embedder(program: &str, world: &Path, limit: Option<&str>) -> Child {
     let own = std::env::current_exe().unwrap();
     Command::new("sh")
@@ -63,7 +63,7 @@ fn embedder(program: &str, world: &Path, limit: Option<&str>) -> Child {
         .unwrap()
 }
 
-/// Its exit code, what it told, and that nobody wrote to its standard error.
+/// Returns the exit code and the output, and checks that nothing was written to standard error.
 fn ending(child: Child) -> (i32, String) {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");

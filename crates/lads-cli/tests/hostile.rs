@@ -1,7 +1,7 @@
-//! Whether `lads` stands a peer that lies: every case of `lads-hostile` against the real command.
+//! Tests `lads` against a lying peer: runs every case of `lads-hostile` against the real command.
 //!
-//! `cargo test -p lads-cli --test hostile NAME` runs those with this in their names. The table of
-//! what is tried, and what it stands for, is `docs/security.md`.
+//! `cargo test -p lads-cli --test hostile NAME` runs the cases with this in their names. The table
+//! of the cases and what they stand for is in `docs/security.md`.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use lads_hostile::cases;
@@ -16,7 +16,7 @@ const THREADS: usize = 12;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // `lads cp` starts this very program as what it takes for its remote shell.
+    // `lads cp` starts this same program as its remote shell.
     if matches!(words.first().map(String::as_str), Some("peer" | "job")) {
         trial::serve(&words);
         return ExitCode::SUCCESS;
@@ -32,7 +32,8 @@ fn trials() -> Vec<Trial> {
         lads: PathBuf::from(env!("CARGO_BIN_EXE_lads")),
         peer: std::env::current_exe().unwrap(),
     };
-    // Without root: what needs it, and the honest end as another user.
+    // Without root, leave out the cases that need it, and the runs with the honest end as another
+    // user.
     let is_root = lads_tried::is_root();
     let mut trials = Vec::new();
     for case in cases::all() {

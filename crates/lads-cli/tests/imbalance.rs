@@ -1,4 +1,4 @@
-//! Whether `lads imbalance` finds what is there: slowdowns of known length at known moments.
+//! Tests that `lads imbalance` finds slowdowns of known length at known moments.
 
 use serde_json::Value;
 use std::fs;
@@ -10,18 +10,19 @@ fn lads(arguments: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().expect("it can be started")
 }
 
-/// Samples of an emulated file system in a second (`record on`).
+/// The number of samples per second of an emulated file system (`record on`).
 const SAMPLES_PER_SECOND: u32 = 10;
 const INTERVAL: f64 = 1.0 / SAMPLES_PER_SECOND as f64;
 
-/// When one of eight OSTs had a tenth of its rate, from and to, in seconds; never quite when a
-/// sample is taken.
+/// The times, from and to, in seconds, at which one of eight OSTs had a tenth of its rate. None is
+/// exactly at a sample.
 const PLANTED: [(f64, f64); 5] =
     [(3.04, 7.21), (9.03, 9.98), (15.02, 33.03), (40.03, 40.52), (50.01, 51.5)];
 const SECONDS: u32 = 60;
 
-/// What `.pfs/series` of an emulated file system says of them: a record of every change of a rate,
-/// and ten times a second how many bytes each OST has read and written so far.
+/// Returns the `.pfs/series` of an emulated file system for these slowdowns: a record for every
+/// change of a rate, and, ten times per second, how many bytes each OST has read and written so
+/// far.
 fn series() -> String {
     let mut record = String::new();
     let mut sums = [0.0; 8];
@@ -31,7 +32,7 @@ fn series() -> String {
         let within = |&(begin, end): &(f64, f64)| (end.min(to) - begin.max(from)).max(0.0);
         let slow: f64 = PLANTED.iter().map(within).sum::<f64>() / INTERVAL;
         for (ost, sum) in sums.iter_mut().enumerate().filter(|_| sample > 0) {
-            // All differ a little, and at each moment otherwise.
+            // The rates all differ a little, and change from moment to moment.
             let even = 2e6 + 1e5 * (f64::from(sample) * 1.7 + ost as f64 * 2.3).sin();
             *sum += if ost == 5 { even * (1.0 - 0.9 * slow) } else { even };
         }
@@ -55,8 +56,8 @@ fn imbalance_of(record: &str, arguments: &[&str]) -> Value {
     found["imbalances"][0].clone()
 }
 
-/// What is found without any option is what was planted; it used to be that the most uneven fifth
-/// of the time was called imbalance, whatever had happened.
+/// Without any option, the command finds the planted slowdowns. It used to call the most uneven
+/// fifth of the time imbalance, whatever had happened.
 #[test]
 fn slowdowns_in_the_record_of_an_emulated_file_system_are_found_as_planted() {
     let found = imbalance_of(&series(), &[]);
@@ -72,7 +73,7 @@ fn slowdowns_in_the_record_of_an_emulated_file_system_are_found_as_planted() {
     let lifetimes = &found["lifetime_seconds"];
     assert!(is_near(&lifetimes["max"], 18.01) && is_near(&lifetimes["p5"], 0.49), "{lifetimes}");
     assert!(is_near(&lifetimes["p50"], 1.49), "{lifetimes}");
-    // Between them: 1.82, 5.04, 7.00 and 9.49 seconds.
+    // The distances between them are 1.82, 5.04, 7.00 and 9.49 seconds.
     let distances = &found["distance_seconds"];
     let expected = [("p25", 1.82), ("p50", 5.04), ("p75", 7.0), ("max", 9.49)];
     assert!(expected.iter().all(|(key, it)| is_near(&distances[*key], *it)), "{distances}");
@@ -89,8 +90,8 @@ fn the_papers_percentiles_are_there_for_who_asks() {
     assert!((share - 0.2).abs() < 0.01, "{share}: by construction");
 }
 
-/// `--above 30%` could be a percentile and a share of the mean: nobody should have to guess which
-/// of them was taken.
+/// `--above 30%` could mean a percentile or a share of the mean, so it must not be accepted
+/// silently.
 #[test]
 fn a_threshold_that_could_be_two_things_is_refused_with_both() {
     for text in ["30", "30%"] {

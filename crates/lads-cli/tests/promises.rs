@@ -1,10 +1,10 @@
-//! Whether `lads cp` keeps its promises: each test runs the real command, and is named after what
-//! a person who trusts it with their data relies on.
+//! Tests that `lads cp` keeps its promises. Each test runs the real command, and is named after
+//! something that a person who trusts it with data relies on.
 //!
-//! The ordinary run tries a few seeds of each; with `LADS_TRUST=1` in the environment as many as
-//! it takes to trust a release. `LADS_SEED=n` runs one seed alone, the one that a failure named.
-//! Where something is missing on this machine (rsync, sshd, the right to mount), a test says so
-//! loudly and passes.
+//! An ordinary run tries a few seeds of each test. With `LADS_TRUST=1` in the environment, it tries
+//! as many as it takes to trust a release. `LADS_SEED=n` runs one seed alone, such as the one that
+//! a failure named. If something is missing on this machine (rsync, sshd, the right to mount), a
+//! test prints a message and passes.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
 #[path = "promises/ceph.rs"]

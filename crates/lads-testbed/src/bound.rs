@@ -1,10 +1,10 @@
-//! What share of the possible a mover reached: the least time in which its bytes could have moved
-//! through the rates that the file systems had.
+//! How close a mover came to what was possible: the least time in which its bytes could have moved,
+//! given the rates of the file systems.
 //!
-//! Bytes are taken for a fluid without latency, moved by someone who knows the future: they lie
-//! fixed at the source, and may be written to any OST of the sink. So no mover can be faster, and
-//! how near one came does not depend on the machine. The parts: [`curve`] does the arithmetic,
-//! [`fluid`] the reasoning, [`record`] reads what a mounted file system says.
+//! The bytes are modelled as a fluid without latency, moved by a mover that knows the future. Where
+//! they lie at the source is fixed; at the sink they may be written to any OST. So no real mover
+//! can be faster, and how near one came does not depend on the machine. The parts: [`curve`] does
+//! the arithmetic, [`fluid`] the reasoning, [`record`] reads what a mounted file system says.
 
 pub mod curve;
 pub mod fluid;

@@ -1,4 +1,4 @@
-//! How a mounted emulated file system is asked and given orders from the command line.
+//! Asks a mounted emulated file system for figures, or gives it orders, from the command line.
 
 use crate::stats::{OstStats, Stats};
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Whom to ask or order, and what.
+/// Which file system to ask or order, and what.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Where the file system is mounted
@@ -23,10 +23,11 @@ pub struct Args {
     json: bool,
 }
 
-/// Asks, or gives the order.
+/// Asks for figures or gives the order.
 ///
 /// # Errors
-/// If there is no emulated file system, or it refuses the order: then with the reason.
+/// If there is no emulated file system at the path, or if it refuses the order; the error has the
+/// reason.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let hidden = args.mount.join(".pfs");
     let answer = match &args.command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -51,7 +52,7 @@ fn stats(hidden: &Path) -> Result<Stats> {
     Stats::read(&hidden.join("stats")).context("is an emulated file system mounted there?")
 }
 
-/// Gives an order; nothing is to be said if it is obeyed.
+/// Gives an order; returns an empty text if it is obeyed.
 fn give(hidden: &Path, order: &str) -> Result<String> {
     let path = hidden.join("control");
     let problem = || format!("{}: is an emulated file system mounted there?", path.display());
@@ -105,7 +106,7 @@ fn show_osts_for_programs(stats: &Stats) -> String {
     format!("{}\n", json!(osts))
 }
 
-/// Bytes in a second with one decimal, in decimal units.
+/// Bytes per second with one decimal, in decimal units.
 fn rate(rate: Option<f64>) -> String {
     rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{:.1} MB/s", rate / 1e6))
 }

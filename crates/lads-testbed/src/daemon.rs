@@ -1,4 +1,4 @@
-//! How a program that needs an emulated file system starts one, and is sure that it ends.
+//! Starts an emulated file system for a program that needs one, and makes sure that it ends.
 
 use crate::kernel_mount::{self, Users};
 use anyhow::{Context, Result, bail};
@@ -11,22 +11,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// An emulated file system that runs and is mounted; it ends with this value.
+/// A running, mounted emulated file system; it ends when this value is dropped.
 pub struct Daemon {
     process: Child,
     mount: TempDir,
 }
 
-/// What a process has used so far.
+/// The resources that a process has used so far.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessUsage {
-    /// Time on processors, of all threads.
+    /// Processor time of all threads.
     pub cpu: Duration,
-    /// The most memory that it had at a time, in bytes.
+    /// The most memory that it used at any time, in bytes.
     pub memory_max: u64,
 }
 
-/// Why no emulated file system can run here; `None` if one can.
+/// Returns why no emulated file system can run here; `None` if one can.
 #[must_use]
 pub fn obstacle() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
@@ -37,7 +37,7 @@ pub fn obstacle() -> Option<&'static str> {
 }
 
 impl Daemon {
-    /// Starts `lads-testbed pfs` with these settings on a directory of its own.
+    /// Starts `lads-testbed pfs` with these settings on a new directory.
     ///
     /// # Errors
     /// If it does not become ready.
@@ -59,13 +59,13 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Where it is mounted.
+    /// Returns the directory where it is mounted.
     #[must_use]
     pub fn mount(&self) -> &Path {
         self.mount.path()
     }
 
-    /// A path in it.
+    /// Returns a path in it.
     #[must_use]
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.mount().join(name)
@@ -79,7 +79,7 @@ impl Daemon {
         std::fs::write(self.path(".pfs/control"), format!("{order}\n"))
     }
 
-    /// Its statistics.
+    /// Returns its statistics.
     ///
     /// # Errors
     /// If it does not answer.
@@ -87,7 +87,7 @@ impl Daemon {
         Ok(serde_json::from_slice(&std::fs::read(self.path(".pfs/stats"))?)?)
     }
 
-    /// What it has used so far.
+    /// Returns the resources that it has used so far.
     ///
     /// # Errors
     /// If it has ended.
@@ -107,10 +107,10 @@ impl Daemon {
         Ok(ProcessUsage { cpu, memory_max: kib.parse::<u64>()? * 1024 })
     }
 
-    /// Tells it to end, and waits for that.
+    /// Tells it to end, and waits until it has.
     ///
     /// # Errors
-    /// If it fails at that.
+    /// If it ends with an error.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -131,7 +131,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if self.end().is_err() {
-            // Else the directory could not be removed.
+            // Otherwise the directory could not be removed.
             let _ = kernel_mount::unmount(self.mount.path(), Users::Fail);
         }
     }

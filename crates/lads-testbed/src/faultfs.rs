@@ -1,21 +1,20 @@
-//! What does a program do when its storage fails? A FUSE file system over a directory that passes
-//! everything through, and on command refuses, shortens, delays or holds up calls, damages what
-//! lies at rest, and loses what was not made durable when the power is cut.
+//! A FUSE file system to test what a program does when its storage fails. It lies over a directory
+//! and passes everything through. On command it refuses, shortens, delays or holds up calls,
+//! damages stored data, and simulates a power cut that loses what was not made durable.
 //!
 //! Commands are lines written into `MOUNT/.fault/control`; `rules` lists them. A command that is
 //! not understood fails the write with EINVAL, and `MOUNT/.fault/last-error` says why.
-//! `MOUNT/.fault/log` has one JSON object per fault done, `MOUNT/.fault/counts` how many calls of
-//! each kind came. The directory `.fault` is found by name and listed nowhere.
+//! `MOUNT/.fault/log` has one JSON object for each fault done, `MOUNT/.fault/counts` the number of
+//! calls of each kind. The directory `.fault` can be opened by name, but no listing shows it.
 //!
-//! Nothing is cached by the kernel: every call of a program is a call here, with its own offset
-//! and length, and that of a short one is what the program sees.
+//! The kernel caches nothing: every call of a program is a call here, with its own offset and
+//! length. If a call is shortened here, the program sees the short result.
 //!
-//! What is durable is decided here (`disk` says how), not by the storage below: a cut is
+//! This file system decides what is durable (see `disk`), not the storage below: a power cut is
 //! simulated, nothing is ever synced. If this process is killed, nothing is lost.
 //!
-//! Not there: `sync` and `syncfs` reach no file system in user space; locks are the kernel's,
-//! or refused. Without root
-//! only the user who mounted may use it.
+//! Not supported: `sync` and `syncfs` do not reach a file system in user space. Locks are the
+//! kernel's, or refused. Without root, only the user who mounted it may use it.
 
 mod calls;
 mod control;
@@ -39,10 +38,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What `mount` shows as the device and as part of the type.
+/// The name that `mount` shows as the device and as part of the type.
 const NAME: &str = "lads-faultfs";
 
-/// How long somebody may use the mount after it was asked to end: those who end with it do so soon.
+/// How long others may use the mount after it was asked to end: programs that are about to end do
+/// so within this time.
 const BUSY_MAX: Duration = Duration::from_secs(2);
 const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -61,14 +61,14 @@ pub struct Args {
     pub without_locks: bool,
 }
 
-/// Mounts, prints `ready` when the mount answers, and stays until it is unmounted or gets SIGINT
-/// or SIGTERM, which unmounts it.
+/// Mounts the file system, prints `ready` when the mount answers, and stays until it is unmounted
+/// or gets SIGINT or SIGTERM, on which it unmounts.
 ///
 /// # Errors
-/// If the directory cannot be opened, or FUSE is not there or not permitted.
+/// If the directory cannot be opened, or if FUSE is missing or not permitted.
 #[expect(clippy::print_stdout, reason = "who started it waits for this line")]
 pub fn run(args: &Args) -> Result<ExitCode> {
-    // Modes are as the program asked for them; the kernel has applied its mask already.
+    // The kernel has already applied the program's umask; modes must not be masked again.
     umask(rustix::fs::Mode::empty());
     let state = Arc::new(
         State::over(&args.directory)
@@ -99,12 +99,12 @@ fn unmount_on_signal(mount: PathBuf, state: Arc<State>) -> Result<()> {
         if signals.forever().next().is_none() {
             return;
         }
-        // What hangs would hold up the end.
+        // Calls that hang would delay the end.
         state.release();
         let deadline = Instant::now() + BUSY_MAX;
         while unmount(&mount, Users::GoOn).is_err() {
             if Instant::now() > deadline {
-                // Who still uses it gets an error when nobody serves it any more.
+                // Programs that still use the mount get an error once nobody serves it.
                 let _ = unmount(&mount, Users::Fail);
                 state.tidy();
                 std::process::exit(0);

@@ -1,11 +1,11 @@
-//! How a FUSE file system of ours gets its place in the tree of names, and leaves it.
+//! How our FUSE file systems are mounted and unmounted.
 //!
-//! `fuser` can do this too, but as of 0.18 it unmounts whatever is at the *path* once more when
-//! its session ends, even if the kernel has long taken the mount away (`is_mounted` takes the
-//! error that says so for the opposite). What is there then is a mount that somebody else just
-//! made. So we mount and unmount ourselves, and give `fuser` no more than the device.
+//! `fuser` can do this too, but as of 0.18, when its session ends, it unmounts once more whatever
+//! is at the *path*, even if the kernel has long removed the mount (`is_mounted` misreads the error
+//! that says so). What it unmounts then may be a mount that another process has just made. So we
+//! mount and unmount ourselves, and give `fuser` only the device.
 //!
-//! Only root may ask the kernel for this. For others `fusermount3` does it, as they may.
+//! Only root may ask the kernel to mount. For other users, `fusermount3` does it.
 
 use fuser::{Config, Filesystem, Session, SessionACL};
 use rustix::fs::{Mode, OFlags};
@@ -20,20 +20,20 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What becomes of whoever uses a file system that is to be unmounted.
+/// What happens to the users of a file system that is to be unmounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Users {
-    /// They go on, and it stays mounted.
+    /// They go on, and the file system stays mounted.
     GoOn,
-    /// What they have under way and open fails.
+    /// Their calls and open files fail.
     Fail,
 }
 
-/// Mounts on a directory; `name` is shown as the device and in the type. If root does it, all
-/// users may use it, as far as its permissions say.
+/// Mounts on a directory; `name` is shown as the device and in the type. If root mounts, all users
+/// may use the file system, as far as its permissions allow.
 ///
 /// # Errors
-/// If there is no `/dev/fuse`, we may not mount, or the file system refuses to begin.
+/// If there is no `/dev/fuse`, if we may not mount, or if the file system refuses to begin.
 pub(crate) fn mount<F: Filesystem>(
     file_system: F,
     directory: &Path,
@@ -53,7 +53,7 @@ pub(crate) fn mount<F: Filesystem>(
 /// Unmounts what is mounted on a directory.
 ///
 /// # Errors
-/// If nothing is mounted there, or somebody uses it who may go on.
+/// If nothing is mounted there, or if it is in use and `users` may go on.
 pub(crate) fn unmount(directory: &Path, users: Users) -> Result<()> {
     let (flags, options): (_, &[&str]) = match users {
         Users::GoOn => (UnmountFlags::empty(), &["-u"]),
@@ -82,15 +82,15 @@ fn mount_as_root(directory: &Path, name: &str) -> rustix::io::Result<OwnedFd> {
 
 const FUSERMOUNT: &str = "fusermount3";
 
-/// It opens the device, mounts, and sends the device through a socket: its standard input, which
-/// is the only one that a child gets without more ado.
+/// Runs `fusermount3`, which opens the device, mounts, and sends the device through a socket. The
+/// socket is its standard input, the simplest descriptor to pass to a child.
 fn mount_as_user(directory: &Path, name: &str) -> Result<OwnedFd> {
     let (ours, its) = UnixStream::pair()?;
     let options = format!("fsname={name},subtype={name},default_permissions");
     let mut command = Command::new(FUSERMOUNT);
     command.args(["-o", &options, "--"]).arg(directory).env("_FUSE_COMMFD", "0");
     fusermount(command.stdin(Stdio::from(OwnedFd::from(its))))?;
-    // Else the socket would stay open, and waiting for what does not come would not end.
+    // Otherwise the socket would stay open, and the wait for the device might never end.
     drop(command);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

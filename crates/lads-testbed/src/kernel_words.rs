@@ -1,11 +1,12 @@
-//! How errors and kinds of files are said to the kernel: `rustix` reads them, `fuser` answers.
+//! Converts errors and file types from `rustix`, which reads them, to `fuser`, which answers the
+//! kernel.
 
-/// An error.
+/// Converts an error.
 pub(crate) fn code(error: rustix::io::Errno) -> fuser::Errno {
     fuser::Errno::from_i32(error.raw_os_error())
 }
 
-/// A kind of file.
+/// Converts a file type.
 pub(crate) fn kind(file_type: rustix::fs::FileType) -> fuser::FileType {
     match file_type {
         rustix::fs::FileType::Directory => fuser::FileType::Directory,

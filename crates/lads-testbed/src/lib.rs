@@ -1,5 +1,5 @@
-//! The machine room: file systems, networks and faults that LADS and its rivals are measured and
-//! tried on, each as a part of one program, `lads-testbed`, and what judges them.
+//! The machine room: file systems, networks and faults to measure and test LADS and its rivals on,
+//! each as a part of one program, `lads-testbed`; and the tools that judge the results.
 
 pub mod bound;
 pub mod ctl;

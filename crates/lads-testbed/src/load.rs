@@ -1,9 +1,9 @@
-//! What others get out of a file system while we use it: readers and writers that compete for
-//! chosen OSTs, and measure themselves.
+//! Competing load: readers and writers that keep chosen OSTs busy and measure their own throughput,
+//! to show what others get out of a file system while we use it.
 //!
-//! Each thread has a file of its own on one of the OSTs and reads or writes it over and over, one
-//! block at a time, past the page cache. The files are small, were given their place by
-//! `lustre.lov`, and are gone at the end.
+//! Each thread has its own file on one of the OSTs and reads or writes it again and again, one
+//! block at a time, past the page cache. The files are small; `lustre.lov` places them, and they
+//! are removed at the end.
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -24,7 +24,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the throughput is told.
+/// How often the throughput is printed.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Size of each file, in blocks.
@@ -52,7 +52,7 @@ pub struct Args {
     seconds: Option<f64>,
 }
 
-/// Which way the bytes move.
+/// The direction in which the bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoadMode {
     /// From the OSTs.
@@ -61,10 +61,10 @@ pub(crate) enum LoadMode {
     Write,
 }
 
-/// Competes, and tells its throughput as it goes, a line of JSON each; at last a summary.
+/// Competes, and prints its throughput as lines of JSON; at the end, a summary.
 ///
 /// # Errors
-/// If the files cannot be made where they should be, or a request fails.
+/// If the files cannot be made where they should be, or if a request fails.
 pub fn run(args: Args) -> Result<ExitCode> {
     let plan = Plan {
         directory: args.directory,
@@ -77,7 +77,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (sender, ends) = channel::<()>();
     if args.seconds.is_none() {
         std::thread::spawn(move || {
-            // Whatever is said there: only its end counts.
+            // The contents of stdin do not matter, only its end.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             drop(sender);
         });
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the throughput whenever `wait` has waited and says that it goes on.
+/// Prints the throughput each time that `wait` returns `true`.
 fn tell(load: &Load, mut wait: impl FnMut() -> bool) -> Result<()> {
     let (mut bytes_before, mut time_before) = (0, load.began);
     while wait() && !load.has_failed() {
@@ -123,19 +123,19 @@ fn tell(load: &Load, mut wait: impl FnMut() -> bool) -> Result<()> {
 /// What to compete for, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Where the files are made.
+    /// The directory for the files.
     pub(crate) directory: PathBuf,
-    /// The OSTs to keep busy, at least one.
+    /// The OSTs to keep busy; at least one.
     pub(crate) osts: Vec<OstId>,
-    /// Which way.
+    /// Whether to read or write.
     pub(crate) mode: LoadMode,
-    /// How many threads.
+    /// The number of threads.
     pub(crate) threads: u32,
-    /// Bytes of a request, a multiple of 4096.
+    /// The bytes of a request, a multiple of 4096.
     pub(crate) block_bytes: u32,
 }
 
-/// Competition that goes on.
+/// Competing load that is running.
 pub(crate) struct Load {
     began: Instant,
     shared: Arc<Shared>,
@@ -149,27 +149,27 @@ struct Shared {
     has_failed: AtomicBool,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// Bytes moved.
+    /// The number of bytes moved.
     pub(crate) bytes: u64,
-    /// In which time.
+    /// The time in which they moved.
     pub(crate) time: Duration,
 }
 
 impl Plan {
-    /// Makes the files, and begins.
+    /// Makes the files and starts the load.
     ///
     /// # Errors
-    /// If they cannot be made, or not on their OSTs.
+    /// If the files cannot be made, or not on their OSTs.
     pub(crate) fn start(&self) -> Result<Load> {
         let arena = Arena::new(self.threads, self.block_bytes as usize)?;
         let shared = Arc::new(Shared::default());
         let files = (0..self.threads).map(|thread| {
             let file = make_file(&self.directory, self.osts[thread as usize % self.osts.len()])?;
             let mut block = arena.take();
-            // Nobody moves what was never written.
+            // Blocks that were never written would not be read from the OST.
             for index in 0..FILE_BLOCKS {
                 block.fill(1);
                 file.write_all_at(&block, index * u64::from(self.block_bytes))?;
@@ -193,7 +193,7 @@ impl Plan {
 }
 
 impl Load {
-    /// Bytes moved so far.
+    /// Returns the number of bytes moved so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
     }
@@ -202,12 +202,12 @@ impl Load {
         self.shared.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
+    /// Ends the load.
     ///
     /// # Errors
     /// If a request failed.
     pub(crate) fn stop(self) -> Result<Outcome> {
-        // What is under way now does not count: it is not done in this time.
+        // Requests that are still in progress do not count, because they are not done in this time.
         let outcome = Outcome { bytes: self.bytes(), time: self.began.elapsed() };
         self.shared.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads {
@@ -218,7 +218,7 @@ impl Load {
 }
 
 impl Shared {
-    /// What each thread does.
+    /// The work of each thread.
     fn work(&self, file: &File, mode: LoadMode, block: &mut [u8]) -> Result<()> {
         let block_bytes = block.len() as u64;
         let offsets = (0..FILE_BLOCKS).map(|index| index * block_bytes);
@@ -237,17 +237,17 @@ impl Shared {
 }
 
 impl Outcome {
-    /// The throughput.
+    /// Returns the throughput.
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact anyway")]
     pub(crate) fn bytes_per_second(self) -> f64 {
         self.bytes as f64 / self.time.as_secs_f64()
     }
 }
 
-/// Makes a file on an OST; it has no name any more.
+/// Makes a file on an OST and removes its name.
 fn make_file(directory: &Path, ost: OstId) -> Result<File> {
     let path = directory.join(format!(".lads-load-{}-{ost}", std::process::id()));
-    // Lustre's O_LOV_DELAY_CREATE: the file gets its layout from the attribute.
+    // Lustre's O_LOV_DELAY_CREATE: the file gets its layout later, from the attribute.
     let delay = OFlags::NOCTTY | OFlags::from_bits_retain(libc::O_ASYNC.unsigned_abs());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::DIRECT | delay;
     let problem = || format!("cannot make {} on {ost}", path.display());

@@ -1,4 +1,4 @@
-//! Which part of the machine room to start: `lads-testbed PART`.
+//! The command line of the machine room: `lads-testbed PART`.
 
 use clap::{Parser, Subcommand};
 use lads_testbed::{bound, ctl, faultfs, load, pfs, pfs_check, proxy, wan, watch};

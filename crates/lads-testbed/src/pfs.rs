@@ -1,9 +1,9 @@
-//! How an emulated parallel file system is mounted, and how it ends.
+//! Mounts an emulated parallel file system, and ends it.
 //!
-//! It is striped over storage targets as Lustre is, and every program can use it. The bytes are
-//! in memory, one file each, or nowhere (`backing`); a storage target is a queue that lets time
-//! pass (`queues`). Who waits for that is `service`; where files lie, `placement`; what the
-//! kernel asks, `mounted`.
+//! It is striped over storage targets as Lustre is, and every program can use it. The bytes are in
+//! memory, one file per inode, or are dropped (`backing`). A storage target is a queue that lets
+//! time pass (`queues`). `service` waits for the queues; `placement` decides where files lie;
+//! `mounted` answers the kernel.
 
 mod attributes;
 mod backing;
@@ -83,8 +83,8 @@ fn start(settings: Settings, backing: Backing) -> System {
     System::new(settings, service, Arc::new(store), tree)
 }
 
-/// Threads that answer requests which are served: two can copy bytes to the kernel while one of
-/// them was just about to watch the clock.
+/// The number of threads that answer served requests. While one of them is about to watch the
+/// clock, two can copy bytes to the kernel.
 const SERVING_THREADS: usize = 3;
 
 fn model(settings: &Settings) -> Model {

@@ -1,8 +1,8 @@
-//! Whether an emulated file system is as fast as it should be on this machine, and no faster.
+//! Checks that an emulated file system is as fast as it should be on this machine, and no faster.
 //!
-//! It starts one, keeps it busy with [`crate::load`], and compares what comes out with what its
-//! rates allow. On a machine that does something else at the same time the figures are lower: the
-//! load average is told with them.
+//! It starts one, keeps it busy with [`crate::load`], and compares the results with what the rates
+//! allow. On a machine that is busy with other work, the figures are lower, so the load average is
+//! printed with them.
 
 use crate::daemon::Daemon;
 use crate::load::{LoadMode, Plan};
@@ -41,21 +41,21 @@ struct Figure {
 
 /// One measurement.
 struct Scene {
-    /// What its throughput is called, and how much is enough.
+    /// The name of its throughput figure, and the range that is good enough.
     throughput: (&'static str, RangeInclusive<f64>),
-    /// What its share of a processor is called, if that matters.
+    /// The name of its processor figure, if that matters.
     cpu: Option<&'static str>,
     mode: LoadMode,
     osts: std::ops::Range<u32>,
     threads: u32,
-    /// Orders once it has begun; before, nothing is limited.
+    /// The orders to give once the load runs; before that, nothing is limited.
     orders: &'static str,
 }
 
-/// Measures, and prints a line of JSON for each figure. Fails if one is not as it should be.
+/// Measures, and prints a line of JSON for each figure. Fails if a figure is out of its range.
 ///
 /// # Errors
-/// If there can be no emulated file system here.
+/// If no emulated file system can run here.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(obstacle) = crate::daemon::obstacle() {
         anyhow::bail!("nothing can be measured: {obstacle}");
@@ -147,7 +147,7 @@ fn add(
 }
 
 impl Figure {
-    /// Prints it; whether it is as it should be.
+    /// Prints it; returns whether it is in its range.
     fn tell(&mut self, load_average: &str) -> Result<bool> {
         self.values.sort_by(f64::total_cmp);
         let median = *self.values.get(self.values.len() / 2).context("nothing was measured")?;

@@ -1,9 +1,9 @@
-//! What a bad network does to a transfer: a TCP proxy that delays, damages and breaks what it
-//! carries, at places that a seed or a person says.
+//! Simulates a bad network: a TCP proxy that delays, damages and breaks what it carries, at places
+//! that a seed or a person chooses.
 //!
-//! Everything happens in ordinary threads on ordinary sockets of this host; it needs no rights. It
-//! does not imitate distance: a connection through it is two, and neither sees the other's losses.
-//! That is what `wan` is for.
+//! It consists of ordinary threads and sockets on this host and needs no privileges. It does not
+//! simulate distance: a connection through it is really two connections, and neither sees the
+//! losses of the other. `wan` simulates distance.
 
 mod pump;
 mod rule;
@@ -24,12 +24,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long connections wait for others to be connected in another order: an end may open its next
-/// only when the one before was answered.
+/// How long a connection waits for others, so that they can be connected on in another order. The
+/// wait is limited because an end may open its next connection only when the one before is
+/// answered.
 const REORDER_PATIENCE: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes that the kernel takes for us and we have not read: else it takes megabytes from whoever
-/// writes to a connection that has stopped.
+/// The limit on bytes that the kernel has received for us and we have not read. Without it, the
+/// kernel would take megabytes from a sender after a connection has stopped.
 const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
 
 /// A TCP proxy that delays, damages and breaks what it carries
@@ -64,7 +65,7 @@ pub struct ProxyArgs {
 ///
 /// # Errors
 ///
-/// When it cannot listen, or a rule is not understood.
+/// If it cannot listen, or if a rule is not understood.
 pub fn run(args: &ProxyArgs) -> Result<ExitCode> {
     let parse = |text: &String| Rule::parse(text, args.seed).with_context(|| text.clone());
     let config = Config {
@@ -96,17 +97,17 @@ fn resolve(text: &str) -> Result<SocketAddr> {
     found.next().with_context(|| format!("{text} has no address"))
 }
 
-/// What a proxy is to do.
+/// The settings of a proxy.
 pub struct Config {
     /// Where to listen; port 0 is a free one.
     pub listen: SocketAddr,
     /// Where to connect to.
     pub to: SocketAddr,
-    /// Of all that is drawn.
+    /// The seed of all that is drawn.
     pub seed: u64,
-    /// What happens to whom.
+    /// The faults, and where they happen.
     pub rules: Vec<Rule>,
-    /// Where it is written what happened, as JSON, line by line.
+    /// Where to write the log, as lines of JSON.
     pub log: Box<dyn Write + Send>,
 }
 
@@ -118,7 +119,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A proxy that runs. It ends, and resets what it carries, when this is dropped.
+/// A running proxy. When this is dropped, it ends and resets its connections.
 #[derive(Debug)]
 pub struct Proxy {
     state: Arc<State>,
@@ -131,7 +132,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// When it cannot listen.
+    /// If it cannot listen.
     pub fn start(config: Config) -> Result<Self> {
         let listener = TcpListener::bind(config.listen)
             .with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -156,37 +157,37 @@ impl Proxy {
         Ok(Self { state, address, acceptor: Some(acceptor) })
     }
 
-    /// The port that it listens on.
+    /// Returns the port that it listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Adds a rule, for connections that are there and those that come.
+    /// Adds a rule for present and later connections.
     pub fn add(&self, rule: Rule) {
         let number = self.state.rule_count.fetch_add(1, Ordering::Relaxed);
         self.state.rules.lock().expect("no thread panics with the rules").push((number, rule));
     }
 
-    /// Removes all rules, and ends what lasted because of them.
+    /// Removes all rules, and ends the lasting effects of their faults.
     pub fn clear(&self) {
         self.state.rules.lock().expect("no thread panics with the rules").clear();
         self.state.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was done so far, in this order.
+    /// Returns the faults done so far, in order.
     #[must_use]
     pub fn faults_done(&self) -> Vec<Fault> {
         self.state.done.lock().expect("no thread panics with the list").clone()
     }
 
-    /// How many connections came so far.
+    /// Returns how many connections came so far.
     #[must_use]
     pub fn connection_count(&self) -> u64 {
         self.state.connection_count.load(Ordering::Relaxed)
     }
 
-    /// Ends it: connections are reset, and no others are accepted.
+    /// Ends the proxy: resets all connections and accepts no more.
     pub fn stop(self) {
         drop(self);
     }
@@ -196,7 +197,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.has_ended.store(true, Ordering::Relaxed);
         self.state.reset_all();
-        // Wakes the thread that accepts.
+        // Wakes the thread that accepts connections.
         let _ = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -205,7 +206,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What is told, as JSON.
+/// An event in the log, written as JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event {
@@ -216,21 +217,21 @@ enum Event {
     Refused { why: String },
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct State {
     to: SocketAddr,
     seed: u64,
     started: Instant,
-    /// Each rule with a number of its own.
+    /// The rules, each with its own number.
     rules: Mutex<Vec<(u64, Rule)>>,
     rule_count: AtomicU64,
-    /// Rises when the rules are cleared.
+    /// Increases when the rules are cleared.
     epoch: AtomicU64,
-    /// Rules that happen once and have.
+    /// The numbers of the rules that happen only once and have happened.
     happened: Mutex<BTreeSet<u64>>,
-    /// Bytes passed on by all connections.
+    /// The number of bytes passed on by all connections.
     bytes: AtomicU64,
-    /// Those that have not ended.
+    /// The connections that have not ended.
     connections: Mutex<Vec<Arc<Connection>>>,
     connection_count: AtomicU64,
     done: Mutex<Vec<Fault>>,
@@ -261,7 +262,7 @@ impl State {
         }
     }
 
-    /// Waits for those to come that are to be connected in another order.
+    /// Waits for the other connections of a group that is connected on in another order.
     fn wait_for_others(&self, listener: &TcpListener, group: &mut Vec<TcpStream>) {
         let Some(size) = self.reorder() else { return };
         let started = Instant::now();
@@ -310,7 +311,7 @@ impl State {
         connections.iter().for_each(|connection| connection.reset());
     }
 
-    /// Whether a rule that happens once happens now.
+    /// Returns whether this is the first time for a rule that happens only once.
     fn is_first(&self, number: u64) -> bool {
         self.happened.lock().expect("no thread panics with the set").insert(number)
     }
@@ -324,7 +325,7 @@ impl State {
         self.log(&Event::Fault { fault, connection: connection.number, way, position });
     }
 
-    /// Lets go of a connection when nothing goes through it any more, either way.
+    /// Forgets a connection when both ways have ended.
     fn on_way_ended(&self, connection: &Connection, way: Way, bytes: u64) {
         self.log(&Event::Ended { connection: connection.number, way, bytes });
         if connection.ways_ended.fetch_add(1, Ordering::Relaxed) == 1 {
@@ -341,12 +342,12 @@ impl State {
             line.extend(event);
         }
         let mut log = self.log.lock().expect("no thread panics with the log");
-        // A log that cannot be written is no reason to end what is tried.
+        // If the log cannot be written, the test goes on without it.
         let _ = writeln!(log, "{line}").and_then(|()| log.flush());
     }
 }
 
-/// A connection to the proxy, and the proxy's to where it goes.
+/// A connection to the proxy, and the proxy's connection to the target.
 struct Connection {
     number: u64,
     accepted: Instant,
@@ -393,16 +394,17 @@ impl Connection {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Ends it as a crash would: both ends are sent RST.
+    /// Ends it as a crash would: sends RST to both ends.
     fn reset(&self) {
         if self.is_gone.swap(true, Ordering::Relaxed) {
             return;
         }
         for socket in [&self.near, &self.far] {
             let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
-            // Sends RST at once, though threads may read from it; if the kernel refuses because of
-            // them, RST is sent when the last of them has gone. What wakes them must not say to the
-            // other end that the connection was closed in order: only reading is shut.
+            // This sends RST at once, though threads may be reading from the socket. If the kernel
+            // refuses because of them, RST is sent when the last thread has finished. Only the
+            // reading side is shut down to wake these threads: shutting down the writing side would
+            // tell the other end that the connection was closed in order.
             if connect_unspec(socket).is_err() {
                 let _ = socket.shutdown(Shutdown::Read);
             }

@@ -1,8 +1,8 @@
-//! How the rate of a storage target is written on command lines of the machine room.
+//! Parses the rate of a storage target on the command lines of the machine room.
 
 use lads_core::sizes::parse_bytes;
 
-/// Bytes in a second, written as a size is; `unlimited` is `None`.
+/// Parses bytes per second, written as a size is; `unlimited` gives `None`.
 ///
 /// # Errors
 /// Those of [`parse_bytes`].

@@ -1,8 +1,9 @@
-//! How far apart source and sink are: a long-distance network between two network namespaces.
+//! A simulated long-distance network between two network namespaces, for source and sink.
 //!
-//! Whatever runs in them, ours or not, has a line of this round trip time, rate, buffer and loss
-//! between. It needs root, `iproute2` and `iptables`, and a kernel with `NFQUEUE`; it does not need
-//! `netem`. The kernel keeps the payload; a thread for each direction says when a packet goes on.
+//! Between all programs that run in them, ours or not, there is a line with this round trip time,
+//! rate, buffer and loss. It needs root, `iproute2`, `iptables`, and a kernel with `NFQUEUE`; it
+//! does not need `netem`. The kernel keeps the payload; one thread per direction decides when a
+//! packet goes on.
 
 mod commands;
 mod delay;
@@ -77,11 +78,11 @@ enum Action {
     },
 }
 
-/// Lays a line and does what is asked for.
+/// Sets up a line and runs what the arguments ask for.
 ///
 /// # Errors
 ///
-/// When something is missing on this machine, says what; then nothing is left behind.
+/// If something is missing on this machine, says what; in that case, nothing is left behind.
 pub fn run(args: &WanArgs) -> Result<ExitCode> {
     if let Some(Action::Janitor { pid }) = args.action {
         return janitor::run(pid);
@@ -119,14 +120,14 @@ fn act(args: &WanArgs, path: &Path, events: &Events) -> Result<ExitCode> {
     }
 }
 
-/// One line of JSON on stdout.
+/// Prints one line of JSON to stdout.
 fn say(value: &impl Serialize) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(value)?)?;
     stdout.flush().context("cannot write to stdout")
 }
 
-/// What the line did, to a file or to stderr.
+/// Writes what the line did to a file or to stderr.
 fn report(carried: &Carried, file: Option<&std::path::Path>) -> Result<()> {
     let text = serde_json::to_string(carried)? + "\n";
     match file {
@@ -137,7 +138,7 @@ fn report(carried: &Carried, file: Option<&std::path::Path>) -> Result<()> {
     }
 }
 
-/// What may stand in the name of a file.
+/// Parses a text that may be part of a file name.
 fn parse_name(text: &str) -> Result<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     ensure!(

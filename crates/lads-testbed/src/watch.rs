@@ -1,8 +1,8 @@
-//! What every OST of a source and of a sink does at this moment, for people to look at.
+//! Shows what every OST of a source and of a sink is doing at the moment.
 //!
-//! Each OST has a line, with a bar for either side: its throughput against its rate, and how many
-//! requests wait for it. One that is far slower than most of its siblings is marked. On a terminal
-//! the picture is redrawn in place; elsewhere a line is printed every second.
+//! Each OST has a line, with a bar for each side: its throughput against its rate, and how many
+//! requests wait for it. An OST that is far slower than most of its siblings is marked. On a
+//! terminal the picture is redrawn in place; otherwise a line is printed every second.
 
 use crate::stats::{OstStats, Stats};
 use anyhow::Result;
@@ -25,9 +25,9 @@ pub struct WatchArgs {
     sink: PathBuf,
 }
 
-/// On a terminal: five pictures a second are smooth enough.
+/// The interval on a terminal: five pictures per second are smooth enough.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
-/// Elsewhere.
+/// The interval elsewhere.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An OST below this share of its siblings' median rate counts as congested.
@@ -38,7 +38,7 @@ const BAR_COLUMNS: usize = 12;
 /// Draws until a mount can no longer be read.
 ///
 /// # Errors
-/// If there is no emulated file system at one of the paths, or nobody takes the picture.
+/// If there is no emulated file system at one of the paths, or if the output cannot be written.
 pub fn run(args: &WatchArgs) -> Result<ExitCode> {
     let read = || -> Result<[Stats; 2]> {
         Ok([
@@ -74,21 +74,21 @@ pub fn run(args: &WatchArgs) -> Result<ExitCode> {
     }
 }
 
-/// Whether there are colours.
+/// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Paint {
     Colours,
     Plain,
 }
 
-/// What one end does.
+/// What one end is doing.
 #[derive(Debug)]
 struct Side {
     name: &'static str,
     osts: Vec<Activity>,
 }
 
-/// What one OST does.
+/// What one OST is doing.
 #[derive(Clone, Copy, Debug)]
 struct Activity {
     bytes_per_second: f64,
@@ -128,7 +128,7 @@ fn median(rates: impl Iterator<Item = f64>) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// One line for each OST, and one above them; each ends with a line feed and clears what was
+/// Returns one line for each OST and one above them. Each ends with a line feed and erases what was
 /// there before.
 fn picture(sides: &[Side; 2], paint: Paint) -> String {
     let osts = sides.iter().flat_map(|side| &side.osts);
@@ -156,7 +156,7 @@ fn picture(sides: &[Side; 2], paint: Paint) -> String {
     text
 }
 
-/// An OST of one side in 36 columns: `██████······  48.9/50.0 q  2 slow  `.
+/// Draws an OST of one side in 36 columns: `██████······  48.9/50.0 q  2 slow  `.
 fn cell(ost: &Activity, full: f64, paint: Paint) -> String {
     let rate = ost.rate_bytes_per_second;
     let columns = |bytes: f64| {
@@ -183,7 +183,7 @@ fn cell(ost: &Activity, full: f64, paint: Paint) -> String {
     }
 }
 
-/// Everything in one line, for where a picture cannot be redrawn.
+/// Returns everything in one line, for an output where a picture cannot be redrawn.
 fn line(seconds: f64, sides: &[Side; 2]) -> String {
     let mut text = format!("{seconds:5.1} s");
     for side in sides {
@@ -206,7 +206,7 @@ fn line(seconds: f64, sides: &[Side; 2]) -> String {
 mod tests {
     use super::*;
 
-    /// A file system of four OSTs of 50 MB/s, the third slowed to 10, all at work.
+    /// A file system of four OSTs of 50 MB/s, the third slowed to 10, all busy.
     fn side(name: &'static str, moved: u64) -> Side {
         let at = |now_seconds: f64, moved: u64| Stats {
             now_seconds,

@@ -1,5 +1,5 @@
-//! Whether `faultfs` does what it says: what is durable stays, what is not is lost, and every
-//! harm is done to the call that it was ordered for.
+//! Tests `faultfs`: durable data stays, other data is lost, and every fault hits the call that it
+//! was ordered for.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
 use rustix::fs::{FallocateFlags, RenameFlags, SeekFrom, fallocate, renameat_with, seek};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// A mount over an empty directory, as long as it is kept.
+/// A mount over an empty directory, for as long as this exists.
 struct Mounted {
     daemon: Child,
     directory: TempDir,
 }
 
 impl Mounted {
-    /// `None`, and a line that says so, where that is not possible.
+    /// Returns `None`, and prints a message, where mounting is not possible.
     fn new() -> Option<Self> {
         if File::options().read(true).write(true).open("/dev/fuse").is_err() {
             lads_tried::not_tried("this needs /dev/fuse");
@@ -49,7 +49,7 @@ impl Mounted {
         self.command("power-cut\npower-on");
     }
 
-    /// Makes everything in a directory durable but the data of files.
+    /// Makes everything in a directory durable except the data of files.
     fn sync_names(&self, name: &str) {
         File::open(self.path(name)).unwrap().sync_all().unwrap();
     }
@@ -63,7 +63,7 @@ impl Mounted {
     }
 }
 
-/// Mounts `mount` over `below`; `None` if it cannot be.
+/// Mounts `mount` over `below`; returns `None` if that is not possible.
 fn start(directory: &Path) -> Option<Child> {
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_lads-testbed"))
         .arg("faultfs")
@@ -116,7 +116,7 @@ fn when_it_ends_it_leaves_the_mount_alone_that_took_its_place() {
         lads_tried::not_tried("only root may unmount");
         return;
     }
-    // As long as the file is open, the first one stays.
+    // The first mount stays as long as the file is open.
     let second = start(mounted.directory.path()).unwrap();
     drop(file);
     let mut first = std::mem::replace(&mut mounted.daemon, second);

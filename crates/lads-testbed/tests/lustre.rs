@@ -1,5 +1,5 @@
-//! Whether `lads` sees where files of an emulated Lustre lie, reads and writes them there, and puts
-//! new ones where it was told.
+//! Tests `lads` on an emulated Lustre: it finds where files lie, reads and writes them there, and
+//! places new files where it is told to.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
 use lads_core::lov::{ATTRIBUTE, ATTRIBUTE_ADD, Lov};
@@ -20,14 +20,14 @@ const TESTBED: &str = env!("CARGO_BIN_EXE_lads-testbed");
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// A mounted emulator, until it is dropped.
+/// A mounted emulator; it is unmounted when this is dropped.
 struct Mounted {
     server: Child,
     mount: PathBuf,
     _place: TempDir,
 }
 
-/// A mounted emulator; `None`, and a line that says why, where nothing can be mounted.
+/// Mounts an emulator; returns `None`, and prints the reason, where nothing can be mounted.
 fn mounted(words: &[&str]) -> Option<Mounted> {
     if !lads_tried::is_root() {
         return None;
@@ -65,14 +65,14 @@ impl Mounted {
         writeln!(control, "{command}").unwrap();
     }
 
-    /// A number of each OST, by its name in the statistics.
+    /// Returns one figure of each OST, by its name in the statistics.
     fn stats(&self, key: &str) -> Vec<u64> {
         let text = fs::read_to_string(self.mount.join(".pfs/stats")).unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
         value["osts"].as_array().unwrap().iter().map(|ost| ost[key].as_u64().unwrap()).collect()
     }
 
-    /// Makes a file with this layout and data that is everywhere different.
+    /// Makes a file with this layout, and with data that differs everywhere.
     fn make(&self, name: &str, wish: &Lov, size: u64) -> PathBuf {
         let path = self.mount.join(name);
         let delayed = OFlags::from_bits_retain(0o20_400);
@@ -86,7 +86,7 @@ impl Mounted {
     }
 }
 
-/// The `lads` of this build, built if need be.
+/// Returns the `lads` of this build, and builds it if needed.
 fn lads() -> Command {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     let path = PATH.get_or_init(|| {
@@ -109,15 +109,15 @@ fn run(words: &[&str], paths: &[&Path]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What `lads layout` says of each path.
+/// Returns the output of `lads layout` for each path.
 fn layouts_of(paths: &[PathBuf]) -> Vec<Value> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let told = run(&["layout", "--json"], &paths);
     told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// How many of the files have stripes on each of eight OSTs. The counters of the mount would also
-/// count a journal that is unlinked already and not yet closed.
+/// Returns how many of the files have stripes on each of eight OSTs. The counters of the mount
+/// would also count a journal that is unlinked but not yet closed.
 fn files_by_ost(paths: impl Iterator<Item = PathBuf>) -> [usize; 8] {
     let mut counts = [0; 8];
     for layout in layouts_of(&paths.collect::<Vec<_>>()) {
@@ -128,8 +128,8 @@ fn files_by_ost(paths: impl Iterator<Item = PathBuf>) -> [usize; 8] {
     counts
 }
 
-/// How many bytes of a range each OST holds, by what `lads layout` says of the parts; counted page
-/// by page, for stripes are whole pages.
+/// Returns how many bytes of a range each OST holds, according to `lads layout`. It counts by
+/// pages, because stripes are whole pages.
 fn expected(layout: &Value, range: Range<u64>) -> BTreeMap<u64, u64> {
     let parts = layout["parts"].as_array().unwrap();
     let mut bytes = BTreeMap::new();
@@ -145,7 +145,7 @@ fn expected(layout: &Value, range: Range<u64>) -> BTreeMap<u64, u64> {
     bytes
 }
 
-/// Any layout: plain on chosen OSTs, plain anywhere, or of several parts.
+/// Returns a random layout: plain on chosen OSTs, plain anywhere, or with several parts.
 fn random_wish(rng: &mut fastrand::Rng, ost_count: u32) -> Lov {
     let stripe_size = 65536 * rng.u32(1..20);
     let mut osts: Vec<OstId> = (0..ost_count).map(OstId).collect();
@@ -188,7 +188,7 @@ fn the_osts_that_are_shown_are_those_that_serve_a_read() {
     }
 }
 
-/// Reads a range of whole pages, so that the emulator sees it.
+/// Reads a range of whole pages past the cache, so that the emulator sees the read.
 fn read_past_cache(path: &Path, range: Range<u64>) {
     let flags = OFlags::RDONLY | OFlags::DIRECT;
     let file = File::from(openat(CWD, path, flags, Mode::empty()).unwrap());
@@ -198,7 +198,7 @@ fn read_past_cache(path: &Path, range: Range<u64>) {
     file.read_exact_at(&mut memory[start..start + length], range.start).unwrap();
 }
 
-/// Files of many sizes and layouts in a directory; their paths and sizes.
+/// Makes files of many sizes and layouts in a directory; returns their paths and sizes.
 fn make_tree(lustre: &Mounted, ost_count: u32, seed: u64) -> Vec<(PathBuf, u64)> {
     fs::create_dir(lustre.mount.join("tree")).unwrap();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -264,7 +264,7 @@ fn a_tree_moves_between_layouts_of_all_kinds_whatever_the_rule() {
         let target = sink.mount.join(rule);
         fs::create_dir(&target).unwrap();
         if rule == "inherit" {
-            // The directory below is made by LADS, and gets this from the one above.
+            // LADS makes the directory below it, which inherits this layout.
             setxattr(&target, ATTRIBUTE, &parts.encode(), XattrFlags::empty()).unwrap();
         }
         source.control("reset-stats");
@@ -272,7 +272,7 @@ fn a_tree_moves_between_layouts_of_all_kinds_whatever_the_rule() {
         run(&words, &[&source.mount.join("tree"), &target]);
         let read = source.stats("read_bytes");
         assert_same(&files, &target);
-        // A file on an OST that seems to have turned slow is placed again, once, and read again.
+        // A file on an OST that seems to have become slow is placed again, once, and read again.
         let times_max = if rule == "aware" { 2 } else { 1 };
         assert_reads(&files, &read, times_max);
     }
@@ -280,8 +280,8 @@ fn a_tree_moves_between_layouts_of_all_kinds_whatever_the_rule() {
     assert!(same[0]["parts"].as_array().unwrap().len() == 1, "{}", same[0]);
 }
 
-/// Each OST of the source has served what lies on it, once, or this many times at most: to the
-/// page, for less than a page is not read past the page cache.
+/// Asserts that each OST of the source has served what lies on it, once, or at most this many
+/// times. It counts whole pages, because less than a page is not read past the page cache.
 fn assert_reads(files: &[(PathBuf, u64)], read: &[u64], times_max: u64) {
     let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
     let mut lies = vec![0; read.len()];
@@ -325,7 +325,7 @@ fn no_new_file_comes_to_an_ost_that_is_full_down_or_closed() {
     }
 }
 
-/// It is what somebody sends whose file system is not served as it could be.
+/// Users send this output when their file system is not used as well as it could be.
 #[test]
 fn a_probe_tells_a_program_what_came_of_each_wish_and_leaves_no_file() {
     let Some(lustre) = mounted(&["--osts", "4", "--osses", "2"]) else { return };
@@ -365,7 +365,7 @@ fn new_files_come_to_all_osts_alike() {
     let counts = files_by_ost((0..400).map(|number| sink.mount.join(format!("file-{number}"))));
     let square = |&count: &usize| f64::from(u32::try_from(count).unwrap()) - 50.0;
     let chi_square: f64 = counts.iter().map(|count| square(count).powi(2) / 50.0).sum();
-    // With 7 degrees of freedom, chance alone gives more in one of a thousand cases.
+    // With 7 degrees of freedom, chance alone exceeds this in one of a thousand cases.
     assert!(chi_square < 24.3, "{chi_square}: {counts:?}");
 }
 
@@ -379,11 +379,11 @@ fn a_file_that_comes_alone_lies_on_all_osts_that_have_nothing_to_do() {
     assert_eq!(files_by_ost([sink.mount.join("file")].into_iter())[..4], [1, 1, 1, 1]);
 }
 
-/// Each of 24 files is whole that were moved to eight OSTs, the third of which is very slow; says
-/// what that one was given, in bytes, and how many files begin there.
+/// Moves 24 files to eight OSTs, the third of which is very slow, and checks that each file arrives
+/// whole. Returns the number of bytes written to the slow OST, and how many files begin there.
 fn moved_beside_a_slow_ost(options: &[&str]) -> Option<(u64, usize)> {
-    // On a busy machine another OST may look slow for a moment. Of four OSTs two do not count as
-    // congested (it would be the machine); of eight they do.
+    // On a busy machine another OST may look slow for a moment. Of four OSTs, two do not count as
+    // congested (the machine would be the cause); of eight they do.
     let sink = mounted(&["--osts", "8", "--rate", "40000000"])?;
     sink.control("rate 2 250000");
     let source = tempfile::tempdir().unwrap();
@@ -409,7 +409,8 @@ fn moved_beside_a_slow_ost(options: &[&str]) -> Option<(u64, usize)> {
 fn no_file_is_left_to_an_ost_that_turned_out_to_be_slow() {
     let Some(moved) = moved_beside_a_slow_ost(&["--place-extents", "0"]) else { return };
     let (written_bytes, file_count) = moved;
-    // Before it was asked for anything, nobody knew; some files had been placed there.
+    // Before the OST was asked for anything, nobody knew that it is slow, and some files were
+    // placed there.
     assert!(written_bytes > 0);
     assert_eq!(file_count, 0, "{written_bytes} bytes were written there");
 }
@@ -417,7 +418,7 @@ fn no_file_is_left_to_an_ost_that_turned_out_to_be_slow() {
 #[test]
 fn an_ost_that_turned_out_to_be_slow_gets_little_of_files_that_grow() {
     let Some((written_bytes, file_count)) = moved_beside_a_slow_ost(&[]) else { return };
-    // Its share would be 6 MiB.
+    // An even share would be 6 MiB.
     assert!((1..3 * MIB).contains(&written_bytes), "{written_bytes} bytes in {file_count} files");
 }
 

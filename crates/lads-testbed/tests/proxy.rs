@@ -1,4 +1,4 @@
-//! Whether the proxy does the harm that it is told to do, and no other.
+//! Tests that the proxy does the faults that it is told to do, and no others.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use lads_testbed::proxy::{Config, Fault, Proxy, Rule};
@@ -9,14 +9,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Nothing here takes so long: what does, hangs.
+/// Nothing here takes this long; a test that does, hangs.
 const HANG: Duration = Duration::from_secs(60);
 const BYTES: usize = 300_000;
 
-/// What came through one connection, and how that ended.
+/// What came through one connection, and how the connection ended.
 type Arrival = (Vec<u8>, Option<ErrorKind>);
 
-/// A listener that takes everything, behind a proxy with these rules.
+/// A listener that reads everything, behind a proxy with these rules.
 struct Line {
     proxy: Proxy,
     arrivals: Receiver<Arrival>,
@@ -42,10 +42,10 @@ impl Line {
         stream
     }
 
-    /// Sends the pattern and ends the stream; what arrives.
+    /// Sends the pattern and ends the stream; returns what arrives.
     fn send(&self) -> Arrival {
         let mut stream = self.connect();
-        // The connection may be reset before all is sent.
+        // The connection may be reset before everything is sent.
         let _ = stream.write_all(&pattern()).and_then(|()| stream.shutdown(Shutdown::Write));
         let arrival = self.arrivals.recv_timeout(HANG).unwrap();
         drop(stream);
@@ -109,7 +109,7 @@ fn a_reset_is_seen_at_both_ends_and_leaves_other_connections_alone() {
     let (arrived, error) = line.arrivals.recv_timeout(HANG).unwrap();
     assert!(arrived.len() <= 1000, "{}", arrived.len());
     assert_eq!(error, Some(ErrorKind::ConnectionReset));
-    // The kernel tells of a reset once: in the write, if it came before the write had ended.
+    // The kernel reports a reset once: in the write, if it came before the write had ended.
     let told = written.err().or_else(|| all_of(&mut stream).1);
     assert_eq!(told, Some(ErrorKind::ConnectionReset));
     assert_eq!(line.send(), (pattern(), None));
@@ -178,7 +178,7 @@ fn connections_are_connected_on_in_another_order() {
     let mut sorted = order.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
-    // With less than six at a time, on a busy machine, the order may be the one they came in.
+    // With fewer than six at a time on a busy machine, the order may happen to be the original one.
     let has_reordered = proxy.faults_done().contains(&Fault::Reorder(6));
     assert!(has_reordered || order == sorted, "{order:?}");
     drop(nears);

@@ -1,5 +1,5 @@
-//! Whether the long-distance network is as long, as narrow and as lossy as asked for, and goes
-//! away.
+//! Tests that the long-distance network has the delay, rate and loss that were asked for, and that
+//! it is removed at the end.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
 use serde_json::Value;
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const TESTBED: &str = env!("CARGO_BIN_EXE_lads-testbed");
-/// Nothing here takes so long: what does, hangs.
+/// Nothing here takes this long; a test that does, hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Whether a network can be laid here; if not, the test says what is missing.
+/// Returns whether a network can be set up here; if not, the test prints what is missing.
 fn can_lay() -> bool {
     let has_all = lads_tried::is_root()
         && ["ip", "iptables-legacy", "unshare"].into_iter().all(lads_tried::has);
@@ -41,7 +41,7 @@ fn ran(words: &[&str]) -> Output {
     wan(words).output().unwrap()
 }
 
-/// What was said on stdout, line by line, and what the line did.
+/// Returns the lines on stdout, and the report of the line.
 fn measured(words: &[&str]) -> (Vec<Value>, Value) {
     let output = ran(words);
     assert!(output.status.success(), "{output:?}");
@@ -57,7 +57,7 @@ fn commands_run_at_both_ends_and_the_source_says_how_it_ended() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("mark").display().to_string();
-    // The sink's command ends by itself or not at all; the source's waits for its mark.
+    // The sink's command does not end by itself for a long time; the source's waits for its mark.
     let sink = format!("echo $SINK_ADDRESS > {mark}; exec sleep 1000");
     let wait = format!("until grep -q 10.78 {mark} 2> /dev/null; do sleep 0.01; done");
     let source = format!("{wait}; grep -q \"^$SINK_ADDRESS sink$\" /etc/hosts && exit 7");
@@ -185,7 +185,7 @@ fn a_line_goes_when_its_process_is_asked_to_end_or_killed() {
         let pid = up.process.id().to_string();
         assert!(Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap().success());
         up.goes_away();
-        // What ran inside may have started just after everything inside was ended.
+        // A process inside may have started just after all processes inside were ended.
         let _ = inside.kill();
         let _ = inside.wait();
     }

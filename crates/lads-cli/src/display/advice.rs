@@ -1,4 +1,4 @@
-//! What to do about a failure, by what was being done, where, and why it failed.
+//! Advice on what to do about a failure, by operation, side and reason.
 
 use lads_core::issue::Operation::{
     self, Create, Examine, List, Open, Preallocate, Read, Remove, Rename, SetMetadata, Sync, Write,
@@ -10,7 +10,7 @@ const AGAIN: &str = "run the same command again: it goes on from here";
 const OUTAGE: &str = "a storage server does not answer (on Lustre: `lfs check servers`); run the \
                       same command again when it does";
 
-/// What to do, in one line, about a failure of what has this path.
+/// Returns one line of advice about a failure of the entry with this path.
 pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'static str {
     match failure.reason {
         Reason::Os(ENOENT) if failure.side == Source => missing_advice(path, is_remote),
@@ -41,7 +41,7 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
     }
 }
 
-/// What to do about a source that a person named, and that does not exist.
+/// Returns advice about a source that the user named and that does not exist.
 fn missing_advice(path: &[u8], is_remote: bool) -> &'static str {
     let is_pattern = path.iter().any(|byte| b"*?[".contains(byte));
     match (is_remote, is_pattern) {
@@ -57,7 +57,7 @@ fn missing_advice(path: &[u8], is_remote: bool) -> &'static str {
     }
 }
 
-// Linux's numbers, which are what travels.
+// The numbers are Linux's, because both ends exchange those.
 const EPERM: i32 = 1;
 pub(super) const ENOENT: i32 = 2;
 const EIO: i32 = 5;

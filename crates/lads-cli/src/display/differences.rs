@@ -1,9 +1,9 @@
-//! How source and sink differ, counted by kind.
+//! Counts how source and sink differ, by kind of difference.
 
 use lads_core::message::Verb;
 use lads_core::sizes::{count, counted};
 
-/// All kinds, in the order in which they are told, with their words.
+/// All kinds of difference, in the order in which they are shown, with their words.
 const KINDS: [(Verb, &str); 7] = [
     (Verb::OnlyAtSource, "only at the source"),
     (Verb::OnlyAtSink, "only at the sink"),
@@ -14,26 +14,26 @@ const KINDS: [(Verb, &str); 7] = [
     (Verb::OtherMetadata, "other metadata"),
 ];
 
-/// How many differences of each kind there are.
+/// The number of differences of each kind.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
     counts: [u64; KINDS.len()],
 }
 
 impl Differences {
-    /// Something is, or would be, done with a path, or it differs.
+    /// Counts a line if it reports a difference.
     pub(super) fn count(&mut self, verb: Verb) {
         if let Some(place) = KINDS.iter().position(|(kind, _)| *kind == verb) {
             self.counts[place] += 1;
         }
     }
 
-    /// How many there are.
+    /// Returns the number of differences.
     pub(super) fn sum(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// `3 differences: 2 other size, 1 other contents`; none are `no difference`.
+    /// Returns a text such as `3 differences: 2 other size, 1 other contents`; or `no difference`.
     pub(super) fn text(&self) -> String {
         if self.sum() == 0 {
             return "no difference".to_owned();
@@ -45,7 +45,7 @@ impl Differences {
     }
 }
 
-/// What a difference is called; `None` if it is none.
+/// Returns the word for a difference; `None` if the verb is not one.
 pub(super) fn word(verb: Verb) -> Option<&'static str> {
     KINDS.into_iter().find(|(kind, _)| *kind == verb).map(|(_, word)| word)
 }

@@ -1,4 +1,4 @@
-//! What a person is told of an entry that failed: what, where, why, and what to do.
+//! Describes a failed entry for a person: what failed, where, why, and what to do.
 
 use super::advice::{ENOENT, advice};
 use super::errno;
@@ -12,7 +12,7 @@ use lads_core::sizes;
 /// An issue in words.
 #[derive(Debug)]
 pub(super) struct Described {
-    /// What failed, where and why.
+    /// What failed, where, and why.
     pub(super) message: String,
     /// What to do about it.
     pub(super) advice: &'static str,
@@ -21,14 +21,14 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// The message and the advice, as on a terminal.
+    /// Returns the message and the advice as two lines for a terminal.
     pub(super) fn lines(&self, style: Style) -> [String; 2] {
         let tone = if self.is_failure { Tone::Bad } else { Tone::Careful };
         [format!("lads: {}", style.paint(tone, &self.message)), format!("      {}", self.advice)]
     }
 }
 
-/// The issue in words.
+/// Describes the issue in words.
 pub(super) fn describe(issue: &Issue, places: &Places) -> Described {
     let failure = &issue.failure;
     let place = places.describe(failure.side, &issue.path);
@@ -54,7 +54,7 @@ fn block(failure: &Failure) -> String {
 
 fn reason(failure: &Failure) -> String {
     let text = match failure.reason {
-        // What was there once is told as vanished.
+        // An entry that was there once is reported as vanished instead.
         Reason::Os(ENOENT) if failure.side == Side::Source => "it does not exist",
         Reason::Os(errno) => return errno::describe(errno),
         Reason::Changed => "it changed while it was moved, each time it was tried",

@@ -1,5 +1,5 @@
-//! What another program is told: events, each a line of JSON. `docs/json.md` describes them and
-//! `docs/lads-events.schema.json` defines them; within a version, keys are only added.
+//! The output for another program: events, each a line of JSON. `docs/json.md` describes them and
+//! `docs/lads-events.schema.json` defines them. Within a version, keys are only added.
 
 use super::Settings;
 use super::differences::Differences;
@@ -29,7 +29,7 @@ fn event<T: Serialize>(event: &'static str, body: T) -> String {
     serde_json::to_string(&event).expect("all keys are strings, and no number is infinite")
 }
 
-/// A path; with its bytes in hexadecimal if it is not text.
+/// A path, with its bytes in hexadecimal if it is not valid UTF-8.
 #[derive(Serialize)]
 pub(crate) struct PathText {
     path: String,
@@ -62,7 +62,7 @@ impl PlaceText {
     }
 }
 
-/// What is going to be done.
+/// The event that says what is going to be done.
 pub(super) fn start(places: &Places, settings: &Settings) -> String {
     #[derive(Serialize)]
     struct Start {
@@ -146,7 +146,7 @@ impl Sums {
     }
 }
 
-/// Milliseconds are enough.
+/// Rounds to milliseconds, which is exact enough.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
@@ -160,7 +160,7 @@ fn bottleneck(bottleneck: Bottleneck) -> &'static str {
     }
 }
 
-/// How far it has come. Sums that went back are those that were shown before.
+/// The event that shows progress. If sums went back, it shows the earlier ones.
 pub(super) fn progress(progress: &Progress, figures: &Figures) -> String {
     #[derive(Serialize)]
     struct Shown {
@@ -179,7 +179,7 @@ pub(super) fn progress(progress: &Progress, figures: &Figures) -> String {
     event("progress", Shown { sums, percent: figures.percent, remaining_seconds })
 }
 
-/// What the OSTs of one end have done so far.
+/// The event that shows what the OSTs of one end have done so far.
 pub(super) fn ost_bytes(side: Side, osts: &OstBytes) -> String {
     #[derive(Serialize)]
     struct Told<'a> {
@@ -191,7 +191,7 @@ pub(super) fn ost_bytes(side: Side, osts: &OstBytes) -> String {
     event("osts", Told { elapsed_seconds, side: side.word(), bytes: &osts.bytes })
 }
 
-/// What is, or would be, done with a path.
+/// The event that shows what is, or would be, done with a path.
 pub(super) fn line(line: &Line) -> String {
     #[derive(Serialize)]
     struct Done {
@@ -205,7 +205,7 @@ pub(super) fn line(line: &Line) -> String {
     event(kind, Done { verb: verb(line.verb), path, bytes: line.bytes })
 }
 
-/// An entry that failed.
+/// The event for an entry that failed.
 pub(super) fn issue(issue: &Issue, described: &Described, places: &Places) -> String {
     #[derive(Serialize)]
     struct Failed<'a> {
@@ -283,7 +283,7 @@ fn reason(reason: Reason) -> &'static str {
     }
 }
 
-/// Something to know.
+/// The event for a notice.
 pub(super) fn notice(text: &str) -> String {
     #[derive(Serialize)]
     struct Notice<'a> {
@@ -325,7 +325,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// How it ended.
+/// The event that shows how the transfer ended.
 pub(super) fn summary(
     report: &Report,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! What dry runs and `-v` say of a path.
+//! The lines that dry runs and `-v` print for a path.
 
 use super::differences;
 use super::place::Places;
@@ -6,7 +6,7 @@ use super::style::escape;
 use lads_core::message::{Line, Verb};
 use lads_core::sizes;
 
-/// The word for what is done with a path, or how it differs.
+/// Returns the word for what is done with a path, or for how it differs.
 pub(super) fn verb(verb: Verb) -> &'static str {
     match verb {
         Verb::Send => "send",
@@ -35,12 +35,12 @@ pub(super) fn text(line: &Line) -> String {
         Verb::Send => format!(" ({})", sizes::bytes(line.bytes)),
         _ => String::new(),
     };
-    // As rsync says it.
+    // The same word as rsync uses.
     let word = if line.verb == Verb::Delete { "deleting" } else { verb(line.verb) };
     format!("{word:<10} {}{size}", escape(&line.path))
 }
 
-/// What the paths of all lines are relative to: `into dtn2:/scratch/`.
+/// Returns what the paths of all lines are relative to: `into dtn2:/scratch/`.
 pub(super) fn target(places: &Places, is_check: bool) -> String {
     let target = places.target_text();
     let slash = if target.ends_with('/') { "" } else { "/" };

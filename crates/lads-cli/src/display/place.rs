@@ -1,10 +1,11 @@
-//! Where an entry is: `side:host:path`, from its path below the source that was named.
+//! Shows where an entry is, as `side:host:path`. An entry has a path below the source that the user
+//! named.
 
 use super::style::escape;
 use lads_core::issue::Side;
 use lads_engine::{Job, Location, shown_host};
 
-/// What is moved, and where to.
+/// The sources and the target of a transfer.
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(super) sources: Vec<Location>,
@@ -12,23 +13,23 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The places of a job.
+    /// Takes the places from a job.
     pub(crate) fn new(job: &Job) -> Self {
         Self { sources: job.sources.clone(), target: job.target.clone() }
     }
 
-    /// Where to: `dtn2:/scratch/`.
+    /// Returns the target as text: `dtn2:/scratch/`.
     pub(super) fn target_text(&self) -> String {
         let host = self.target.host.as_ref().map_or_else(String::new, |it| shown_host(it) + ":");
         format!("{}{}", escape(host.as_bytes()), escape(&self.target.path))
     }
 
-    /// Whether one side is on another host.
+    /// Returns whether one side is on another host.
     pub(super) fn has_remote(&self) -> bool {
         self.target.host.is_some() || self.sources.iter().any(|source| source.host.is_some())
     }
 
-    /// The host of a side; `None` for here.
+    /// Returns the host of a side; `None` means this host.
     pub(super) fn host(&self, side: Side) -> Option<&str> {
         let location = match side {
             Side::Source => self.sources.first()?,
@@ -37,11 +38,11 @@ impl Places {
         location.host.as_deref()
     }
 
-    /// The whole path of an entry on its side. At the sink it is the one that the command line
-    /// makes likely: only the sink knows whether a single file got another name.
+    /// Returns the whole path of an entry on its side. For the sink this is only the likely path by
+    /// the command line: only the sink knows whether a single file got another name.
     pub(super) fn path(&self, side: Side, path: &[u8]) -> Vec<u8> {
         if side == Side::Source && self.sources.iter().any(|source| source.path == path) {
-            // What was named and is not there is told as it was named.
+            // A source that does not exist is shown as the user named it.
             return path.to_vec();
         }
         let first = path.split(|&byte| byte == b'/').next().unwrap_or_default();
@@ -58,7 +59,7 @@ impl Places {
         }
     }
 
-    /// `sink:dtn2:/scratch/run7/a`, or `sink:/scratch/run7/a` if the side is here.
+    /// Returns `sink:dtn2:/scratch/run7/a`, or `sink:/scratch/run7/a` if the side is on this host.
     pub(super) fn describe(&self, side: Side, path: &[u8]) -> String {
         let host = self.host(side).map_or_else(String::new, |host| shown_host(host) + ":");
         format!("{}:{}{}", side.word(), escape(host.as_bytes()), escape(&self.path(side, path)))
@@ -74,7 +75,7 @@ fn last_component(path: &[u8]) -> &[u8] {
     trimmed(path).rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// Whether what is in it is meant, not the directory itself.
+/// Returns whether the path means the contents of a directory, not the directory itself.
 fn is_contents_only(path: &[u8]) -> bool {
     path.ends_with(b"/") || matches!(last_component(path), b"." | b"..")
 }

@@ -1,56 +1,56 @@
-//! How far a transfer has come, in one line that never goes back.
+//! The progress of a transfer, in one line whose figures never go back.
 
 use super::style::escape;
 use lads_core::sizes;
 use lads_engine::{Bottleneck, Progress, Waiting};
 use std::time::Duration;
 
-/// The rate shown is that of about so long: long enough to be read, short enough to follow.
+/// The time that the shown rate covers: long enough to be readable, short enough to follow changes.
 const RATE_WINDOW: Duration = Duration::from_secs(8);
 
-/// Before this there is too little to say when it will end.
+/// Before this time, there is too little data to estimate the end.
 const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
 
-/// With this many files to go, their number tells as much about the end as their bytes.
+/// From this number of remaining files on, the estimate also uses the rate of files.
 const MANY_FILES: u64 = 1000;
 
-/// What is between two parts of a line.
+/// The text between two parts of a line.
 const PART_DISTANCE: &str = "  ";
 
-/// With less room than this, the end of a path does not tell one file from another.
+/// With fewer columns than this, the end of a path does not tell one file from another.
 const CURRENT_COLUMNS_MIN: usize = 12;
 
-/// What is shown of a transfer at one moment.
+/// The figures shown at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
-    /// Bytes done, or there already.
+    /// The bytes done, or at the sink already.
     pub(super) bytes_done: u64,
-    /// Bytes found.
+    /// The bytes found.
     pub(super) bytes_found: u64,
-    /// Files done, failed, or there already.
+    /// The files done, failed, or at the sink already.
     pub(super) files_done: u64,
-    /// Files found.
+    /// The files found.
     pub(super) files_found: u64,
-    /// Whether the sums found are final.
+    /// Whether the numbers of bytes and files found are final.
     pub(super) is_walk_ended: bool,
-    /// Set when the sums found are final.
+    /// The share done; set when the numbers found are final.
     pub(super) percent: Option<u64>,
-    /// Bytes moved in a second, lately.
+    /// The recent rate of moved bytes per second.
     pub(super) bytes_per_second: f64,
-    /// Time to go.
+    /// The estimated time until the end.
     pub(super) remaining: Option<Duration>,
-    /// What holds the others up.
+    /// The slowest part, which holds up the others.
     pub(super) bottleneck: Option<Bottleneck>,
-    /// Since the transfer began.
+    /// The time since the transfer began.
     pub(super) elapsed: Duration,
-    /// The path of a file that is being moved, or was last.
+    /// The path of a file that is being moved, or was moved last.
     pub(super) current: Option<Vec<u8>>,
 }
 
-/// Makes [`Figures`] of what the engine counts.
+/// Computes [`Figures`] from the engine's counters.
 ///
-/// The engine takes bytes back when a file changes and begins anew; what is shown waits until they
-/// are made up for.
+/// The engine subtracts bytes when a file changes and begins anew. The shown figures then stay the
+/// same until the counters have caught up.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     shown: Figures,
@@ -61,7 +61,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Takes in how far it has come.
+    /// Takes the present counters; returns the figures to show.
     pub(super) fn take(&mut self, progress: &Progress) -> Figures {
         let counters = &progress.source;
         let bytes_moved = counters.bytes_done.saturating_sub(counters.bytes_skipped);
@@ -78,7 +78,7 @@ impl Meter {
         let bytes_done = counters.bytes_done.max(before.bytes_done);
         let mut figures = Figures {
             bytes_done,
-            // A file that grew while it moved may be done beyond what was found of it.
+            // If a file grew while it moved, more bytes may be done than were found.
             bytes_found: counters.bytes_found.max(before.bytes_found).max(bytes_done),
             files_done,
             files_found: counters.files_found.max(before.files_found).max(files_done),
@@ -109,7 +109,7 @@ impl Meter {
     }
 }
 
-/// What a wait is for, how long it is, and when it ends.
+/// Returns a line with the time waited so far, its limit, and what is waited for.
 pub(super) fn waiting(waiting: &Waiting) -> String {
     let whole = |time: Duration| match time.as_secs() {
         seconds @ ..60 => format!("{seconds} s"),
@@ -128,11 +128,11 @@ fn percent(figures: &Figures) -> u64 {
     u64::try_from(percent).map_or(100, |percent| percent.min(100))
 }
 
-/// A mean that forgets: what happened one [`RATE_WINDOW`] ago weighs a third of what happens now.
+/// A decaying mean: what happened one [`RATE_WINDOW`] ago weighs a third of what happens now.
 #[derive(Debug, Default)]
 struct Rate {
     sum: f64,
-    /// How much of the window has been seen; the mean is right from the first sample on.
+    /// The weight of the samples so far; with it, the mean is right from the first sample on.
     weight: f64,
 }
 
@@ -150,7 +150,7 @@ impl Rate {
         if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
     }
 
-    /// `None` if it would take longer than anybody waits, or for ever.
+    /// Returns `None` if it would take unreasonably long, or for ever.
     fn time_for(&self, amount: u64) -> Option<Duration> {
         const LONGEST_SECONDS: f64 = 100.0 * 86400.0;
         let seconds = amount as f64 / self.per_second().max(f64::MIN_POSITIVE);
@@ -159,9 +159,9 @@ impl Rate {
 }
 
 impl Figures {
-    /// One line, no wider than this. What matters least is left out first.
+    /// Returns one line, no wider than this. The least important parts are left out first.
     pub(super) fn line(&self, columns: usize) -> String {
-        // Each with its rank; the highest is left out first.
+        // Each part has a rank; the highest rank is left out first.
         let mut parts = vec![
             (0, self.bytes_part()),
             (4, self.files_part()),
@@ -184,8 +184,8 @@ impl Figures {
         }
     }
 
-    /// The current file, with its distance from what is before it; as much of its end as has room
-    /// in this many columns, and nothing if that is too little to know it by.
+    /// Returns the current file, with the space before it. If the path is too long for these
+    /// columns, only its end is shown, and nothing if that is too short to identify the file.
     fn current_part(&self, columns: usize) -> String {
         let Some(current) = &self.current else { return String::new() };
         let (path, room) = (escape(current), columns.saturating_sub(PART_DISTANCE.len()));
@@ -213,7 +213,7 @@ impl Figures {
     }
 }
 
-/// The part of the path that holds the others up.
+/// Returns the name of the slowest part of the transfer.
 fn name(bottleneck: Bottleneck) -> &'static str {
     match bottleneck {
         Bottleneck::SourceStorage => "source storage",

@@ -1,27 +1,27 @@
-//! Colours, and how names that may hold anything are put on a terminal.
+//! Colours, and the escaping of names that may hold any bytes.
 
 use std::fmt::Write;
 
-/// Whether there are colours.
+/// Whether to use colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// Whether there are.
+    /// Whether to use colours.
     pub(crate) has_color: bool,
 }
 
-/// What a colour says; the words say it, too.
+/// The meaning of a colour. The words always say the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tone {
     /// Something failed.
     Bad,
-    /// Something was left out, or is to be known.
+    /// Something was left out, or needs attention.
     Careful,
     /// All went well.
     Good,
 }
 
 impl Style {
-    /// The text in a colour, if there are colours.
+    /// Returns the text in a colour, if colours are used.
     pub(super) fn paint(self, tone: Tone, text: &str) -> String {
         if !self.has_color {
             return text.to_owned();
@@ -35,8 +35,8 @@ impl Style {
     }
 }
 
-/// A name as it can be shown: control characters, what turns the direction of writing, and what is
-/// no UTF-8 as escapes, a backslash as two.
+/// Makes a name fit to be shown. It escapes control characters, characters that change the
+/// direction of writing, bytes that are not UTF-8, and the backslash, which becomes two.
 pub(crate) fn escape(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -54,7 +54,7 @@ pub(crate) fn escape(name: &[u8]) -> String {
     shown
 }
 
-/// A message from elsewhere as it can be shown: lines stay, all else as in [`escape`].
+/// Makes a message from elsewhere fit to be shown: as [`escape`], but line breaks stay.
 pub(crate) fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.trim_end().chars() {
@@ -68,7 +68,7 @@ pub(crate) fn escape_text(text: &str) -> String {
     shown
 }
 
-/// Lines after the first one begin below the text of the first one.
+/// Indents all lines after the first so that they begin below its text.
 pub(super) fn indented(text: &str) -> String {
     text.replace('\n', "\n      ")
 }

@@ -1,4 +1,4 @@
-//! How a transfer ended, for a person.
+//! The summary of a transfer, for a person.
 
 use super::differences::Differences;
 use super::place::Places;
@@ -10,7 +10,7 @@ use lads_core::sizes::{bytes, count, counted, rate, span};
 use lads_engine::{Bottleneck, ExitCode, Progress, Report, Verify};
 use std::time::Duration;
 
-/// The lines of the summary; after trouble there are some even if nobody wants a summary.
+/// Returns the lines of the summary. After a failure there are some even if no summary is wanted.
 pub(super) fn lines(
     report: &Report,
     settings: &Settings,
@@ -26,7 +26,7 @@ pub(super) fn lines(
     if let Some(message) = &report.message {
         lines.push(format!("lads: {}", indented(&escape_text(message))));
         if report.progress.source.files_found == 0 {
-            // It did not even begin, and the message says why.
+            // The transfer did not begin, and the message says why.
             return lines;
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn lines(
     lines
 }
 
-/// What is said when more entries failed than were shown.
+/// Returns the line for failed entries that were not shown.
 pub(super) fn hidden_issues(hidden_count: u64, log: Option<&str>) -> String {
     let place = match log {
         Some(log) => format!("all are in {}", escape(log.as_bytes())),
@@ -62,7 +62,8 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
     }
 }
 
-/// What is known of the files after a transfer that went well: no more than was looked at.
+/// Returns what is known of the files after a transfer that went well. It claims no more than was
+/// checked.
 fn what_is_true(counters: &Counters, verify: Verify) -> String {
     let Counters { files_moved, files_verified, files_skipped, .. } = *counters;
     let Counters { files_unread, files_compared, .. } = *counters;
@@ -208,7 +209,7 @@ fn moved(report: &Report) -> String {
     )
 }
 
-/// Bytes moved in a second, over the whole transfer.
+/// Returns the moved bytes per second, over the whole transfer.
 pub(super) fn mean_rate(report: &Report) -> f64 {
     let counters = &report.progress.source;
     let seconds = report.progress.elapsed.as_secs_f64();
@@ -216,7 +217,7 @@ pub(super) fn mean_rate(report: &Report) -> f64 {
     if seconds > 0.0 { data as f64 / seconds } else { 0.0 }
 }
 
-/// What the sink had already, and what is known of it.
+/// Returns rows for what the sink already had, and how that was checked.
 fn there_already(counters: &Counters) -> Vec<Row> {
     let Counters { files_unread, files_compared, files_skipped, .. } = *counters;
     let others = files_skipped.saturating_sub(files_unread + files_compared);
@@ -234,7 +235,7 @@ fn there_already(counters: &Counters) -> Vec<Row> {
 }
 
 const UNREAD: &str = "same size and time, not read";
-/// What is skipped and has no contents that could be read.
+/// Skipped entries without contents that could be read.
 const OTHERS: &str = "links, special or empty files";
 const COMPARED: &str = "same checksums at both ends";
 
@@ -249,7 +250,7 @@ fn compared(report: &Report) -> String {
     )
 }
 
-/// What was removed, or would be.
+/// Returns the row for what was removed, or would be.
 fn deleted(report: &Report, is_dry_run: bool) -> Option<Row> {
     let Progress { source, sink, .. } = &report.progress;
     let removed = source.entries_removed.max(sink.entries_removed);
@@ -259,7 +260,7 @@ fn deleted(report: &Report, is_dry_run: bool) -> Option<Row> {
     (removed > 0).then_some((title, text))
 }
 
-/// What was passed over, a row for each reason.
+/// Returns a row for each reason why files were passed over.
 fn passed(counts: &PassCounts) -> Vec<Row> {
     let reasons = [
         (counts.newer, "newer at the sink (--update)"),
@@ -286,7 +287,7 @@ fn verified(verify: Verify) -> &'static str {
     }
 }
 
-/// What both ends spent.
+/// Returns rows for the resources that both ends used.
 fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
     let (source, sink) = (&report.progress.source, &report.progress.sink);
     let seconds = |micros| span(Duration::from_micros(micros));
@@ -315,7 +316,7 @@ fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
 /// `OST0007: busy for 61 % of the time, with 40.0 GiB`
 fn busy(ost: &BusyOst, elapsed: Duration) -> String {
     let share = ost.busy_micros as f64 / (elapsed.as_micros() as f64).max(1.0);
-    // Both ends have clocks of their own, and one may have begun a little earlier.
+    // The clocks of both ends differ, and one end may have begun a little earlier.
     let percent = (share * 100.0).min(100.0);
     let name = escape(ost.name.as_bytes());
     format!("{name}: busy for {percent:.0} % of the time, with {}", bytes(ost.bytes))

@@ -5,7 +5,7 @@ use expect_test::expect;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::message::{Counters, Line, Verb};
 
-/// Shows what happens, and gives stdout, stderr and the exit code.
+/// Shows these events, and returns stdout, stderr and the exit code.
 fn show(settings: Settings, happenings: Vec<Happening>) -> (String, String, u8) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut display = Display::new(settings, places(), Box::new(&mut out), Box::new(&mut err));
@@ -73,7 +73,7 @@ fn waiting(seconds: u64) -> Happening {
     Happening::Waiting(Waiting { what, elapsed, limit })
 }
 
-/// ssh asks for a password on the same terminal: what it asks stands where the cursor is.
+/// ssh asks for a password on the same terminal, at the position of the cursor.
 #[test]
 fn a_wait_is_shown_below_the_cursor_and_erased() {
     let meters = Meters::Redrawn { columns: || 46 };
@@ -124,7 +124,7 @@ fn without_a_terminal_a_line_comes_every_so_often() {
     .assert_eq(&err);
 }
 
-/// What is written to either of two outputs, in the order in which a terminal shows it.
+/// Records what is written to either of two outputs, in the order in which a terminal shows it.
 #[derive(Clone, Default)]
 struct OneTerminal(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
 
@@ -138,7 +138,7 @@ impl Write for OneTerminal {
     }
 }
 
-/// The summary used to stand in the middle of the list.
+/// A regression test: the summary used to stand in the middle of the list.
 #[test]
 fn what_is_told_stands_in_the_order_in_which_it_happened_and_the_summary_last() {
     let terminal = OneTerminal::default();
@@ -198,7 +198,7 @@ fn a_program_gets_events_and_the_summary_last() {
     assert_eq!(events, ["start", "progress", "progress", "issue", "summary"]);
 }
 
-/// Fails every write in one way.
+/// A writer that fails every write with one kind of error.
 struct Failing(io::ErrorKind);
 
 impl Write for Failing {

@@ -1,15 +1,15 @@
-//! What another program is told.
+//! The JSON output for another program.
 
 use super::Finding;
 use lads_core::imbalance::{Band, Distribution, Imbalance, Period, Threshold};
 use serde_json::{Map, Value, json};
 
 const PERCENTILES: [u32; 8] = [5, 25, 50, 75, 80, 90, 95, 99];
-/// Periods that are told one by one, the longest: about 60 KB. Twice as many are seldom looked at;
-/// months of a busy system have a million.
+/// The most periods that are listed one by one (the longest): about 60 KB. Longer lists are seldom
+/// looked at, and months of a busy system have a million.
 const PERIODS_TOLD_MAX: usize = 1000;
 
-/// What was found out about a series.
+/// Returns the analysis of a series as an object.
 pub(super) fn object(finding: &Finding) -> Value {
     let (series, analysis) = (&finding.series, &finding.analysis);
     let targets = series.targets().map(|(name, mean, most)| {
@@ -60,7 +60,7 @@ fn imbalance(imbalance: &Imbalance) -> Value {
     })
 }
 
-/// Periods one by one, in the order of time; of very many, the longest.
+/// Returns the periods one by one, in the order of time; if there are very many, only the longest.
 fn longest(periods: &[Period]) -> Vec<Value> {
     let mut longest: Vec<&Period> = periods.iter().collect();
     longest.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -82,7 +82,7 @@ fn band(band: &Band) -> Value {
     })
 }
 
-/// Percentiles (`p95`), mean and maximum; `null` if there is nothing.
+/// Returns percentiles (`p95`), mean and maximum; `null` if there are no values.
 fn distribution(distribution: &Distribution) -> Value {
     if distribution.count() == 0 {
         return Value::Null;
@@ -96,7 +96,7 @@ fn distribution(distribution: &Distribution) -> Value {
     Value::Object(object)
 }
 
-/// Thousandths are enough: the rest is what subtractions leave.
+/// Rounds to thousandths: further digits are only errors of subtraction.
 fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }

@@ -1,12 +1,12 @@
-//! When a sample was taken: seconds since some beginning, or a date.
+//! The time of a sample: seconds since some origin, or a date.
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Seconds as a number, or as a date with or without a time zone: `2012-01-01 00:00:02`,
-/// `2012-01-01T00:00:02Z`. Without one, it counts as UTC: only differences matter.
+/// Parses seconds as a number, or a date with or without a time zone: `2012-01-01 00:00:02`,
+/// `2012-01-01T00:00:02Z`. A date without a time zone counts as UTC; only differences matter.
 pub(super) fn parse(text: &str) -> Result<f64> {
     if let Ok(seconds) = text.parse::<f64>()
         && seconds.is_finite()

@@ -1,4 +1,4 @@
-//! The page with plots: one file that needs nothing else, for a browser or a mail; and the plots as
+//! The page with plots, as one file that needs no others, for a browser or a mail; and the plots as
 //! one picture.
 
 use super::{Finding, table};
@@ -6,12 +6,13 @@ use lads_core::imbalance::{Distribution, Imbalance, Moment, Threshold};
 use lads_plot::curves::{Axis, CELL, Layer, Plot, Quantity, STYLE};
 use lads_plot::escaped;
 
-/// Points of a curve: as many as there are columns to draw them.
+/// The number of points of a curve: about as many as the columns to draw them in.
 const CURVE_POINTS: usize = 400;
-/// Points of a cloud: more would hide each other.
+/// The most points of a cloud: more would hide each other.
 const CLOUD_POINTS: usize = 4000;
 /// A distribution is drawn on a logarithmic axis if its greatest value is between 30 and 10,000
-/// times its median. If it is more, the median is as good as zero, which has no place there.
+/// times its median. With a larger ratio the median is practically zero, which a logarithmic axis
+/// cannot show.
 const HEAVY_TAIL: std::ops::Range<f64> = 30.0..10_000.0;
 
 const PAGE_STYLE: &str = "\
@@ -25,12 +26,12 @@ pre { overflow-x: auto; font-size: 13px; }
 svg { width: 100%; height: auto; }
 ";
 
-/// Pixels between plots of a picture, and around them.
+/// The pixels between the plots of a picture, and around them.
 const GAP: f64 = 24.0;
-/// Plots side by side in a picture.
+/// The number of plots side by side in a picture.
 const COLUMNS: usize = 2;
 
-/// The plots of all series, one series below the other, as a picture.
+/// Returns the plots of all series as a picture, one series below the other.
 pub(super) fn picture_of(findings: &[Finding]) -> String {
     let plots: Vec<Plot<'_>> = findings.iter().flat_map(plots).collect();
     let size = |cells: usize, cell: f64| GAP + cells as f64 * (cell + GAP);
@@ -46,7 +47,7 @@ pub(super) fn picture_of(findings: &[Finding]) -> String {
     )
 }
 
-/// The page.
+/// Returns the page.
 pub(super) fn of(findings: &[Finding]) -> String {
     let sections: String = findings.iter().map(section).collect();
     format!(
@@ -83,7 +84,8 @@ fn plots(finding: &Finding) -> Vec<Plot<'static>> {
 
 fn over_time(moments: &[Moment]) -> Plot<'static> {
     let begin = moments.first().map_or(0.0, |it| it.at);
-    // Of moments that fall on one column, the most uneven is drawn: it is what matters here.
+    // Of the moments that fall on one column, the most uneven one is drawn, because it matters
+    // most.
     let step = moments.len().div_ceil(CURVE_POINTS).max(1);
     let columns: Vec<&Moment> = moments
         .chunks(step)
@@ -185,7 +187,7 @@ fn of_periods(
     }
 }
 
-/// A cumulative curve, in steps from zero percent on.
+/// Returns a cumulative curve, in steps from zero percent on.
 fn curve(name: &str, distribution: &Distribution) -> Layer {
     let mut before = 0.0;
     let step = |(value, part)| [(value, std::mem::replace(&mut before, part)), (value, part)];

@@ -1,5 +1,5 @@
-//! What a file of samples says: CSV with a column for each target or a line for each, NDJSON of
-//! the same, LADS's own events, and the record of an emulated file system.
+//! Reads a file of samples: CSV with a column for each target or a line for each target, NDJSON of
+//! the same form, LADS's own events, or the record of an emulated file system.
 
 use super::moment;
 use anyhow::{Context, Result, bail, ensure};
@@ -10,26 +10,26 @@ use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::io::{self, BufRead};
 
-/// What the column of time may be called; otherwise it is the first.
+/// The usual names of the time column; without such a name, it is the first column.
 const TIME_NAMES: [&str; 7] =
     ["time", "t", "timestamp", "date", "datetime", "seconds", "elapsed_seconds"];
-/// What the column may be called that says which target a line is about.
+/// The usual names of the column with the target of a line.
 const TARGET_NAMES: [&str; 6] = ["target", "ost", "name", "controller", "device", "osd"];
-/// What may stand in place of a value that is not known.
+/// Texts that stand for an unknown value.
 const UNKNOWN: [&str; 5] = ["", "-", "nan", "null", "na"];
 
-/// How values are to be understood that do not say so themselves.
+/// How to understand values whose format does not say it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) sampling: Sampling,
-    /// Bytes in a second, or bytes, that a value of one means.
+    /// The number of bytes, or bytes per second, that a value of one means.
     pub(super) unit: f64,
 }
 
 /// The series of one system in a file.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// `source` or `sink`, if there are several systems in it.
+    /// `source` or `sink`, if the file has several systems.
     pub(super) side: Option<String>,
     pub(super) series: Series,
 }
@@ -46,7 +46,7 @@ impl Parts {
         Self { reading, parts: Vec::new() }
     }
 
-    /// Takes in a file to its end; what it says is not joined with what comes later.
+    /// Reads a file to its end. Its last moment is not joined with what is read later.
     pub(super) fn read(&mut self, mut input: impl BufRead) -> Result<()> {
         let is_json = begins_with_brace(&mut input).context("cannot be read")?;
         if is_json { self.read_json(input) } else { self.read_csv(input) }?;
@@ -58,7 +58,7 @@ impl Parts {
         self.parts
     }
 
-    /// The series of a side; `None` is all that there is.
+    /// Returns the series of a side; `None` is for a file with one system only.
     fn series(&mut self, side: Option<&str>, values: Values) -> &mut Series {
         let found = self.parts.iter().position(|part| part.side.as_deref() == side);
         let index = found.unwrap_or_else(|| {
@@ -120,18 +120,19 @@ impl Parts {
         }
     }
 
-    /// An event of `lads cp --json`.
+    /// Takes an event of `lads cp --json`.
     fn take_event(&mut self, object: &Map<String, Value>) -> Result<()> {
         let side = object.get("side").and_then(Value::as_str).context("`side` is missing")?;
         let bytes = object.get("bytes").and_then(Value::as_array).context("`bytes` is missing")?;
         let at = number(object, "elapsed_seconds")?;
         let bytes: Option<Vec<f64>> = bytes.iter().map(Value::as_f64).collect();
         let bytes = bytes.context("`bytes`: not all are numbers")?;
-        // An OST that has nothing of this transfer is no sibling: it does nothing, and is not slow.
+        // An OST without bytes of this transfer is left out: it has no part in it, and is not slow.
         self.take_sums(Some(side), at, numbered(&bytes).filter(|(_, sum)| *sum > 0.0))
     }
 
-    /// A sample of `lads-testbed pfs`: of each OST bytes read, bytes written, and its queue.
+    /// Takes a sample of `lads-testbed pfs`: bytes read, bytes written, and queue length of each
+    /// OST.
     fn take_record(&mut self, object: &Map<String, Value>) -> Result<()> {
         let osts = object.get("osts").and_then(Value::as_array).context("`osts` is missing")?;
         let at = number(object, "t")?;
@@ -153,7 +154,7 @@ impl Parts {
         Ok(series.add(at, &values)?)
     }
 
-    /// Takes in a line; lines about single targets are held until all of a moment are there.
+    /// Takes a line. Lines about single targets are held until all lines of a moment have come.
     fn take(&mut self, lines: &mut Lines, sample: Sample<'_>) -> Result<()> {
         if let Some(before) = lines.at {
             let at = sample.at;
@@ -184,16 +185,16 @@ impl Parts {
     }
 }
 
-/// Lines about the same moment.
+/// The lines about the same moment.
 #[derive(Debug, Default)]
 struct Lines {
     at: Option<f64>,
     values: Vec<(usize, f64)>,
-    /// Targets that have a value.
+    /// The targets that have a value.
     named: HashSet<usize>,
 }
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Debug)]
 struct Sample<'a> {
     at: f64,
@@ -201,22 +202,23 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// What a line says about one target, or with each value about another.
+    /// Makes the sample of a line, either about one target or with a value for each of several
+    /// targets.
     fn new(at: f64, target: Option<&'a str>, values: Vec<(&'a str, f64)>) -> Self {
         let Some(target) = target else { return Self { at, values } };
-        // Reads and writes, and whatever else there is, make up the bandwidth of a target.
+        // The bandwidth of a target is the sum of reads, writes, and any other values.
         let sum = values.iter().map(|(_, value)| value).sum();
         let known = (!values.is_empty()).then_some((target, sum));
         Self { at, values: known.into_iter().collect() }
     }
 }
 
-/// What the columns of a table are.
+/// The meaning of the columns of a table.
 #[derive(Debug)]
 struct Columns {
     names: Vec<String>,
     time: usize,
-    /// The one that says which target a line is about; if there is none, each other column is one.
+    /// The column with the target of a line; without one, each other column is a target.
     target: Option<usize>,
 }
 
@@ -258,7 +260,7 @@ impl Columns {
     }
 }
 
-/// A line of NDJSON: the same columns, by name.
+/// Reads a line of NDJSON, which has the same columns, by name.
 fn sample_of_object(object: &Map<String, Value>) -> Result<Sample<'_>> {
     let named = |known: &[&str]| {
         object.iter().find(|(name, _)| known.contains(&name.to_lowercase().as_str()))
@@ -291,7 +293,7 @@ fn checked(value: Option<f64>, text: &str, name: &str) -> Result<f64> {
     value.with_context(|| format!("`{name}`: {text} is no bandwidth"))
 }
 
-/// A value of bandwidth; `None` if it is not known.
+/// Parses a bandwidth; returns `None` if it is not known.
 fn parse_value(text: &str) -> Result<Option<f64>> {
     if UNKNOWN.contains(&text.to_lowercase().as_str()) {
         return Ok(None);
@@ -311,14 +313,14 @@ fn number(object: &Map<String, Value>, key: &str) -> Result<f64> {
     object.get(key).and_then(Value::as_f64).with_context(|| format!("`{key}` is no number"))
 }
 
-/// Which of the usual ones parts the columns.
+/// Returns the usual delimiter that is most frequent in the first line.
 fn delimiter(head: &str) -> u8 {
     let count = |delimiter: &u8| head.bytes().filter(|byte| byte == delimiter).count();
-    // Of several as frequent, the last is taken.
+    // If several are equally frequent, the last one is taken.
     b"\t;,".iter().copied().max_by_key(count).unwrap_or(b',')
 }
 
-/// Whether the first letter is a brace, blanks left out.
+/// Returns whether the first character is a brace; blanks before it do not count.
 fn begins_with_brace(input: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let buffered = input.fill_buf()?;

@@ -6,11 +6,11 @@ use lads_core::sizes;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Percentiles of bandwidth.
+/// The percentiles shown of bandwidth.
 const PERCENTILES: [f64; 5] = [5.0, 50.0, 80.0, 95.0, 99.0];
-/// Percentiles of times.
+/// The percentiles shown of times.
 const TIME_PERCENTILES: [f64; 3] = [50.0, 90.0, 99.0];
-/// More targets than this are only counted.
+/// If there are more targets than this, they are only counted.
 const TARGETS_MAX: usize = 16;
 
 const LABEL_COLUMNS: usize = 24;
@@ -18,7 +18,7 @@ const VALUE_COLUMNS: usize = 11;
 /// As wide as `20 % of mean` and two blanks.
 const THRESHOLD_COLUMNS: usize = 14;
 
-/// Writes what was found out.
+/// Writes the analysis.
 pub(super) fn write(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}: {}", finding.name, heading(finding))?;
     for note in notes(finding) {
@@ -39,7 +39,7 @@ pub(super) fn heading(finding: &Finding) -> String {
     format!("{targets}, {moments}, one in {interval}, {all} in all")
 }
 
-/// What was left out.
+/// Returns what was left out of the analysis.
 pub(super) fn notes(finding: &Finding) -> Vec<String> {
     let (lone, resets) = (finding.series.lone_count(), finding.series.reset_count());
     let lone = (lone > 0).then(|| {
@@ -131,10 +131,10 @@ fn write_targets(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// What is above it counts as imbalance: `20 % of mean`, `50.0 MB/s`, `p80`.
+/// Describes the threshold of imbalance: `20 % of mean`, `50.0 MB/s`, `p80`.
 pub(super) fn threshold(threshold: Threshold) -> String {
     match threshold {
-        // What is a round number of per cent but for the division is one.
+        // The share comes from a division; rounding restores a round percentage.
         Threshold::OfMean(share) => format!("{} % of mean", (share * 1e6).round() / 1e4),
         Threshold::Rate(rate) => sizes::rate(rate),
         Threshold::Percentile(percentile) => format!("p{percentile}"),
@@ -153,7 +153,7 @@ fn write_row(
     write_wide_row(label, values, VALUE_COLUMNS, out)
 }
 
-/// A title begins with a new line and stands further left than what it is the title of.
+/// Writes a row. A title begins with a line break, and is indented less than its rows.
 fn write_wide_row(
     label: &str,
     values: impl Iterator<Item = String>,
@@ -175,7 +175,7 @@ fn time_at(distribution: &Distribution, percent: f64) -> String {
     }
 }
 
-/// Seconds as people say them; numbers that come out of subtractions may be anything.
+/// Formats seconds for people; the result of a subtraction may not be a valid time.
 pub(super) fn time(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "-".to_owned(), sizes::span)
 }

@@ -1,8 +1,8 @@
 use super::*;
 use expect_test::expect_file;
 
-/// Ten moments, two seconds apart, of three targets: what they mean is computed by hand in the
-/// tests of [`lads_core::imbalance`].
+/// Ten moments, two seconds apart, of three targets. The tests of [`lads_core::imbalance`] compute
+/// the expected results by hand.
 const SAMPLES: [[u64; 3]; 10] = [
     [10, 10, 10],
     [10, 10, 10],
@@ -16,7 +16,7 @@ const SAMPLES: [[u64; 3]; 10] = [
     [10, 10, 10],
 ];
 
-/// What they are analysed with: above 35 % of the mean is the fourth only.
+/// The thresholds of the analysis. Only the fourth moment is above 35 % of the mean.
 const THRESHOLDS: [Threshold; 4] = [
     Threshold::OfMean(0.35),
     Threshold::Rate(7.0),
@@ -32,7 +32,7 @@ fn wide() -> String {
     "time,a,b,c\n".to_owned() + &lines(|index, [a, b, c]| format!("{},{a},{b},{c}\n", index * 2))
 }
 
-/// What was moved up to each moment, and a little before.
+/// Makes counters: the sums moved up to each moment, with a first value before them.
 fn sums(of: impl Fn(usize, [u64; 3]) -> String) -> String {
     let mut sums = [1; 3];
     let mut text = of(0, sums);
@@ -64,7 +64,7 @@ fn tables_show_what_was_computed_by_hand() {
     expect_file!["golden/table.txt"].assert_eq(&String::from_utf8(shown).unwrap());
 }
 
-/// What was found out, with times since the first moment: clocks begin at different times.
+/// Returns the analysis with times since the first moment, because clocks begin at different times.
 fn analysis(findings: &[Finding]) -> Analysis {
     let Finding { series, analysis, .. } = &findings[0];
     let mut analysis = analysis.clone();
@@ -134,7 +134,8 @@ fn both_ends_of_a_transfer_are_told_apart() {
         .collect();
     let findings = find(Values::Rates, None, &events).unwrap();
     let names: Vec<&str> = findings.iter().map(|it| it.name.as_str()).collect();
-    // The sink has one target only: it is told of, and left out. So is one that has nothing.
+    // The sink has one target only, so it is reported and left out; likewise a series with no
+    // values.
     assert_eq!(names, ["samples, source"]);
     assert_eq!(findings[0].series.targets().count(), 2);
 }

@@ -1,4 +1,4 @@
-//! What a person is told of a file system: each part as soon as it is known.
+//! The output for people: each part is printed as soon as it is known.
 
 use super::{Choice, DirectIo, FileSystem, LayoutFound, NewFiles, NotTried, Outcome};
 use super::{Privilege, Trial};
@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Bytes of an attribute in a line.
+/// The number of attribute bytes in a line.
 const HEX_COLUMNS: usize = 32;
-/// More bytes of an attribute than this are not shown: 128 lines.
+/// The most bytes of an attribute that are shown: 128 lines.
 const HEX_BYTES_MAX: usize = 4096;
-/// More OSTs of a layout than this are counted, not named.
+/// If a layout has more OSTs than this, they are counted, not named.
 const NAMES_MAX: usize = 8;
 
-/// Finds out all of it, and writes each part when it is known.
+/// Examines the file system, and writes each part when it is known.
 pub(super) fn write(subject: &Subject, is_read_only: bool, out: &mut dyn Write) -> io::Result<()> {
     write_file_system(subject, out)?;
     write_attribute(subject, out)?;
@@ -68,7 +68,7 @@ fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// The first OSTs of a layout, by name.
+/// Returns the names of the first OSTs of a layout.
 fn named(subject: &Subject, osts: &[u32]) -> String {
     let targets = subject.targets();
     let name = |&ost: &u32| {

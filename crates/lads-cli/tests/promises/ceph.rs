@@ -1,7 +1,8 @@
-//! Whether files on a real CephFS are seen where the cluster has them, and move in and out whole.
+//! Tests on a real CephFS: LADS sees files where the cluster has them, and moves them in and out
+//! whole.
 //!
-//! `LADS_TEST_CEPH` names the mount, and `CEPH_CONF` how to reach the cluster; `cargo xtask ceph
-//! up` makes one and says both, `cargo xtask ci` does so by itself.
+//! `LADS_TEST_CEPH` names the mount, and `CEPH_CONF` tells how to reach the cluster. `cargo xtask
+//! ceph up` makes a cluster and prints both; `cargo xtask ci` does so by itself.
 
 use crate::world::{LADS, Rng, World, assert_identical, has, lads, not_tried, run};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A directory on CephFS; `None`, and a line that says so, where there is none.
+/// Makes a directory on CephFS; returns `None`, and prints a message, where there is none.
 fn on_ceph() -> Option<TempDir> {
     match std::env::var_os("LADS_TEST_CEPH") {
         Some(mount) => Some(TempDir::new_in(mount).unwrap()),
@@ -42,7 +43,7 @@ fn layout_of(path: &Path) -> String {
     String::from_utf8(value).unwrap()
 }
 
-/// What `lads` prints as JSON, line by line.
+/// Returns the JSON output of `lads`, line by line.
 fn told(command: &str, paths: &[PathBuf]) -> Vec<Value> {
     let output = Command::new(LADS).args([command, "--json"]).args(paths).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -50,8 +51,8 @@ fn told(command: &str, paths: &[PathBuf]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Asks the monitor what `ceph osd map` asks it, about a pool and an object a line: the command
-/// itself takes a tenth of a second for each.
+/// Asks the monitor the question of `ceph osd map` for each line with a pool and an object. The
+/// command itself would take a tenth of a second for each.
 const OSD_MAP: &str = "
 import json, rados, sys
 with rados.Rados(conffile='') as cluster:
@@ -61,7 +62,7 @@ with rados.Rados(conffile='') as cluster:
         print(json.loads(cluster.mon_command(question, b'')[1])['acting_primary'])
 ";
 
-/// The OSD that the cluster has each object on, by pool and name.
+/// Returns the OSD on which the cluster has each object, by pool and name.
 fn osds_by_the_cluster(objects: &str) -> Vec<String> {
     let mut python = Command::new("/usr/bin/python3");
     python.args(["-c", OSD_MAP]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -89,7 +90,7 @@ fn layout_agrees_with_the_cluster_on_every_object() {
         let (object_size, pool) = (unit * (1 + below(4)), ["data", "more"][number % 2]);
         set_layout(&path, "ceph.file.layout", unit, count, object_size, pool);
         let objects = 1 + below(40);
-        // So long that it needs that many objects, and no more.
+        // Just long enough to need this number of objects.
         let (sets, rest) = ((objects - 1) / count, (objects - 1) % count);
         file.set_len(sets * count * object_size + rest * unit + 1 + below(unit)).unwrap();
         let inode = path.metadata().unwrap().ino();
@@ -114,7 +115,8 @@ fn layout_agrees_with_the_cluster_on_every_object() {
     }
 }
 
-/// Files of all lengths around those of stripes and objects, links, holes, modes, attributes.
+/// Makes files whose lengths are close to those of stripes and objects, and links, holes, modes and
+/// attributes.
 fn grow(root: &Path) {
     let mut rng = Rng::new(3);
     for (number, size) in

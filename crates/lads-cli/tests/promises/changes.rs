@@ -1,4 +1,5 @@
-//! A source that changes while it is moved: what arrives is one state of it, or it is told.
+//! A source that changes while it is moved: what arrives is one state of it, or the change is
+//! reported.
 
 use crate::tree::hash;
 use crate::world::{Ended, Rng, World, for_seeds, has, run, start};
@@ -10,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two changes: longer than the clock of the file system's times takes to move on.
+/// The time between two changes: longer than the resolution of the file system's times.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(25);
 const FILE_BYTES: usize = 3 << 20;
 
@@ -24,7 +25,7 @@ fn a_source_that_changes_is_never_mixed() {
         let calm = rng.bytes(FILE_BYTES);
         world.write("src/calm", &calm);
         let is_over = AtomicBool::new(false);
-        // Some changes end before all is moved, some never do.
+        // Some changes end before everything is moved; others go on to the end.
         let change_count = 3 + rng.below(60);
         let ended = std::thread::scope(|scope| {
             scope.spawn(|| change(&mut rng, &mut files, change_count, &is_over));
@@ -65,7 +66,7 @@ impl Changing {
         Self { name, path, bytes, states }
     }
 
-    /// One change, which is one call to the system, so that there is no state in between.
+    /// Makes one change with a single system call, so that there is no state in between.
     fn change(&mut self, rng: &mut Rng) {
         let open = || fs::OpenOptions::new().write(true).open(&self.path).unwrap();
         match rng.below(4) {
@@ -80,7 +81,7 @@ impl Changing {
                 self.bytes.truncate(length);
             }
             2 => {
-                // One page: a write of it is seen whole or not at all.
+                // The write stays within one page, so that a reader sees all of it or nothing.
                 let other = rng.bytes(512);
                 let offset = rng.below(self.bytes.len() / 4096 - 1) * 4096;
                 open().write_all_at(&other, offset as u64).unwrap();
@@ -89,7 +90,8 @@ impl Changing {
             _ => {
                 self.bytes = rng.bytes(FILE_BYTES);
                 let new = self.path.with_extension("new");
-                // Outside the source, so that it is not met on its own.
+                // The new file is made outside the source, so that the walk does not find it under
+                // this name.
                 let new = new.parent().unwrap().with_file_name(new.file_name().unwrap());
                 fs::write(&new, &self.bytes).unwrap();
                 fs::rename(&new, &self.path).unwrap();
@@ -98,7 +100,7 @@ impl Changing {
         self.states.insert(hash(&self.bytes));
     }
 
-    /// What arrived is one of the states; or it is told that it changed, and nothing is there.
+    /// Checks that one of the states arrived, or that the change was reported and nothing arrived.
     fn check(&self, target: &Path, ended: &Ended) {
         let there = fs::read(target.join(&self.name)).ok();
         let issues = ended.events_of("issue");
@@ -142,7 +144,7 @@ fn what_is_stored_through_a_mapping_to_a_page_that_storage_has_is_noticed() {
     fs::File::open(&path).unwrap().sync_all().unwrap();
     let mut running = start(world.cp(&["--bwlimit", "4M", "--block-size", "64K"]));
     let sink = running.other_end();
-    // The first block is on its way by then: only another attempt can bring what is stored there.
+    // By then the first block is on its way, so only another attempt can bring the stored byte.
     assert!(running.runs_until_written(sink, 1 << 20));
     let status = Command::new("python3").args(["-c", STORE]).arg(&path).status().unwrap();
     assert!(status.success() && running.is_running());
@@ -167,7 +169,7 @@ fn a_file_that_vanishes_is_told_and_the_rest_arrives() {
         fs::remove_file(world.source().join(name)).unwrap();
     }
     let ended = running.end();
-    // One that is open at the source can still be read to its end, and then has changed.
+    // A file that is open at the source can still be read to its end; then it counts as changed.
     for name in &names {
         let is_told = ended
             .events_of("issue")

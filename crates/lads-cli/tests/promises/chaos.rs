@@ -1,5 +1,5 @@
-//! A network that does everything wrong that a network can: what arrives is right, or it is said
-//! that it did not arrive, and the same command goes on.
+//! A network with every kind of fault: what arrives is right, or an error is reported and the same
+//! command goes on.
 
 use crate::faultfs::testbed;
 use crate::proxy::free_port;
@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// The proxy of the machine room, which runs as a program of its own.
+/// The proxy of the machine room, running as a separate program.
 struct Chaos {
     process: Child,
     port: u64,
@@ -35,7 +35,7 @@ impl Chaos {
         Self { process, port: said["port"].as_u64().unwrap(), log }
     }
 
-    /// What happened to whom, line by line.
+    /// Returns the proxy's log, line by line.
     fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
@@ -67,7 +67,7 @@ impl Transfer {
         Self { world, shell, is_push: rng.is_one_in(2) }
     }
 
-    /// Which way the proxy sees the data go.
+    /// Returns the direction in which the proxy sees the data go.
     fn way(&self) -> &'static str {
         if self.is_push { "way=out" } else { "way=back" }
     }
@@ -84,8 +84,8 @@ impl Transfer {
         command
     }
 
-    /// Runs it through a proxy with these rules, in which `DATA` stands for the way of the data;
-    /// how it ended, and what the proxy did.
+    /// Runs the transfer through a proxy with these rules, in which `DATA` stands for the direction
+    /// of the data. Returns how it ended, and the proxy.
     fn through(&self, seed: u64, rules: &[&str], options: &[&str]) -> (Ended, Chaos) {
         let port = free_port();
         let rules: Vec<String> =
@@ -105,7 +105,7 @@ impl Transfer {
         assert_nothing_left_over(&self.world.target());
     }
 
-    /// Files under their own names are whole, however the transfer ended.
+    /// Checks that files under their own names are whole, no matter how the transfer ended.
     fn has_no_wrong_byte(&self) {
         let names = (0..4).map(|number| format!("large{number}"));
         for name in names.chain((0..40).map(|number| format!("small/{number}"))) {
@@ -117,11 +117,12 @@ impl Transfer {
     }
 }
 
-/// A fault waits for this many bytes on one stream. Where another carries nearly all of them, it
-/// does not come; then it is tried again.
+/// The most attempts. A fault waits for a number of bytes on one stream. If another stream carries
+/// nearly all of the data, the fault does not happen, and the test tries again.
 const ATTEMPTS_MAX: usize = 20;
 
-/// Transfers through a network that does this, and looks at each once that has happened to it.
+/// Runs transfers through a network with these faults, and calls `look` on each in which one
+/// happened.
 fn through_faults(rules: &[&str], options: &[&str], look: impl Fn(&Transfer, Ended)) {
     if !has("rsync") {
         return;
@@ -142,7 +143,7 @@ fn through_faults(rules: &[&str], options: &[&str], look: impl Fn(&Transfer, End
     });
 }
 
-/// Transfers through a network that does this; each must arrive.
+/// Runs transfers through a network with these faults; each must arrive.
 fn arrives(rules: &[&str], options: &[&str]) {
     through_faults(rules, options, |transfer, ended| {
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -150,8 +151,8 @@ fn arrives(rules: &[&str], options: &[&str]) {
     });
 }
 
-/// Transfers through a network that does this; each arrives, or ends as one that lost the network,
-/// and the same command without that network brings the rest.
+/// Runs transfers through a network with these faults. Each must arrive, or end with the exit code
+/// of a lost network; in that case the same command without these faults must bring the rest.
 fn arrives_or_goes_on(rules: &[&str], options: &[&str]) {
     through_faults(rules, options, |transfer, ended| {
         transfer.has_no_wrong_byte();

@@ -1,4 +1,4 @@
-//! `lads check` finds what differs, all of it and nothing else, and changes nothing.
+//! `lads check` finds all differences and nothing else, and changes nothing.
 
 use crate::faultfs::FaultFs;
 use crate::tree::{Scale, grow, visit};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// A tree and its copy.
+/// Makes a tree and its copy.
 fn copied() -> World {
     let world = World::on_disk();
     let mut rng = Rng::new(5);
@@ -105,7 +105,7 @@ fn every_kind_of_difference_has_its_name() {
         "other-target link",
     ];
     assert_eq!(checked(&world, &[]).expect(11).differences(), expected);
-    // What only the source has, and only the sink, is the other way round then.
+    // In the other direction, what only one side has is reported the other way round.
     let mut other_way = check(&[format!("{}/", target.display())]);
     other_way.arg(world.source());
     let told = run(other_way).expect(11).differences();
@@ -142,7 +142,7 @@ fn a_single_file_and_a_directory_beside_others_are_compared_as_cp_would_move_the
     world.write("dst/src/of-another", b"1");
     let mut command = check(&[world.source()]);
     command.arg(world.target());
-    // What lies in DST/src is compared with SRC; what lies beside it is not.
+    // The contents of DST/src are compared with SRC; its siblings are not.
     let told = run(command).expect(11).differences();
     assert!(told.contains(&"only-at-sink src/of-another".to_owned()), "{told:?}");
     assert!(told.iter().all(|line| line.split(' ').nth(1).unwrap().starts_with("src/")));
@@ -170,11 +170,11 @@ fn a_target_that_is_not_there_and_options_that_move_are_refused() {
     checked(&world, &["-I"]).expect(2).says(&["--ignore-times"]);
 }
 
-/// All that can be seen of these but what only a look at them changes.
+/// Returns all that can be seen of these paths, except what the look itself changes.
 fn look_at(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
     let look = |path: &PathBuf| {
         let it = fs::symlink_metadata(path).unwrap();
-        // To read a link sets its time of access, and no call can help that.
+        // Reading a link sets its time of access, and no call can avoid that.
         let accessed = if it.is_symlink() { (0, 0) } else { (it.atime(), it.atime_nsec()) };
         let changed = (it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec());
         let all = (it.ino(), it.mode(), it.uid(), it.size(), it.nlink(), accessed, changed);
@@ -183,7 +183,7 @@ fn look_at(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
     paths.iter().map(look).collect()
 }
 
-/// All that is below a directory, and itself.
+/// Returns a directory and all that is below it.
 fn all_below(root: &Path) -> Vec<PathBuf> {
     let mut paths = vec![root.to_owned()];
     visit(root, &mut |path, _| paths.push(path.to_owned()));
@@ -198,7 +198,7 @@ fn a_comparison_changes_nothing_at_all_not_even_times_of_access() {
     world.write("src/only/one", b"1");
     let list = || [all_below(&world.source()), all_below(&world.target())].concat();
     let paths = list();
-    // So far back that any reading would set them anew, whatever `relatime` says.
+    // So long ago that any read would set the times anew, whatever `relatime` means here.
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     for path in paths.iter().filter(|path| !path.is_symlink()) {
         let times = fs::FileTimes::new().set_accessed(long_ago);
@@ -220,7 +220,7 @@ fn what_cannot_be_read_at_either_end_is_told_and_not_called_a_difference() {
     for (root, code) in [("src", 3), ("dst", 6)] {
         let path = world.path(root).join("large");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
-        // Only what the source could announce is known to be missing there.
+        // Only what the source could list is known to be missing there.
         world.write("dst/more", b"1");
         let mut command = check(&["--exclude", "other-name"]);
         command.arg(world.source_contents()).arg(world.target());
@@ -266,7 +266,7 @@ fn what_storage_damages_is_found() {
     assert_eq!(checked().expect(11).differences(), ["other-contents a"]);
 }
 
-/// What the page cache holds is not what storage does.
+/// The page cache may hold other bytes than storage.
 #[test]
 fn both_ends_read_from_storage_although_the_page_cache_has_all_of_it() {
     let world = World::on_disk();
@@ -281,7 +281,7 @@ fn both_ends_read_from_storage_although_the_page_cache_has_all_of_it() {
     for name in ["src/a", "src/small", "dst/a", "dst/small"] {
         assert!(fs::read(world.path(name)).unwrap().len() >= 5000, "it is in the page cache now");
     }
-    // The shell's own count has that of the command, once that has ended.
+    // The shell's count includes that of the command once the command has ended.
     let script = "\"$@\" || exit; cat /proc/$$/io";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", LADS, "check"]);

@@ -1,4 +1,4 @@
-//! What is moved, and under which name: as rsync does it, and as the dry run says.
+//! Which entries are moved, and under which names: the same as with rsync, and as the dry run says.
 
 use crate::tree::{Scale, describe, grow, visit};
 use crate::world::{AS_RSYNC, LADS, Rng, World, assert_identical, for_seeds, has, lads, run};
@@ -14,7 +14,7 @@ fn the_dry_run_says_exactly_what_is_done() {
         let world = World::new();
         grow(&mut rng, &world.source(), &Scale::SMALL);
         if rng.is_one_in(2) {
-            // Something is there already: some of it the same, some of it not.
+            // Some entries exist at the target already, some of them the same and some not.
             run(world.cp(&["--exclude", "*5*"])).expect(0);
             world.write("src/plainnew", b"new");
             world.write("dst/other", b"only here");
@@ -26,7 +26,8 @@ fn the_dry_run_says_exactly_what_is_done() {
     });
 }
 
-/// The other name's directory is not there in a dry run, and that counted as an error of the sink.
+/// A regression test: in a dry run the directory of the other name is missing, which counted as an
+/// error of the sink.
 #[test]
 fn the_dry_run_needs_no_directory_of_another_name_of_a_file() {
     for there in ["dst/a/one", "dst/b/two"] {
@@ -39,7 +40,7 @@ fn the_dry_run_needs_no_directory_of_another_name_of_a_file() {
     }
 }
 
-/// What is told of paths, in an order of its own.
+/// Returns the lines about paths, sorted.
 fn lines(world: &World, option: &str) -> Vec<String> {
     let ended = run(world.cp(&[option])).expect(0);
     let mut lines: Vec<String> =
@@ -91,7 +92,8 @@ fn trailing_slashes_mean_what_they_mean_to_rsync() {
     }
 }
 
-/// What is in the target after a move; `sources` and `target` are below the directory `from`.
+/// Returns what is in the target after a move; `sources` and `target` are below the directory
+/// `from`.
 fn moved(
     world: &World,
     program: &str,
@@ -201,13 +203,13 @@ fn a_list_of_files_chooses_what_rsync_chooses() {
             list += &format!("{shape}{}\n", path.display());
         }
         let list = world.write("list", list.as_bytes());
-        // LADS takes a directory with all that is in it, which is rsync's -r.
+        // LADS takes a directory with all that is in it, as rsync does with -r.
         compare_with_rsync(&world, &["-r", "--files-from", list.to_str().unwrap()]);
     });
 }
 
 fn compare_with_rsync(world: &World, options: &[&str]) {
-    // Both are there: for one file alone, rsync would take the target for its new name.
+    // The target must exist: otherwise rsync would take it for the new name of a single file.
     fs::create_dir_all(world.target()).unwrap();
     fs::create_dir_all(world.path("theirs")).unwrap();
     let mut command = Command::new("rsync");
@@ -218,7 +220,7 @@ fn compare_with_rsync(world: &World, options: &[&str]) {
     assert_eq!(names(&world.target()), names(&world.path("theirs")), "{options:?}");
 }
 
-/// A tree of names that patterns are about.
+/// Makes a tree of names that the patterns are about.
 fn grow_plain(rng: &mut Rng, root: &Path, depth: usize) {
     fs::create_dir_all(root).unwrap();
     for name in NAMES {

@@ -1,5 +1,5 @@
-//! `lads clean` removes what killed transfers left, and nothing else: not what a running transfer
-//! owns, and not what only looks alike.
+//! `lads clean` removes what killed transfers left, and nothing else: neither files of a running
+//! transfer nor files that only look alike.
 
 use crate::tree::{assert_nothing_left_over, is_own_name, visit};
 use crate::world::{
@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// So slow that it runs until it is stopped; the target has unfinished files within a moment.
+/// So slow that it runs until it is stopped; the target has unfinished files very soon.
 const SLOWLY: &[&str] = &["--bwlimit", "4M", "--block-size", "64K"];
 
 fn clean(directory: &Path, options: &[&str]) -> Ended {
@@ -25,7 +25,7 @@ fn said(ended: &Ended) -> String {
     String::from_utf8_lossy(&ended.stdout).into_owned()
 }
 
-/// What lies in a tree under names of LADS's own.
+/// Returns the files in a tree whose names are LADS's own.
 fn own(tree: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     visit(tree, &mut |path, _| {
@@ -36,7 +36,7 @@ fn own(tree: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// With a transfer that was killed in the middle.
+/// Makes a world with a transfer that was killed in the middle.
 fn killed() -> World {
     let world = World::with_files(&mut Rng::new(1));
     let running = start(world.cp(SLOWLY));
@@ -70,7 +70,7 @@ fn what_a_killed_transfer_left_is_removed_and_the_same_command_begins_anew() {
 fn what_a_running_transfer_owns_stays_whichever_directory_is_cleaned() {
     let world = World::with_files(&mut Rng::new(2));
     let deep = "dst/deep/er";
-    // What another command left, below where the running one works.
+    // A file that another command left, below the directory where the running one works.
     let stale = world.write(format!("{deep}/.lads-{}.part", "0a".repeat(16)), b"stale");
     let running = start(world.cp(SLOWLY));
     wait_for("an unfinished file and a journal", || {
@@ -110,7 +110,7 @@ fn what_only_looks_like_a_leftover_stays() {
         world.write("dst/.lads-notes", b"precious"),
         world.write(format!("dst/lads-{:032x}.part", 6), b"precious"),
     ];
-    // A tree elsewhere, into which a link leads.
+    // A tree elsewhere, to which a link leads.
     let elsewhere = world.write(format!("elsewhere/.lads-{:032x}.part", 7), b"precious");
     symlink(world.path("elsewhere"), world.path("dst/link")).unwrap();
     let ended = clean(&world.target(), &[]).expect(0);

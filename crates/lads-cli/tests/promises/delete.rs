@@ -1,4 +1,4 @@
-//! What is removed at the sink: what rsync removes, when it is safe, and nothing else.
+//! Deletion at the sink: removes what rsync removes, when it is safe, and nothing else.
 
 use crate::choice::names_and_bytes;
 use crate::faultfs::FaultFs;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-/// Options that decide what stays; some of them at a time.
+/// Options that decide what stays; each run uses some of them.
 const OPTIONS: [&str; 10] = [
     "--exclude=*.o",
     "--exclude=d1",
@@ -54,7 +54,7 @@ fn what_is_deleted_is_what_rsync_deletes() {
     });
 }
 
-/// What rsync says that it deletes, in the copy of the target.
+/// Returns what rsync says that it deletes in the copy of the target.
 fn rsync(world: &World, options: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new("rsync");
     command.arg("-av").args(options).arg(world.source_contents()).arg(world.path("theirs"));
@@ -64,7 +64,7 @@ fn rsync(world: &World, options: &[&str]) -> BTreeSet<String> {
     told.lines().filter_map(|line| line.strip_prefix("deleting ")).map(str::to_owned).collect()
 }
 
-/// What was said to be deleted.
+/// Returns what was reported as deleted.
 fn deleted(ended: &Ended) -> BTreeSet<String> {
     let lines = ended.events_of("line").into_iter().filter(|line| line["verb"] == "delete");
     lines.map(|line| line["path"].as_str().unwrap().to_owned()).collect()
@@ -74,8 +74,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }
 
-/// A tree in which names that begin with `d` are directories, and others are files or links: to
-/// each other, and to directories.
+/// Makes a tree in which names that begin with `d` are directories. Other names are files, or links
+/// to files and directories.
 fn grow(rng: &mut Rng, root: &Path, depth: usize) {
     fs::create_dir_all(root).unwrap();
     for name in ["d1", "d2", "d3", "a.c", "b.c", "a.o", "b.o", "l1", "l2"] {
@@ -140,7 +140,7 @@ fn several_sources_and_named_directories_delete_what_rsync_deletes() {
     }
 }
 
-/// A world in which something can go wrong: `dst/extra` is to be deleted.
+/// Makes a world for runs in which something goes wrong: `dst/extra` is to be deleted.
 fn world_with_extra() -> World {
     let world = World::new();
     for name in ["src/a", "src/d/b", "dst/extra", "dst/d/extra"] {
@@ -158,12 +158,12 @@ fn has_extra(world: &World) -> bool {
 #[test]
 fn nothing_is_deleted_after_an_error_unless_asked_for() {
     let failing: [fn(&World); 2] = [
-        // Something else has the name of a directory.
+        // A file at the target has the name of a directory.
         |world| {
             world.write("src/e/f", b"bytes");
             world.write("dst/e", b"in the way");
         },
-        // And the other way round.
+        // A directory at the target has the name of a file.
         |world| {
             world.write("src/e", b"bytes");
             world.write("dst/e/f", b"in the way");
@@ -182,7 +182,7 @@ fn nothing_is_deleted_after_an_error_unless_asked_for() {
     }
 }
 
-/// The names in it would be those of the target that are not at the source.
+/// The entries of the missing source would count as extra at the target.
 #[test]
 fn nothing_is_deleted_if_a_source_is_missing() {
     let world = world_with_extra();
@@ -192,7 +192,7 @@ fn nothing_is_deleted_if_a_source_is_missing() {
     assert!(has_extra(&world));
 }
 
-/// Not even if the person does not care for errors: what it has is not known.
+/// This holds even with --ignore-errors, because the contents of the directory are unknown.
 #[test]
 fn nothing_is_deleted_where_the_source_could_not_list() {
     if !is_root() || !has("setpriv") {
@@ -204,7 +204,7 @@ fn nothing_is_deleted_where_the_source_could_not_list() {
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
         give_to_nobody(&world);
         let cp = |options: &[&str]| run(as_nobody(&world.cp(options)));
-        // With its mode, the directory at the sink could not be opened again, either.
+        // With the mode of the source, the directory at the sink could not be opened again, either.
         cp(&["--no-perms", "--delete"]).expect(3);
         assert!(has_extra(&world));
         cp(&["--no-perms", "--delete", "--ignore-errors"]).expect(3);
@@ -214,7 +214,7 @@ fn nothing_is_deleted_where_the_source_could_not_list() {
     }
 }
 
-/// Its names can be looked up, one by one, and are all told as they are: still it is not known what
+/// The names before the break can be looked up and are reported correctly, but it is unknown what
 /// else there is.
 #[test]
 fn nothing_is_deleted_where_a_listing_of_the_source_broke_off() {
@@ -236,7 +236,7 @@ fn give_to_nobody(world: &World) {
     assert!(status.unwrap().success());
 }
 
-/// A directory that may not be written to is emptied as rsync empties it, and is as it was then.
+/// A read-only directory is emptied as rsync empties it, and gets its mode back.
 #[test]
 fn directories_that_may_not_be_written_to_are_no_hindrance() {
     if !is_root() || !has("setpriv") {
@@ -268,7 +268,7 @@ fn a_directory_keeps_its_time_of_change_when_something_in_it_is_deleted() {
     }
 }
 
-/// Four names in three places; a directory counts, too.
+/// There are four names to delete in three places; a directory counts, too.
 #[test]
 fn no_more_is_deleted_than_allowed() {
     for (max, code) in [(0, 10), (1, 10), (3, 10), (4, 0), (5, 0)] {
@@ -294,7 +294,7 @@ fn no_more_is_deleted_than_allowed() {
     }
 }
 
-/// Journals and unfinished files may be those of another transfer, which goes on with them.
+/// Journals and unfinished files may belong to another transfer, which goes on with them.
 #[test]
 fn files_of_lads_itself_stay_and_so_do_their_directories() {
     let part = format!(".lads-{}.part", "0a".repeat(16));
@@ -317,7 +317,7 @@ fn files_of_lads_itself_stay_and_so_do_their_directories() {
     }
 }
 
-/// What is removed is the link, not what it leads to.
+/// The link is removed, not what it leads to.
 #[test]
 fn no_link_is_followed() {
     let world = world_with_extra();
@@ -332,7 +332,7 @@ fn no_link_is_followed() {
     assert_eq!(fs::read(world.path("elsewhere/file")).unwrap(), b"not ours");
 }
 
-/// rsync empties it, and then cannot remove its directory.
+/// rsync empties the mount, and then cannot remove its directory.
 #[test]
 fn what_is_mounted_on_a_directory_to_be_deleted_stays() {
     if !is_root() || !has("unshare") {
@@ -344,7 +344,7 @@ fn what_is_mounted_on_a_directory_to_be_deleted_stays() {
     let mount = world.path("dst/gone/mounted");
     let Some(mounted) = Mounted::tmpfs(&mount, "size=1m") else { return };
     fs::write(mounted.seen().join("file"), b"mounted").unwrap();
-    // Part of the same file system, mounted once more.
+    // Part of the same file system, mounted a second time.
     let bound = world.path("dst/gone/bound");
     fs::create_dir(&bound).unwrap();
     let mut bind = Command::new("mount");
@@ -362,7 +362,7 @@ fn what_is_mounted_on_a_directory_to_be_deleted_stays() {
     are_there();
 }
 
-/// A tree that is hidden looks like one that is gone.
+/// A tree that has been unmounted looks like one that was removed.
 #[test]
 fn nothing_is_deleted_where_the_source_is_no_longer_what_was_listed() {
     if !is_root() || !has("unshare") {
@@ -385,7 +385,7 @@ fn nothing_is_deleted_where_the_source_is_no_longer_what_was_listed() {
     assert!(world.path("dst/mounted/kept").exists(), "{ended:?}");
 }
 
-/// Killed while it deletes, whichever end: the same command ends the same.
+/// Both ends are killed during deletion; then the same command must reach the same result.
 #[test]
 fn what_was_killed_while_it_deleted_goes_on() {
     for_seeds(4, 60, |seed| {
@@ -406,7 +406,7 @@ fn what_was_killed_while_it_deleted_goes_on() {
     });
 }
 
-/// How many files there are, about, for somebody may be removing them.
+/// Counts the entries, approximately, because they may be removed meanwhile.
 fn count_of(root: &Path) -> usize {
     let Ok(entries) = fs::read_dir(root) else { return 0 };
     let paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -421,7 +421,7 @@ fn delete_needs_whole_directories() {
     run(world.cp(&["--delete", &list])).expect(2).says(&["--files-from"]);
 }
 
-/// The source would be what the source does not have.
+/// The source would be deleted as something that the source does not have.
 #[test]
 fn a_source_below_the_target_is_not_deleted() {
     let world = World::new();
@@ -431,14 +431,14 @@ fn a_source_below_the_target_is_not_deleted() {
         command.arg(source).arg("dst").current_dir(world.path(""));
         run(command).expect(2).says(&["would be deleted itself"]);
     }
-    // It is moved into a directory beside it.
+    // Here the source is moved into a directory beside it.
     let mut command = lads(&["--delete"]);
     command.args(["dst/inner/src", "dst"]).current_dir(world.path(""));
     run(command).expect(0);
     assert!(world.path("dst/src/file").exists() && world.path("dst/inner/src/file").exists());
 }
 
-/// It is not moved, so nothing is deleted in it, and nothing is wrong.
+/// The directory is not moved, so nothing is deleted in it, and that is no error.
 #[test]
 fn a_named_directory_that_is_left_out_is_left_alone() {
     let world = world_with_extra();
@@ -450,7 +450,7 @@ fn a_named_directory_that_is_left_out_is_left_alone() {
     }
 }
 
-/// More names than one question has, and more questions than may be open at a time.
+/// More names than one message holds, and more messages than may be open at the same time.
 #[test]
 fn large_and_many_directories_are_gone_through() {
     let world = World::new();

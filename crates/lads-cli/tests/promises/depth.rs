@@ -1,4 +1,4 @@
-//! Trees that are deep or wide beyond what people make: they arrive, or it is told what does not.
+//! Trees that are deeper or wider than people make: they arrive, or it is reported what does not.
 
 use crate::world::{Ended, Rng, World, assert_identical, for_seeds, has, run, start};
 use lads_core::entry::PATH_BYTES_MAX;
@@ -11,12 +11,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// This many levels of a deep tree have one file: a rename takes the kernel longer the deeper it
-/// is.
+/// The number of levels of a deep tree that have a file. There are few, because a rename takes the
+/// kernel longer the deeper it is.
 const FILE_LEVELS: u32 = 10;
 
-/// A world whose trees no call can name whole. `rm` removes them: the standard library would have
-/// as many directories open at a time as they are deep.
+/// A world with trees so deep that no call can name their whole paths. `rm` removes them, because
+/// the standard library would open as many directories at the same time as the tree is deep.
 struct Deep(World);
 
 impl Drop for Deep {
@@ -36,8 +36,8 @@ fn open_root(path: &Path) -> OwnedFd {
 }
 
 impl Deep {
-    /// A source of `levels` directories, each inside the one before, all of the same name. The last
-    /// one, and every [`FILE_LEVELS`]th, hold a file `f` with the number of their level.
+    /// Makes a source of `levels` nested directories of the same name. The last one, and every
+    /// [`FILE_LEVELS`]th, holds a file `f` with the number of its level.
     fn new(levels: u32, name: &str) -> Self {
         let world = World::new();
         fs::create_dir(world.source()).unwrap();
@@ -55,7 +55,7 @@ impl Deep {
         Self(world)
     }
 
-    /// How many levels arrived, with their files.
+    /// Returns how many levels arrived, and checks their files.
     #[track_caller]
     fn arrived_levels(&self, name: &str) -> u32 {
         let mut directory = open_root(&self.0.target());
@@ -78,7 +78,7 @@ impl Deep {
     }
 }
 
-/// The one entry that was told to lie too deep.
+/// Returns the one entry that was reported to lie too deep.
 #[track_caller]
 fn too_deep(ended: &Ended) -> String {
     let issue = ended.issue();
@@ -86,7 +86,7 @@ fn too_deep(ended: &Ended) -> String {
     issue["path"].as_str().unwrap().to_owned()
 }
 
-/// A tree 1,600 levels deep ended the whole transfer by a stack overflow.
+/// A regression test: a tree 1,600 levels deep ended the whole transfer by a stack overflow.
 #[test]
 fn directories_as_deep_as_they_may_be_arrive_and_a_deeper_one_is_told_alone() {
     let deep = Deep::new(DEPTH_MAX + 3, "d");
@@ -124,7 +124,7 @@ fn a_list_may_name_a_file_thousands_of_levels_deep() {
     }
 }
 
-/// A hard link is told by the path of the first name, and that has an end.
+/// A hard link is described by the path of the first name, and the length of a path is limited.
 #[test]
 fn names_of_one_file_are_linked_as_far_as_the_first_can_be_told() {
     let levels = u32::try_from(PATH_BYTES_MAX).unwrap() / 201 + 1;
@@ -152,7 +152,7 @@ fn names_of_one_file_are_linked_as_far_as_the_first_can_be_told() {
     assert!(there("f").is_ok() != there("g").is_ok());
 }
 
-/// The most that an end of a transfer of these took, in bytes, the source first.
+/// Returns the peak memory of both ends of such a transfer, in bytes, the source first.
 fn peaks(count: usize, make: impl Fn(&Path) -> std::io::Result<()>) -> [u64; 2] {
     let world = World::new();
     fs::create_dir(world.source()).unwrap();
@@ -165,8 +165,8 @@ fn peaks(count: usize, make: impl Fn(&Path) -> std::io::Result<()>) -> [u64; 2] 
     ["source", "sink"].map(|side| summary[side]["memory_bytes_peak"].as_u64().unwrap())
 }
 
-/// Four times as many entries in one directory may take a little more, for the names of directories
-/// that are still to be listed, but nothing like four times as much.
+/// Checks that four times as many entries in one directory take only a little more memory (for the
+/// names of directories that are still to be listed), and nothing like four times as much.
 fn take_little_more_memory(make: impl Fn(&Path) -> std::io::Result<()>) {
     const MORE_BYTES: u64 = 24 << 20;
     let [few, many] = [25_000, 100_000].map(|count| peaks(count, &make));

@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// A mounted file system that does harm, as long as it is kept.
+/// A mounted file system with faults; it is unmounted when this is dropped.
 pub(crate) struct FaultFs {
     _daemon: Daemon,
     mount: PathBuf,
 }
 
-/// A program of the machine room that serves a mount, as long as it is kept.
+/// A program of the machine room that serves a mount; it is ended when this is dropped.
 pub(crate) struct Daemon(Child);
 
 impl FaultFs {
-    /// Mounts `NAME`, which passes through `NAME.below`, in a world; `None` where that is not
-    /// possible.
+    /// Mounts `NAME` in a world, which passes through to `NAME.below`; returns `None` where
+    /// mounting is not possible.
     pub(crate) fn mount(world: &World, name: &str) -> Option<Self> {
         Self::mount_with(world, name, &[])
     }
 
-    /// The same with these options.
+    /// Like [`Self::mount`], with these options.
     pub(crate) fn mount_with(world: &World, name: &str, options: &[&str]) -> Option<Self> {
         let (below, mount) = (world.path(format!("{name}.below")), world.path(name));
         for directory in [&below, &mount] {
@@ -50,31 +50,33 @@ impl FaultFs {
         }
     }
 
-    /// The harm done so far.
+    /// Returns the faults done so far.
     pub(crate) fn log(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.mount.join(".fault/log")).unwrap();
         log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits until a harm of this kind is done for the first time; the call it was done to.
+    /// Waits until a fault of this kind happens for the first time; returns its entry in the log.
     pub(crate) fn wait_for_fault(&self, fault: &str) -> Value {
         let is_done = || self.log().into_iter().find(|line| line["fault"] == fault);
         wait_for("harm to be done", is_done)
     }
 
-    /// Loses what is not durable, or some of it, and starts again.
+    /// Cuts the power, which loses what is not durable (with `tear`, only some of it), and switches
+    /// it on.
     pub(crate) fn power_cycle(&self, tear: Option<u64>) {
         self.command(&format!("clear\npower-cut {}\npower-on", torn(tear)));
     }
 }
 
-/// The option that tears, if there is a seed for it.
+/// Returns the option for a torn cut if there is a seed, otherwise nothing.
 pub(crate) fn torn(seed: Option<u64>) -> String {
     seed.map_or_else(String::new, |seed| format!("tear={seed}"))
 }
 
 impl Daemon {
-    /// Starts it, and waits until it is ready; `None` where mounting is not possible.
+    /// Starts the program, and waits until it is ready; returns `None` where mounting is not
+    /// possible.
     pub(crate) fn start(mut command: Command) -> Option<Self> {
         if fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
             not_tried("this needs /dev/fuse");
@@ -96,14 +98,14 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let pid = Pid::from_child(&self.0);
         let _ = kill_process(pid, Signal::TERM);
-        // It ends although somebody should still use the mount.
+        // It ends even if the mount is still in use.
         let _ = self.0.wait();
     }
 }
 
-/// The machine room, which mounts it. Cargo tells a test only where the programs of its own
-/// package are, and builds those of others only if they have tests of the same kind; so it is asked
-/// to, in the same target directory and profile, which costs nothing if it is there already.
+/// Returns the program of the machine room. Cargo tells a test only where the programs of its own
+/// package are, and builds those of others only if they have tests of the same kind. So this builds
+/// it, in the same target directory and profile, which takes no time if it is up to date.
 pub(crate) fn testbed() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

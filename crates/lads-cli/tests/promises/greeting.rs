@@ -18,26 +18,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Until an end gives up that hears words, but not the whole greeting, and as much as a loaded
-/// machine needs to notice.
+/// The time after which an end gives up if it receives data but not the whole greeting. `SLACK` is
+/// what a loaded machine may need in addition.
 const GREETING: Duration = Duration::from_secs(30);
 const SLACK: Duration = Duration::from_secs(12);
 
-/// What a program that is not LADS says in its place; it reads nothing but what its script reads.
+/// A program in place of LADS; it sends fixed messages and reads only what its script reads.
 struct Liar<'w> {
     world: &'w World,
     shell: String,
 }
 
 impl<'w> Liar<'w> {
-    /// Says `said`, then does what the script says.
+    /// Sends `said`, then runs the script.
     fn new(world: &'w World, said: &[Message], script: &str) -> Self {
         let file = world.write("said", &bytes_of(said));
         let shell = world.fake_shell(&format!("cat '{}'; {script}", file.display()));
         Self { world, shell }
     }
 
-    /// A push to it.
+    /// Returns a push to it.
     fn push(&self, options: &[&str]) -> Command {
         let mut command = lads(&["-e", &self.shell, "--remote-lads", LADS]);
         command.args(options).arg(self.world.source_contents());
@@ -68,7 +68,7 @@ fn listen(address: &str, port: u16, token_count: usize) -> Message {
     Message::Listen { address: address.to_owned(), port, tokens: vec![[7; 32]; token_count] }
 }
 
-/// A port that takes every connection, and every token.
+/// Opens a port that accepts every connection and every token.
 fn gullible_port() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -89,7 +89,7 @@ fn one_file() -> World {
     world
 }
 
-/// `lads serve`, whose input is ours.
+/// Starts `lads serve`, with its input connected to the test.
 fn serve() -> Child {
     let mut command = Command::new(LADS);
     command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -108,7 +108,7 @@ fn a_peer_that_never_says_a_word_is_given_up() {
     wait_until_gone(silent);
 }
 
-/// `lads cp`, for a person, to a host that is reached by a command which says nothing.
+/// Returns an ordinary `lads cp` to a host that is reached by a command that says nothing.
 fn to_a_mute(world: &World, options: &[&str]) -> Command {
     through(world, &world.fake_shell("exec sleep 300"), options)
 }
@@ -120,7 +120,7 @@ fn through(world: &World, shell: &str, options: &[&str]) -> Command {
     command
 }
 
-/// It was 300 s, without a sign of life, whatever `--timeout` said.
+/// A regression test: the wait was 300 s, without a sign of life, whatever `--timeout` said.
 #[test]
 fn a_command_that_is_not_ssh_is_given_up_after_the_timeout_which_is_told() {
     let world = one_file();
@@ -152,7 +152,7 @@ fn a_program_is_told_once_of_a_wait() {
     assert!(notices[0]["text"].as_str().unwrap().starts_with("waited 3 s (5 s at most)"));
 }
 
-/// Somebody may type a password meanwhile, or look for a telephone.
+/// The user may type a password meanwhile, or have to fetch a telephone.
 #[test]
 fn ssh_has_more_time_than_the_timeout() {
     let world = one_file();
@@ -169,7 +169,7 @@ fn ssh_has_more_time_than_the_timeout() {
 #[test]
 fn a_greeting_has_one_deadline_however_it_is_cut() {
     let world = one_file();
-    // A byte at a time of a HELLO that never ends.
+    // Send a HELLO that never ends, one byte at a time.
     let mut begun = bytes_of(&[hello()]);
     begun[..4].copy_from_slice(&4000u32.to_le_bytes());
     let file = world.write("begun", &begun);
@@ -178,7 +178,7 @@ fn a_greeting_has_one_deadline_however_it_is_cut() {
     let mut command = there(&shell);
     command.args(["--timeout", "20"]).arg(world.source_contents()).arg("there:/nowhere");
     let client = start(command);
-    // The same to the end that serves; and another that nobody talks to.
+    // Do the same to the serving end; another serving end gets nothing.
     let (mut dripped, mut alone) = (serve(), serve());
     let started = Instant::now();
     let mut input = dripped.stdin.take().unwrap();
@@ -250,12 +250,12 @@ fn data_goes_to_the_host_that_was_named() {
     let mut command = lads(&["-e", &shell, "--remote-lads", LADS]);
     command.arg(world.source_contents());
     command.arg(format!("somebody@127.0.0.1:{}", world.target().display()));
-    // 192.0.2.1 is nowhere: to try it would take 10 s.
+    // No host has the address 192.0.2.1: trying it would take 10 s.
     run(command).expect(0).within(Duration::from_secs(9));
     assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
 }
 
-/// Stops a command that waits, and sees that it heeds that.
+/// Asks a waiting command to stop, and checks that it does so in time.
 fn heeds(running: Running) {
     running.signal("TERM");
     let since = Instant::now();
@@ -274,10 +274,10 @@ fn a_signal_is_heeded_wherever_the_greeting_waits() {
         wait_for("the greeting", || running.has_said("heard").then_some(()));
         heeds(running);
     };
-    // It has said HELLO, and nothing to JOB, which it read or did not.
+    // The peer has sent HELLO and does not answer JOB, whether it has read JOB or not.
     said_hello("");
     said_hello("head -c 60 > /dev/null; ");
-    // It listens where nobody answers.
+    // The peer names a port where nobody answers.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = mute.local_addr().unwrap().port();
     let said = [hello(), listen("", port, 1)];
@@ -315,7 +315,7 @@ fn a_flood_of_words_takes_little_memory_and_is_no_progress() {
     let liar = Liar::new(&world, &said, &script);
     let options = ["--streams", "1", "--data-address", "127.0.0.1", "--stall-timeout", "3"];
     let mut command = liar.push(&options);
-    // What it holds anyway is little.
+    // The buffers, which it always holds, are small.
     command.args(["--buffers", "8M"]);
     let running = start(command);
     let mut peak_kib = 0;
@@ -325,7 +325,7 @@ fn a_flood_of_words_takes_little_memory_and_is_no_progress() {
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
         peak_kib = peak_kib.max(peak.unwrap_or(0u64));
-        // A process that has ended has a name only, and no memory.
+        // A process that has ended still has a name, but no memory.
         peak.is_none().then_some(())
     });
     let ended = running.end();
@@ -343,7 +343,7 @@ fn a_peer_that_does_not_read_is_dead() {
     let beat = world.write("beat", &bytes_of(&[Message::Heartbeat]));
     let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
     let said = [hello(), listen("", port, 1), ready];
-    // JOB is read, so that it can be answered; nothing else is.
+    // The script reads JOB, so that it can answer it, and nothing else.
     let liar =
         Liar::new(&world, &said, &format!("while cat '{}'; do sleep 0.1; done", beat.display()));
     let options = ["--streams", "1", "--data-address", "127.0.0.1", "--timeout", "2"];
@@ -377,12 +377,12 @@ fn a_killed_client_leaves_its_port_to_the_next() {
     let ports = format!("{port}-{port}");
     let command = |address: &str| {
         let mut command = there(&shell);
-        // Of two addresses the last counts.
+        // The last of two addresses counts.
         command.args(["--ports", &ports, "--data-address", address, "--timeout", "100"]);
         command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
         command
     };
-    // It has heard LISTEN, and connects elsewhere, where nobody answers.
+    // The client has received LISTEN, and connects to another port, where nobody answers.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let elsewhere = format!("127.0.0.1:{}", mute.local_addr().unwrap().port());
     let running = start(command(&elsewhere));
@@ -394,11 +394,12 @@ fn a_killed_client_leaves_its_port_to_the_next() {
     assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
 }
 
-/// The number of connections held open in silence, and the number that are sent garbage, before the
-/// first honest one comes; more follow until the port is closed.
+/// The number of connections held open in silence, and also the number of those that send garbage,
+/// before the first honest one comes. More follow until the port is closed.
 const STRANGERS: usize = 2000;
 
-/// A way to a port that is open as soon as somebody wants to go it, and the port is crowded.
+/// A proxy to a port. When the first client connects to the proxy, it crowds the port with other
+/// connections.
 struct CrowdedWay {
     port: u16,
     stranger_count: Arc<AtomicUsize>,
@@ -428,7 +429,7 @@ impl CrowdedWay {
     }
 }
 
-/// Passes on what comes from one until it ends, and its end.
+/// Copies data from one connection to the other, and then ends the other's stream.
 fn join(mut from: TcpStream, mut to: TcpStream) {
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut from, &mut to);
@@ -436,7 +437,7 @@ fn join(mut from: TcpStream, mut to: TcpStream) {
     });
 }
 
-/// Connects to a port again and again until it is closed, and says this each time.
+/// Connects to a port again and again until it is closed, and sends this each time.
 fn crowd(port: u16, said: &'static [u8], count: &Arc<AtomicUsize>) {
     let count = Arc::clone(count);
     std::thread::spawn(move || {
@@ -452,7 +453,7 @@ fn crowd(port: u16, said: &'static [u8], count: &Arc<AtomicUsize>) {
     });
 }
 
-/// A crowd needs many handles.
+/// A crowd needs many file descriptors.
 fn raise_handle_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,4 +1,4 @@
-//! What arrives is what was sent, whatever it is.
+//! What arrives is identical to what was sent, whatever it is.
 
 use crate::tree::{self, Scale, Seen, describe, grow, hash_of, is_own_name, set_acl, visit};
 use crate::world::{Rng, World, assert_identical, for_seeds, has, run, start};
@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ways to cut and order the same data: what arrives must not depend on them.
+/// Options that divide and order the same data differently; the result must not depend on them.
 const WAYS: [&[&str]; 8] = [
     &[],
     &["--block-size", "64K"],
@@ -39,7 +39,7 @@ fn a_tree_arrives_identical_to_what_rsync_says() {
         grow(&mut rng, &world.source(), &Scale::LARGE);
         fs::create_dir(world.target()).unwrap();
         if rng.is_one_in(2) {
-            // What is made below it must not keep what it inherits.
+            // Entries made below it must not keep the ACL that they inherit.
             set_acl(&world.target(), b"system.posix_acl_default", &mut rng);
         }
         let way = WAYS[usize::try_from(seed).unwrap() % WAYS.len()];
@@ -98,7 +98,7 @@ fn a_change_of_metadata_alone_is_mended_without_moving_data() {
     let again = run(world.cp(&[])).expect(0);
     assert_eq!(again.count("bytes_sent"), 0, "{again:?}");
     assert_identical(&world.source(), &world.target());
-    // And what the source has not any more is taken away again.
+    // An attribute that the source no longer has is removed again.
     rustix::fs::lremovexattr(&attribute, "user.new").unwrap();
     run(world.cp(&[])).expect(0);
     assert_identical(&world.source(), &world.target());
@@ -132,8 +132,8 @@ fn never_a_partial_file_under_its_real_name() {
     });
 }
 
-/// Makes files at the source, and older ones under some of their names at the target; what each
-/// name may hold: first the source's version.
+/// Makes files at the source, and older ones under some of their names at the target. Returns the
+/// possible hashes of each name, the source's first.
 fn files_of_both_versions(rng: &mut Rng, world: &World) -> HashMap<OsString, Vec<u64>> {
     let mut wanted = HashMap::new();
     for number in 0..60 {
@@ -154,12 +154,12 @@ fn files_of_both_versions(rng: &mut Rng, world: &World) -> HashMap<OsString, Vec
     wanted
 }
 
-/// Looks at the target again and again; how often a file was looked into.
+/// Looks at the target again and again; returns how often a file was examined.
 fn watch(target: &Path, wanted: &HashMap<OsString, Vec<u64>>, is_over: &AtomicBool) -> u64 {
     let mut looks = 0;
     while !is_over.load(Ordering::Relaxed) {
         for name in fs::read_dir(target).into_iter().flatten().filter_map(Result::ok) {
-            // The hash is of one opened file: what is under the name meanwhile does not matter.
+            // The hash is of one opened file, even if the name is replaced meanwhile.
             let Some(there) = hash_of(&name.path()).filter(|_| !is_own_name(&name.path())) else {
                 continue;
             };
@@ -173,7 +173,7 @@ fn watch(target: &Path, wanted: &HashMap<OsString, Vec<u64>>, is_over: &AtomicBo
 
 #[test]
 fn verify_media_finds_what_changed_on_storage() {
-    // Only storage past the page cache shows that it is read back.
+    // Only on storage can the test show that data is read back past the page cache.
     let world = World::on_disk();
     let bytes = Rng::new(7).bytes(24 << 20);
     world.write("src/large", &bytes);
@@ -181,7 +181,7 @@ fn verify_media_finds_what_changed_on_storage() {
     let sink = running.other_end();
     assert!(running.runs_until_written(sink, 9 << 20), "it is over before it was disturbed");
     let part = part_file(&world.target());
-    // The first block is written, by whichever thread, when nine of 24 are.
+    // When nine of 24 blocks are written, the first one is among them, whichever thread wrote it.
     let file = fs::OpenOptions::new().write(true).open(&part).unwrap();
     let damaged_at = first_written_block(&part, &bytes);
     file.write_all_at(&[0xa5; 1000], damaged_at + 5000).unwrap();
@@ -205,7 +205,7 @@ fn first_written_block(part: &Path, bytes: &[u8]) -> u64 {
     (first.expect("a whole block is written") * BLOCK) as u64
 }
 
-/// A directory that is there already, with a default ACL, gives it to what is made in it.
+/// The target exists already and has a default ACL, which new entries in it inherit.
 #[test]
 fn a_fifo_gets_no_acl_that_it_has_not_at_the_source() {
     if !has("rsync") || !has("mkfifo") {
@@ -221,7 +221,7 @@ fn a_fifo_gets_no_acl_that_it_has_not_at_the_source() {
     assert_identical(&world.source(), &world.target());
 }
 
-/// Small files share a frame, and all but the first do not begin on a page in memory.
+/// Small files share a frame, and all but the first do not start at a page boundary in memory.
 #[test]
 fn small_files_arrive_where_direct_writes_are_asked_for() {
     if !has("rsync") {

@@ -1,5 +1,5 @@
-//! `--verify=media` reads from storage, not from memory: the storage is damaged below a page cache
-//! that still has what was written.
+//! `--verify=media` reads from storage, not from memory: the test damages the storage below a page
+//! cache that still has the written data.
 
 use crate::tree::{assert_nothing_left_over, is_own_name, visit};
 use crate::world::{
@@ -14,7 +14,7 @@ const IMAGE_BYTES: u64 = 64 << 20;
 const LARGE_BYTES: usize = 8 << 20;
 const PAGE_BYTES: usize = 4096;
 
-/// An ext4 at `dst`, and the image that it is in.
+/// Mounts an ext4 at `dst`; returns it with the image that contains it.
 fn ext4(world: &World) -> Option<Mounted> {
     if !is_root() || !has("unshare") || !has("mkfs.ext4") {
         return None;
@@ -30,7 +30,7 @@ fn ext4(world: &World) -> Option<Mounted> {
     Mounted::image(&world.target(), &image)
 }
 
-/// Flips a bit of this page where it lies in the image.
+/// Flips a bit in the image where this page is stored.
 fn damage(image: &Path, page: &[u8]) {
     let bytes = fs::read(image).unwrap();
     let mut pages = bytes.chunks_exact(PAGE_BYTES);
@@ -39,7 +39,7 @@ fn damage(image: &Path, page: &[u8]) {
     file.write_all_at(&[page[0] ^ 1], (number * PAGE_BYTES) as u64).unwrap();
 }
 
-/// What storage holds of a file, past the page cache.
+/// Returns what storage holds of a file, past the page cache.
 fn read_from_storage(path: &Path) -> Vec<u8> {
     let mut command = Command::new("dd");
     command.args(["iflag=direct", "bs=1M", "status=none"]);
@@ -80,7 +80,7 @@ fn damage_below_the_page_cache_is_found_and_mended() {
     });
     let part = part.expect("it has begun");
     damage(&world.path("image"), &bytes[offset..][..PAGE_BYTES]);
-    // Who reads as everybody does is told that all is well.
+    // An ordinary read still returns the right data from the cache.
     let cached = fs::read(&part).unwrap();
     assert!(cached[offset..][..PAGE_BYTES] == bytes[offset..][..PAGE_BYTES], "it is not cached");
     assert!(read_from_storage(&part)[offset] != bytes[offset], "nothing was damaged");

@@ -1,4 +1,4 @@
-//! A tree over several file systems: each of them is a target, at either end.
+//! A tree over several file systems: each of them counts as a target, at either end.
 
 use crate::world::{LADS, Mounted, Rng, World, has, is_root, run};
 use serde_json::Value;
@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
-/// What is mounted below source and target, and how many files of 1 MiB each holds.
+/// The mounts below source and target, and how many files of 1 MiB each holds.
 const MOUNTS: [(&str, u64); 2] = [("first", 3), ("second", 5)];
 
-/// A source over two mounts, and a target over two.
+/// Makes a source over two mounts, and a target over two mounts.
 fn mounted(world: &World) -> Option<Mounted> {
     if !is_root() || !has("unshare") {
         return None;

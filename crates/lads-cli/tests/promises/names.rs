@@ -1,5 +1,5 @@
-//! A name is never trusted twice: whatever others put under the names that a transfer uses, and
-//! however many transfers use them at once, no file gets bytes that are not its own.
+//! A name is never trusted twice: no file gets bytes that are not its own, whatever others put
+//! under the names that a transfer uses, and even if several transfers use them at once.
 
 use crate::faultfs::FaultFs;
 use crate::tree::{assert_nothing_left_over, is_own_name, set_mtime, visit};
@@ -13,11 +13,11 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Slow enough to be met in the middle.
+/// Slow enough to be stopped in the middle.
 const PACE: &[&str] = &["--bwlimit", "20M", "--block-size", "256K"];
 const LARGE_BYTES: usize = 12 << 20;
 
-/// The names of ours below a directory that end so.
+/// Returns LADS's own files with this ending below a directory.
 fn own_files(root: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     visit(root, &mut |path, _| {
@@ -28,7 +28,7 @@ fn own_files(root: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// A transfer of one large file, stopped in the middle; what it left of the file.
+/// Stops a transfer of one large file in the middle; returns its temporary file.
 fn stopped(world: &World, options: &[&str]) -> PathBuf {
     world.write("src/large", &Rng::new(1).bytes(LARGE_BYTES));
     let mut running = start(world.cp(&[PACE, options].concat()));
@@ -39,7 +39,7 @@ fn stopped(world: &World, options: &[&str]) -> PathBuf {
     own_files(&world.target(), ".part").pop().expect("it has begun")
 }
 
-/// Writes other bytes into a file without a trace in its size and time of change.
+/// Writes other bytes into a file without changing its size and time of change.
 fn damage_unseen(path: &Path, offset: u64) {
     let before = path.metadata().unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -48,10 +48,10 @@ fn damage_unseen(path: &Path, offset: u64) {
     set_mtime(path, before.mtime(), before.mtime_nsec());
 }
 
-/// What of a mode lets others read or write.
+/// The mode bits that let others read or write.
 const OTHERS: u32 = 0o077;
 
-/// The directory in which it is may be open to all, and the file at the source to be read by few.
+/// The directory may be open to all although few may read the file at the source.
 #[test]
 fn only_its_owner_can_read_a_file_before_it_has_its_own_mode() {
     let world = World::new();
@@ -63,7 +63,7 @@ fn only_its_owner_can_read_a_file_before_it_has_its_own_mode() {
         let mode = path.metadata().unwrap().mode();
         assert_eq!(mode & OTHERS, 0, "{} has mode {mode:o}", path.display());
     }
-    // Also one of a single block, which is written in one go.
+    // Also check a file of a single block, which is written in one go.
     let Some(storage) = FaultFs::mount(&world, "storage") else { return };
     world.write("other/small", b"secret");
     storage.command("hang write path=*.part nth=1");
@@ -78,8 +78,8 @@ fn only_its_owner_can_read_a_file_before_it_has_its_own_mode() {
     running.end().expect(0);
 }
 
-/// What somebody may have done to a temporary file between two attempts, so that it is not ours
-/// alone any more; and the bytes in it that are his.
+/// Changes that another user may have made to a temporary file between two attempts, after which it
+/// is no longer ours alone and may contain the other user's bytes.
 #[test]
 fn a_temporary_file_that_is_not_ours_alone_is_not_used() {
     type Deed = fn(&Path);
@@ -103,7 +103,7 @@ fn a_temporary_file_that_is_not_ours_alone_is_not_used() {
         let world = World::new();
         let part = stopped(&world, &[]);
         let number = part.metadata().unwrap().ino();
-        // A file that is removed could give its number to the next one.
+        // Keep the file open, so that its inode number is not reused if it is removed.
         let _kept = fs::File::open(&part).unwrap();
         deed(&part);
         let ended = run(world.cp(&[])).expect(0);
@@ -115,8 +115,8 @@ fn a_temporary_file_that_is_not_ours_alone_is_not_used() {
     }
 }
 
-/// Two commands at once, one of them without a journal: both wrote to the same file, and exit 0
-/// left it partial.
+/// A regression test: with two commands at once, one of them without a journal, both wrote to the
+/// same file, and the transfer ended with exit code 0 and partial data.
 #[test]
 fn the_same_command_runs_once_at_a_time_with_a_journal_or_without() {
     for (first, second) in
@@ -170,7 +170,8 @@ fn a_dry_run_locks_nobody_out_and_leaves_nothing() {
     running.end().expect(0);
 }
 
-/// What a killed transfer without a journal left was never removed, or used as it was.
+/// A regression test: the file that a killed transfer without a journal left was never removed, or
+/// was used as it was.
 #[test]
 fn a_transfer_without_a_journal_that_was_killed_leaves_what_the_next_one_removes() {
     let world = World::new();
@@ -186,13 +187,13 @@ fn a_transfer_without_a_journal_that_was_killed_leaves_what_the_next_one_removes
     assert_eq!(fs::read(world.target().join("large")).unwrap(), Rng::new(4).bytes(LARGE_BYTES));
 }
 
-/// What is at the target by other means needs nothing of what an earlier attempt has begun.
+/// If the file is the same at the target already, the rest of an earlier attempt is of no use.
 #[test]
 fn what_was_begun_of_a_file_that_is_found_the_same_by_its_contents_goes() {
     let world = World::new();
     stopped(&world, &["-c"]);
     fs::copy(world.path("src/large"), world.path("dst/large")).unwrap();
-    // The end of the transfer, which removes what is of no use to it, never comes.
+    // Make the transfer fail, so that it does not reach the clean-up at its end.
     world.write("src/unreadable", b"1");
     fs::create_dir(world.path("dst/unreadable")).unwrap();
     let ended = run(world.cp(&["-c"])).expect(6);
@@ -200,7 +201,7 @@ fn what_was_begun_of_a_file_that_is_found_the_same_by_its_contents_goes() {
     assert!(own_files(&world.target(), ".part").is_empty());
 }
 
-/// What is left alone needs nothing of what an earlier attempt has begun, either.
+/// If the file is passed over, the rest of an earlier attempt is of no use, either.
 #[test]
 fn what_was_begun_of_a_file_that_is_passed_over_goes() {
     let world = World::new();
@@ -208,7 +209,7 @@ fn what_was_begun_of_a_file_that_is_passed_over_goes() {
     world.write("dst/large", b"of another");
     run(world.cp(&["--ignore-existing", "-n"])).expect(0);
     assert!(part.exists(), "a dry run changes nothing");
-    // The next attempt knows it at once, not only when it has come to its end.
+    // The next attempt removes it at once, not only at its end.
     world.write("src/other", &Rng::new(2).bytes(LARGE_BYTES));
     let mut running = start(world.cp(&[PACE, &["--ignore-existing"]].concat()));
     let sink = running.other_end();
@@ -218,7 +219,7 @@ fn what_was_begun_of_a_file_that_is_passed_over_goes() {
     assert_eq!(fs::read(world.path("dst/large")).unwrap(), b"of another");
 }
 
-/// Two commands may find at the same time that the target is not there.
+/// Two commands may find at the same time that the target does not exist.
 #[test]
 fn a_target_directory_that_another_makes_at_the_same_moment_is_used() {
     let world = World::new();
@@ -256,7 +257,8 @@ fn a_temporary_file_that_somebody_replaced_does_not_get_the_real_name() {
     assert_nothing_left_over(&world.target());
 }
 
-/// A journal of somebody else in which all was done, and a file of his, gave exit 0 with his bytes.
+/// A regression test: with another user's journal that said that all was done, and with that user's
+/// temporary file, the command ended with exit code 0 and the wrong bytes.
 #[test]
 fn a_journal_that_others_may_write_to_is_refused_with_what_to_do() {
     let world = World::new();
@@ -271,7 +273,7 @@ fn a_journal_that_others_may_write_to_is_refused_with_what_to_do() {
     run(world.cp(&[])).expect(0);
 }
 
-/// The journal could be replaced by a file of the source with its name.
+/// A regression test: a file of the source with the journal's name could replace the journal.
 #[test]
 fn a_name_of_our_own_is_not_made_at_the_sink() {
     let world = World::new();
@@ -285,7 +287,7 @@ fn a_name_of_our_own_is_not_made_at_the_sink() {
     assert!(!world.target().join(name).exists());
 }
 
-/// What rsync makes of several sources, and what we make.
+/// Compares what rsync makes of several sources with what LADS makes.
 fn merged_as_rsync(world: &World, sources: &[&str]) -> Ended {
     let sources = sources.iter().map(|it| world.path("").join(it)).collect::<Vec<_>>();
     let expected = world.path("expected");
@@ -301,7 +303,8 @@ fn merged_as_rsync(world: &World, sources: &[&str]) -> Ended {
     ended
 }
 
-/// Both wrote to the same temporary file: the target had the bytes of neither.
+/// A regression test: both wrote to the same temporary file, and the target had the bytes of
+/// neither.
 #[test]
 fn of_equal_names_the_first_named_is_moved_as_rsync_does() {
     if !has("rsync") {
@@ -318,7 +321,7 @@ fn of_equal_names_the_first_named_is_moved_as_rsync_does() {
             world.write(format!("{root}/tree/g"), &rng.bytes(300_000));
             world.write(format!("{root}/tree/only{number}"), b"only");
             world.write(format!("{root}/tree/deep/h"), format!("h{number}").as_bytes());
-            // A file in one, a directory in the other.
+            // One source has a file of this name, the other a directory.
             let (file, directory) = (format!("clash{number}"), format!("clash{}", 3 - number));
             world.write(format!("{root}/{file}"), b"file");
             world.write(format!("{root}/{directory}/inside"), root.as_bytes());
@@ -374,7 +377,7 @@ fn what_somebody_wrote_where_a_file_has_a_hole_does_not_stay() {
     assert_identical(&world.source(), &world.target());
 }
 
-/// Blocks of an earlier attempt were longer than a buffer of this one, which was not expected.
+/// A regression test: blocks of an earlier attempt were longer than a buffer of this one.
 #[test]
 fn blocks_of_an_earlier_attempt_are_read_back_whatever_their_size() {
     if !has("rsync") {
@@ -387,7 +390,8 @@ fn blocks_of_an_earlier_attempt_are_read_back_whatever_their_size() {
     assert_identical(&world.source(), &world.target());
 }
 
-/// On Lustre that is mounted without flock, every transfer was told to be running already.
+/// A regression test: on a Lustre that is mounted without flock, every transfer was refused because
+/// it seemed to be running already.
 #[test]
 fn where_there_are_no_locks_a_transfer_runs_once_at_a_time_and_goes_on() {
     let world = World::new();

@@ -8,7 +8,7 @@ use crate::world::{
 
 const TOTAL_BYTES: u64 = 12 << 20;
 
-/// A transfer through a proxy that does harm; with the world it happened in.
+/// A transfer through a proxy that does harm, and the world that it happened in.
 struct Harmed {
     world: World,
     ended: Ended,
@@ -18,7 +18,7 @@ struct Harmed {
 
 impl Harmed {
     fn new(rng: &mut Rng, harm: Harm, options: &[&str]) -> Self {
-        // A seed is a push or a pull.
+        // The seed decides between a push and a pull.
         let towards = if rng.is_one_in(2) { Towards::Listener } else { Towards::Connecter };
         let world = World::with_files(rng);
         let shell = world.fake_shell(RUN_HERE);
@@ -26,7 +26,7 @@ impl Harmed {
         let proxy = Proxy::start(port, harm, towards);
         let (ports, address) = (format!("{port}-{port}"), format!("127.0.0.1:{}", proxy.port));
         let mut command = Self::command(&world, &shell, towards);
-        // Of two addresses the last counts: the proxy's.
+        // The last of two addresses counts: the proxy's.
         command.args(["--ports", &ports, "--data-address", &address]).args(options);
         let ended = run(command);
         assert!(

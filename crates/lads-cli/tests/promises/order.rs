@@ -1,5 +1,5 @@
-//! In which order a sink makes things durable, and when it says so: looked at in its system calls.
-//! A power cut shows a wrong order only if it comes at the right moment; this shows it always.
+//! The order in which a sink makes things durable and reports them, seen in its system calls. A
+//! power cut shows a wrong order only if it comes at the right moment; this test shows it always.
 
 use crate::trace::{Call, Trace};
 use crate::world::{Rng, World};
@@ -17,7 +17,7 @@ const BLOCK_BYTES: u64 = 64 << 10;
 const LARGE_BYTES: u64 = 16 * BLOCK_BYTES + 99;
 const SMALL_COUNT: usize = 12;
 
-/// Pushes a file of several blocks and small ones, and keeps what the sink did.
+/// Pushes a file of several blocks and some small ones; returns the trace of the sink.
 fn traced(options: &[&str]) -> Option<(World, Trace)> {
     let world = World::new();
     let mut rng = Rng::new(1);
@@ -29,7 +29,7 @@ fn traced(options: &[&str]) -> Option<(World, Trace)> {
     Some((world, trace))
 }
 
-/// The paths of what the source announced.
+/// Returns the paths of the entries that the source announced.
 fn announced(world: &World, trace: &Trace) -> HashMap<EntryId, PathBuf> {
     let mut paths = HashMap::from([(EntryId::ROOT, world.target())]);
     for said in &trace.heard {
@@ -45,7 +45,8 @@ fn announced(world: &World, trace: &Trace) -> HashMap<EntryId, PathBuf> {
     paths
 }
 
-/// A write to the journal, and the blocks of the large file that were first on record by it.
+/// A write to the journal, and the blocks of the large file that it puts on record for the first
+/// time.
 struct Recorded {
     journal: PathBuf,
     begin: usize,
@@ -80,7 +81,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The name that a file had before it got its own.
+/// Returns the temporary name from which a file was renamed to its own.
 fn part_of(trace: &Trace, path: &Path) -> PathBuf {
     let mut renames = trace.calls.iter().filter_map(Call::renames);
     renames.find(|(_, to)| to == path).unwrap_or_else(|| panic!("{path:?} got no name")).0
@@ -111,12 +112,12 @@ fn data_is_durable_before_it_is_on_record_and_on_record_before_it_is_said_to_be_
                 said_to_be_done.insert(done);
             }
         }
-        // Or nothing was looked at.
+        // Otherwise the loop would have checked nothing.
         assert_eq!(said_to_be_done.byte_count(), LARGE_BYTES);
     }
 }
 
-/// Asserts that all blocks of a range were on record, durably, before this line.
+/// Asserts that all blocks of a range were durably on record before this line of the trace.
 fn is_on_record(trace: &Trace, records: &[Recorded], done: &Range<u64>, before: usize) {
     let durable = records.iter().filter(|it| trace.is_synced(&it.journal, it.end, before));
     let durable: RangeSet = durable.flat_map(|it| it.blocks.iter().map(range_of)).collect();

@@ -1,4 +1,4 @@
-//! What is left alone though it is at the source: as rsync leaves it.
+//! Entries that are left alone although they are at the source: the same ones as with rsync.
 
 use crate::choice::names_and_bytes;
 use crate::world::{
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// Options that pass entries over; one or two of them at a time.
+/// Options that pass over entries; each run uses one or two of them.
 const OPTIONS: [&str; 8] = [
     "--update",
     "-u",
@@ -45,7 +45,7 @@ fn what_is_passed_over_is_what_rsync_passes_over() {
     });
 }
 
-/// What is told of paths, in an order of its own.
+/// Returns the lines about paths, sorted.
 fn lines(world: &World, options: &[&str], how: &str) -> Vec<String> {
     let ended = run(world.cp(&[options, &[how]].concat())).expect(0);
     let mut lines: Vec<String> =
@@ -59,8 +59,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// A tree in which names that begin with `d` are directories, and others files or links, of some
-/// sizes and times.
+/// Makes a tree in which names that begin with `d` are directories, and others are files or links,
+/// of various sizes and times.
 fn grow(rng: &mut Rng, root: &Path, depth: usize) {
     fs::create_dir_all(root).unwrap();
     for name in ["d1", "d2", "f1", "f2", "f3", "f4", "f5"] {
@@ -112,8 +112,8 @@ fn the_summary_says_how_many_were_left_out_and_why() {
     }
 }
 
-/// The first name of a file is left as it is at the sink, where it may be anything: the second is
-/// not made a name of that.
+/// The first name of a file is left as it is at the sink, where it may be any file. So the second
+/// name must not become a link to it.
 #[test]
 fn a_further_name_is_not_linked_to_what_was_passed_over() {
     let world = World::new();
@@ -156,14 +156,15 @@ fn what_is_mounted_below_the_source_is_left_out_with_x() {
     assert_eq!(compared(&["-x"]), ["only-at-sink mounted/there"]);
     let both = ["only-at-sink mounted/there", "only-at-source mounted/file"];
     assert_eq!(compared(&[]), both);
-    // What is named is gone into whatever it is mounted on.
+    // A named source is entered even if it is a mount point.
     let mut named = lads(&["-x"]);
     named.arg(world.path("src/mounted")).arg(world.path("named"));
     run(mounted.command(&named)).expect(0);
     assert_eq!(fs::read(world.path("named/mounted/file")).unwrap(), b"mounted");
 }
 
-/// Without --mkpath, a dry run and a real run say the same; with it, the same tree is there.
+/// Without --mkpath, a dry run and a real run report the same; with it, both programs make the same
+/// tree.
 #[test]
 fn directories_above_the_target_are_made_only_if_asked_for() {
     let sources = [("src/", "a/b/c"), ("src", "a/b"), ("src/f", "a/b/c"), ("src/f", "a/b/")];

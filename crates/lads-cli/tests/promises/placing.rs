@@ -1,5 +1,5 @@
-//! On how many storage targets new files lie, on an emulated parallel file system: what each target
-//! was given says it.
+//! On how many storage targets new files lie, on an emulated parallel file system. The tests look
+//! at the number of bytes that each target was given.
 
 use crate::faultfs::{Daemon, testbed};
 use crate::world::{World, run, start, wait_until_gone};
@@ -30,7 +30,7 @@ impl Bed {
         fs::write(self.world.target().join(".pfs/control"), command).unwrap();
     }
 
-    /// Moves this many files of this many MiB.
+    /// Moves this many files of this many MiB each.
     fn moves(&self, file_count: u8, mib: usize, options: &[&str]) {
         for number in 1..=file_count {
             self.world.write(format!("src/{number}"), &vec![number; mib * MIB]);
@@ -44,7 +44,7 @@ impl Bed {
         }
     }
 
-    /// The layout of a file, as the file system says it.
+    /// Returns the layout of a file, as reported by the file system.
     fn lov(&self, number: u8) -> Lov {
         let path = self.world.target().join(number.to_string());
         let mut bytes = vec![0; 4096];
@@ -52,7 +52,7 @@ impl Bed {
         Lov::parse(&bytes[..length]).unwrap()
     }
 
-    /// The OSTs of the parts of a file, in turn.
+    /// Returns the OSTs of the parts of a file, in order.
     fn osts(&self, number: u8) -> Vec<u32> {
         let lov = self.lov(number);
         let osts = lov.components.iter().map(|it| match &it.body {
@@ -62,7 +62,7 @@ impl Bed {
         osts.collect()
     }
 
-    /// What each OST was given, in MiB.
+    /// Returns how many MiB each OST was given.
     fn written_mib(&self) -> Vec<u64> {
         self.written_bytes().into_iter().map(|bytes| bytes / MIB as u64).collect()
     }
@@ -75,7 +75,7 @@ impl Bed {
     }
 }
 
-/// It lay on two of them, and was written in four times the time.
+/// A regression test: the file lay on two targets, and took four times as long to write.
 #[test]
 fn one_large_file_is_written_by_all_targets_alike() {
     let Some(bed) = Bed::new() else { return };
@@ -83,9 +83,9 @@ fn one_large_file_is_written_by_all_targets_alike() {
     assert_eq!(bed.written_mib(), [8; 8]);
 }
 
-/// Each lay on two targets once. By a rule that takes no target for slow: on a busy machine one may
-/// seem to be for a moment. The targets are slow, for a file has no part on a target that has not
-/// written its part of the file before when the others have.
+/// A regression test: each file lay on two targets. The test uses a rule that takes no target to be
+/// slow, because on a busy machine one may seem slow for a moment. The targets are slow themselves:
+/// a file gets no part on a target that has not yet written its earlier part when the others have.
 #[test]
 fn a_few_large_files_are_written_by_all_targets_alike() {
     let Some(bed) = Bed::new() else { return };
@@ -93,12 +93,12 @@ fn a_few_large_files_are_written_by_all_targets_alike() {
     bed.moves(3, 64, &["--schedule", "layout"]);
     let written = bed.written_mib();
     assert_eq!(written.iter().sum::<u64>(), 3 * 64);
-    // Each has its part of two files at least.
+    // Each target has its part of at least two files.
     assert!(written.iter().all(|&mib| mib >= 16), "{written:?}");
 }
 
-/// OST 5 does a twentieth of what the others do. What is placed there and begins there goes on
-/// elsewhere, and none of it is read again.
+/// OST 5 is twenty times slower than the others. Files that begin there go on elsewhere, and no
+/// part of them is read again.
 #[test]
 fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
     let Some(bed) = Bed::new() else { return };
@@ -109,12 +109,12 @@ fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
     assert!(grown.iter().all(|osts| osts.len() <= 8), "{grown:?}");
     let went_on = |osts: &&Vec<u32>| osts.iter().any(|ost| *ost != osts[0]);
     assert!(grown.iter().find(went_on).is_some(), "{grown:?}");
-    // The journal is there, too.
+    // The sum in whole MiB leaves out the journal, which is there, too.
     assert_eq!(bed.written_bytes().iter().sum::<u64>() / MIB as u64, 24 * 4);
 }
 
-/// An administrator closes OSTs for new files while files that began there are open at their ends,
-/// or the file system adds no extent to any file.
+/// An administrator closes OSTs for new files while files that began there are still growing, or
+/// the file system adds no extent to any file.
 #[test]
 fn files_that_can_go_on_no_more_where_they_began_go_on_elsewhere() {
     for orders in
@@ -137,7 +137,8 @@ fn files_that_can_go_on_no_more_where_they_began_go_on_elsewhere() {
     }
 }
 
-/// Nothing can be written behind the last extent of a file. If nobody adds one, it waits for ever.
+/// Nothing can be written beyond the last extent of a file. If no extent is added, a write waits
+/// for ever.
 #[test]
 fn a_file_that_was_left_open_is_finished_by_a_run_that_lets_none_grow() {
     for extents_max in ["0", "2", "8"] {

@@ -1,4 +1,4 @@
-//! What is left when the power is cut at the sink: all that was said to be done, and nothing wrong.
+//! A power cut at the sink: all that was reported as done is there, and nothing is wrong.
 
 use crate::faultfs::{FaultFs, torn};
 use crate::tree::{Scale, assert_nothing_left_over, grow, set_mtime, set_xattr};
@@ -41,8 +41,8 @@ impl Bench {
         command
     }
 
-    /// Starts the command, and waits until this rule has done harm; `None` if it came to its end
-    /// before.
+    /// Starts the command, and waits until this rule has done harm; returns `None` if the command
+    /// ended before that.
     fn starts_until(&self, rule: &str, options: &[&str]) -> Option<Running> {
         self.sink.command(rule);
         let harms = self.sink.log().len();
@@ -59,7 +59,7 @@ impl Bench {
         None
     }
 
-    /// Stops a run of which calls hang.
+    /// Stops a run whose calls hang.
     fn stops(&self, running: Running) -> Ended {
         let sink = running.other_end();
         running.signal("TERM");
@@ -69,7 +69,8 @@ impl Bench {
         ended
     }
 
-    /// The command ends with 0, and what it said to be done is there after a power cut.
+    /// Checks that the command ends with 0, and that all that it reported as done survives a power
+    /// cut.
     fn arrives_durably(&self, options: &[&str], tear: Option<u64>) -> Ended {
         let ended = run(self.cp(options)).expect(0);
         self.sink.power_cycle(tear);
@@ -93,7 +94,7 @@ fn what_exit_0_said_is_there_after_a_power_cut() {
         bench.world.write("src/large", &large);
         let ways: [&[&str]; 4] = [&[], &["--no-journal"], &["--sink-io", "direct"], &["-I"]];
         bench.arrives_durably(ways[rng.below(ways.len())], maybe_torn(&mut rng));
-        // And once more, with something to replace and something to mend.
+        // Run once more, with something to replace and something to repair.
         let changed = bench.world.write("src/large", b"now small");
         set_mtime(&changed, 1_000_000_000, 5);
         bench.world.write("src/new/deep/file", b"new");
@@ -131,7 +132,7 @@ fn survives_power_cuts(seed: u64) {
     bench.arrives_durably(&[], maybe_torn(&mut rng));
 }
 
-/// Files of all sizes, some with holes.
+/// Makes files of all sizes, some with holes.
 fn fill(rng: &mut Rng, world: &World) {
     for number in 0..30 {
         let bytes_max = if number < 6 { 1 << 20 } else { 40_000 };
@@ -146,7 +147,7 @@ fn fill(rng: &mut Rng, world: &World) {
     }
 }
 
-/// Makes a hole in a file: the same size, other bytes, a new time of change.
+/// Makes a hole in a file: the size stays, the bytes and the time of change do not.
 fn punch(rng: &mut Rng, path: &Path) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     let bytes = usize::try_from(file.metadata().unwrap().len()).unwrap();
@@ -155,7 +156,7 @@ fn punch(rng: &mut Rng, path: &Path) {
     fallocate(&file, mode, offset, length).unwrap();
 }
 
-/// Changes a file; what it was before never had this time of change.
+/// Changes a file, and gives it a time of change that it never had before.
 fn change_source(rng: &mut Rng, world: &World, round: usize) {
     let number = rng.below(30);
     let path = world.path(format!("src/d{}/f{number}", number % 4));
@@ -168,8 +169,8 @@ fn change_source(rng: &mut Rng, world: &World, round: usize) {
     set_mtime(&path, 1_600_000_000 + i64::try_from(round).unwrap(), 0);
 }
 
-/// Ends a run before its time: kills it, or asks it to stop and then cuts the power at the sink, or
-/// cuts the power in the middle of it.
+/// Ends a run early: kills it, or asks it to stop and then cuts the power at the sink, or cuts the
+/// power in the middle of it.
 fn interrupt(rng: &mut Rng, bench: &Bench) {
     let tear = maybe_torn(rng);
     let nth = 1 + rng.below(60);
@@ -183,7 +184,7 @@ fn interrupt(rng: &mut Rng, bench: &Bench) {
         }
         1 => {
             if let Some(stopped) = bench.starts_until(&hang, &[]) {
-                // All may be done when it comes.
+                // Everything may be done before the signal arrives.
                 let ended = bench.stops(stopped);
                 assert!(matches!(ended.code, Some(0 | 9)), "{ended:?}");
             }
@@ -200,9 +201,9 @@ fn interrupt(rng: &mut Rng, bench: &Bench) {
     }
 }
 
-/// The journal had blocks of a file whose temporary file was lost with the power. The next run
-/// began that file anew, and was killed before it put anything on record. The one after that took
-/// the new temporary file for the old one, and zeros for what was on record.
+/// A regression test. The journal had blocks of a file whose temporary file was lost with the
+/// power. The next run began that file anew, and was killed before it put anything on record. The
+/// run after that took the new temporary file for the old one, and zeros for the blocks on record.
 #[test]
 fn blocks_on_record_are_not_looked_for_in_a_temporary_file_begun_anew() {
     let Some(bench) = Bench::new() else { return };
@@ -217,8 +218,8 @@ fn blocks_on_record_are_not_looked_for_in_a_temporary_file_begun_anew() {
     bench.arrives_durably(&[], None);
 }
 
-/// A temporary file that had its owner already was taken for a stranger's and begun anew, and its
-/// blocks on record counted as done all the same.
+/// A regression test: a temporary file that had its final owner already was taken for another
+/// user's and begun anew, but its blocks on record still counted as done.
 #[test]
 fn blocks_on_record_of_a_file_that_has_its_owner_are_not_taken_for_zeros() {
     let Some(bench) = Bench::new().filter(|_| is_root()) else { return };
@@ -230,7 +231,7 @@ fn blocks_on_record_of_a_file_that_has_its_owner_are_not_taken_for_zeros() {
     bench.sink.command("settle");
     let killed = bench.starts_until("hang rename path=large", &[]).unwrap();
     killed.kill_both_ends(|| bench.sink.command("release"));
-    // Killed while it was renamed, and the rename is lost with the power.
+    // The command is killed during the rename, and the rename is lost with the power.
     bench.sink.power_cycle(None);
     bench.arrives_durably(&[], None);
 }

@@ -1,4 +1,4 @@
-//! Nothing is made that was not asked for, and nobody's rights are lent to somebody else.
+//! Nothing is made that was not asked for, and nobody's rights are lent to others.
 
 use crate::trace::{Call, Trace};
 use crate::tree::{Seen, describe, set_acl, set_mtime, set_xattr};
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65_534;
-/// How long somebody tries to get between two calls of the sink. Before metadata was set through
-/// descriptors, three runs were enough, a tenth of this.
+/// How long the attacker tries to act between two calls of the sink. Before metadata was set
+/// through descriptors, three runs were enough, a tenth of this time.
 const ATTACK: Duration = Duration::from_secs(3);
 
-/// `lads cp --json SOURCE/ TARGET` as people call it.
+/// `lads cp --json SOURCE/ TARGET`, without the options that other tests add.
 fn plain(world: &World) -> Command {
     let mut command = lads::<&str>(&[]);
     command.arg(world.source_contents()).arg(world.target());
@@ -44,7 +44,7 @@ fn make_fifo(path: &Path, mode: u32) {
     set_mode(path, mode);
 }
 
-/// Files with set-id bits, and what may have them all the same.
+/// Makes files with set-id bits, and entries that may keep their special bits.
 fn with_set_id_bits() -> World {
     let world = World::new();
     for (name, mode) in [("user", 0o4755), ("group", 0o2711), ("plain", 0o755), ("sticky", 0o1644)]
@@ -56,7 +56,7 @@ fn with_set_id_bits() -> World {
     world
 }
 
-/// The notices about what was left out.
+/// Returns the notices about what was left out.
 fn told(ended: &Ended) -> Vec<String> {
     let notices = ended.events_of("notice").into_iter();
     let texts = notices.map(|notice| notice["text"].as_str().unwrap().to_owned());
@@ -78,7 +78,7 @@ fn set_id_bits_are_left_out_unless_asked_for_which_is_told_once() {
             "{told:?}"
         );
     }
-    // Asked for, they are mended, and that is the end of it.
+    // If asked for, they are repaired, and then there is nothing more to do.
     let ended = run(world.cp(&[])).expect(0);
     assert_eq!(modes(), [0o4755, 0o2711, 0o755, 0o1644, 0o3775]);
     assert_eq!((told(&ended), ended.count("bytes_sent")), (vec![], 0));
@@ -128,14 +128,14 @@ fn capabilities_and_trusted_attributes_are_left_out_unless_asked_for() {
     let ended = run(world.cp(&[])).expect(0);
     assert_eq!((values(), told(&ended).len()), ([true; 3], 0));
     assert_eq!(value("security.capability").unwrap(), CAPABILITY);
-    // Not asked for, what is there is neither compared nor taken away.
+    // If not asked for, existing attributes are neither compared nor removed.
     let before = describe(&world.target());
     assert_eq!(told(&run(plain(&world)).expect(0)).len(), 1);
     assert_untouched(&before, &describe(&world.target()), "file");
     assert_eq!(values(), [true; 3]);
 }
 
-/// Asserts that not even its metadata was set again to what it was.
+/// Asserts that not even the entry's metadata was set again to the same values.
 fn assert_untouched(before: &BTreeMap<PathBuf, Seen>, after: &BTreeMap<PathBuf, Seen>, name: &str) {
     assert_eq!(before[Path::new(name)], after[Path::new(name)]);
 }
@@ -169,14 +169,14 @@ fn a_rerun_does_not_touch_links_and_special_files() {
     assert_eq!(mtime, 1_100_000_000);
 }
 
-/// What must not change of something that is none of the transfer's business.
+/// Returns the properties of a file outside the transfer that must not change.
 fn canary(path: &Path) -> (u32, u32, u32, i64, Option<Vec<u8>>) {
     let it = path.symlink_metadata().unwrap();
     let bytes = it.is_file().then(|| fs::read(path).unwrap());
     (it.mode(), it.uid(), it.gid(), it.mtime(), bytes)
 }
 
-/// A target that belongs to somebody who may do little; and a source, so that it stays his.
+/// Gives the target to an unprivileged user; the source gets the same owner, so that this stays so.
 fn target_of_nobody(world: &World) {
     fs::create_dir(world.target()).unwrap();
     own(&world.source(), NOBODY);
@@ -207,7 +207,7 @@ fn root_changes_nothing_that_was_put_in_the_way_of_its_metadata() {
         move_while_attacked(&world, &canaries, &swaps, || {
             for name in fs::read_dir(world.target()).unwrap() {
                 let name = name.unwrap().path();
-                // The attacker may have been quicker.
+                // The attacker may have changed it meanwhile.
                 let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
             }
         });
@@ -215,8 +215,9 @@ fn root_changes_nothing_that_was_put_in_the_way_of_its_metadata() {
     assert!(swaps.into_inner() > 0, "nobody got in between");
 }
 
-/// Moves everything again and again, and asserts that the canaries stay what they are. Goes on for
-/// longer if no attack has come in time yet: on a busy machine the attacker may wait for long.
+/// Moves everything again and again, and asserts that the canaries do not change. Goes on for
+/// longer if no attack has succeeded in time yet, because on a busy machine the attacker may wait
+/// for long.
 fn move_while_attacked(
     world: &World,
     canaries: &[PathBuf; 2],
@@ -230,7 +231,7 @@ fn move_while_attacked(
         let mut command = plain(world);
         command.args(["--specials", "--no-journal"]);
         let ended = run(command);
-        // What was replaced is told as an entry that failed.
+        // An entry that was replaced is reported as failed.
         assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");
         assert_eq!(canaries.each_ref().map(|it| canary(it)), before, "{ended:?}");
         between();
@@ -246,12 +247,12 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-/// Few, so that the attacker comes to each often.
+/// There are few, so that the attacker gets to each one often.
 const FIFOS: usize = 4;
 
-/// Takes away what appears under a temporary name, and puts canaries in its place, or links to
-/// them, or a directory with one; counts how often. Does more than the owner of the directory
-/// could: root may make further names of anything.
+/// Takes away what appears under a temporary name, and puts there a canary, a link to one, or a
+/// directory with one. Counts the swaps. It can do more than the owner of the directory could,
+/// because root may make further names of any file.
 fn swap_names(
     world: &World,
     canaries: &[PathBuf; 2],
@@ -260,7 +261,7 @@ fn swap_names(
 ) {
     let is_ours = |name: &PathBuf| name.extension().is_some_and(|end| end == "part");
     while !is_over.load(Ordering::Relaxed) {
-        // Each transfer has other names.
+        // Each transfer uses other names.
         let there = fs::read_dir(world.target()).into_iter().flatten().filter_map(Result::ok);
         for name in there.map(|name| name.path()).filter(is_ours) {
             let swaps = swap_count.load(Ordering::Relaxed) + 1;
@@ -269,7 +270,7 @@ fn swap_names(
                 continue;
             }
             swap_count.store(swaps, Ordering::Relaxed);
-            // The next one may be there already.
+            // The next temporary file may exist already.
             let _ = match swaps % 8 {
                 0 => symlink(&canaries[0], &name),
                 1 => fs::hard_link(&canaries[0], &name),
@@ -281,7 +282,7 @@ fn swap_names(
     }
 }
 
-/// What the attack above does it may do too late each time; this shows it always.
+/// The attack above may come too late each time; this test always shows the result.
 #[test]
 fn root_makes_special_files_where_nobody_else_may_write() {
     if !is_root() {
@@ -303,7 +304,7 @@ fn root_makes_special_files_where_nobody_else_may_write() {
     assert_eq!(mode(&world.target().join("fifo")), 0o640);
 }
 
-/// Gives a canary a further name, and takes it away before its names can have been counted.
+/// Gives a canary another name, and removes it before the names can be counted.
 fn link_for_moments(canary: &Path, name: &Path) -> std::io::Result<()> {
     for _ in 0..3 {
         fs::hard_link(canary, name)?;
@@ -312,15 +313,15 @@ fn link_for_moments(canary: &Path, name: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Puts a directory of nobody's there, in which a canary has the same name.
+/// Puts a directory of an unprivileged user there, in which a canary has the same name.
 fn put_directory(name: &Path, canary: &Path) -> std::io::Result<()> {
     fs::create_dir(name)?;
     lchown(name, Some(NOBODY), None)?;
     fs::hard_link(canary, name.join(name.file_name().unwrap()))
 }
 
-/// A further name that was gone when the names of the file were counted: then it had only one, and
-/// that was not the one under which it had been opened.
+/// The other name is gone when the names of the file are counted. The file then has only one name,
+/// and that is not the one under which it was opened.
 #[test]
 fn root_mends_nothing_that_had_a_name_in_the_target_for_a_moment() {
     if !is_root() {
@@ -351,7 +352,7 @@ fn root_mends_nothing_that_had_a_name_in_the_target_for_a_moment() {
             }
         });
         let _over = SetWhenDropped(&is_over);
-        // Nobody can say whether the attacker came in time.
+        // The attacker does not count its attacks, so this runs for the shorter time.
         move_while_attacked(&world, &canaries, &AtomicU32::new(1), || {});
     });
 }
@@ -378,7 +379,7 @@ fn root_does_not_mend_what_may_be_somebody_elses_by_another_name() {
         set_mtime(source, 1_000_000_000, 0);
         fs::hard_link(canary, world.target().join(canary.file_name().unwrap())).unwrap();
     }
-    // The same size and time as at the source: nothing but its metadata is to be mended.
+    // Size and time are those of the source, so that only the metadata is to be repaired.
     set_mtime(&canaries[0], 1_000_000_000, 0);
     let before = canaries.clone().map(|it| canary(&it));
     let mut command = plain(&world);
@@ -400,7 +401,7 @@ fn a_new_target_is_closed_to_others_until_the_end_even_of_a_later_attempt() {
     let world = World::new();
     world.write("src/file", &Rng::new(1).bytes(8 << 20));
     set_mode(&world.source(), 0o751);
-    // As a directory is made here of which nobody says more.
+    // Compare with a directory that is made here without a given mode.
     let other = world.path("other");
     fs::create_dir(&other).unwrap();
     let file = world.source().join("file").display().to_string();
@@ -425,7 +426,7 @@ fn a_new_target_is_closed_to_others_until_the_end_even_of_a_later_attempt() {
         assert_eq!(mode(&world.target()), 0o700);
         run(command(&[])).expect(0);
         assert_eq!(mode(&world.target()), expected, "{source} {options:?}");
-        // From now on its mode is the business of whoever sets it.
+        // From now on, the mode of the target is decided by others.
         set_mode(&world.target(), 0o700);
         run(command(&["-I"])).expect(0);
         let kept = if expected == 0o751 { 0o751 } else { 0o700 };

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What each connection says first, before frames: opening, number, token.
+/// The length of the first message of each connection, before frames: opening, number, token.
 const OPENING_BYTES: usize = 42;
-/// What is answered to that.
+/// The length of the answer to it.
 const ANSWER_BYTES: usize = 1;
 const HEADER_BYTES: usize = 32;
 const ROW_BYTES: usize = 32;
 
-/// What is done, once.
+/// A fault, which happens once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Harm {
-    /// Flips a bit of the blocks' bytes, when this many of them have passed.
+    /// Flips a bit of the blocks' bytes after this many bytes of blocks.
     FlipInPayload(u64),
     /// Flips a bit in the header of a frame, after this many bytes of blocks.
     FlipInHeader(u64),
@@ -27,16 +27,16 @@ pub(crate) enum Harm {
     ResetAll(u64),
 }
 
-/// Which way the blocks go.
+/// The direction of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Towards {
-    /// To whom the proxy connects: a push.
+    /// Towards the end that the proxy connects to: a push.
     Listener,
-    /// To whom connects to the proxy: a pull.
+    /// Towards the end that connects to the proxy: a pull.
     Connecter,
 }
 
-/// A proxy from a port of its own to another.
+/// A proxy from its own port to another one.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     state: Arc<State>,
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Proxy {
-    /// Listens, and passes on to `to_port`.
+    /// Listens, and connects to `to_port`.
     pub(crate) fn start(to_port: u16, harm: Harm, towards: Towards) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -78,7 +78,7 @@ impl Proxy {
         Self { port, state }
     }
 
-    /// Whether the harm was done.
+    /// Returns whether the fault has happened.
     pub(crate) fn has_harmed(&self) -> bool {
         self.state.is_done.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl State {
         });
     }
 
-    /// Passes frames on, one after the other.
+    /// Passes on frames, one after the other.
     fn pass_frames(
         &self,
         mut from: &TcpStream,
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Does the harm if it is time; `false` if the connection is gone.
+    /// Does the fault if it is due; returns `false` if the connection is gone.
     fn harm(
         &self,
         frame: &mut [u8],
@@ -162,7 +162,7 @@ impl State {
                 true
             }
             Harm::ResetOne(_) => {
-                // Half of the frame arrives.
+                // Only half of the frame arrives.
                 let mut half = to;
                 let _ = half.write_all(&frame[..frame.len() / 2]);
                 reset(from);
@@ -183,7 +183,7 @@ fn reset(connection: &TcpStream) {
     let _ = connection.shutdown(Shutdown::Both);
 }
 
-/// A port that nobody listens on.
+/// Returns a port that nobody listens on.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,4 +1,5 @@
-//! A pull from a source that does not say what failed at the sink: the sink is here, and knows.
+//! A pull from a source that does not repeat what failed at the sink. The sink is the local end,
+//! which knows it anyway.
 
 use crate::faultfs::FaultFs;
 use crate::world::{Ended, Mounted, RUN_HERE, Rng, World, has, is_root, run, there};
@@ -8,13 +9,13 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
-/// A remote shell whose lads, the source, loses all that it says of entries that failed.
+/// Makes a remote shell for a source whose messages about failed entries are dropped.
 fn quiet_shell(world: &World) -> String {
     let pipes = ["forth", "back"].map(|name| world.path(name));
     assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
     let [forth, back] = pipes;
     let script = format!("shift; cat '{}' & exec \"$@\" > '{}'", back.display(), forth.display());
-    // It ends when the source does, or with the test.
+    // The thread ends when the source does, or with the test.
     std::thread::spawn(move || pass_on_without_issues(&forth, &back));
     world.fake_shell(&script)
 }
@@ -52,7 +53,7 @@ fn with_things_in_the_way() -> World {
     world
 }
 
-/// The paths that failed, each told once.
+/// Returns the paths that failed, one for each report.
 fn failed_paths(ended: &Ended) -> Vec<String> {
     let issues = ended.events_of("issue");
     assert!(issues.iter().all(|issue| issue["side"] == "sink"), "{ended:?}");
@@ -73,7 +74,7 @@ fn what_fails_at_the_sink_of_a_pull_is_told_once_though_the_source_keeps_quiet()
     }
 }
 
-/// It was forgotten as soon as it had its name, and the failure with it.
+/// A regression test: the file was forgotten as soon as it had its name, and the failure with it.
 #[test]
 fn a_pull_tells_of_a_file_whose_name_could_not_be_made_durable() {
     for shell in [|world: &World| world.fake_shell(RUN_HERE), quiet_shell] {

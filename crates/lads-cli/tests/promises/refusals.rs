@@ -1,4 +1,4 @@
-//! What cannot be done is told clearly and soon, costs nothing, and does not stop the rest.
+//! What cannot be done is reported clearly and soon, costs nothing, and does not stop the rest.
 
 use crate::proxy::free_port;
 use crate::tree::{describe, set_xattr};
@@ -55,7 +55,7 @@ fn memory_that_is_too_small_for_the_sink_is_refused_and_what_is_said_to_do_is_en
         cp(blocks).expect(0);
         fs::remove_dir_all(world.target()).unwrap();
     }
-    // Nothing said, it is enough for any number of OSTs.
+    // By default, the buffers are large enough for any number of OSTs.
     let many = ["--block-size=1M", "--sink-layout=synthetic:osts=200"];
     run(world.cp(&[&many[..], &at_sink, &media].concat())).expect(0);
 }
@@ -75,7 +75,7 @@ fn an_unreadable_file_does_not_stop_the_rest() {
     assert_eq!(fs::read(world.target().join("c/d")).unwrap(), b"c/d");
 }
 
-/// The mode was set before the attributes, and then the file took none.
+/// A regression test: the mode was set before the attributes, and then the file accepted none.
 #[test]
 fn a_read_only_file_keeps_its_attributes_without_root() {
     if !is_root() || !has("setpriv") {
@@ -116,7 +116,7 @@ fn a_sink_that_may_not_be_written_is_told() {
     let ended = run(as_nobody(&world.cp(&[]))).expect(6).within(SOON);
     ended.says(&["ermission denied", world.target().to_str().unwrap()]);
     assert_eq!(fs::read_dir(world.target()).unwrap().count(), 0);
-    // The same below a target that may be written.
+    // The same, below a target that may be written to.
     let world = some_files();
     fs::create_dir_all(world.target().join("c")).unwrap();
     fs::write(world.target().join("c/kept"), "kept").unwrap();
@@ -189,7 +189,7 @@ fn a_file_at_the_sink_is_not_replaced_by_a_directory() {
     world.write("dst", b"precious");
     run(world.cp(&[])).expect(6).within(SOON).says(&["is a file"]);
     assert_eq!(fs::read(world.target()).unwrap(), b"precious");
-    // The same in the tree.
+    // The same, in the tree.
     let world = some_files();
     world.write("dst/c", b"precious");
     let ended = run(world.cp(&[])).expect(6).within(SOON);
@@ -205,7 +205,7 @@ fn a_host_that_cannot_be_reached_is_told() {
     }
     let world = some_files();
     let shell = format!("ssh -p {} -o BatchMode=yes", free_port());
-    // The hint is for the command that was typed.
+    // The advice contains the command that the user typed.
     let hint = format!("try: {} 127.0.0.1 true", shell.replace("BatchMode=yes", "'BatchMode=yes'"));
     let ended = remote(&world, &shell, "127.0.0.1").expect(5).within(SOON);
     ended.says(&["cannot reach 127.0.0.1", &hint]);
@@ -232,7 +232,7 @@ fn a_login_script_that_prints_is_told() {
         .says(&["Welcome to the", "login script"]);
 }
 
-/// What a push to a host says where this is what LADS there says first.
+/// Returns the result of a push to a host whose LADS begins with this greeting.
 fn greeted_with(hello: Hello) -> Ended {
     let world = some_files();
     let mut bytes = Vec::new();
@@ -289,7 +289,7 @@ fn what_cannot_be_said_together_is_refused() {
     assert_eq!(describe(&world.path("")), before);
 }
 
-/// A source with a few files.
+/// Makes a source with a few files.
 fn some_files() -> World {
     let world = World::new();
     for name in ["a", "b", "c/d"] {
@@ -298,7 +298,7 @@ fn some_files() -> World {
     world
 }
 
-/// The source and a new target belong to somebody who may do little.
+/// Gives the source and a new target to an unprivileged user.
 fn owned_by_nobody(world: &World) -> &World {
     fs::create_dir(world.target()).unwrap();
     for name in ["src", "src/a", "src/b", "src/c", "src/c/d", "dst"] {
@@ -312,7 +312,7 @@ fn own_by_nobody(path: &Path) {
     chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// A push to another host through this remote shell.
+/// Runs a push to another host through this remote shell.
 fn remote(world: &World, shell: &str, host: &str) -> Ended {
     let mut command: Command = lads(&["-e", shell, "--remote-lads", LADS]);
     command.arg(world.source_contents()).arg(format!("{host}:{}", world.target().display()));

@@ -1,4 +1,4 @@
-//! What was interrupted goes on where it was: nothing finished is sent again, nothing is lost.
+//! An interrupted transfer goes on where it was: nothing finished is sent again, nothing is lost.
 
 use crate::faultfs::FaultFs;
 use crate::tree::{self, is_own_name, visit};
@@ -16,11 +16,12 @@ use std::process::Command;
 use std::time::Duration;
 
 const LARGE_BYTES: usize = 12 << 20;
-/// Fast enough to be quick, slow enough to be hit in the middle.
+/// Fast enough for a quick test, slow enough to be stopped in the middle.
 const PACE: &[&str] = &["--bwlimit", "40M", "--block-size", "256K"];
 const BLOCK_BYTES: u64 = 256 << 10;
-/// What may be under way when an end stops: a tenth of a second at this pace, of a second that all
-/// of it takes. A fifth has not been seen, and three tenths are the least that some files have.
+/// The most data that may be in progress when an end stops: what this pace moves in a tenth of a
+/// second. Two tenths have not been seen. All files take about a second, and some files only three
+/// tenths.
 const UNDER_WAY_BYTES_MAX: u64 = 16 * BLOCK_BYTES;
 
 #[test]
@@ -76,8 +77,8 @@ fn a_signal_leaves_a_state_that_can_be_resumed_within_5_s() {
     });
 }
 
-/// The blocks on record are longer than any buffer of the second attempt, which reads them back: it
-/// used to end in a panic.
+/// A regression test: the blocks on record are longer than any buffer of the second attempt, which
+/// reads them back. This used to end in a panic.
 #[test]
 fn what_is_gone_on_with_in_smaller_blocks_is_read_back_from_storage() {
     if !has("rsync") {
@@ -98,7 +99,7 @@ fn what_is_gone_on_with_in_smaller_blocks_is_read_back_from_storage() {
     tree::assert_nothing_left_over(&world.target());
 }
 
-/// Some large files and many small ones; how many bytes together.
+/// Makes some large files and many small ones; returns the total number of bytes.
 fn fill(rng: &mut Rng, world: &World) -> u64 {
     let mut total = 0;
     let sizes = (0..3).map(|_| LARGE_BYTES).chain((0..80).map(|_| 30_000)).collect::<Vec<_>>();
@@ -110,7 +111,7 @@ fn fill(rng: &mut Rng, world: &World) -> u64 {
     total
 }
 
-/// The same command sends what is missing, and nothing else.
+/// Asserts that the same command sends what is missing, and nothing else.
 fn resumes(world: &World, total: u64) -> Ended {
     let done = Done::at(&world.target());
     let ended = run(world.cp(&["--block-size", "256K"])).expect(0);
@@ -129,7 +130,7 @@ struct Done {
     files: u64,
     final_bytes: u64,
     recorded_bytes: u64,
-    /// Of unfinished files.
+    /// The bytes of unfinished files.
     part_bytes: u64,
 }
 
@@ -140,7 +141,7 @@ impl Done {
             let name = path.file_name().unwrap().as_bytes();
             if name.ends_with(b".journal") {
                 let files = replay(&fs::read(path).unwrap()).files;
-                // A file that has its name is not read about in the journal any more.
+                // The journal no longer matters for a file that has its final name.
                 let unfinished = files.iter().filter(|(path, _)| {
                     let path = std::ffi::OsStr::from_bytes(path);
                     target.join(path).symlink_metadata().is_err()
@@ -156,8 +157,8 @@ impl Done {
         done
     }
 
-    /// A sink that was not killed has put on record what it has written, but for what was still
-    /// under way to it.
+    /// Asserts that a sink that was not killed has put on record what it has written, except for
+    /// what was still in progress.
     #[track_caller]
     fn is_all_on_record(&self) {
         let most = self.recorded_bytes + UNDER_WAY_BYTES_MAX;
@@ -165,7 +166,7 @@ impl Done {
     }
 }
 
-/// A transfer that waits for one block of `src/large`: all others are on record.
+/// A transfer that waits for one block of `src/large`; all other blocks are on record.
 struct Waiting {
     // Unmounted before the directory that they are in is removed.
     source: FaultFs,
@@ -195,7 +196,7 @@ impl Waiting {
     }
 }
 
-/// The same command sends the one block that is missing.
+/// Asserts that the same command sends only the one missing block.
 fn one_block_is_missing(source: &FaultFs, sink: &FaultFs) {
     let ended = run(Waiting::command(source, sink)).expect(0);
     assert_eq!(ended.count("bytes_sent"), BLOCK_BYTES, "{ended:?}");
@@ -221,7 +222,7 @@ fn what_arrived_of_a_file_that_failed_is_not_sent_again() {
     one_block_is_missing(&source, &sink);
 }
 
-/// Neither is what was said to be done, whoever said so when.
+/// Nothing that was reported as done is sent again, no matter which end reported it or when.
 #[test]
 fn what_was_told_as_done_is_not_sent_again() {
     let world = World::new();
@@ -237,10 +238,10 @@ fn what_was_told_as_done_is_not_sent_again() {
     sends_nothing_again(&stopped, &ended);
 }
 
-/// How the bytes of a file can change between two attempts, its size staying the same.
+/// Ways to change the bytes of a file between two attempts that keep its size.
 const CHANGES: [fn(&Path, &[u8]); 3] = [
     |path, bytes| fs::write(path, bytes).unwrap(),
-    // Only its time of change at the system's own hands tells.
+    // Only the inode's change time, which the system sets itself, shows this change.
     |path, bytes| {
         let before = fs::metadata(path).unwrap();
         fs::write(path, bytes).unwrap();
@@ -299,7 +300,7 @@ fn a_dead_peer_is_noticed_even_if_it_still_had_to_be_told_much() {
     }
     let running = start(world.cp(&["--timeout", "2"]));
     let sink = running.other_end();
-    // From the journal on, all that there is to say is said as fast as it is heard.
+    // Once the journal exists, every message is sent as fast as the other end reads.
     let is_begun = || fs::read_dir(world.target()).ok()?.next().map(drop);
     wait_for("the journal", is_begun);
     send_signal(sink, "STOP");
@@ -314,7 +315,7 @@ fn a_signal_is_heeded_while_the_other_end_is_silent_before_it_begins() {
     let mut command = there(&shell);
     command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
     let running = start(command);
-    // As long as a person would be asked for a password.
+    // In this phase a user could be asked for a password.
     running.other_end();
     wait_for("the shell to start", || running.has_said("started").then_some(()));
     running.signal("TERM");
@@ -327,7 +328,7 @@ fn a_signal_is_heeded_while_the_other_end_is_silent_before_it_begins() {
 fn a_peer_that_greets_and_says_no_more_is_noticed() {
     let world = World::new();
     world.write("src/a", b"a");
-    // It says HELLO, and hears nothing that it is told.
+    // The other end sends HELLO, but receives nothing.
     let shell = world.fake_shell("shift; sleep 50 | \"$@\"");
     let mut command = there(&shell);
     command.args(["--timeout", "1", "--connect-timeout", "60"]).arg(world.source_contents());
@@ -362,7 +363,8 @@ fn notices_silence(running: Running, stopped: u32) -> Ended {
     ended
 }
 
-/// It was looked whether its directory gives an ACL now, not whether it gave one then.
+/// A regression test: the check was whether the directory gives an ACL now, not whether it gave one
+/// then.
 #[test]
 fn a_file_that_goes_on_keeps_no_acl_that_its_directory_gave_it() {
     const DEFAULT_ACL: &str = "system.posix_acl_default";
@@ -385,7 +387,7 @@ fn a_file_that_goes_on_keeps_no_acl_that_its_directory_gave_it() {
     assert_identical(&world.source(), &world.target());
 }
 
-/// Its directory had its time of change already, and lost it.
+/// A regression test: the directory already had its time of change, and lost it.
 #[test]
 fn what_was_begun_of_a_file_that_is_gone_is_removed_without_a_trace() {
     if !has("rsync") {

@@ -1,4 +1,4 @@
-//! Through a real ssh, to a server on this machine.
+//! Transfers through a real ssh, to a server on this machine.
 
 use crate::proxy::free_port;
 use crate::tree::{Scale, grow};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
-/// A server with keys of its own, as long as it is kept.
+/// A server with its own keys; it is ended when this is dropped.
 struct Server {
     child: Child,
     /// The ssh command that reaches it.
@@ -19,7 +19,7 @@ struct Server {
 }
 
 impl Server {
-    /// `None` if there is no sshd here, or it does not let us in.
+    /// Returns `None` if there is no sshd here, or if it does not let us in.
     fn start(world: &World) -> Option<Self> {
         let is_complete = ["sshd", "ssh", "ssh-keygen", "rsync"].into_iter().all(has);
         if !is_complete {
@@ -42,7 +42,7 @@ impl Server {
             path("authorized"),
         );
         world.write("sshd_config", config.as_bytes());
-        // The place into which sshd locks the part of it that talks to strangers.
+        // The directory to which sshd confines its part that talks to clients before they log in.
         let _ = fs::create_dir_all("/run/sshd");
         let sshd = lads_tried::find("sshd").expect("looked for above");
         let log = fs::File::create(world.path("sshd.log")).unwrap();
@@ -110,8 +110,9 @@ fn push_pull_and_tunnel_through_a_real_ssh_arrive_identical() {
     }
 }
 
-/// Each login of a tunnel was one more question for a password or a second factor, and one more
-/// place among those that a server gives to who has not logged in yet.
+/// A regression test: each tunnel needed its own login, with one more question for a password or a
+/// second factor. Each also took one of the server's places for clients that have not logged in
+/// yet.
 #[test]
 fn a_tunnel_of_many_streams_logs_in_once() {
     let world = World::new();
@@ -133,8 +134,8 @@ fn a_tunnel_of_many_streams_logs_in_once() {
     assert_eq!(logins() - before, 2);
 }
 
-/// All is lost at once: messages and data. Both ends notice, and nothing is left but what the same
-/// command goes on from.
+/// Messages and data are lost at the same time. Both ends notice, and only what the same command
+/// goes on from is left.
 #[test]
 fn a_tunnel_whose_ssh_is_killed_is_gone_on_with() {
     let world = World::new();

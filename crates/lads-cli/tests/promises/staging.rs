@@ -1,5 +1,5 @@
-//! A stage changes nothing but the time that it takes: whatever becomes of it, every byte arrives,
-//! and nothing of it is left.
+//! A stage changes nothing except the time that a transfer takes: whatever happens to the stage,
+//! every byte arrives, and nothing of the stage is left.
 
 use crate::faultfs::FaultFs;
 use crate::tree::assert_nothing_left_over;
@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Between buffers of 1 MiB at each end: most of it must be staged.
+/// The buffers of both ends have 1 MiB, so most of this must be staged.
 const SOURCE_BYTES: usize = 12 << 20;
 const OPTIONS: [&str; 4] =
     ["--block-size=64K", "--buffers=1M", "--layout=synthetic:osts=4", "--sink-io=buffered"];
@@ -16,11 +16,11 @@ const OPTIONS: [&str; 4] =
 /// Both ends keep the same promises.
 const SIDES: [&str; 2] = ["source", "sink"];
 
-/// A sink that writes nothing until it is let go.
+/// A transfer whose sink writes nothing until it is released.
 struct Bench {
     // Unmounted before the directory that they are in is removed.
     sink: FaultFs,
-    /// Storage that fails on command, too, if the stage is to fail.
+    /// Storage that fails on command, if the stage is to fail.
     stage: Option<FaultFs>,
     world: World,
 }
@@ -53,7 +53,7 @@ impl Bench {
         start(command)
     }
 
-    /// What is staged comes to an end, and the result is right.
+    /// Releases the sink; checks that the transfer ends and that the result is right.
     fn ends_well(&self, running: Running) -> Ended {
         self.sink.command("clear");
         let ended = running.end().expect(0);
@@ -71,11 +71,11 @@ impl Bench {
     }
 }
 
-/// The file in the stage's directory that a process or the one that it started holds open, as a
-/// path that can be opened.
+/// Returns the file in the stage's directory that a process, or the one that it started, holds
+/// open. The result is a path that can be opened.
 fn stage_file(running: &Running, stage: &Path) -> PathBuf {
     let pids = [running.pid(), running.other_end()];
-    // The directory is open, too, while the file is made.
+    // While the file is being made, the directory is open, too.
     let is_stage = |handle: &PathBuf| {
         fs::read_link(handle).is_ok_and(|it| it.parent().is_some_and(|it| it == stage))
     };
@@ -87,7 +87,7 @@ fn stage_file(running: &Running, stage: &Path) -> PathBuf {
     })
 }
 
-/// Waits until this many bytes are in the stage.
+/// Waits until this many bytes are in the stage; returns its file.
 fn wait_until_staged(running: &Running, stage: &Path, bytes: u64) -> PathBuf {
     let file = stage_file(running, stage);
     wait_for("blocks to be staged", || {
@@ -164,7 +164,7 @@ fn what_a_stage_gives_back_wrong_is_read_again_and_never_used() {
         let notices = ended.events_of("notice");
         let text = notices.first().map(|notice| notice["text"].as_str().unwrap().to_owned());
         assert!(text.is_some_and(|text| text.contains("other bytes")), "{ended:?}");
-        // The sink must ask for them again; the source just reads them again.
+        // The sink must request the blocks again; the source just reads them again.
         let is_resent = ended.count("blocks_resent") > 0;
         assert_eq!(is_resent, at == "sink", "{ended:?}");
     }

@@ -1,5 +1,5 @@
-//! Whoever asks the command to stop gets it back within 5 seconds, whatever hangs at either end,
-//! and is told what was not waited for; the same command goes on when storage answers again.
+//! A command that is asked to stop ends within 5 seconds, whatever hangs at either end, and reports
+//! what it did not wait for. The same command goes on when storage answers again.
 
 use crate::faultfs::FaultFs;
 use crate::tree::assert_nothing_left_over;
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is promised.
+/// The promised time.
 const PROMISED: Duration = Duration::from_secs(5);
 
 /// A source and a sink on storage that hangs on command.
@@ -26,7 +26,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With three files of some blocks to move.
+    /// Makes a bench with three files of a few blocks each.
     fn new() -> Option<Self> {
         if !has("rsync") {
             return None;
@@ -56,7 +56,7 @@ impl Bench {
         command
     }
 
-    /// Starts the command; returns when a call of it does not.
+    /// Starts the command; returns when one of its calls hangs.
     fn hangs(&self, rule: &str) -> Running {
         self.storage.command(rule);
         let running = start(self.cp(&[]));
@@ -64,8 +64,8 @@ impl Bench {
         running
     }
 
-    /// Stops a command that hangs, and sees that it returns, and that the same command goes on
-    /// when storage answers again.
+    /// Stops a command that hangs. Checks that it ends, and that the same command goes on when
+    /// storage answers again.
     fn stops(&self, running: Running, signal: &str) -> Ended {
         let (moving, other) = (running.pid(), running.other_end());
         let asked = Instant::now();
@@ -82,7 +82,7 @@ impl Bench {
     }
 }
 
-/// Asserts that a person was told which end does not answer, and what it was asked for.
+/// Asserts that the user was told which end does not answer, and what it was asked for.
 fn says_what_hangs(ended: &Ended, words: &[&str]) {
     let message = ended.summary()["message"].as_str().unwrap_or_default().to_owned();
     let notices = ended.events_of("notice").into_iter();
@@ -107,7 +107,7 @@ fn a_signal_is_heeded_although_a_call_to_storage_does_not_return() {
             ("hang read path=src/file1", ["at the source", "read file1"]),
             ("hang open path=src/file2", ["at the source", "read file2"]),
             ("hang readdir path=src", ["at the source", "list "]),
-            // Before the transfer begins.
+            // These two hang before the transfer begins.
             ("hang opendir path=src", ["stopped", "before the transfer began"]),
             ("hang lookup path=dst", ["stopped", "had not come to rest after 3 s"]),
         ];
@@ -126,15 +126,15 @@ fn a_signal_is_heeded_although_a_write_takes_12_s() {
     says_what_hangs(&ended, &["at the sink", "write file", "can begin when that has returned"]);
 }
 
-/// A keyboard sends a signal to both processes that a command is. Before they are two, the signal
-/// ends the one; after that, the transfer stops as documented.
+/// The keyboard sends a signal to both processes of a command. Before the second one exists, the
+/// signal ends the first; after that, the transfer stops as documented.
 #[test]
 fn a_signal_that_comes_at_the_start_stops_the_transfer_or_comes_before_it() {
     let world = World::new();
     world.write("src/file", &[7; 1 << 20]);
     for step in 0..60 {
         let mut copy = world.cp(&["--bwlimit=6M"]).process_group(0).spawn().unwrap();
-        // Not to wait for anything: each time, the signal comes a little later.
+        // This does not wait for an event: the signal comes a little later in each step.
         thread::sleep(Duration::from_micros(200) * step);
         kill_process_group(Pid::from_child(&copy), Signal::TERM).unwrap();
         let status = copy.wait().unwrap();
@@ -150,7 +150,7 @@ fn a_second_interrupt_ends_it_at_once_whatever_hangs() {
         let mut running = bench.hangs(rule);
         let (moving, other) = (running.pid(), running.other_end());
         let asked = Instant::now();
-        // Signals of one kind that come close together are one.
+        // Signals of one kind that come close together may arrive as one, so send it again.
         wait_for("the end", || {
             running.signal("INT");
             (!running.is_running()).then_some(())

@@ -1,4 +1,4 @@
-//! Storage that refuses, shortens, holds up and damages: what cannot be done is told, the rest
+//! Storage that refuses, shortens, holds up and damages: what cannot be done is reported, the rest
 //! arrives, and the same command goes on when the storage works again.
 
 use crate::faultfs::FaultFs;
@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// What happens at which end.
+/// The end at which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Source,
@@ -66,7 +66,7 @@ impl Bench {
         command
     }
 
-    /// Now that the storage works again, the same command does what is left to do.
+    /// Runs the same command when the storage works again, and checks that it does the rest.
     fn finishes(&self) {
         self.storage.command("clear");
         run(self.cp(&[])).expect(0);
@@ -75,7 +75,7 @@ impl Bench {
     }
 }
 
-/// Calls of each end, and the errors that they may meet.
+/// The calls of each end that may fail, and the possible errors.
 const SINK_CALLS: [&str; 20] = [
     "mkdir",
     "create",
@@ -112,10 +112,10 @@ const SOURCE_CALLS: [&str; 10] = [
     "getxattr",
     "lseek",
 ];
-/// Not EPERM and EACCES: attributes that take privilege are left out silently then.
+/// Without EPERM and EACCES, because attributes that need privilege are then left out silently.
 const SOURCE_ERRORS: [(&str, i64); 5] =
     [("EIO", 5), ("ESHUTDOWN", 108), ("ETIMEDOUT", 110), ("ENOMEM", 12), ("EINVAL", 22)];
-/// What must not fail unseen: that something is durable is believed only when it was said.
+/// Calls whose failure must not go unnoticed: data counts as durable only if they succeed.
 const SYNCS: [&str; 3] = ["fsync", "fdatasync", "fsyncdir"];
 
 #[test]
@@ -152,10 +152,10 @@ fn an_attribute_that_may_not_be_read_is_told() {
     bench.finishes();
 }
 
-/// A temporary file whose space could not be reserved was never removed.
+/// A regression test: a temporary file whose space could not be reserved was never removed.
 #[test]
 fn a_file_that_could_not_be_prepared_leaves_nothing_over() {
-    // What was reserved is as long as it should be: then there is nothing to lengthen.
+    // Reserved space already has the right length, so there is nothing to lengthen.
     for (call, options) in [("truncate", &["--no-preallocate"][..]), ("fallocate", &[])] {
         let Some(bench) = Bench::new(At::Sink) else { return };
         bench.write("large", &Rng::new(1).bytes(300_000));
@@ -165,7 +165,7 @@ fn a_file_that_could_not_be_prepared_leaves_nothing_over() {
     }
 }
 
-/// A run meets an error of one kind of call, once or again and again.
+/// Runs with an error in one kind of call, once or repeatedly.
 fn fails(rng: &mut Rng, at: At, call: &str, (name, errno): (&str, i64)) {
     let Some(bench) = Bench::new(at) else { return };
     grow(rng, &bench.source(), &Scale::SMALL);
@@ -194,7 +194,7 @@ fn fails(rng: &mut Rng, at: At, call: &str, (name, errno): (&str, i64)) {
     drop(shown);
 }
 
-/// The exit code and what is said fit the error.
+/// Checks that the exit code and the messages fit the error.
 fn is_told(ended: &Ended, at: At, errno: i64) {
     let (side, code) = match at {
         At::Source => ("source", 3),
@@ -205,7 +205,7 @@ fn is_told(ended: &Ended, at: At, errno: i64) {
     let is_fatal = ended.summary()["message"].as_str().is_some_and(is_said);
     let is_listed = issues.iter().any(|issue| issue["errno"].as_i64() == Some(errno));
     assert!(is_fatal || is_listed, "error {errno} is not told: {ended:?}");
-    // A source that fails when it is looked at once more counts as changed.
+    // If a second look at a file of the source fails, the file counts as changed.
     let is_code = ended.code == Some(code) || at == At::Source && ended.code == Some(8);
     assert!(is_code, "{ended:?}");
     for issue in issues {
@@ -216,8 +216,8 @@ fn is_told(ended: &Ended, at: At, errno: i64) {
     }
 }
 
-/// Whatever is not told to have failed is there, and nothing that is there is wrong. Only where
-/// the transfer could not go on at all may something be missing that is not told.
+/// Checks that all files that were not reported as failed are there, and that none is wrong. Only
+/// if the transfer could not go on at all may files be missing without a report.
 fn the_rest_arrived(bench: &Bench, ended: &Ended, harms: &[Value]) {
     let is_fatal = !ended.summary()["message"].is_null();
     if is_fatal {
@@ -239,15 +239,15 @@ fn the_rest_arrived(bench: &Bench, ended: &Ended, harms: &[Value]) {
     nothing_else_is_there(&target, &source);
 }
 
-/// Whether a transfer may end by this harm: nothing can go on without the journal and the two
-/// directories, and what a full file system takes is chance.
+/// Returns whether a transfer may end because of this fault. It needs the journal and the two
+/// directories, and it is a matter of chance which file does not fit on a full file system.
 fn ends_a_transfer(harm: &Value) -> bool {
     let path = harm["path"].as_str().unwrap();
     let is_full = matches!(harm["errno"].as_i64(), Some(28 | 122));
     path.contains(".journal") || matches!(path, "" | "src" | "dst" | "src/" | "dst/") || is_full
 }
 
-/// The path in an issue, be it text or not.
+/// Returns the path in an issue, whether it is text or not.
 fn path_of(issue: &Value) -> PathBuf {
     let Some(hex) = issue["path_hex"].as_str() else {
         return PathBuf::from(issue["path"].as_str().unwrap());
@@ -306,7 +306,8 @@ fn one_read_error_costs_one_file() {
     bench.finishes();
 }
 
-/// Its first half is read before it changes, the second after: only a look at it once more tells.
+/// The first half is read before the file changes, the second half after. Only a second look at the
+/// file shows that.
 #[test]
 fn a_file_of_one_block_that_changes_while_it_is_read_is_read_again() {
     let Some(bench) = Bench::new(At::Source) else { return };
@@ -315,7 +316,7 @@ fn a_file_of_one_block_that_changes_while_it_is_read_is_read_again() {
     bench.storage.command("short read path=small nth=1\nhang read path=small nth=2");
     let running = start(bench.cp(&["--source-io", "buffered"]));
     bench.storage.wait_for_fault("hang");
-    // Past the mount, on which a call hangs.
+    // Write past the mount, because a call hangs on it.
     fs::write(bench.world.path("storage.below/src/small"), &after).unwrap();
     bench.storage.command("release");
     running.end().expect(0);
@@ -347,7 +348,8 @@ fn a_file_is_read_back_though_all_that_was_granted_waits_to_be_written() {
     for number in 0..20 {
         bench.write(&format!("file{number}"), &Rng::new(number).bytes(1 << 16));
     }
-    // The only I/O thread is about to read the first file back: what arrives has to wait for it.
+    // The only I/O thread is about to read back the first file, so later blocks have to wait for
+    // it.
     bench.storage.command("delay write 20\nhang fsync nth=1 path=*.part");
     let memory = ["--sink-buffers", "256K", "--sink-threads", "1"];
     let rest = ["--verify", "media", "--no-journal", "--progress=1"];
@@ -379,7 +381,7 @@ fn storage_that_takes_longer_than_the_timeout_is_not_taken_for_a_dead_peer() {
 fn a_bit_that_flips_at_rest_is_found_when_it_is_read_back() {
     let Some(bench) = Bench::new(At::Sink) else { return };
     bench.write("large", &Rng::new(1).bytes(1 << 20));
-    // When it is to be made durable, all is written and nothing read back.
+    // When the file is to be made durable, everything is written and nothing has been read back.
     bench.storage.command("hang fsync nth=1 path=*.part");
     let running = start(bench.cp(&["--verify", "media"]));
     let part = bench.storage.wait_for_fault("hang")["path"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The system calls of a sink, in the order in which they began and ended: what `strace` saw.
+//! The system calls of a sink, in the order in which they began and ended, as recorded by `strace`.
 
 use crate::world::{LADS, World, has, not_tried, run, there};
 use lads_core::message::{LENGTH_BYTES, Message, decode};
@@ -9,45 +9,45 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What of a sink is traced.
+/// The calls of a sink that are traced.
 const CALLS: &str = "trace=read,write,pwrite64,fsync,fdatasync,renameat,renameat2,rename,unlinkat";
 
-/// A call that did what it was asked for. Begin and end are lines of the trace: what ended on an
-/// earlier line than another began was over before it.
+/// A call that succeeded. Begin and end are line numbers of the trace. A call that ended on an
+/// earlier line than another one began was over before the other.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) name: String,
     /// The paths of its descriptors.
     pub(crate) handles: Vec<PathBuf>,
-    /// Its texts: what was written, or names.
+    /// Its text arguments: written bytes, or names.
     pub(crate) texts: Vec<Vec<u8>>,
-    /// Of a write: where in the file.
+    /// The offset in the file, if it is a write.
     pub(crate) offset: Option<u64>,
     pub(crate) begin: usize,
     pub(crate) end: usize,
-    /// What it returned.
+    /// Its return value.
     result: u64,
 }
 
 impl Call {
-    /// Whether it makes this file or directory durable.
+    /// Returns whether it makes this file or directory durable.
     pub(crate) fn syncs(&self, path: &Path) -> bool {
         matches!(self.name.as_str(), "fsync" | "fdatasync") && self.handles == [path]
     }
 
-    /// Whether it writes to this file.
+    /// Returns whether it writes to this file.
     pub(crate) fn writes(&self, path: &Path) -> bool {
         self.name == "pwrite64" && self.handles == [path]
     }
 
-    /// The old path and the new one, if it renames.
+    /// Returns the old and the new path, if it is a rename.
     pub(crate) fn renames(&self) -> Option<(PathBuf, PathBuf)> {
         let is_rename = self.name.starts_with("rename");
         let path = |index: usize| self.handles[index].join(OsStr::from_bytes(&self.texts[index]));
         is_rename.then(|| (path(0), path(1)))
     }
 
-    /// The range of bytes that it wrote.
+    /// Returns the range of bytes that it wrote.
     pub(crate) fn range(&self) -> std::ops::Range<u64> {
         let offset = self.offset.unwrap();
         offset..offset + self.result
@@ -58,27 +58,29 @@ impl Call {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) message: Message,
-    /// The line on which the call began that wrote its last byte, or that read it.
+    /// The line on which the call began that wrote or read its last byte.
     pub(crate) begin: usize,
 }
 
-/// All that a sink did.
+/// The trace of a sink.
 pub(crate) struct Trace {
     pub(crate) calls: Vec<Call>,
-    /// What it told the source.
+    /// The messages from the sink to the source.
     pub(crate) told: Vec<Said>,
-    /// What the source told it.
+    /// The messages from the source to the sink.
     pub(crate) heard: Vec<Said>,
 }
 
 impl Trace {
-    /// Pushes `src` of a world to its `dst` with these options; `None` where nothing may be traced.
+    /// Pushes `src` of a world to its `dst` with these options; returns `None` where tracing is not
+    /// possible.
     pub(crate) fn of_sink(world: &World, options: &[&str]) -> Option<Self> {
         if !has("strace") {
             return None;
         }
         let path = world.path("trace");
-        // Paths, names and bytes as hexadecimal numbers: no text can be taken for syntax.
+        // Paths, names and bytes appear as hexadecimal numbers, so that no text can be taken for
+        // syntax.
         let words = ["-f", "-y", "-xx", "-s", "2000000", "-e", CALLS];
         let mut probe = Command::new("strace");
         probe.args(words).arg("-o").arg(&path).arg("true").stderr(Stdio::null());
@@ -99,21 +101,21 @@ impl Trace {
         Some(Self { calls, told, heard })
     }
 
-    /// The calls for which this holds.
+    /// Returns the calls for which this is true.
     pub(crate) fn calls(&self, is_one: impl Fn(&Call) -> bool) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(move |call| is_one(call))
     }
 
-    /// Whether a file or directory was made durable between these lines.
+    /// Returns whether a file or directory was made durable between these lines.
     pub(crate) fn is_synced(&self, path: &Path, after: usize, before: usize) -> bool {
         self.calls(|call| call.syncs(path)).any(|call| call.begin > after && call.end < before)
     }
 }
 
-/// The calls that did not fail.
+/// Returns the calls that succeeded.
 fn parse(trace: &str) -> Vec<Call> {
     let mut calls = Vec::new();
-    // What a thread has begun and not ended.
+    // The calls that a thread has begun and not ended.
     let mut begun: HashMap<&str, (usize, &str)> = HashMap::new();
     for (number, line) in trace.lines().enumerate() {
         let (thread, what) = line.split_once(' ').unwrap();
@@ -133,7 +135,7 @@ fn parse(trace: &str) -> Vec<Call> {
     calls
 }
 
-/// A call as it is written down; `None` if it is none, or it failed.
+/// Parses a call; returns `None` if the text is not a call, or if the call failed.
 fn call(text: &str, begin: usize, end: usize) -> Option<Call> {
     let (text, result) = text.rsplit_once(" = ")?;
     let result = result.split_whitespace().next()?.parse().ok()?;
@@ -147,7 +149,7 @@ fn call(text: &str, begin: usize, end: usize) -> Option<Call> {
     Some(Call { name: name.to_owned(), handles, texts, offset, begin, end, result })
 }
 
-/// The bytes of all `\xNN` that stand between these.
+/// Returns the bytes of the `\xNN` sequences between each pair of these characters.
 fn between(text: &str, open: char, close: char) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -160,7 +162,7 @@ fn between(text: &str, open: char, close: char) -> Vec<Vec<u8>> {
     found
 }
 
-/// What went through the pipe that begins as the control channel does.
+/// Returns the messages on the pipe that carries the most of them.
 fn messages(calls: &[Call], name: &str) -> Vec<Said> {
     let mut pipes: HashMap<&Path, Vec<&Call>> = HashMap::new();
     for call in calls.iter().filter(|call| call.name == name) {
@@ -173,7 +175,7 @@ fn messages(calls: &[Call], name: &str) -> Vec<Said> {
     pipes.into_values().map(|calls| said(&calls)).max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// The messages in what was written, or read, bit by bit.
+/// Decodes the messages from the written or read bytes, one call after the other.
 fn said(calls: &[&Call]) -> Vec<Said> {
     let mut said = Vec::new();
     let mut bytes: Vec<u8> = Vec::new();

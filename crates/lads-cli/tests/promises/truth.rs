@@ -1,4 +1,4 @@
-//! Only what is true is said of what a transfer has moved, skipped, verified and read.
+//! Reports about what a transfer has moved, skipped, verified and read contain only what is true.
 
 use crate::faultfs::FaultFs;
 use crate::world::{
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
-/// A tree that was moved; then one file of it was damaged at the target, and has its old time.
+/// Moves a tree, then damages one file of it at the target and restores the file's time.
 fn damaged() -> World {
     let world = World::on_disk();
     let mut rng = Rng::new(7);
@@ -24,7 +24,7 @@ fn damaged() -> World {
     world
 }
 
-/// What the command says to a person, without the figures of the machine.
+/// Returns the output for a person, without the figures about the machine.
 fn said(mut command: Command) -> String {
     let output = command.output().unwrap();
     String::from_utf8(output.stderr).unwrap()
@@ -85,7 +85,7 @@ fn with_checksum_exactly_the_file_with_other_bytes_is_moved() {
     assert!(said.contains("nothing was moved; 6 the same by checksum;"), "{said}");
 }
 
-/// Names of files of which data was, or would be, sent.
+/// Returns the names of files whose data was, or would be, sent.
 fn sent(ended: &Ended) -> Vec<String> {
     let lines = ended.events_of("line").into_iter().filter(|line| line["verb"] == "send");
     lines.map(|line| line["path"].as_str().unwrap().to_owned()).collect()
@@ -113,7 +113,7 @@ fn with_checksum_holes_and_zeros_are_the_same() {
     let mut bytes = vec![0; 2 << 20];
     bytes[1 << 20..(1 << 20) + 4096].fill(7);
     world.write("src/sparse", &bytes);
-    // The hole is at the source only; then at the sink only.
+    // The hole is first at the source only, then at the sink only.
     let hole = |name: &str| {
         let file = fs::File::create(world.path(name)).unwrap();
         file.set_len(2 << 20).unwrap();
@@ -152,7 +152,8 @@ fn with_checksum_a_push_and_a_pull_move_what_differs() {
     assert_identical(&world.source(), &world.target());
 }
 
-/// Layouts with stripes of other lengths at both ends, little memory, few threads, and a stage.
+/// Uses layouts with different stripe lengths at both ends, little memory, few threads, and a
+/// stage.
 #[test]
 fn with_checksum_any_layout_and_any_memory_gives_the_same() {
     let world = damaged();
@@ -231,8 +232,8 @@ fn nothing_at_all_is_verified_where_there_is_nothing() {
     assert_eq!(verified(&refused), "none");
 }
 
-/// A world with the same file of three blocks at both ends, one of which is on storage that does
-/// what it is told.
+/// Makes a world with the same file of three blocks at both ends. One end is on storage that fails
+/// on command.
 fn same_file_with(storage: &str) -> Option<(World, FaultFs)> {
     let world = World::on_disk();
     let storage = FaultFs::mount(&world, storage)?;
@@ -241,7 +242,7 @@ fn same_file_with(storage: &str) -> Option<(World, FaultFs)> {
     Some((world, storage))
 }
 
-/// Compares one block after the other.
+/// Options to compare one block after the other.
 const IN_TURN: &[&str] = &["--threads", "1", "--block-size", "1M"];
 
 #[test]
@@ -251,7 +252,7 @@ fn what_is_changed_at_the_sink_after_it_was_compared_is_not_said_to_be_the_same(
         sink.command("clear\nhang read path=large nth=3");
         let running = start(command);
         sink.wait_for_fault("hang");
-        // The last block is read: the first was compared, and was the same.
+        // The last block is being read; the first one was compared and found the same.
         let file = fs::File::options().write(true).open(sink.path("large")).unwrap();
         file.write_all_at(b"changed", 0).unwrap();
         drop(file);
@@ -278,7 +279,7 @@ fn what_is_changed_at_the_sink_before_it_is_read_is_not_said_to_be_different() {
     check.arg(world.source_contents()).arg(world.target());
     let running = start(check);
     source.wait_for_fault("hang");
-    // The sink has seen it, and will compare what it saw.
+    // The sink has examined the file, and will compare the state that it saw.
     world.write("dst/large", &Rng::new(6).bytes(3 << 20));
     source.command("release");
     let ended = running.end().expect(8);

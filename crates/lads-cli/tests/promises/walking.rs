@@ -1,4 +1,4 @@
-//! How the source's tree is walked: by several threads, and in one order all the same.
+//! Walking the source's tree: several threads do it, but the resulting order is always the same.
 
 use crate::faultfs::{Daemon, testbed};
 use crate::world::{World, run};
@@ -7,10 +7,10 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What the metadata server takes for each answer: long beside what this machine takes.
+/// The latency of the metadata server: long in comparison with the machine's own work.
 const LATENCY: Duration = Duration::from_millis(5);
 
-/// One thread would wait for every answer before it asks the next question.
+/// A single thread would wait for every answer before it asks the next question.
 #[test]
 fn a_slow_metadata_server_is_asked_many_questions_at_once() {
     let world = World::new();
@@ -38,8 +38,8 @@ fn a_slow_metadata_server_is_asked_many_questions_at_once() {
     assert!(elapsed < one_by_one / 2, "{elapsed:?}, one by one {one_by_one:?}");
 }
 
-/// Of a file with several names, which is sent and which are links follows from the order; so does
-/// what another attempt can go on with.
+/// The order decides which name of a file with several names is sent and which become links. What
+/// another attempt can go on with depends on it, too.
 #[test]
 fn a_tree_is_told_in_the_same_order_each_time() {
     let world = World::new();

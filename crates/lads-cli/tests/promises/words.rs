@@ -1,4 +1,4 @@
-//! What is told: in one way wherever it happens, in order, and with what helps.
+//! Messages: worded alike everywhere, in order, and with helpful advice.
 
 use crate::world::{Ended, LADS, RUN_HERE, Rng, World, has, lads, run, there};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::Duration;
 
-/// Asserts that one source was told not to exist.
+/// Asserts that one source was reported not to exist.
 fn says_that_it_does_not_exist(ended: Ended, path: &str) {
     let ended = ended.expect(3);
     let issue = ended.issue();
@@ -46,7 +46,7 @@ fn a_source_that_does_not_exist_is_told_in_one_way() {
     let ended = copy(lads::<&str>(&[]), &[&missing, &there_is], &target);
     says_that_it_does_not_exist(ended, &missing);
     assert_eq!(fs::read(here.join("a")).unwrap(), b"a");
-    // What a list names was in no directory that was listed.
+    // A name from a list was not found by listing a directory.
     let list = world.write("list", b"a\nnope\n").display().to_string();
     let source = world.source().display().to_string();
     let ended = copy(lads(&["--files-from", &list]), &[&source], &target);
@@ -106,7 +106,7 @@ fn a_limit_that_binds_is_blamed_and_not_storage() {
     assert_ne!(free.summary()["bottleneck"], "limit", "{free:?}");
 }
 
-/// Runs `lads cp` with all that it tells in one file; the lines of that.
+/// Runs `lads cp` with stdout and stderr in one file; returns its lines.
 fn lines_of(world: &World, words: &[&str], code: i32) -> Vec<String> {
     let told = world.path("told");
     let file = File::create(&told).unwrap();
@@ -160,8 +160,8 @@ fn a_host_may_be_an_address_in_brackets() {
     }
 }
 
-/// A port that answers nothing: the kernel drops what would open a connection while nobody takes
-/// those that wait. With what keeps it so.
+/// Opens a port that answers nothing: the kernel drops new connections while nobody accepts the
+/// waiting ones. Also returns what must be kept open for that.
 fn silent_port() -> (u16, (OwnedFd, Vec<TcpStream>)) {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -196,7 +196,8 @@ fn a_host_that_drops_packets_is_given_up_in_time_and_told() {
     ended.says(&["timed out", "cannot reach 127.0.0.1", &format!("-p {port} 127.0.0.1 true")]);
 }
 
-/// More than wait in memory at a time (10,000 of each end): every one is told, counted and logged.
+/// More failures than fit in memory at the same time (10,000 from each end): each is reported,
+/// counted and logged.
 #[test]
 fn however_many_files_fail_all_are_in_the_log() {
     const COUNT: u64 = 10_500;

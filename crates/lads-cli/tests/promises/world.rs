@@ -1,4 +1,4 @@
-//! What the tests are written with: a place to work in, the command, chance, and the oracle.
+//! Helpers for the tests: a place to work in, the command, random choices, and the comparison.
 
 use lads_core::journal::{BlockRecord, replay};
 use serde_json::Value;
@@ -15,9 +15,9 @@ pub(crate) use lads_tried::{has, is_root, not_tried};
 
 /// The command under test.
 pub(crate) const LADS: &str = env!("CARGO_BIN_EXE_lads");
-/// Nothing here takes so long: what does, hangs.
+/// Nothing here takes this long; a test that does, hangs.
 const HANG: Duration = Duration::from_secs(60);
-/// How often a condition is looked at that another process brings about.
+/// How often to check a condition that another process brings about.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Runs a test once for each seed: `quick` of them, or `full` with `LADS_TRUST=1`.
@@ -35,7 +35,7 @@ pub(crate) fn for_seeds(quick: u64, full: u64, test: impl Fn(u64)) {
     }
 }
 
-/// Says something if the test fails while it is there.
+/// Prints a text if the test fails while this exists.
 pub(crate) struct ShownOnFailure(pub(crate) String);
 
 impl Drop for ShownOnFailure {
@@ -52,13 +52,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// In memory, where there is such a place.
+    /// Makes a world in memory, where that is possible.
     pub(crate) fn new() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::within(memory) } else { Self::on_disk() }
     }
 
-    /// With 12 MiB to move: four files of several blocks and forty small ones.
+    /// Makes a world with 12 MiB to move: four files of several blocks and forty small ones.
     pub(crate) fn with_files(rng: &mut Rng) -> Self {
         let world = Self::new();
         for number in 0..4 {
@@ -70,14 +70,14 @@ impl World {
         world
     }
 
-    /// On storage that can be read past the page cache.
+    /// Makes a world on storage that can be read past the page cache.
     pub(crate) fn on_disk() -> Self {
         Self::within(&std::env::temp_dir())
     }
 
     fn within(parent: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("lads-promise-").tempdir_in(parent).unwrap();
-        // Some tests run the command as somebody else, who must get in.
+        // Some tests run the command as another user, who must have access.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         Self { dir }
     }
@@ -94,12 +94,12 @@ impl World {
         self.path("dst")
     }
 
-    /// `SOURCE/`: its contents.
+    /// Returns `SOURCE/`, which means its contents.
     pub(crate) fn source_contents(&self) -> String {
         format!("{}/", self.source().display())
     }
 
-    /// Writes a file, and the directories that it lies in.
+    /// Writes a file, and makes the directories above it.
     pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -107,14 +107,14 @@ impl World {
         path
     }
 
-    /// `lads cp --json SOURCE/ TARGET` with these options; keeps all that rsync does.
+    /// `lads cp --json SOURCE/ TARGET` with these options; it keeps all that rsync keeps.
     pub(crate) fn cp(&self, options: &[&str]) -> Command {
         let mut command = lads(options);
         command.arg(AS_RSYNC).arg(self.source_contents()).arg(self.target());
         command
     }
 
-    /// Changes four bytes of a file of the target and puts its time of change back, as a disk that
+    /// Changes four bytes of a file of the target and restores its time of change, as a disk that
     /// damages data does.
     pub(crate) fn damage(&self, name: &str, offset: u64) {
         let path = self.target().join(name);
@@ -127,7 +127,7 @@ impl World {
         file.sync_all().unwrap();
     }
 
-    /// A script that stands for ssh: forgets the host and runs the rest here.
+    /// Makes a script in place of ssh, which drops the host and runs the rest on this machine.
     pub(crate) fn fake_shell(&self, script: &str) -> String {
         let path = self.path(format!("shell-{}", script.len()));
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -136,11 +136,11 @@ impl World {
     }
 }
 
-/// Keeps what `rsync -aHAXS` keeps and `lads cp` only if asked: trees with set-id bits are compared
-/// by rsync.
+/// The option to keep what `rsync -aHAXS` keeps and `lads cp` keeps only if asked: rsync compares
+/// trees with set-id bits.
 pub(crate) const AS_RSYNC: &str = "--privileges";
 
-/// What a fake shell does to be one.
+/// The script of a fake shell that just runs the command here.
 pub(crate) const RUN_HERE: &str = "shift; exec \"$@\"";
 
 /// `lads cp --json` with these words.
@@ -171,7 +171,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// What it told as JSON, line by line.
+    /// Returns its JSON output, line by line.
     pub(crate) fn events(&self) -> Vec<Value> {
         self.stdout
             .split(|&byte| byte == b'\n')
@@ -180,12 +180,12 @@ impl Ended {
             .collect()
     }
 
-    /// The events of one kind.
+    /// Returns the events of one kind.
     pub(crate) fn events_of(&self, kind: &str) -> Vec<Value> {
         self.events().into_iter().filter(|event| event["event"] == kind).collect()
     }
 
-    /// The differences told, as `verb path`, in the order of the alphabet.
+    /// Returns the reported differences as `verb path`, sorted.
     pub(crate) fn differences(&self) -> Vec<String> {
         let text = |event: &Value| {
             let (verb, path) = (event["verb"].as_str().unwrap(), event["path"].as_str().unwrap());
@@ -197,34 +197,34 @@ impl Ended {
         told
     }
 
-    /// The one issue told.
+    /// Returns the only issue that was reported.
     pub(crate) fn issue(&self) -> Value {
         let mut issues = self.events_of("issue");
         assert_eq!(issues.len(), 1, "{self:?}");
         issues.remove(0)
     }
 
-    /// What it told last.
+    /// Returns the last event, the summary.
     pub(crate) fn summary(&self) -> Value {
         let summary = self.events().pop().unwrap_or_else(|| panic!("no summary: {self:?}"));
         assert_eq!(summary["event"], "summary", "{self:?}");
         summary
     }
 
-    /// One of the counts in the summary, such as `blocks_sent`.
+    /// Returns one of the counts in the summary, such as `blocks_sent`.
     pub(crate) fn count(&self, name: &str) -> u64 {
         let summary = self.summary();
         summary[name].as_u64().unwrap_or_else(|| panic!("no {name} in {summary}"))
     }
 
-    /// Asserts how it ended.
+    /// Asserts the exit code.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
-    /// Asserts that what it said to a person holds each of these.
+    /// Asserts that the output for a person contains each of these.
     #[track_caller]
     pub(crate) fn says(self, words: &[&str]) -> Self {
         let message = self.summary()["message"].as_str().unwrap_or_default().to_owned();
@@ -252,7 +252,7 @@ impl std::fmt::Debug for Ended {
     }
 }
 
-/// A command that runs; it is ended with the test.
+/// A running command; it is ended with the test.
 pub(crate) struct Running {
     child: Child,
     output: TempDir,
@@ -274,30 +274,30 @@ pub(crate) fn run(command: Command) -> Ended {
 }
 
 impl Running {
-    /// The process that moves data: that which was started only stands before it.
+    /// Returns the process that moves data; the one that was started only stands in front of it.
     pub(crate) fn pid(&self) -> u32 {
         wait_for("the command to begin", || child_of(self.child.id()))
     }
 
-    /// The process that it started: the other end.
+    /// Returns the process that it started: the other end.
     pub(crate) fn other_end(&self) -> u32 {
         let pid = self.pid();
         wait_for("the other end to start", || child_of(pid))
     }
 
-    /// Whether it has told a person this.
+    /// Returns whether the output for a person contains this so far.
     pub(crate) fn has_said(&self, words: &str) -> bool {
         fs::read_to_string(self.output.path().join("stderr")).is_ok_and(|all| all.contains(words))
     }
 
-    /// Bytes that its source has sent, as far as it has told (`--json --progress`).
+    /// Returns the bytes that the source has sent, as far as reported (`--json --progress`).
     pub(crate) fn bytes_sent(&self) -> u64 {
         let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
         let events = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events.filter_map(|event| event["bytes_sent"].as_u64()).max().unwrap_or(0)
     }
 
-    /// Whether it has told a program this.
+    /// Returns whether the output for a program contains this so far.
     pub(crate) fn told(&self, words: &str) -> bool {
         fs::read_to_string(self.output.path().join("stdout")).is_ok_and(|all| all.contains(words))
     }
@@ -331,8 +331,8 @@ impl Running {
         send_signal(self.child.id(), signal);
     }
 
-    /// Kills it and the process that it started; waits until both are gone. What holds up a call
-    /// of theirs is let go by `release`.
+    /// Kills it and the process that it started; waits until both are gone. `release` releases a
+    /// call of theirs that hangs.
     pub(crate) fn kill_both_ends(mut self, release: impl FnOnce()) {
         let pids = self.pids();
         let _ = self.child.kill();
@@ -342,14 +342,14 @@ impl Running {
         pids.into_iter().for_each(wait_until_gone);
     }
 
-    /// The process that moves data and the other end, as far as they are there.
+    /// Returns the process that moves data and the other end, as far as they exist.
     fn pids(&self) -> Vec<u32> {
         let pid = child_of(self.child.id());
         pid.into_iter().chain(pid.and_then(child_of)).collect()
     }
 
-    /// Waits until this many bytes were written by the process `pid`, or the command has ended;
-    /// whether it still runs.
+    /// Waits until the process `pid` has written this many bytes, or until the command has ended.
+    /// Returns whether the command still runs.
     pub(crate) fn runs_until_written(&mut self, pid: u32, bytes: u64) -> bool {
         loop {
             if !self.is_running() {
@@ -375,22 +375,22 @@ impl Drop for Running {
     }
 }
 
-/// Sends a signal to a process, which may be gone.
+/// Sends a signal to a process, which may be gone already.
 pub(crate) fn send_signal(pid: u32, signal: &str) {
     let _ = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
 }
 
-/// Waits until a process is gone, or only its name is left.
+/// Waits until a process is gone, or only its entry in the process table is left.
 pub(crate) fn wait_until_gone(pid: u32) {
     wait_for("a process to end", || {
         let state = stat_of(pid).map(|(state, _)| state);
-        // Its other threads may still be in a call, and hold what it had open.
+        // Its other threads may still be in a call, and keep files open.
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
         (state.is_none() || state.is_some_and(|state| state == "Z") && threads <= 1).then_some(())
     });
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
@@ -403,7 +403,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// A process's first child.
+/// Returns a process's first child.
 fn child_of(parent: u32) -> Option<u32> {
     let processes = fs::read_dir("/proc")
         .unwrap()
@@ -414,7 +414,7 @@ fn child_of(parent: u32) -> Option<u32> {
     children.first().copied()
 }
 
-/// State and parent of a process.
+/// Returns the state and parent of a process.
 fn stat_of(pid: u32) -> Option<(String, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -448,24 +448,26 @@ fn finds_nothing_to_do(mut comparison: Command) {
     assert_eq!(told, "", "rsync would still do this");
 }
 
-/// A mount namespace of its own with a file system mounted in it, as long as it is kept.
+/// A mount namespace of its own with a file system mounted in it; it is ended when this is dropped.
 pub(crate) struct Mounted {
     holder: Child,
     at: PathBuf,
 }
 
 impl Mounted {
-    /// Mounts a tmpfs with these options at a directory; `None` if that is not permitted here.
+    /// Mounts a tmpfs with these options at a directory; returns `None` if that is not permitted
+    /// here.
     pub(crate) fn tmpfs(at: &Path, options: &str) -> Option<Self> {
         Self::by("mount -t tmpfs -o \"$1\" none \"$2\"", at, options.as_ref())
     }
 
-    /// Mounts the file system in an image at a directory; `None` if that is not permitted here.
+    /// Mounts the file system in an image at a directory; returns `None` if that is not permitted
+    /// here.
     pub(crate) fn image(at: &Path, image: &Path) -> Option<Self> {
         Self::by("mount -o loop \"$1\" \"$2\"", at, image.as_os_str())
     }
 
-    /// Mounts by a command that is told what and where.
+    /// Mounts with this command.
     fn by(mount: &str, at: &Path, what: &OsStr) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
         let script = format!("{mount} && echo ready && exec cat");
@@ -488,7 +490,7 @@ impl Mounted {
         Some(Self { holder, at: at.to_owned() })
     }
 
-    /// Mounts another tmpfs, where the first is.
+    /// Mounts another tmpfs in the same namespace.
     pub(crate) fn mount_too(&self, at: &Path) {
         fs::create_dir_all(at).unwrap();
         let mut mount = Command::new("mount");
@@ -496,7 +498,7 @@ impl Mounted {
         assert!(status.unwrap().success(), "cannot mount at {}", at.display());
     }
 
-    /// The same command, where the mount is.
+    /// Returns the same command, to be run in this mount namespace.
     pub(crate) fn command(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.args(["-t", &self.holder.id().to_string(), "-m", "--"]);
@@ -510,12 +512,12 @@ impl Mounted {
         finds_nothing_to_do(self.command(&comparison(source, &self.at)));
     }
 
-    /// The mounted directory, seen from outside.
+    /// Returns a path to the mounted directory from outside the namespace.
     pub(crate) fn seen(&self) -> PathBuf {
         self.seen_at(&self.at)
     }
 
-    /// Any directory of where the mount is, seen from outside.
+    /// Returns a path to any directory of the namespace from outside.
     pub(crate) fn seen_at(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         root.join(path.strip_prefix("/").unwrap())
@@ -529,14 +531,14 @@ impl Drop for Mounted {
     }
 }
 
-/// Asserts that a transfer that went on did not send what the one before had told as done.
+/// Asserts that a resumed transfer did not send again what the earlier one had reported as done.
 #[track_caller]
 pub(crate) fn sends_nothing_again(before: &Ended, after: &Ended) {
     let missing = after.count("bytes_found") - before.count("bytes_done");
     assert!(after.count("bytes_sent") <= missing, "{before:?}\nand then {after:?}");
 }
 
-/// Blocks of a file that an unfinished transfer into this directory has on record.
+/// Returns the blocks of a file that an unfinished transfer into this directory has on record.
 pub(crate) fn blocks_on_record(target: &Path, path: &str) -> Vec<BlockRecord> {
     let is_journal = |entry: &fs::DirEntry| {
         entry.file_name().to_str().is_some_and(|name| name.ends_with(".journal"))
@@ -547,12 +549,12 @@ pub(crate) fn blocks_on_record(target: &Path, path: &str) -> Vec<BlockRecord> {
     begun.map_or_else(Vec::new, |begun| begun.blocks)
 }
 
-/// Bytes in these blocks.
+/// Returns the number of bytes in these blocks.
 pub(crate) fn byte_count(blocks: &[BlockRecord]) -> u64 {
     blocks.iter().map(|block| u64::from(block.length)).sum()
 }
 
-/// The same command as somebody who may do little.
+/// Returns the same command, run as an unprivileged user.
 pub(crate) fn as_nobody(command: &Command) -> Command {
     let mut other = Command::new("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);

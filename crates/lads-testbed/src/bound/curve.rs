@@ -1,8 +1,8 @@
-//! How many bytes could have passed by a moment: the arithmetic of fluids.
+//! The number of bytes that could have passed by a given moment: the arithmetic of fluids.
 //!
-//! A [`Curve`] counts bytes over seconds: it begins at second zero, never falls, is made of
-//! straight lines, and goes on for ever with the slope of its last one. Rates that change in steps
-//! are [`Steps`]; their integral is a curve.
+//! A [`Curve`] gives the number of bytes at each second. It begins at second zero, never falls, is
+//! made of straight lines, and goes on for ever with the slope of its last line. Rates that change
+//! in steps are [`Steps`]; their integral is a curve.
 
 /// One corner of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,17 +11,17 @@ struct Corner {
     bytes: f64,
 }
 
-/// Bytes over seconds, in straight lines.
+/// A number of bytes as a function of seconds, made of straight lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// By seconds, the first at zero.
+    /// Sorted by time; the first is at second zero.
     corners: Vec<Corner>,
-    /// Bytes in a second behind the last corner.
+    /// The slope after the last corner, in bytes per second.
     slope_after: f64,
 }
 
 impl Curve {
-    /// What a server with these rates could move if it always had something to do.
+    /// Returns the bytes that a server with these rates could move if it were always busy.
     pub fn integral(rates: &Steps) -> Self {
         let mut corners = vec![Corner { seconds: 0.0, bytes: 0.0 }];
         for pair in rates.steps.windows(2) {
@@ -33,12 +33,12 @@ impl Curve {
         Self { corners, slope_after: rates.last() }
     }
 
-    /// The same bytes at all times.
+    /// A curve that has this number of bytes at all times.
     pub fn constant(bytes: f64) -> Self {
         Self { corners: vec![Corner { seconds: 0.0, bytes }], slope_after: 0.0 }
     }
 
-    /// The bytes at this second.
+    /// Returns the number of bytes at this second.
     pub fn at(&self, seconds: f64) -> f64 {
         let index = self.corners.partition_point(|corner| corner.seconds <= seconds).max(1) - 1;
         let from = self.corners[index];
@@ -49,7 +49,7 @@ impl Curve {
         from.bytes + slope * (seconds - from.seconds)
     }
 
-    /// The first second at which there are this many bytes, if there ever are.
+    /// Returns the first second at which this number of bytes is reached, if it ever is.
     pub fn time_of(&self, bytes: f64) -> Option<f64> {
         let reached = self.corners.iter().position(|corner| corner.bytes >= bytes);
         match reached {
@@ -67,13 +67,13 @@ impl Curve {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of the two curves.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.combined(other, self.slope_after + other.slope_after, |own, other| own + other)
     }
 
-    /// Whichever is less, moment by moment.
+    /// Returns the smaller of the two curves at each moment.
     #[must_use]
     pub fn min(&self, other: &Self) -> Self {
         let mut times = self.times_with(other);
@@ -85,11 +85,12 @@ impl Curve {
         Self::through_points(&times, slope_after, |t| self.at(t).min(other.at(t)))
     }
 
-    /// What has left a server that can move `capacity`, if `self` is what has come to it: nothing
-    /// leaves before it came, and what has to wait waits as long as it must, no longer.
+    /// Returns the bytes that have left a server, where `self` is what has come to it and
+    /// `capacity` is what it can move. Nothing leaves before it came, and nothing waits longer than
+    /// it must.
     ///
-    /// That is the least, over all moments up to now, of what had come by then and what the server
-    /// could move since (Le Boudec & Thiran, Network Calculus, 2001, theorem 1.5.3).
+    /// The result is a minimum over all moments up to now: what had come by that moment, plus what
+    /// the server could move since (Le Boudec & Thiran, Network Calculus, 2001, theorem 1.5.3).
     #[must_use]
     pub fn through(&self, capacity: &Self) -> Self {
         let slope = self.slope_after - capacity.slope_after;
@@ -97,7 +98,7 @@ impl Curve {
         backlog_side.lowest_so_far().plus(capacity)
     }
 
-    /// The least value up to each moment; before the start it was zero.
+    /// Returns the lowest value up to each moment; before the start, the value was zero.
     fn lowest_so_far(&self) -> Self {
         let mut lowest = self.corners[0].bytes.min(0.0);
         let mut corners = vec![Corner { seconds: 0.0, bytes: lowest }];
@@ -131,7 +132,7 @@ impl Curve {
         Self { corners: times.iter().map(corner).collect(), slope_after }
     }
 
-    /// The seconds of the corners of both, each once.
+    /// Returns the times of the corners of both curves, each time once.
     fn times_with(&self, other: &Self) -> Vec<f64> {
         let both = self.corners.iter().chain(&other.corners);
         let mut times: Vec<f64> = both.map(|corner| corner.seconds).collect();
@@ -140,7 +141,8 @@ impl Curve {
         times
     }
 
-    /// Where the two cross between these times, or behind the last.
+    /// Returns the times at which the two curves cross, between these times or after the last of
+    /// them.
     fn crossings(&self, other: &Self, times: &[f64]) -> Vec<f64> {
         let gap = |t: f64| self.at(t) - other.at(t);
         let mut crossings = Vec::new();
@@ -163,10 +165,10 @@ impl Curve {
     }
 }
 
-/// A rate that changes in steps and stays as it was last.
+/// A rate that changes in steps and then keeps its last value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
-    /// By seconds, the first at zero.
+    /// Sorted by time; the first is at second zero.
     steps: Vec<Step>,
 }
 
@@ -177,15 +179,15 @@ struct Step {
 }
 
 impl Steps {
-    /// This rate at all times.
+    /// A rate that never changes.
     pub fn constant(bytes_per_second: f64) -> Self {
         Self { steps: vec![Step { seconds: 0.0, bytes_per_second }] }
     }
 
-    /// From this second on, this rate. Seconds below zero say what holds at the start.
+    /// Sets the rate from this second on. A time below zero sets the rate at the start.
     ///
     /// # Panics
-    /// If an earlier change lies behind this one.
+    /// If a change at a later time has already been made.
     pub fn change(&mut self, seconds: f64, bytes_per_second: f64) {
         let seconds = seconds.max(0.0);
         let last = self.steps.last_mut().expect("never empty");
@@ -197,19 +199,19 @@ impl Steps {
         }
     }
 
-    /// Both together, moment by moment.
+    /// Returns the sum of the two rates at each moment.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.combined(other, |own, other| own + other)
     }
 
-    /// Whichever is less, moment by moment.
+    /// Returns the smaller of the two rates at each moment.
     #[must_use]
     pub fn min(&self, other: &Self) -> Self {
         self.combined(other, f64::min)
     }
 
-    /// Whether it is never below this rate.
+    /// Returns whether the rate is never below this one.
     pub fn is_at_least(&self, bytes_per_second: f64) -> bool {
         self.steps.iter().all(|step| step.bytes_per_second >= bytes_per_second)
     }
@@ -282,7 +284,7 @@ mod tests {
         let mut rates = Steps::constant(10.0);
         rates.change(3.0, 2.0);
         let left = come.through(&Curve::integral(&rates));
-        // Up to 3 s all that came leaves, 12 bytes; then 2 bytes a second are left.
+        // Up to 3 s, all that came has left: 12 bytes. After that, 2 bytes leave per second.
         assert_bytes(&left, [(1.0, 4.0), (3.0, 12.0), (5.0, 16.0), (7.0, 20.0), (9.0, 20.0)]);
     }
 

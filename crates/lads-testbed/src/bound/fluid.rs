@@ -1,40 +1,41 @@
-//! The least time in which given bytes could have moved between two file systems, had a fluid
-//! been moved by someone who knows the future.
+//! The least time in which given bytes could have moved between two file systems, if the bytes were
+//! a fluid and the mover knew the future.
 //!
-//! **A source** holds given bytes on each OST. By a moment `t` it can have given no more than
-//! the least, over all subsets of an OSS's OSTs, of what that subset could serve by `t`, and all
-//! that lies on the others; summed over the OSSes. For servers whose sets of possible rates are
-//! polymatroids, as these are (each OST's rate, the OSS's cap on the sum), this is also enough:
-//! the rank function of their sum is the sum of their rank functions (Edmonds 1970).
+//! **A source** holds given bytes on each OST. What an OSS can have given by a moment `t` has a
+//! limit for each subset of its OSTs: what that subset could serve by `t`, plus all that lies on
+//! the other OSTs. The least of these limits counts, and the source's limit is the sum over the
+//! OSSes. For servers whose sets of possible rates are polymatroids, as these are (each OST's rate,
+//! the OSS's cap on the sum), this limit can be reached: the rank function of their sum is the sum
+//! of their rank functions (Edmonds 1970).
 //!
-//! **A network** is a server with one rate, **a sink** one whose rate is the sum over its OSSes:
-//! whoever may place any byte on any OST keeps all of them busy.
+//! **A network** is a server with one rate. **A sink** is a server whose rate is the sum over its
+//! OSSes: a mover that may place any byte on any OST keeps all of them busy.
 
 use super::curve::{Curve, Steps};
 
-/// What no emulated part reaches, in bytes a second: stands for "unlimited" and still leaves
-/// bytes exact in 53 bits for hours.
+/// A rate that no emulated part reaches, in bytes per second. It stands for "unlimited", and byte
+/// counts at this rate stay exact in 53 bits for hours.
 pub const UNLIMITED: f64 = 1e13;
 
-/// An OSS with more OSTs than this is not looked at subset by subset (2^12 subsets take
-/// milliseconds), but OST by OST and as a whole.
+/// The largest number of OSTs of an OSS for which every subset is examined (2^12 subsets take
+/// milliseconds). With more OSTs, only each OST alone and the whole OSS are examined.
 pub const EXACT_OSTS_MAX: usize = 12;
 
-/// An OSS: what its OSTs can do, and what all of them together.
+/// An OSS: the limit of the whole, and its OSTs.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// What it can move in all.
+    /// The rate that all its OSTs together cannot exceed.
     pub cap: Steps,
     /// Its OSTs.
     pub osts: Vec<Target>,
 }
 
-/// An OST: its rate, and what lies on it for us.
+/// An OST: its rate, and the bytes on it that are to be moved.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// How fast it is.
+    /// Its rate.
     pub rate: Steps,
-    /// Bytes that are to be read from it; not looked at in a sink.
+    /// The bytes to be read from it; not used for a sink.
     pub bytes: f64,
 }
 
@@ -43,31 +44,33 @@ pub struct Target {
 pub struct Way {
     /// The OSSes that the bytes lie on.
     pub source: Vec<Server>,
-    /// What the network carries.
+    /// The rate of the network.
     pub network: Steps,
-    /// The OSSes that the bytes go to, in any placement; `None` if anything is taken at once.
+    /// The OSSes that the bytes go to, in any placement; `None` if the sink takes everything at
+    /// once.
     pub sink: Option<Vec<Server>>,
 }
 
-/// The least time, and what each part would need alone. `None` is never.
+/// The least time of the whole move, and the time that each part would need alone. `None` means
+/// never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Bytes to be moved.
     pub bytes: f64,
-    /// All parts together.
+    /// The time for all parts together.
     pub seconds: Option<f64>,
-    /// With a network and a sink that take everything at once.
+    /// The time if network and sink take everything at once.
     pub source_seconds: Option<f64>,
-    /// With a source and a sink that are always ready.
+    /// The time if source and sink are always ready.
     pub network_seconds: Option<f64>,
-    /// With a source and a network that are always ready.
+    /// The time if source and network are always ready.
     pub sink_seconds: Option<f64>,
-    /// Whether no better bound is possible; otherwise somebody might need longer, never less.
+    /// Whether the bound can be reached. If not, a move may need longer than this, but never less.
     pub is_exact: bool,
 }
 
 impl Way {
-    /// How fast a fluid could have gone this way.
+    /// Returns the least time for a fluid that goes this way.
     pub fn bound(&self) -> Bound {
         let osts = self.source.iter().flat_map(|server| &server.osts);
         let bytes: f64 = osts.map(|ost| ost.bytes).sum();
@@ -76,7 +79,7 @@ impl Way {
         let sink = self.sink.as_ref().map(|servers| total(servers.iter().map(Server::taken)));
         let arrived = given.through(&network);
         let written = sink.as_ref().map_or_else(|| arrived.clone(), |sink| arrived.through(sink));
-        // A few bytes less: sums of thousands of numbers of 53 bits are not exact.
+        // A few bytes less than all: a sum of thousands of 53-bit numbers is not exact.
         let enough = |curve: &Curve| curve.time_of(bytes - (16.0 + bytes * 1e-9).min(bytes));
         Bound {
             bytes,
@@ -90,7 +93,7 @@ impl Way {
 }
 
 impl Server {
-    /// The most that can have been read from it by each moment.
+    /// Returns the most that can have been read from it by each moment.
     fn given(&self) -> Curve {
         let osts: Vec<&Target> = self.osts.iter().filter(|ost| ost.bytes > 0.0).collect();
         if self.is_exact() && !self.is_uncapped() {
@@ -102,7 +105,7 @@ impl Server {
         one_by_one.min(&Curve::integral(&self.rate_of(osts.iter().copied())))
     }
 
-    /// The least over all subsets of these OSTs.
+    /// Returns the minimum over all subsets of these OSTs.
     fn given_exactly(&self, osts: &[&Target]) -> Curve {
         let all: f64 = osts.iter().map(|ost| ost.bytes).sum();
         let mut least = Curve::constant(all);
@@ -115,7 +118,7 @@ impl Server {
         least
     }
 
-    /// The most that can have been written to it by each moment.
+    /// Returns the most that can have been written to it by each moment.
     fn taken(&self) -> Curve {
         Curve::integral(&self.rate_of(self.osts.iter()))
     }
@@ -144,7 +147,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Tests count in these, for a few bytes more or less are nothing then.
+    /// The tests count in megabytes: then a few bytes more or less do not matter.
     const MB: f64 = 1e6;
 
     fn ost(megabytes_per_second: f64, megabytes: f64) -> Target {
@@ -179,9 +182,10 @@ mod tests {
 
     #[test]
     fn a_pair_of_osts_can_be_what_decides() {
-        // Two OSTs are slow until 1000 s and the third quick all the time, cap 100. The pair needs
-        // 2 × 10 × 1000 + 100 × x = 100,000, so 800 s more; no OST alone and not the whole does:
-        // alone 10,000 + 100 (t - 1000) = 50,000 at 1400 s; whole 100 t = 150,000 at 1500 s.
+        // Two OSTs are slow until 1000 s; the third is fast all the time; the cap is 100. The pair
+        // needs 2 × 10 × 1000 + 100 × x = 100,000, so 800 s more. Neither a single OST nor the
+        // whole needs that long: alone 10,000 + 100 (t - 1000) = 50,000 at 1400 s; whole 100 t =
+        // 150,000 at 1500 s.
         let mut slow_first = Steps::constant(10.0 * MB);
         slow_first.change(1000.0, 100.0 * MB);
         let slow = Target { rate: slow_first, bytes: 50_000.0 * MB };
@@ -237,7 +241,7 @@ mod tests {
         assert!(source_only(vec![server(UNLIMITED / MB, osts)]).bound().is_exact);
     }
 
-    /// Rates in three steps of 1000 s, and bytes.
+    /// An OST with rates in three steps of 1000 s, and some bytes.
     fn any_ost() -> impl Strategy<Value = Target> {
         ([1_u32..100, 1..100, 1..100], 1_u32..100).prop_map(|(rates, gigabytes)| {
             let mut rate = Steps::constant(f64::from(rates[0]) * MB);
@@ -247,8 +251,8 @@ mod tests {
         })
     }
 
-    /// How long someone needs who serves the OSTs of a capped OSS in an order of his own, each
-    /// with all that is left of the cap, in steps of 10 s.
+    /// The time of a mover that serves the OSTs of a capped OSS in a given order, each with all
+    /// that is left of the cap, in steps of 10 s.
     fn seconds_in_order(server: &Server, order: &[usize]) -> f64 {
         let cap = Curve::integral(&server.cap);
         let curves: Vec<Curve> = server.osts.iter().map(|ost| Curve::integral(&ost.rate)).collect();

@@ -1,5 +1,5 @@
-//! What a mounted file system says of its rates: `.pfs/stats` and `.pfs/series`, as a fluid sees
-//! them.
+//! Reads the rates of a mounted file system from `.pfs/stats` and `.pfs/series`, for use as a
+//! fluid.
 
 use super::curve::Steps;
 use super::fluid::{Server, Target, UNLIMITED};
@@ -7,7 +7,7 @@ use crate::stats::{OssStats, Stats};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// One line of `.pfs/series`; samples have neither OST nor OSS.
+/// One line of `.pfs/series`. A line with a sample has neither OST nor OSS.
 #[derive(Debug, Deserialize)]
 struct Event {
     t: f64,
@@ -17,13 +17,14 @@ struct Event {
     rate_bytes_per_second: Option<f64>,
 }
 
-/// The OSSes of a file system, with the rates that they had from second `from` on (on
-/// `CLOCK_MONOTONIC`), and these bytes on its OSTs.
+/// Returns the OSSes of a file system with the rates that they had from second `from` on (on
+/// `CLOCK_MONOTONIC`), and with these bytes on its OSTs.
 ///
-/// What the series does not say is taken to have been as the stats say.
+/// Rates that do not appear in the series are taken from the stats.
 ///
 /// # Errors
-/// If the series is not what a mounted file system writes, or there are more bytes than OSTs.
+/// If the series is not what a mounted file system writes, or if `bytes` names more OSTs than there
+/// are.
 pub fn servers(stats: &Stats, series: &str, bytes: &[u64], from: f64) -> Result<Vec<Server>> {
     anyhow::ensure!(
         bytes.len() <= stats.osts.len(),
@@ -64,7 +65,7 @@ pub fn servers(stats: &Stats, series: &str, bytes: &[u64], from: f64) -> Result<
     Ok(stats.osses.iter().map(server).collect())
 }
 
-/// The rates of one part.
+/// The rates of one OST or OSS.
 #[derive(Clone, Debug)]
 struct Rates {
     now: f64,
@@ -80,7 +81,7 @@ impl Rates {
         let rate = rate.unwrap_or(UNLIMITED);
         match &mut self.changed {
             Some(steps) => steps.change(seconds, rate),
-            // What held before the first line is not known: what the line says, then.
+            // The rate before the first line is unknown; assume the one in that line.
             None => self.changed = Some(Steps::constant(rate)),
         }
     }

@@ -1,4 +1,5 @@
-//! Each call, passed through to the directory below, with what it makes volatile or durable.
+//! Each call: passes it through to the directory below, and notes what it makes volatile or
+//! durable.
 
 use super::control::{DIRECTORY, Virtual};
 use super::disk::write_all;
@@ -21,12 +22,12 @@ use std::sync::Arc;
 use std::sync::{Mutex, atomic};
 use std::time::SystemTime;
 
-/// What direct I/O has to be a multiple of.
+/// Offsets and lengths of direct I/O must be a multiple of this.
 const SECTOR_BYTES: usize = 512;
 /// The mode bits that can be set.
 const MODE_BITS: u32 = 0o7777;
 
-/// Something open.
+/// An open file or directory.
 #[derive(Debug)]
 pub(super) enum Handle {
     File { node: Arc<Node>, file: OwnedFd, epoch: u64 },
@@ -42,7 +43,7 @@ pub(super) struct DirectoryEntry {
     pub(super) name: OsString,
 }
 
-/// What of a file's metadata is to be set.
+/// The metadata of a file that is to be set.
 #[derive(Debug)]
 pub(super) struct Changes {
     pub(super) mode: Option<u32>,
@@ -53,7 +54,7 @@ pub(super) struct Changes {
     pub(super) modified: Option<TimeOrNow>,
 }
 
-/// A new name, and who makes it.
+/// A new name, and the user who makes it.
 pub(super) struct New<'a> {
     pub(super) parent: INodeNo,
     pub(super) name: &'a OsStr,
@@ -68,7 +69,7 @@ impl<'a> New<'a> {
 }
 
 impl State {
-    // Calls about what has a number.
+    // Calls about an inode that the kernel names by its number.
 
     fn pass_node(&self, kind: Kind, node: &Node) -> Result<Passage, Errno> {
         let paths = || vec![self.nodes.path_of(node)];
@@ -80,7 +81,7 @@ impl State {
             return Ok(which.attributes());
         }
         let node = self.nodes.find(number)?;
-        // The way to the control file leads through the root, whatever happens.
+        // The path to the control file leads through the root, so the root must always answer.
         if number != INodeNo::ROOT {
             self.pass_node(Kind::Getattr, &node)?;
         }
@@ -208,7 +209,7 @@ impl State {
         self.tell(&parent, name)
     }
 
-    /// What the kernel is told of a name; it will forget that.
+    /// Returns the attributes of a name for the kernel, which will forget the inode once.
     fn tell(&self, parent: &Node, name: &OsStr) -> Result<FileAttr, Errno> {
         let node = self.nodes.look_up(parent, name)?;
         let told = self.attributes(&node);
@@ -218,7 +219,7 @@ impl State {
         told
     }
 
-    /// Makes something new under a name.
+    /// Makes a new entry under a name.
     fn make(
         &self,
         kind: Kind,
@@ -291,7 +292,7 @@ impl State {
         disk.rename((&parents.0, from.1), (&parents.1, to.1), flags)
     }
 
-    // Files that are open.
+    // Calls about open files.
 
     pub(super) fn open(&self, number: INodeNo, flags: i32) -> Result<u64, Errno> {
         if let Some(which) = Virtual::of_number(number) {
@@ -486,7 +487,7 @@ impl State {
         }
     }
 
-    // Directories that are open.
+    // Calls about open directories.
 
     pub(super) fn opendir(&self, number: INodeNo) -> Result<u64, Errno> {
         if let Some(which) = Virtual::of_number(number) {
@@ -498,7 +499,7 @@ impl State {
         Ok(self.keep(Handle::Directory { node, entries, epoch: passage.epoch }))
     }
 
-    /// The names in an open directory from the one with this index on; the directory itself.
+    /// Returns the entries of an open directory from this index on, and the directory itself.
     pub(super) fn readdir(
         &self,
         handle: u64,
@@ -530,8 +531,9 @@ impl State {
         Ok(entries)
     }
 
-    /// What the kernel is told of an entry with its attributes; it will forget it unless it is the
-    /// directory itself or the one above. `None`: it is not there any more.
+    /// Returns the attributes of an entry for the kernel. The kernel will forget the inode once,
+    /// except for `.` and `..`. Returns `None` for these two, and for an entry that no longer
+    /// exists.
     pub(super) fn tell_entry(&self, directory: &Node, entry: &DirectoryEntry) -> Option<FileAttr> {
         if is_dots(&entry.name) { None } else { self.tell(directory, &entry.name).ok() }
     }
@@ -544,17 +546,17 @@ impl State {
     }
 }
 
-/// Whether it is the directory itself or the one above.
+/// Returns whether the name is `.` or `..`.
 pub(super) fn is_dots(name: &OsStr) -> bool {
     name.as_bytes() == b"." || name.as_bytes() == b".."
 }
 
-/// Of what a program asked for, what is passed on: reading or writing.
+/// Returns the part of the open flags that is passed on: whether to read or write.
 fn access(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::ACCMODE
 }
 
-/// What the length is a multiple of, too, if it is shortened.
+/// Returns the unit that a shortened length must be a multiple of.
 ///
 /// # Errors
 /// EINVAL for direct I/O that storage would refuse.
@@ -567,12 +569,12 @@ fn unit(flags: i32, offset: u64, bytes: usize) -> Result<usize, Errno> {
     if is_aligned { Ok(SECTOR_BYTES) } else { Err(Errno::INVAL) }
 }
 
-/// Gives what was made to who made it, if we may.
+/// Gives a new entry to the user who made it, if this process may.
 fn own(parent: &Node, new: &New<'_>) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    // A directory can hand on its group.
+    // A directory with the SGID bit passes on its group.
     let hands_on = Mode::from_raw_mode(parent.stat()?.st_mode).contains(Mode::SGID);
     let gid = (!hands_on).then(|| Gid::from_raw(new.gid));
     chownat(parent, new.name, Some(Uid::from_raw(new.uid)), gid, AtFlags::SYMLINK_NOFOLLOW)
@@ -586,8 +588,9 @@ fn timespec(time: Option<TimeOrNow>) -> Timespec {
     }
 }
 
-/// Seconds and nanoseconds since 1970 as the kernel gave them. fuser 0.18 takes nanoseconds before
-/// 1970 for nanoseconds further back, which they are not: its answer is read the same way.
+/// Returns the seconds and nanoseconds since 1970 that the kernel gave. For a time before 1970,
+/// fuser 0.18 counts the nanoseconds backwards, which is wrong; this reads its result the same way,
+/// so the kernel's numbers come out.
 fn moment(time: SystemTime) -> Timespec {
     let seconds = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
     match time.duration_since(SystemTime::UNIX_EPOCH) {

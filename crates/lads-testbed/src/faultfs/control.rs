@@ -1,25 +1,26 @@
-//! What is in the hidden directory `.fault`.
+//! The contents of the hidden directory `.fault`.
 
 use crate::kernel_words::kind;
 use fuser::{FileAttr, INodeNo};
 use std::ffi::OsStr;
 use std::time::SystemTime;
 
-/// The name of the hidden directory; in the directory below, it holds what a power cut brings back.
+/// The name of the hidden directory. In the directory below, a directory of this name holds what a
+/// power cut brings back.
 pub(super) const DIRECTORY: &str = ".fault";
 
-/// Something in the hidden directory, or that itself.
+/// A file in the hidden directory, or the directory itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Virtual {
     /// The directory itself.
     Directory,
-    /// Takes commands.
+    /// The file that takes commands.
     Control,
-    /// Why the last command was refused.
+    /// The reason why the last command was refused.
     LastError,
-    /// What harm was done.
+    /// The log of the faults done.
     Log,
-    /// How many calls of each kind came.
+    /// The number of calls of each kind.
     Counts,
 }
 
@@ -37,7 +38,7 @@ impl Virtual {
         }
     }
 
-    /// Its number, above all that file systems give.
+    /// Returns its inode number, which is above all numbers that file systems use.
     pub(super) fn number(self) -> INodeNo {
         INodeNo(u64::MAX - 1 - self as u64)
     }
@@ -46,7 +47,7 @@ impl Virtual {
         Self::ALL.into_iter().find(|one| one.number() == number)
     }
 
-    /// What has this name in this directory, if it is ours.
+    /// Returns the entry of this name in this directory, if it is a hidden one.
     pub(super) fn of_name(parent: INodeNo, name: &OsStr) -> Option<Self> {
         if parent == INodeNo::ROOT {
             return (name == DIRECTORY).then_some(Self::Directory);
@@ -55,7 +56,7 @@ impl Virtual {
         Self::ALL[1..].iter().copied().find(|one| is_ours && name == one.name())
     }
 
-    /// What the kernel is told of it.
+    /// Returns its attributes for the kernel.
     pub(super) fn attributes(self) -> FileAttr {
         let is_directory = self == Self::Directory;
         let file_type = match self {

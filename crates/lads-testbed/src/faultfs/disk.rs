@@ -1,9 +1,9 @@
-//! What is left when the power is cut?
+//! Decides what is left after a power cut.
 //!
-//! The directory below always holds what programs see. Beside it is kept how things were when they
-//! were last durable: of each file its length, its metadata and each page that has changed since;
-//! and each change of names since, in order. A power cut puts all of that back. What makes
-//! something durable is only what POSIX promises, which is less than most file systems do:
+//! The directory below always holds what programs see. In addition, this module keeps the last
+//! durable state: the length and metadata of each file and each page that has changed since, and
+//! each change of names since, in order. A power cut restores all of that. Only what POSIX promises
+//! makes something durable, which is less than most file systems do:
 //!
 //! - fsync of a file: its data, length and metadata; fdatasync: its data and length. Not its name.
 //! - fsync of a directory: its metadata and all changes of names in it, with the earlier ones that
@@ -11,11 +11,13 @@
 //! - The metadata of what cannot be synced (symbolic links, devices) is durable at once; so is all
 //!   that was there before the file system was mounted.
 //!
-//! A torn cut keeps some of what was not durable: it draws for every page, for a file's length and
-//! for its metadata, and for every change of names, of which it also keeps the earlier ones that
-//! it builds on. A page that was never written and is inside the length it keeps is zeros.
+//! A torn cut keeps some of what was not durable. It draws for every page, for the length of a
+//! file, for its metadata, and for every change of names; if it keeps a change of names, it also
+//! keeps the earlier ones that it builds on. A page that was never written, but lies within the
+//! kept length, is zeros.
 //!
-//! To be put back, what loses its last name is kept in a directory of ours, the grave.
+//! An entry that loses its last name is kept in a directory of ours, the grave, so that it can be
+//! restored.
 
 use super::nodes::Node;
 use super::rules::chance;
@@ -34,40 +36,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// The storage: what is durable of it, and whether it has power.
+/// The storage: its last durable state, and whether it has power.
 #[derive(Debug)]
 pub(super) struct Disk {
     state: Mutex<Volatile>,
 }
 
-/// What a power cut takes back, held while it is changed.
+/// The state that a power cut restores; locked while it is changed.
 #[derive(Debug)]
 pub(super) struct Volatile {
     is_off: bool,
-    /// Counts power cuts: what was opened before one is of no use after it.
+    /// The number of power cuts. Handles that were opened before a cut fail after it.
     epoch: u64,
     files: BTreeMap<u64, Before>,
     operations: Vec<Operation>,
     grave: Grave,
 }
 
-/// How a file or directory was when it was last durable.
+/// The last durable state of a file or directory.
 #[derive(Debug)]
 struct Before {
     node: Arc<Node>,
     bytes: u64,
-    /// Pages that were changed since, by number; `None`: they were beyond the end.
+    /// The pages that were changed since, by number; `None` if the page was beyond the end.
     pages: BTreeMap<u64, Option<Vec<u8>>>,
     snapshot: Snapshot,
 }
 
-/// A change of names that is made durable as one.
+/// One or more changes of names that become durable together.
 #[derive(Debug)]
 struct Operation {
     changes: Vec<Change>,
 }
 
-/// What a name in a directory meant before: something with this number below, or nothing.
+/// What a name in a directory meant before: the inode of this number below, or nothing.
 #[derive(Debug)]
 struct Change {
     directory: Arc<Node>,
@@ -82,7 +84,8 @@ impl Change {
 }
 
 impl Disk {
-    /// `grave_path` is a directory of ours on the same file system, which is made if need be.
+    /// Opens the storage. `grave_path` is a directory of ours on the same file system; it is made
+    /// if it is missing.
     pub(super) fn open(root: &Node, grave_name: &str, grave_path: PathBuf) -> Result<Self, Errno> {
         match mkdirat(root, grave_name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -101,7 +104,7 @@ impl Disk {
         Ok(Self { state: Mutex::new(volatile) })
     }
 
-    /// Counts power cuts.
+    /// Returns the number of power cuts so far.
     ///
     /// # Errors
     /// EIO if there is no power.
@@ -110,7 +113,7 @@ impl Disk {
         if state.is_off { Err(Errno::IO) } else { Ok(state.epoch) }
     }
 
-    /// The storage, to change it.
+    /// Locks the storage in order to change it.
     ///
     /// # Errors
     /// EIO if the power was cut since `epoch`.
@@ -119,14 +122,14 @@ impl Disk {
         if state.is_off || state.epoch != epoch { Err(Errno::IO) } else { Ok(state) }
     }
 
-    /// The storage, with or without power.
+    /// Locks the storage, with or without power.
     pub(super) fn any(&self) -> MutexGuard<'_, Volatile> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Volatile {
-    /// `bytes` at `offset` are about to change, and the length perhaps.
+    /// Call this before `bytes` at `offset` change, and perhaps the length.
     pub(super) fn changes_data(
         &mut self,
         node: &Arc<Node>,
@@ -154,13 +157,13 @@ impl Volatile {
         Ok(())
     }
 
-    /// The length is about to become this.
+    /// Call this before the length becomes `bytes`.
     pub(super) fn changes_length(&mut self, node: &Arc<Node>, bytes: u64) -> Result<(), Errno> {
         let durable = self.before(node)?.bytes;
         self.changes_data(node, bytes, durable.saturating_sub(bytes))
     }
 
-    /// Owner, mode, times or extended attributes are about to change.
+    /// Call this before owner, mode, times or extended attributes change.
     pub(super) fn changes_metadata(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
         match node.file_type {
             FileType::RegularFile | FileType::Directory => self.before(node).map(drop),
@@ -179,7 +182,7 @@ impl Volatile {
         }
     }
 
-    /// Data and length of a file are durable.
+    /// Makes data and length of a file durable.
     pub(super) fn sync_data(&mut self, node: &Node) -> Result<(), Errno> {
         if let Some(before) = self.files.get_mut(&node.number) {
             before.bytes = length_of(node)?;
@@ -188,12 +191,12 @@ impl Volatile {
         Ok(())
     }
 
-    /// Data, length and metadata of a file are durable.
+    /// Makes data, length and metadata of a file durable.
     pub(super) fn sync_file(&mut self, node: &Node) {
         self.files.remove(&node.number);
     }
 
-    /// Metadata and names of a directory are durable.
+    /// Makes metadata and names of a directory durable.
     pub(super) fn sync_directory(&mut self, node: &Node) -> Result<(), Errno> {
         self.files.remove(&node.number);
         let synced = self
@@ -202,14 +205,14 @@ impl Volatile {
         self.tidy()
     }
 
-    /// Everything is durable.
+    /// Makes everything durable.
     pub(super) fn sync_all(&mut self) -> Result<(), Errno> {
         self.files.clear();
         self.operations.clear();
         self.tidy()
     }
 
-    /// Takes out the operations that are `chosen`, and the earlier ones that they build on.
+    /// Removes and returns the `chosen` operations, and the earlier ones that they build on.
     fn split(&mut self, mut chosen: impl FnMut(&[Change]) -> bool) -> Vec<Operation> {
         let mut keys = BTreeSet::new();
         let (mut out, mut left) = (Vec::new(), Vec::new());
@@ -227,7 +230,7 @@ impl Volatile {
         out
     }
 
-    /// A name was added to a directory.
+    /// Records that a name was added to a directory.
     pub(super) fn added(&mut self, directory: &Arc<Node>, name: &OsStr) {
         self.push([(directory, name, None)]);
     }
@@ -295,13 +298,13 @@ impl Volatile {
         self.operations.push(Operation { changes: changes.into() });
     }
 
-    /// How many of a file's names are ours.
+    /// Returns how many of a file's names are in the grave.
     pub(super) fn hidden_names(&self, number_below: u64) -> u32 {
         self.grave.numbers.contains(&number_below).into()
     }
 
-    /// Loses what is not durable, or some of it if a seed is given to draw with; from now on there
-    /// is no power. Says what was concerned.
+    /// Loses what is not durable; with a seed, draws which part of it is kept. From now on there is
+    /// no power. Returns what was lost.
     pub(super) fn cut(&mut self, tear: Option<u64>) -> Result<Lost, Errno> {
         self.is_off = true;
         self.epoch += 1;
@@ -325,7 +328,7 @@ impl Volatile {
         Ok(lost)
     }
 
-    /// There is power again.
+    /// Gives the storage power again.
     pub(super) fn switch_on(&mut self) {
         self.is_off = false;
     }
@@ -345,7 +348,7 @@ impl Volatile {
         Ok(())
     }
 
-    /// Drops from the grave what nothing can bring back.
+    /// Drops from the grave what no power cut can bring back.
     pub(super) fn tidy(&mut self) -> Result<(), Errno> {
         let changes = self.operations.iter().flat_map(|operation| &operation.changes);
         let wanted = changes.filter_map(|change| change.before).collect();
@@ -354,10 +357,10 @@ impl Volatile {
 }
 
 impl Before {
-    /// Puts it back; draws with `tear`, if given, what is kept.
+    /// Restores the durable state. With `tear`, draws what is kept of the changes.
     fn restore(&self, tear: Option<u64>) -> Result<(), Errno> {
         let is_kept = |what: u64| tear.is_some_and(|seed| chance(seed, what).is_multiple_of(2));
-        // Beyond all page numbers.
+        // Numbers beyond all page numbers.
         let (of_length, of_metadata) = (u64::MAX, u64::MAX - 1);
         // Putting the data back changes the times.
         let snapshot =
@@ -392,11 +395,11 @@ impl Before {
 pub(super) struct Lost {
     /// Files and directories with data or metadata that was not durable.
     pub(super) files: Vec<Arc<Node>>,
-    /// Names of which the last change was not durable, and is undone.
+    /// Names whose last change was not durable and has been undone.
     pub(super) names: Vec<OsString>,
 }
 
-/// Where what has lost a name is kept until that is durable, each under its number.
+/// Keeps entries that have lost a name, each under its inode number, until that loss is durable.
 #[derive(Debug)]
 struct Grave {
     directory: OwnedFd,
@@ -405,7 +408,7 @@ struct Grave {
 }
 
 impl Grave {
-    /// Takes a name away from what has it, and keeps that.
+    /// Takes a name away from an entry and keeps the entry.
     fn bury(&mut self, directory: &Node, name: &OsStr) -> Result<(), Errno> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -417,7 +420,7 @@ impl Grave {
         unlinkat(directory, name, AtFlags::empty())
     }
 
-    /// Keeps what has a name, which is about to be replaced.
+    /// Keeps the entry of a name that is about to be replaced.
     fn link(&mut self, directory: &Node, name: &OsStr, number: u64) -> Result<(), Errno> {
         if self.numbers.insert(number) {
             linkat(directory, name, &self.directory, number.to_string(), AtFlags::empty())?;
@@ -425,7 +428,7 @@ impl Grave {
         Ok(())
     }
 
-    /// Gives what is kept a name again.
+    /// Gives a kept entry a name again.
     fn give_back(&mut self, number: u64, directory: &Node, name: &OsStr) -> Result<(), Errno> {
         let own = number.to_string();
         let stat = statat(&self.directory, own.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -436,7 +439,7 @@ impl Grave {
         linkat(&self.directory, own, directory, name, AtFlags::empty())
     }
 
-    /// Drops all others.
+    /// Drops all entries except the wanted ones.
     fn keep(&mut self, wanted: &BTreeSet<u64>) -> Result<(), Errno> {
         let dropped: Vec<u64> = self.numbers.difference(wanted).copied().collect();
         for number in dropped {
@@ -464,7 +467,7 @@ fn is_empty(directory: &Node, name: &OsStr) -> Result<bool, Errno> {
     Ok(names.all(|entry| entry.is_ok_and(|entry| [c".", c".."].contains(&entry.file_name()))))
 }
 
-/// A page as it is; zeros beyond the end.
+/// Returns a page as it is now, with zeros beyond the end.
 fn page_of(file: &OwnedFd, page: u64, bytes: u64) -> Result<Vec<u8>, Errno> {
     let start = page * PAGE_BYTES;
     let length = usize::try_from(PAGE_BYTES.min(bytes - start)).expect("a page at most");
@@ -479,7 +482,7 @@ fn page_of(file: &OwnedFd, page: u64, bytes: u64) -> Result<Vec<u8>, Errno> {
     Ok(image)
 }
 
-/// Writes all of it.
+/// Writes all bytes.
 pub(super) fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let mut written = 0;
     while written < bytes.len() {

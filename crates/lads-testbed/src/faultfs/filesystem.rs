@@ -1,4 +1,4 @@
-//! How the kernel's requests become calls, and their results answers.
+//! Turns the kernel's requests into calls, and the results into answers.
 
 use super::calls::{Changes, New, is_dots};
 use super::rules::Kind;
@@ -16,12 +16,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Nothing is cached: every call of a program is seen.
+/// The kernel may cache nothing, so that every call of a program arrives here.
 const NO_TIME: Duration = Duration::ZERO;
-/// Numbers are not used anew while the kernel knows them.
+/// An inode number is not reused while the kernel knows it.
 const GENERATION: Generation = Generation(0);
 
-/// What the kernel talks to.
+/// The file system that the kernel talks to.
 #[derive(Debug)]
 pub(super) struct FaultFs {
     state: Arc<State>,
@@ -83,7 +83,7 @@ fn reply_xattr(result: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
     }
 }
 
-/// Every read and write comes here as the program made it.
+/// Makes every read and write arrive here as the program made it.
 fn uncached() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
 }
@@ -95,11 +95,11 @@ impl Filesystem for FaultFs {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
-            // An older kernel does without.
+            // An older kernel may lack some of these.
             let _ = config.add_capabilities(wanted);
         }
         if self.refuses_locks {
-            // Then the kernel asks us for locks, and we know no such call.
+            // The kernel then asks us for locks. We do not implement that call, so it fails.
             let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
         }
         Ok(())
@@ -351,7 +351,7 @@ impl Filesystem for FaultFs {
             Ok((_, None)) => return reply.ok(),
         };
         for (entry, next) in entries.iter().zip(offset + 1..) {
-            // The kernel takes from these two only their kind.
+            // For these two, the kernel uses only the file type.
             let told = if is_dots(&entry.name) {
                 self.state.getattr(number).ok()
             } else {
@@ -473,7 +473,7 @@ impl Filesystem for FaultFs {
     }
 }
 
-/// Which entry comes next.
+/// Returns the index of the next entry.
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }

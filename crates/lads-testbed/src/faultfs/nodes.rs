@@ -1,6 +1,6 @@
-//! Which file or directory a number from the kernel means.
+//! Maps the kernel's inode numbers to files and directories.
 //!
-//! Each is held by a handle that only names it (`O_PATH`), so that its number cannot be used anew
+//! Each is held by a handle that only names it (`O_PATH`), so that its number cannot be reused
 //! while the kernel knows it. The number is that of the directory below, except for the root.
 
 use crate::kernel_words::kind;
@@ -15,11 +15,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// A file, directory or other thing below, held by name only.
+/// A file, directory or other entry below, held by a handle that only names it.
 #[derive(Debug)]
 pub(super) struct Node {
     handle: OwnedFd,
-    /// What the kernel calls it.
+    /// The number by which the kernel knows it.
     pub(super) number: u64,
     pub(super) file_type: rustix::fs::FileType,
 }
@@ -29,7 +29,7 @@ impl Node {
         fstat(&self.handle)
     }
 
-    /// A path that leads to it, whatever it is called now.
+    /// A path that leads to it, whatever its name is now.
     pub(super) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.handle.as_raw_fd())
     }
@@ -50,7 +50,7 @@ impl AsFd for Node {
     }
 }
 
-/// All that the kernel knows.
+/// All nodes that the kernel knows.
 #[derive(Debug)]
 pub(super) struct Nodes {
     root: Arc<Node>,
@@ -62,7 +62,7 @@ pub(super) struct Nodes {
 #[derive(Debug)]
 struct Known {
     node: Arc<Node>,
-    /// How often the kernel was told of it and has not forgotten it.
+    /// How many times the kernel has been told of it and has not yet forgotten it.
     lookups: u64,
 }
 
@@ -90,7 +90,7 @@ impl Nodes {
         known.get(&number.0).map(|known| Arc::clone(&known.node)).ok_or(Errno::STALE)
     }
 
-    /// What has this name in a directory; the kernel is told of it and will forget it once.
+    /// Looks up a name in a directory. The kernel is told of the node, and will forget it once.
     pub(super) fn look_up(&self, parent: &Node, name: &OsStr) -> Result<Arc<Node>, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = openat(parent, name, flags, Mode::empty())?;
@@ -116,12 +116,12 @@ impl Nodes {
         }
     }
 
-    /// What the kernel calls what has this number below.
+    /// Returns the kernel's number for the entry that has this number below.
     pub(super) fn number_of(&self, number_below: u64) -> u64 {
         if number_below == self.root_number_below { INodeNo::ROOT.0 } else { number_below }
     }
 
-    /// Its path below the root, as it is called now, without a slash at the start.
+    /// Returns its present path below the root, without a slash at the start.
     pub(super) fn path_of(&self, node: &Node) -> Vec<u8> {
         let path = readlinkat(CWD, node.path(), Vec::new());
         let path = path.map_or_else(|_| Vec::new(), std::ffi::CString::into_bytes);
@@ -129,7 +129,7 @@ impl Nodes {
         below.strip_prefix(b"/").unwrap_or(below).to_vec()
     }
 
-    /// The path of a name in a directory.
+    /// Returns the path of a name in a directory.
     pub(super) fn path_in(&self, parent: &Node, name: &OsStr) -> Vec<u8> {
         let mut path = self.path_of(parent);
         if !path.is_empty() {
@@ -139,7 +139,8 @@ impl Nodes {
         path
     }
 
-    /// What the kernel is told of something; `hidden_names` of its names are ours.
+    /// Returns the attributes for the kernel; `hidden_names` of the names are ours and are not
+    /// counted.
     pub(super) fn attributes(&self, stat: &Stat, hidden_names: u32) -> FileAttr {
         let time = |seconds, nanos| moment(seconds, u32::try_from(nanos).unwrap_or(0));
         let changed = time(stat.st_ctime, stat.st_ctime_nsec);
@@ -156,7 +157,7 @@ impl Nodes {
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX).saturating_sub(hidden_names),
             uid: stat.st_uid,
             gid: stat.st_gid,
-            // The kernel's own form of small device numbers, which is what FUSE takes.
+            // Linux encodes small device numbers in this way, which is what FUSE takes.
             rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
             blksize: 4096,
             flags: 0,

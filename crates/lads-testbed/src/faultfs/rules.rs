@@ -1,4 +1,4 @@
-//! Which harm is done to which call.
+//! The rules: which fault is done to which call.
 //!
 //! One command per line:
 //!
@@ -17,11 +17,12 @@
 //! flip PATH seed=SEED            flip any bit of it
 //! ```
 //!
-//! KINDS is one kind of call, several with commas, or `any`. Without WHEN a rule holds for all of
-//! them. WHEN is one or more of: `path=PATTERN` (as in `lads cp --exclude`, without blanks; of a
-//! rename, old or new name); and at most one of `nth=N` (only the N-th that matches, from 1),
-//! `from=N` (that and all later), `every=K`, `percent=P` (so often, drawn with `seed=S`).
-//! If several rules match, delays add up, then hangs hold, then the first of the others is done.
+//! KINDS is one kind of call, several with commas, or `any`. Without WHEN, a rule holds for all
+//! calls of these kinds. WHEN is one or more of: `path=PATTERN` (as in `lads cp --exclude`, without
+//! blanks; for a rename, the old or the new name); and at most one of `nth=N` (only the N-th call
+//! that matches, from 1), `from=N` (the N-th and all later), `every=K`, `percent=P` (in this share
+//! of cases, drawn with `seed=S`). If several rules match, delays add up, then hangs hold, then the
+//! first of the others is done.
 
 use clap::ValueEnum;
 use lads_core::filter::{self, Verdict};
@@ -63,7 +64,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// How many there are.
+    /// The number of kinds.
     pub(super) const COUNT: usize = Self::Lseek as usize + 1;
 
     /// Its name in commands, in the log and in the counts.
@@ -76,15 +77,15 @@ impl Kind {
 /// What is done to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is refused with this error number.
+    /// The call is refused with this error number.
     Fail(i32),
-    /// It is done for fewer bytes, drawn with this number.
+    /// The call is done for fewer bytes, drawn with this number.
     Short(u64),
-    /// It is done later.
+    /// The call is done later.
     Delay(Duration),
-    /// It is done when it is let go.
+    /// The call is done when it is released.
     Hang,
-    /// The power is cut before it is done; torn if a seed is given.
+    /// The power is cut before the call is done; the cut is torn if a seed is given.
     Cut { tear: Option<u64> },
 }
 
@@ -104,45 +105,45 @@ impl Fault {
 /// A line written into the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Harm calls from now on.
+    /// Adds a rule: harm calls from now on.
     Add(Rule),
-    /// Let go what hangs.
+    /// Releases the calls that hang.
     Release,
-    /// Forget all rules.
+    /// Forgets all rules and releases the calls that hang.
     Clear,
-    /// Everything is durable.
+    /// Makes everything durable.
     Settle,
-    /// Lose what is not durable.
+    /// Loses what is not durable.
     PowerCut { tear: Option<u64> },
-    /// There is power again.
+    /// Gives power again.
     PowerOn,
-    /// Flip a bit of a file.
+    /// Flips a bit of a file.
     Flip { path: String, bit: FlippedBit },
 }
 
 /// Which bit of a file is flipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlippedBit {
-    /// This one of the byte at this offset.
+    /// This bit of the byte at this offset.
     At { offset: u64, bit: u8 },
-    /// One that is drawn with this seed.
+    /// A bit that is drawn with this seed.
     Drawn(u64),
 }
 
-/// Calls, and what is done to them.
+/// A rule: which calls it matches, and what is done to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// All kinds if there are none.
+    /// The kinds that match; all kinds if this is empty.
     kinds: Vec<Kind>,
     fault: Fault,
-    /// Leaves out what it is about.
+    /// Matches a path by excluding it.
     pattern: Option<filter::Rule>,
     turn: Turn,
     /// How many calls have matched.
     seen: u64,
 }
 
-/// Which of the calls that match.
+/// Which of the matching calls are harmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Nth(u64),
@@ -173,30 +174,29 @@ impl Rule {
     }
 }
 
-/// The rules that hold.
+/// The rules in force.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
 }
 
 impl Rules {
-    /// Adds one.
+    /// Adds a rule.
     pub(super) fn add(&mut self, rule: Rule) {
         self.rules.push(rule);
     }
 
-    /// Forgets all.
+    /// Forgets all rules.
     pub(super) fn clear(&mut self) {
         self.rules.clear();
     }
 
-    /// Forgets those that make calls hang.
+    /// Forgets the rules that make calls hang.
     pub(super) fn release(&mut self) {
         self.rules.retain(|rule| rule.fault != Fault::Hang);
     }
 
-    /// What is done to this call, in the order in which it is done. `paths` is asked for only if
-    /// there are rules at all.
+    /// Returns what is done to this call, in order. Calls `paths` only if there are rules.
     pub(super) fn judge(
         &mut self,
         kind: Kind,
@@ -225,15 +225,15 @@ impl Rules {
     }
 }
 
-/// A number that looks drawn, and comes out the same each time.
+/// Returns a number that looks random, but is the same each time for the same arguments.
 pub(super) fn chance(seed: u64, number: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, &number.to_le_bytes())
 }
 
-/// Understands one line.
+/// Parses one line.
 ///
 /// # Errors
-/// Why it is not understood.
+/// The reason why the line is not understood.
 pub(super) fn parse(line: &str) -> Result<Command, String> {
     let mut words = Words::of(line);
     let command = match words.next("a command")? {
@@ -273,7 +273,7 @@ pub(super) fn parse(line: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The words of a line, taken from the left, and its options, wherever they are.
+/// The words of a line, taken from the left. The options may stand anywhere in the line.
 struct Words<'a> {
     words: std::vec::IntoIter<&'a str>,
     options: Vec<(&'a str, &'a str)>,
@@ -361,7 +361,7 @@ fn errno(word: &str) -> Result<i32, String> {
     if let Some(errno) = lads_core::errno::number(word) {
         return Ok(errno);
     }
-    // What the kernel takes as an error in an answer.
+    // The range of numbers that the kernel takes as errors in an answer.
     let errno = word.parse().ok().filter(|errno| (1..=1000).contains(errno));
     errno.ok_or_else(|| format!("no such error: {word}"))
 }
@@ -370,7 +370,7 @@ fn errno(word: &str) -> Result<i32, String> {
 mod tests {
     use super::*;
 
-    /// Which of ten writes of `paths` are harmed by the rule of this line.
+    /// Returns which of ten writes to `path` are harmed by the rule in this line.
     fn harmed(line: &str, path: &str) -> Vec<u64> {
         let Command::Add(rule) = parse(line).unwrap() else { panic!("{line}") };
         let mut rules = Rules::default();

@@ -1,4 +1,4 @@
-//! What a file's metadata was: taken before it changes, put back if the change is lost.
+//! A file's metadata, taken before it changes, and restored if the change is lost.
 
 use super::nodes::Node;
 use rustix::fs::{
@@ -7,10 +7,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// No attribute, and no list of attributes, is longer.
+/// The longest attribute, and the longest list of attributes.
 pub(super) const XATTR_BYTES_MAX: usize = 64 << 10;
 
-/// Name and value of an extended attribute.
+/// The name and value of an extended attribute.
 type Attribute = (Vec<u8>, Vec<u8>);
 
 /// Mode, owner, times and extended attributes of a file or directory at a moment.
@@ -39,7 +39,7 @@ impl Snapshot {
         })
     }
 
-    /// Makes the metadata what it was.
+    /// Sets the metadata to that of the snapshot.
     pub(super) fn restore(&self, node: &Node) -> Result<(), Errno> {
         let (uid, gid) = (Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)));
         chownat(node, "", uid, gid, AtFlags::EMPTY_PATH)?;
@@ -49,7 +49,8 @@ impl Snapshot {
         for (name, value) in &self.xattrs {
             setxattr(node.path(), name.as_slice(), value, XattrFlags::empty())?;
         }
-        // After the owner, whose change takes bits away, and after ACLs, which are bits of it.
+        // Set after the owner, because a change of owner clears bits, and after the ACLs, which
+        // contain mode bits.
         chmodat(CWD, node.path(), Mode::from_raw_mode(self.mode), AtFlags::empty())?;
         utimensat(node, "", &self.times, AtFlags::EMPTY_PATH)
     }

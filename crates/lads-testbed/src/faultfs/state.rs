@@ -1,5 +1,4 @@
-//! Who passes through, and what happened: the gate that every call goes through, the commands,
-//! the log and the counts.
+//! The gate that every call passes through, the commands, the log and the counts.
 
 use super::calls::Handle;
 use super::control::DIRECTORY;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// All that there is of a mounted file system.
+/// The whole state of a mounted file system.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) nodes: Nodes,
@@ -23,7 +22,7 @@ pub(super) struct State {
     pub(super) handles: Mutex<HashMap<u64, Arc<Handle>>>,
     directory: PathBuf,
     rules: Mutex<Rules>,
-    /// How often what hangs was let go.
+    /// How many times hanging calls were released.
     releases: Mutex<u64>,
     was_released: Condvar,
     counts: [AtomicU64; Kind::COUNT],
@@ -34,15 +33,16 @@ pub(super) struct State {
 /// A call that may be done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passage {
-    /// When it was let through: it has no effect if the power was cut since.
+    /// The number of power cuts when it was let through: the call has no effect if there was
+    /// another since.
     pub(super) epoch: u64,
-    /// What to draw its length with, if it is shortened.
+    /// The number to draw its length with, if it is shortened.
     short: Option<u64>,
 }
 
 impl Passage {
-    /// How many bytes are read or written of this many; a multiple of `unit` if more than that was
-    /// asked for, and never nothing.
+    /// Returns how many of these bytes are read or written: never zero, and a multiple of `unit` if
+    /// more than that was asked for.
     pub(super) fn shorten(self, bytes: usize, unit: usize) -> usize {
         match self.short {
             Some(drawn) if bytes > unit => {
@@ -55,14 +55,14 @@ impl Passage {
     }
 }
 
-/// A call: what it is about.
+/// What a call is about.
 pub(super) struct Call<P> {
     pub(super) kind: Kind,
-    /// When what it uses was opened, if it uses something open.
+    /// The number of power cuts when the handle that it uses was opened, if it uses one.
     pub(super) epoch: Option<u64>,
-    /// Where in the file.
+    /// The offset in the file.
     pub(super) offset: Option<u64>,
-    /// The paths that it names.
+    /// The paths that the call names.
     pub(super) paths: P,
 }
 
@@ -85,7 +85,7 @@ impl State {
         })
     }
 
-    /// Lets a call through, after what is done to it.
+    /// Applies the rules to a call, and lets it through.
     pub(super) fn pass<P>(&self, call: Call<P>) -> Result<Passage, Errno>
     where
         P: FnOnce() -> Vec<Vec<u8>>,
@@ -97,7 +97,7 @@ impl State {
             return Err(Errno::IO);
         }
         let mut passage = Passage { epoch, short: None };
-        // Looked at first: what is let go from here on must not begin to hang.
+        // Read this before the rules: a release from here on must also release this call.
         let releases = *lock(&self.releases);
         let (faults, paths) = lock(&self.rules).judge(call.kind, call.paths);
         for fault in faults {
@@ -128,7 +128,7 @@ impl State {
         Ok(passage)
     }
 
-    /// Cuts the power; what that took away, for the log.
+    /// Cuts the power; returns what was lost, for the log.
     fn cut(&self, tear: Option<u64>) -> Result<Value, Errno> {
         let lost = self.disk.any().cut(tear)?;
         let files = lost.files.iter().map(|node| text(&self.nodes.path_of(node)));
@@ -136,27 +136,27 @@ impl State {
         Ok(json!({"files": files.collect::<Vec<_>>(), "names": names.collect::<Vec<_>>()}))
     }
 
-    /// Waits until something is let go after this many times.
+    /// Waits until there is a release after this number of releases.
     fn hang(&self, before: u64) {
         let releases = lock(&self.releases);
         let wait = self.was_released.wait_while(releases, |releases| *releases == before);
         drop(wait.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Lets go what hangs; nothing hangs any more.
+    /// Removes the rules that make calls hang, and releases the calls that hang.
     pub(super) fn release(&self) {
         lock(&self.rules).release();
         *lock(&self.releases) += 1;
         self.was_released.notify_all();
     }
 
-    /// Nothing is brought back any more: takes away what was kept for that.
+    /// Makes everything durable, and removes the directory of what a power cut would bring back.
     pub(super) fn tidy(&self) {
         let _ = self.disk.any().sync_all();
         let _ = std::fs::remove_dir(self.directory.join(DIRECTORY));
     }
 
-    /// Does what was written into the control file.
+    /// Executes the commands that were written into the control file.
     pub(super) fn command(&self, text: &[u8]) -> Result<(), Errno> {
         let text = String::from_utf8_lossy(text);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -217,17 +217,17 @@ impl State {
         log.push('\n');
     }
 
-    /// What harm was done, one JSON object per line.
+    /// Returns the log of the faults done, one JSON object per line.
     pub(super) fn log(&self) -> String {
         lock(&self.log).clone()
     }
 
-    /// Why the last command that was refused was refused.
+    /// Returns why the last refused command was refused.
     pub(super) fn last_error(&self) -> String {
         lock(&self.last_error).clone()
     }
 
-    /// How many calls of each kind came, as one JSON object.
+    /// Returns the number of calls of each kind, as one JSON object.
     pub(super) fn counts(&self) -> String {
         let counts = Kind::value_variants().iter().map(|&kind| {
             (kind.name(), Value::from(self.counts[kind as usize].load(Ordering::Relaxed)))
@@ -241,7 +241,7 @@ fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// A lock that does not care whether another thread panicked.
+/// Locks a mutex, even if another thread panicked while it held it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

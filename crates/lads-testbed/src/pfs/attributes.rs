@@ -1,4 +1,4 @@
-//! What the kernel is told of an inode, and what it changes there.
+//! The attributes of an inode that the kernel is told, and changes to them.
 
 use super::tree::{Inode, Kind, Metadata, Tree};
 use crate::kernel_words::kind;
@@ -7,7 +7,7 @@ use rustix::io::Errno as Error;
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
-/// What changes of an inode.
+/// A change of an inode's attributes; `None` leaves an attribute as it is.
 pub(super) struct Changes {
     pub(super) mode: Option<u32>,
     pub(super) uid: Option<u32>,
@@ -19,10 +19,10 @@ pub(super) struct Changes {
     pub(super) is_by_root: bool,
 }
 
-/// Changes an inode; what it is like then.
+/// Changes an inode; returns its new attributes.
 ///
 /// # Errors
-/// `ESTALE` if there is none.
+/// `ESTALE` if there is no such inode.
 pub(super) fn change(tree: &mut Tree, number: u64, changes: &Changes) -> Result<FileAttr, Error> {
     let inode = tree.inode_mut(number)?;
     let now = SystemTime::now();
@@ -51,8 +51,8 @@ fn moment(time: TimeOrNow, now: SystemTime) -> SystemTime {
     }
 }
 
-/// The time that the kernel gave. fuser 0.18 takes nanoseconds before 1970 for nanoseconds further
-/// back, which they are not; what it tells the kernel is right.
+/// Returns the time that the kernel gave. For a time before 1970, fuser 0.18 counts the nanoseconds
+/// backwards, which is wrong. In the other direction, it tells the kernel the right time.
 fn meant(time: SystemTime) -> SystemTime {
     match SystemTime::UNIX_EPOCH.duration_since(time) {
         Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
@@ -60,25 +60,25 @@ fn meant(time: SystemTime) -> SystemTime {
     }
 }
 
-/// What a change by somebody else takes away.
+/// Clears the set-id bits and the capabilities, as certain changes of a file must.
 pub(super) fn drop_privileges(inode: &mut Inode) {
     inode.metadata.drop_privileges();
     inode.attributes.remove(OsStr::new("security.capability"));
 }
 
-/// Attributes of something that the kernel is told of now, and must forget later.
+/// Returns the attributes of an entry that the kernel is told of now, and must forget later.
 ///
 /// # Errors
-/// `ESTALE` if there is none.
+/// `ESTALE` if there is no such inode.
 pub(super) fn entry(tree: &mut Tree, number: u64) -> Result<FileAttr, Error> {
     tree.remember(number);
     attributes(tree, number)
 }
 
-/// What an inode is like.
+/// Returns the attributes of an inode.
 ///
 /// # Errors
-/// `ESTALE` if there is none.
+/// `ESTALE` if there is no such inode.
 pub(super) fn attributes(tree: &Tree, number: u64) -> Result<FileAttr, Error> {
     let inode = tree.inode(number)?;
     let Metadata { mode, uid, gid, device, links, accessed, modified, changed } = inode.metadata;

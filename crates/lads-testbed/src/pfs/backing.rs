@@ -1,8 +1,9 @@
-//! Where the bytes of the emulated file system really are: one file per inode, in a directory of
-//! its own that goes when the file system does; or nowhere, for who measures what software costs.
+//! Where the bytes of the emulated file system really are: in one file per inode, in a directory
+//! that is removed when the file system ends; or nowhere, to measure what software alone costs.
 //!
-//! A file system that was killed leaves its directory behind, with memory in it if it is on a
-//! tmpfs; the next one with the same place removes it. A lock tells which are still in use.
+//! A file system that was killed leaves its directory behind, which takes memory if it is on a
+//! tmpfs. The next file system with the same place removes it. A lock shows which directories are
+//! still in use.
 
 use super::file::errno;
 use super::mounted::REQUEST_BYTES_MAX;
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "lads-pfs-";
 
-/// What becomes of the bytes of all files.
+/// What happens to the bytes of all files.
 pub(super) enum Backing {
     /// They are kept.
     Kept(Files),
@@ -28,19 +29,19 @@ pub(super) enum Backing {
     Null,
 }
 
-/// The bytes of one file, open.
+/// The bytes of one open file.
 pub(super) enum Bytes {
     /// They are in this file.
     Kept(File),
-    /// There are none: whatever is read is zero.
+    /// They are dropped: every read returns zeros.
     Null,
 }
 
 impl Backing {
-    /// Makes or opens an inode's bytes.
+    /// Makes or opens the bytes of an inode.
     ///
     /// # Errors
-    /// As opening a file does.
+    /// Those of opening a file.
     pub(super) fn open(&self, inode: u64) -> std::io::Result<Bytes> {
         match self {
             Self::Kept(files) => files.open(inode).map(Bytes::Kept),
@@ -48,7 +49,7 @@ impl Backing {
         }
     }
 
-    /// Removes an inode's bytes soon.
+    /// Removes the bytes of an inode, in the background.
     pub(super) fn remove(&self, inode: u64) {
         if let Self::Kept(files) = self {
             files.remove(inode);
@@ -57,8 +58,8 @@ impl Backing {
 }
 
 impl Bytes {
-    /// Calls with what is from an offset on, at most `length` bytes, which lie where they can only
-    /// be lent; or with the error of the system call.
+    /// Calls `then` with the bytes from an offset on, at most `length` of them, or with the error
+    /// of the system call. The bytes are in a buffer that can only be borrowed.
     pub(super) fn read(&self, offset: u64, length: usize, then: impl FnOnce(Result<&[u8], Errno>)) {
         let Self::Kept(file) = self else {
             return then(Ok(&ZEROS[..length.min(ZEROS.len())]));
@@ -72,10 +73,10 @@ impl Bytes {
         });
     }
 
-    /// Writes.
+    /// Writes bytes at an offset.
     ///
     /// # Errors
-    /// Of the system call.
+    /// That of the system call.
     pub(super) fn write(&self, data: &[u8], offset: u64) -> Result<(), Errno> {
         match self {
             Self::Kept(file) => file.write_all_at(data, offset).map_err(|error| errno(&error)),
@@ -83,10 +84,10 @@ impl Bytes {
         }
     }
 
-    /// Cuts off what is behind a size, or adds zeros.
+    /// Sets the size: cuts off what is beyond it, or adds zeros.
     ///
     /// # Errors
-    /// Of the system call.
+    /// That of the system call.
     pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
         match self {
             Self::Kept(file) => rustix::fs::ftruncate(file, size),
@@ -94,10 +95,10 @@ impl Bytes {
         }
     }
 
-    /// Takes memory ahead, or gives it back, as `fallocate` does.
+    /// Reserves memory, or frees it, as `fallocate` does.
     ///
     /// # Errors
-    /// Of the system call.
+    /// That of the system call.
     pub(super) fn allocate(&self, range: Range<u64>, mode: FallocateFlags) -> Result<(), Errno> {
         match self {
             Self::Kept(file) => {
@@ -108,11 +109,11 @@ impl Bytes {
     }
 }
 
-/// What a read of nothing gets: as much as the kernel asks for at a time.
+/// The zeros that a read gets if no bytes are kept: as many as the kernel asks for at a time.
 static ZEROS: [u8; REQUEST_BYTES_MAX as usize] = [0; REQUEST_BYTES_MAX as usize];
 
 thread_local! {
-    /// Where bytes are on their way from a file to the kernel.
+    /// The buffer for bytes on their way from a file to the kernel.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -129,12 +130,12 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Errn
     Ok(count)
 }
 
-/// The directory with the bytes of all files, if they are kept.
+/// The directory that holds the bytes of all files, if they are kept.
 pub(super) struct Files {
     directory: TempDir,
-    /// Removes files, which takes long if they are large.
+    /// A thread that removes files, because that takes long for large ones.
     remover: Option<(Sender<PathBuf>, JoinHandle<()>)>,
-    /// Locked as long as it is open.
+    /// The lock on the directory, held as long as this is open.
     _lock: File,
 }
 
@@ -144,7 +145,8 @@ impl Files {
     /// # Errors
     /// If it cannot be made.
     pub(super) fn new(place: &Path) -> Result<Self> {
-        // Nobody sweeps between the making of a directory and its lock.
+        // With this lock, no other process sweeps between the making of a directory and its own
+        // lock.
         let turn = File::open(place).with_context(|| format!("no {}", place.display()))?;
         flock(&turn, FlockOperation::LockExclusive)?;
         sweep(place);
@@ -156,14 +158,14 @@ impl Files {
         let (sender, paths) = channel();
         let remover = std::thread::spawn(move || {
             for path in paths {
-                // It may never have been there.
+                // The file may never have existed.
                 let _ = std::fs::remove_file::<PathBuf>(path);
             }
         });
         Ok(Self { directory, remover: Some((sender, remover)), _lock: lock })
     }
 
-    /// Makes or opens the file with an inode's bytes.
+    /// Makes or opens the file with the bytes of an inode.
     fn open(&self, inode: u64) -> std::io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -193,7 +195,7 @@ impl Drop for Files {
     }
 }
 
-/// Removes what file systems that no longer run have left.
+/// Removes the directories of file systems that no longer run.
 fn sweep(place: &Path) {
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());

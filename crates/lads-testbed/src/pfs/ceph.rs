@@ -1,10 +1,10 @@
-//! How CephFS words a layout: `stripe_unit=… stripe_count=… object_size=… pool=…`, as a whole or
+//! Layouts in CephFS's words: `stripe_unit=… stripe_count=… object_size=… pool=…`, as a whole or
 //! field by field.
 //!
-//! Only the words are Ceph's. Where a file really lies follows the same rules as under Lustre's
-//! name: CephFS scatters objects by a hash, which a layout of stripes cannot say. So the size of
-//! objects has no meaning here; it is told as the least multiple of the stripe unit that is not
-//! below Ceph's default.
+//! Only the words are Ceph's. Files are placed by the same rules as under Lustre's name: CephFS
+//! scatters objects by a hash, which a layout of stripes cannot express. So the object size has no
+//! effect here. The reported object size is the least multiple of the stripe unit that is not below
+//! Ceph's default.
 
 use lads_core::lov::{Body, Lov};
 use rustix::io::Errno;
@@ -12,19 +12,19 @@ use rustix::io::Errno;
 const FILE: &str = "ceph.file.layout";
 const DIRECTORY: &str = "ceph.dir.layout";
 
-/// The one pool there is.
+/// The only pool.
 const POOL: &str = "data";
 
-/// Ceph's default, in bytes.
+/// Ceph's default object size, in bytes.
 const OBJECT_SIZE_MIN: u64 = 4 << 20;
 
-/// Which field an attribute is about; the empty one is all of them.
+/// Returns the field that an attribute is about; the empty text stands for all fields.
 pub(super) fn field(name: &str, is_directory: bool) -> Option<&str> {
     let rest = name.strip_prefix(if is_directory { DIRECTORY } else { FILE })?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix('.') }
 }
 
-/// A field's value.
+/// Returns the value of a field.
 ///
 /// # Errors
 /// `ENODATA` if there is no such field.
@@ -44,10 +44,10 @@ pub(super) fn tell(lov: &Lov, field: &str) -> Result<String, Errno> {
     }
 }
 
-/// What is wished for when a field of a layout is set to something.
+/// Returns the layout wished for when a field of a layout is set to a value.
 ///
 /// # Errors
-/// `EINVAL` if it cannot be.
+/// `EINVAL` if the field cannot have this value.
 pub(super) fn wish(lov: &Lov, field: &str, value: &[u8]) -> Result<Lov, Errno> {
     let value = str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim_end_matches('\0');
     let mut shape = Shape::of(lov);
@@ -70,7 +70,7 @@ pub(super) fn wish(lov: &Lov, field: &str, value: &[u8]) -> Result<Lov, Errno> {
     if is_sound { Ok(Lov::wish(shape.stripe_unit, shape.stripe_count)) } else { Err(Errno::INVAL) }
 }
 
-/// What Ceph's words and Lustre's have in common.
+/// The properties that Ceph's words and Lustre's have in common.
 struct Shape {
     stripe_unit: u32,
     stripe_count: u16,

@@ -1,7 +1,7 @@
-//! Which OSTs are slow, from when until when, as a seed decides.
+//! Decides from a seed which OSTs are slow, and when.
 //!
-//! A congestion is a sequence of [`Change`]s with times since it began: without end, or of one
-//! change only. The same pattern and seed give the same sequence.
+//! A congestion is a sequence of [`Change`]s with times since it began. It has no end, or only one
+//! change. The same pattern and seed give the same sequence.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use std::time::Duration;
 pub(super) enum Pattern {
     /// The same OSTs, for ever.
     Fixed(Vec<usize>),
-    /// This many OSTs at a time, each for as long as `dwell`, then others, without a gap. Within a
-    /// round through all OSTs, none comes twice.
+    /// This many OSTs at a time, each for as long as `dwell`, then others at once. Within a round
+    /// through all OSTs, none comes twice.
     Moving { count: usize, dwell: Duration },
-    /// Bursts as on the Spider file system: see [`Spider`]. All times are multiplied by `scale`.
+    /// Bursts as on the Spider file system; see [`Spider`]. All times are multiplied by `scale`.
     Spider { scale: f64 },
 }
 
-/// From a moment on, exactly these OSTs are slow.
+/// From one moment on, exactly these OSTs are slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// When, since the congestion began.
+    /// The time since the congestion began.
     pub(super) at: Duration,
-    /// The slow ones.
+    /// The slow OSTs.
     pub(super) slow: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Congestion {
     pattern: Pattern,
     ost_count: usize,
     chance: fastrand::Rng,
-    /// When the next change is; `None` if there is none.
+    /// The time of the next change; `None` if there is none.
     next: Option<Duration>,
     /// OSTs that have not yet been slow in this round, in reverse order.
     round: Vec<usize>,
@@ -39,7 +39,7 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    /// The sequence from its beginning.
+    /// Returns the sequence from its beginning.
     pub(super) fn new(pattern: Pattern, ost_count: usize, seed: u64) -> Self {
         Self {
             pattern,
@@ -51,7 +51,7 @@ impl Congestion {
         }
     }
 
-    /// This many OSTs that come next in the round.
+    /// Returns the next OSTs of the round, this many.
     fn pick(&mut self, count: usize) -> Vec<usize> {
         let mut slow = Vec::new();
         while slow.len() < count.min(self.ost_count) {
@@ -67,7 +67,8 @@ impl Congestion {
         slow
     }
 
-    /// The next change of a Spider: a burst begins or ends, and how long until the next.
+    /// Returns the slow OSTs after the next change of a Spider, where a burst begins or ends, and
+    /// the time until the change after it.
     fn burst(&mut self, scale: f64) -> (Vec<usize>, Duration) {
         self.is_slow = !self.is_slow;
         if !self.is_slow {
@@ -101,17 +102,17 @@ impl Iterator for Congestion {
     }
 }
 
-/// Load imbalance on a quarter of Spider (24 RAID controllers, January to March 2012, looked at
-/// every two seconds), as Kim et al., *Layout-aware I/O scheduling for terabits data movement*,
-/// report it in section III.D and figure 4, for the higher of their two thresholds: 5 % of the
-/// time, the controllers' bandwidths differed more than that.
+/// Load imbalance on a quarter of Spider (24 RAID controllers, January to March 2012, sampled every
+/// two seconds), as Kim et al., *Layout-aware I/O scheduling for terabits data movement*, report it
+/// in section III.D and figure 4. This uses the higher of their two thresholds: for 5 % of the
+/// time, the controllers' bandwidths differed by more than that.
 ///
-/// The text has few points of the curves: the lifetime is about 16 s at the 90th percentile and
-/// never above 60 s; distances of 3000 to 4000 s are where the 99th percentile is. Nothing is
-/// shorter than the two seconds between two looks. Between the points, the logarithm grows evenly.
-/// One point is ours: the distance at the 90th percentile is the one with which a share of 5 % of
-/// all time is in bursts. How many controllers are in a burst is not told: here one, and each
-/// further one with probability one half, up to half of them.
+/// The text gives few points of the curves: the lifetime is about 16 s at the 90th percentile and
+/// never above 60 s; the 99th percentile of the distances is between 3000 and 4000 s. Nothing is
+/// shorter than the two seconds between two samples. Between the points, the logarithm grows
+/// linearly. One point is our own: the distance at the 90th percentile, chosen so that 5 % of all
+/// time is in bursts. The paper does not say how many controllers are in a burst. Here it is one,
+/// and each further one with probability one half, up to half of them.
 struct Spider;
 
 impl Spider {
@@ -120,7 +121,8 @@ impl Spider {
         [(0.0, 2.0), (0.9, 190.0), (0.99, 3500.0), (1.0, 4000.0)];
 }
 
-/// The value below which a share of all values is, log-linear between the points given.
+/// Returns the value below which this share of all values lies, log-linear between the given
+/// points.
 fn quantile(points: &[(f64, f64)], share: f64) -> f64 {
     let above = points.partition_point(|(at, _)| *at <= share).clamp(1, points.len() - 1);
     let ((from, low), (to, high)) = (points[above - 1], points[above]);

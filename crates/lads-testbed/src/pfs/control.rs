@@ -1,4 +1,4 @@
-//! What somebody may tell an emulated file system while it runs.
+//! The orders that a running emulated file system takes.
 
 use super::congestion::Pattern;
 use super::queues::Rate;
@@ -40,20 +40,20 @@ pub(super) enum Order {
     Record(bool),
 }
 
-/// How many OSTs and OSSes there are to give orders to.
+/// The number of OSTs and OSSes that orders can name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
-    /// OSTs.
+    /// The number of OSTs.
     pub(super) osts: usize,
-    /// OSSes.
+    /// The number of OSSes.
     pub(super) osses: usize,
 }
 
 impl Order {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, in words for a person.
+    /// What is wrong with the line, in words for a person.
     pub(super) fn parse(line: &str, counts: Counts) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let osts = |text| indices(text, counts.osts, "OST");
@@ -83,7 +83,7 @@ impl Order {
     }
 }
 
-/// `all`, or numbers with commas between them.
+/// Parses `all`, or numbers with commas between them.
 fn indices(text: &str, count: usize, noun: &str) -> Result<Vec<usize>, String> {
     if text == "all" {
         return Ok((0..count).collect());
@@ -100,7 +100,7 @@ fn micros(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_micros).map_err(explain)
 }
 
-/// `NAME=VALUE` in any order; a value without a name is the rate.
+/// Parses `NAME=VALUE` in any order; a value without a name is the rate.
 fn congest(kind: &str, settings: &[&str], counts: Counts) -> Result<Order, String> {
     let (mut osts, mut count, mut dwell, mut scale) = (Vec::new(), 1, Duration::from_secs(1), 1.0);
     let (mut rate, mut seed) = (None, 1);
@@ -128,7 +128,7 @@ fn congest(kind: &str, settings: &[&str], counts: Counts) -> Result<Order, Strin
     Ok(Order::Congest { pattern, rate, seed })
 }
 
-/// More than none.
+/// Parses a duration above zero.
 fn seconds(text: &str) -> Option<Duration> {
     let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
     (!time.is_zero()).then_some(time)

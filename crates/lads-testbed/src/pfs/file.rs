@@ -1,4 +1,4 @@
-//! What an emulated regular file is: its layout, its size, the room it takes, and its bytes.
+//! An emulated regular file: its layout, its size, the room it takes, and its bytes.
 
 use super::backing::{Backing, Bytes};
 use super::placement::{self, Defaults};
@@ -13,27 +13,27 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Room is given in pages of this many bytes.
+/// Room is allocated in pages of this many bytes.
 const PAGE_BYTES: u64 = 4096;
 
-/// Stands for the MDT in layouts: it has no queue.
+/// Stands for the MDT in layouts; the MDT has no queue.
 const MDT: OstId = OstId(u32::MAX);
 
-/// Stands for parts that have no object yet.
+/// Stands for parts of a layout that have no object yet.
 const NOWHERE: OstId = OstId(u32::MAX - 1);
 
-/// What all files of a file system have in common.
+/// The state that all files of a file system share.
 pub(super) struct Store {
     /// Where the bytes are.
     pub(super) backing: Backing,
-    /// The storage targets as room. Locked after a file, never before.
+    /// The room on the storage targets. To avoid a deadlock, lock it after a file, never before.
     pub(super) space: Mutex<Space>,
-    /// What takes the place of zeros and blanks in a wish for a layout.
+    /// The values that replace zeros and blanks in a wish for a layout.
     pub(super) defaults: Defaults,
 }
 
 impl Store {
-    /// The storage targets as room.
+    /// Locks the room on the storage targets.
     pub(super) fn space(&self) -> MutexGuard<'_, Space> {
         self.space.lock().expect("no thread panics while it holds the lock")
     }
@@ -43,7 +43,7 @@ impl Store {
 pub(super) struct FileBody {
     inode: u64,
     store: Arc<Store>,
-    /// The layout its directory has for new files.
+    /// The layout that its directory has for new files.
     template: Arc<Lov>,
     state: Mutex<State>,
 }
@@ -51,19 +51,19 @@ pub(super) struct FileBody {
 struct State {
     size: u64,
     placed: Option<Placed>,
-    /// Whole pages that hold something, and so take room.
+    /// The whole pages that hold data, and so take room.
     kept: RangeSet,
-    /// How often it is open, and its bytes while it is.
+    /// How many times it is open; `bytes` is present while it is open.
     open_count: usize,
     bytes: Option<Arc<Bytes>>,
     /// Whether it has a name.
     is_named: bool,
-    /// Whether components were added since it was opened.
+    /// Whether components have been added since it was opened.
     has_grown: bool,
 }
 
 impl State {
-    /// Where the next data or hole begins, as far as pages tell that were written or taken ahead.
+    /// Returns where the next data or hole begins, by the pages that were written or reserved.
     fn seek(&self, to: SeekFrom) -> Result<u64, Errno> {
         let (SeekFrom::Data(from) | SeekFrom::Hole(from)) = to else { return Err(Errno::INVAL) };
         if from >= self.size {
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// A layout, as Lustre says it and as it is used.
+/// A layout, in Lustre's form and in the form used for look-ups.
 struct Placed {
     lov: Lov,
     layout: Layout,
@@ -91,7 +91,7 @@ impl Placed {
         Self { lov, layout }
     }
 
-    /// How many bytes of a range are on which OST.
+    /// Adds the number of bytes of a range that each OST holds.
     fn shares(&self, range: Range<u64>, shares: &mut Vec<Share>) {
         let mut at = range.start;
         while at < range.end {
@@ -109,7 +109,7 @@ impl Placed {
 }
 
 impl FileBody {
-    /// An empty file without a layout.
+    /// Makes an empty file without a layout.
     pub(super) fn new(inode: u64, store: Arc<Store>, template: Arc<Lov>) -> Self {
         let state = State {
             size: 0,
@@ -123,10 +123,10 @@ impl FileBody {
         Self { inode, store, template, state: Mutex::new(state) }
     }
 
-    /// Opens its bytes; they stay open until as many [`Self::release`] as this.
+    /// Opens its bytes; each call needs a matching [`Self::release`].
     ///
     /// # Errors
-    /// As opening does.
+    /// Those of opening a file.
     pub(super) fn open(&self) -> std::io::Result<()> {
         let mut state = self.lock();
         if state.bytes.is_none() {
@@ -136,7 +136,7 @@ impl FileBody {
         Ok(())
     }
 
-    /// Closes them again.
+    /// Undoes one [`Self::open`]; the last one closes the bytes.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         state.open_count -= 1;
@@ -147,45 +147,46 @@ impl FileBody {
         self.discard_if_unused(&mut state);
     }
 
-    /// Its last name is gone: once it is closed, nobody sees it again.
+    /// Call this when its last name is gone: once it is closed, nobody can reach it.
     pub(super) fn on_unlinked(&self) {
         let mut state = self.lock();
         state.is_named = false;
         self.discard_if_unused(&mut state);
     }
 
-    /// Its bytes, open.
+    /// Returns its open bytes.
     ///
     /// # Errors
-    /// As opening does.
+    /// Those of opening a file.
     pub(super) fn bytes(&self) -> Result<Arc<Bytes>, Errno> {
         let opened = || self.store.backing.open(self.inode).map(Arc::new).map_err(|it| errno(&it));
         self.lock().bytes.clone().map_or_else(opened, Ok)
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.lock().size
     }
 
-    /// How many bytes of room it takes.
+    /// Returns how many bytes of room it takes.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.lock().kept.byte_count()
     }
 
-    /// The OSTs that it lies on; none as long as it has no layout.
+    /// Returns the OSTs that it lies on; none as long as it has no layout.
     pub(super) fn osts(&self) -> Vec<usize> {
         let state = self.lock();
         let osts = state.placed.iter().flat_map(|placed| placed.layout.osts());
         osts.filter(|ost| *ost < NOWHERE).map(OstId::index).collect()
     }
 
-    /// Its layout; `None` as long as it has none.
+    /// Returns its layout; `None` as long as it has none.
     pub(super) fn lov(&self) -> Option<Lov> {
         self.lock().placed.as_ref().map(|placed| placement::told(&placed.lov))
     }
 
-    /// Whether it is open, and components are still to be added to it or have been of late.
+    /// Returns whether it is open, and its layout is still open at the end or was extended since it
+    /// was opened.
     pub(super) fn is_growing(&self) -> bool {
         let state = self.lock();
         let has_open_end =
@@ -193,7 +194,7 @@ impl FileBody {
         state.open_count > 0 && state.placed.as_ref().is_some_and(has_open_end)
     }
 
-    /// Gives it the layout wished for, if it has none yet; whether it had none.
+    /// Gives it the layout wished for, if it has none yet. Returns whether it had none.
     ///
     /// # Errors
     /// Those of [`placement::place`].
@@ -221,10 +222,10 @@ impl FileBody {
         Ok(())
     }
 
-    /// Gives it the layout wished for in place of the one it has, as CephFS allows.
+    /// Replaces its layout by the one wished for, as CephFS allows.
     ///
     /// # Errors
-    /// Those of [`placement::place`], and `ENOTEMPTY` if there is something in it.
+    /// Those of [`placement::place`], and `ENOTEMPTY` if it holds data.
     pub(super) fn place_anew(&self, wish: &Lov) -> Result<(), Errno> {
         let mut state = self.lock();
         if state.size > 0 || !state.kept.is_empty() {
@@ -238,7 +239,7 @@ impl FileBody {
         Ok(())
     }
 
-    /// Gives it the layout that its directory has for new files, if it has none yet.
+    /// Gives it the default layout of its directory, if it has no layout yet.
     ///
     /// # Errors
     /// Those of [`placement::place`].
@@ -246,7 +247,7 @@ impl FileBody {
         self.place(&self.template).map(|_| ())
     }
 
-    /// Which OSTs a read has to do with, and how many bytes there are to read.
+    /// Returns the share of each OST in a read, and the number of bytes to read.
     ///
     /// # Errors
     /// `EIO` if an OST is down.
@@ -261,20 +262,21 @@ impl FileBody {
         Ok((shares, end.saturating_sub(offset)))
     }
 
-    /// Takes room for a write; says which OSTs have to do with it.
+    /// Takes room for a write; returns the share of each OST.
     ///
     /// # Errors
-    /// `EIO` if an OST is down, `ENOSPC` if one is full, `EFBIG`, `EINVAL` behind its last
-    /// component (`lod_declare_update_plain`).
+    /// `EIO` if an OST is down, `ENOSPC` if one is full, `EFBIG`, and `EINVAL` if the write reaches
+    /// beyond its last component (`lod_declare_update_plain`).
     pub(super) fn prepare_write(&self, offset: u64, length: u64) -> Result<Vec<Share>, Errno> {
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
         self.take_room(&mut self.lock(), offset..end.ok_or(Errno::FBIG)?)
     }
 
-    /// Writes where room was taken. The file is not locked meanwhile: others may write elsewhere.
+    /// Writes where room was taken. The file is not locked meanwhile, so that others may write to
+    /// other places.
     ///
     /// # Errors
-    /// Of the system call.
+    /// That of the system call.
     pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         self.bytes()?.write(data, offset)?;
         let mut state = self.lock();
@@ -285,8 +287,8 @@ impl FileBody {
     /// Sets the size.
     ///
     /// # Errors
-    /// Those of [`placement::place`], of the system call, and `EINVAL` if that is behind its last
-    /// component.
+    /// Those of [`placement::place`], that of the system call, and `EINVAL` if the size is beyond
+    /// its last component.
     pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
         self.place_by_default()?;
         let bytes = self.bytes()?;
@@ -302,10 +304,10 @@ impl FileBody {
         Ok(())
     }
 
-    /// Takes room ahead, or makes a hole.
+    /// Reserves room, or makes a hole.
     ///
     /// # Errors
-    /// Those of [`Self::write`], and of the system call.
+    /// Those of [`Self::write`], and that of the system call.
     pub(super) fn allocate(&self, range: Range<u64>, mode: FallocateFlags) -> Result<(), Errno> {
         let bytes = self.bytes()?;
         let mut state = self.lock();
@@ -324,10 +326,10 @@ impl FileBody {
         Ok(())
     }
 
-    /// Where the next data or hole begins.
+    /// Returns where the next data or hole begins.
     ///
     /// # Errors
-    /// `ENXIO` if there is none, and of the system call.
+    /// `ENXIO` if there is none, and that of the system call.
     pub(super) fn seek(&self, to: SeekFrom) -> Result<u64, Errno> {
         match &*self.bytes()? {
             Bytes::Kept(file) => rustix::fs::seek(file, to),
@@ -339,8 +341,8 @@ impl FileBody {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Makes the objects that a range needs, and takes room for what has none there; says how many
-    /// bytes are on which OST.
+    /// Makes the objects that a range needs, and takes room for the parts that have none. Returns
+    /// how many bytes are on each OST.
     fn take_room(&self, state: &mut State, range: Range<u64>) -> Result<Vec<Share>, Errno> {
         let mut space = self.store.space();
         let mut placed = match state.placed.take() {
@@ -398,7 +400,7 @@ impl FileBody {
     }
 }
 
-/// The parts of a range that are not in a set.
+/// Returns the parts of a range that are not in a set.
 fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
     let mut gaps = Vec::new();
     let mut at = range.start;
@@ -412,7 +414,7 @@ fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
     gaps
 }
 
-/// The number of an error of the standard library.
+/// Converts an error of the standard library to its number.
 pub(super) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

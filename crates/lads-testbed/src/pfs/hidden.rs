@@ -1,6 +1,6 @@
-//! The directory `.pfs` at the top of the mount: found by whoever knows it, in no listing.
+//! The directory `.pfs` at the top of the mount. It can be opened by name, but no listing shows it.
 //!
-//! Reading a file there tells what is going on; writing to `control` gives orders. Nothing in it
+//! Reading a file in it shows the present state; writing to `control` gives orders. No access to it
 //! takes time of the emulated file system.
 
 use super::system::System;
@@ -12,13 +12,13 @@ use std::time::UNIX_EPOCH;
 /// A file in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hidden {
-    /// Takes orders, one a line.
+    /// Takes orders, one per line.
     Control,
-    /// Why the last order was refused.
+    /// The reason why the last order was refused.
     LastError,
-    /// What storage targets have done: JSON.
+    /// The activity of the storage targets, as JSON.
     Stats,
-    /// What happened since the last reset: a line of JSON each.
+    /// The events since the last reset, one JSON object per line.
     Series,
     /// The table of storage targets.
     Osts,
@@ -26,7 +26,7 @@ pub(super) enum Hidden {
 
 const DIRECTORY_NAME: &str = ".pfs";
 
-/// Numbers from here on are ours: no inode gets so far.
+/// Inode numbers from here on are for hidden files; no real inode reaches them.
 const DIRECTORY: u64 = 1 << 62;
 
 const FILES: [(Hidden, &str); 5] = [
@@ -38,13 +38,13 @@ const FILES: [(Hidden, &str); 5] = [
 ];
 
 impl Hidden {
-    /// The file with this number.
+    /// Returns the hidden file with this number.
     pub(super) fn of_number(number: u64) -> Option<Self> {
         let index = usize::try_from(number.checked_sub(DIRECTORY + 1)?).ok()?;
         FILES.get(index).map(|(hidden, _)| *hidden)
     }
 
-    /// What is in it now.
+    /// Returns its present contents.
     pub(super) fn content(self, system: &System) -> Vec<u8> {
         let text = match self {
             Self::Control => String::new(),
@@ -57,12 +57,13 @@ impl Hidden {
     }
 }
 
-/// Whether a number is one of these.
+/// Returns whether a number is that of a hidden file or of their directory.
 pub(super) fn is_hidden(number: u64) -> bool {
     number >= DIRECTORY
 }
 
-/// The number of a name if it is one of these, `Some(None)` if it would be but is not there.
+/// Returns `None` if the name is not a hidden one, `Some(None)` if it would be but there is no such
+/// file, and otherwise its number.
 #[expect(clippy::option_option, reason = "not ours, ours and there, ours and not there")]
 pub(super) fn find(parent: u64, name: &OsStr) -> Option<Option<u64>> {
     match parent {
@@ -75,7 +76,7 @@ pub(super) fn find(parent: u64, name: &OsStr) -> Option<Option<u64>> {
     }
 }
 
-/// Attributes of one of these.
+/// Returns the attributes of a hidden file or of their directory.
 pub(super) fn attributes(number: u64) -> FileAttr {
     let (kind, perm) = match Hidden::of_number(number) {
         None => (FileType::Directory, 0o555),
@@ -101,7 +102,7 @@ pub(super) fn attributes(number: u64) -> FileAttr {
     }
 }
 
-/// What a read of some content gets.
+/// Returns the part of the contents that a read gets.
 pub(super) fn part(content: &[u8], offset: u64, size: u32) -> &[u8] {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
     let end = start.saturating_add(size as usize).min(content.len());

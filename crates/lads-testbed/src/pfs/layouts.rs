@@ -1,5 +1,5 @@
-//! How files tell and are told where they lie: the extended attribute `lustre.lov`, or those of
-//! CephFS. And all other extended attributes, which are just kept.
+//! Extended attributes. Those that show and set the layout of a file: `lustre.lov`, or those of
+//! CephFS. All others are just stored.
 
 use super::ceph;
 use super::file::FileBody;
@@ -17,21 +17,21 @@ use std::sync::atomic::Ordering;
 /// The same attribute under the name that needs a privilege.
 const PRIVILEGED: &str = "trusted.lov";
 
-/// Access control lists are not kept: nobody here would obey them.
+/// Access control lists are refused, because nothing here would enforce them.
 const LISTS: &str = "system.posix_acl_";
 
 /// An attribute that is about a layout.
 enum LayoutName<'a> {
-    /// All of it, as Lustre says it.
+    /// The whole layout, in Lustre's form.
     Lustre,
-    /// Components that are to be added to it, as Lustre says them.
+    /// Components to be added to the layout, in Lustre's form.
     LustreAdd,
-    /// A field of it, as Ceph says it.
+    /// A field of the layout, in Ceph's form.
     Ceph(&'a str),
 }
 
 impl<'a> LayoutName<'a> {
-    /// What a name means for something of this kind.
+    /// Returns what an attribute name means for an inode of this kind.
     fn of(name: &'a OsStr, kind: &Kind, style: LayoutStyle) -> Option<Self> {
         let is_directory = matches!(kind, Kind::Directory(_));
         match style {
@@ -44,12 +44,12 @@ impl<'a> LayoutName<'a> {
     }
 }
 
-/// Whether an attribute of this name is a layout, or extends one.
+/// Returns whether an attribute of this name is a layout, or extends one.
 pub(super) fn is_layout(name: &OsStr) -> bool {
     [lov::ATTRIBUTE, lov::ATTRIBUTE_ADD, PRIVILEGED].iter().any(|layout| name == *layout)
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 ///
 /// # Errors
 /// `ENODATA` if there is none, `EOPNOTSUPP` for access control lists.
@@ -76,7 +76,8 @@ pub(super) fn get(system: &System, number: u64, name: &OsStr) -> Result<Vec<u8>,
 /// Sets an attribute.
 ///
 /// # Errors
-/// For layouts as Lustre does, see [`placement`]; else `EEXIST` and `ENODATA` as the flags want.
+/// For layouts, those of Lustre, see [`placement`]; otherwise `EEXIST` and `ENODATA`, as the flags
+/// demand.
 pub(super) fn set(
     system: &System,
     number: u64,
@@ -103,19 +104,19 @@ pub(super) fn set(
     Ok(())
 }
 
-/// Names of all attributes, each with a zero behind it. The layout is not among them, so that
-/// programs that copy all attributes leave it alone, as they must on Lustre (where it is listed,
-/// and copying it makes all files begin on the same OST).
+/// Returns the names of all attributes, each followed by a zero byte. The layout is not listed, so
+/// that programs that copy all attributes leave it alone. They must do so on Lustre, too, where it
+/// is listed and copying it makes all files begin on the same OST.
 ///
 /// # Errors
-/// `ESTALE` if there is nothing.
+/// `ESTALE` if there is no such inode.
 pub(super) fn list(system: &System, number: u64) -> Result<Vec<u8>, Errno> {
     let tree = system.tree();
     let names = tree.inode(number)?.attributes.keys();
     Ok(names.flat_map(|name| [name.as_encoded_bytes(), b"\0"].concat()).collect())
 }
 
-/// Removes an attribute; a directory gets the default layout back.
+/// Removes an attribute. If it is a directory's layout, the directory gets the default layout back.
 ///
 /// # Errors
 /// `ENODATA` if there is none.
@@ -174,11 +175,11 @@ fn set_ceph_layout(
     }
 }
 
-/// Gives a file a layout. If it has one, it stays and nobody is told, as on Lustre.
+/// Gives a file a layout. If it has one already, it keeps that without an error, as on Lustre.
 fn wish_for(file: &Arc<FileBody>, mut wish: Lov) -> Result<(), Errno> {
     for component in &mut wish.components {
         let Body::Stripes(stripes) = &mut component.body else { return Err(Errno::OPNOTSUPP) };
-        // The layout of another file, which says nothing of where this one should begin
+        // This is a copy of another file's layout, which does not say where this file should begin
         // (`ll_adjust_lum`).
         let is_copied = stripes.form != Form::Specific
             && stripes.objects.first().is_some_and(|object| object.id != 0);

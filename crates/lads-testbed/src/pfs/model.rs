@@ -1,7 +1,7 @@
-//! What the storage targets are doing at a moment: queues, rates, congestion, and their history.
+//! The state of the storage targets at a moment: queues, rates, congestion, and their history.
 //!
-//! A rate is what somebody set, unless congestion has the OST in its hands. There is no clock
-//! here: time is an argument, the same as in the records.
+//! The rate of an OST is the one that was set, unless congestion slows it. There is no clock here:
+//! time is an argument, the same as in the records.
 
 use super::congestion::{Congestion, Pattern};
 use super::queues::{Piece, Queues, Rate, Tally, Ticket};
@@ -10,33 +10,33 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::time::Duration;
 
-/// Between two samples of the record.
+/// The time between two samples of the record.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// The most entries of the record, so that it does not grow without end: the oldest go first.
-/// With samples alone, this is an hour and a half.
+/// The most entries of the record, so that it does not grow without limit; the oldest are dropped
+/// first. With samples alone, this is an hour and a half.
 const RECORD_LENGTH_MAX: usize = 54_000;
 
 /// All storage targets.
 pub(super) struct Model {
     queues: Queues,
-    /// The rates without congestion.
+    /// The rates that hold without congestion.
     own_rates: Vec<Rate>,
     congestion: Option<Running>,
     record: VecDeque<Entry>,
     next_sample: Option<Duration>,
 }
 
-/// Congestion that goes on.
+/// Congestion that is in progress.
 struct Running {
     began: Duration,
-    /// What a slow OST can still move, in bytes in a second.
+    /// The rate of a slow OST, in bytes per second.
     rate: u64,
     changes: Peekable<Congestion>,
     slow: Vec<usize>,
 }
 
-/// Something worth a line of history.
+/// An event in the history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Entry {
     /// Seconds on `CLOCK_MONOTONIC`.
@@ -56,14 +56,15 @@ enum What {
         oss: usize,
         rate_bytes_per_second: Rate,
     },
-    /// For each OST: bytes read and written since the reset, pieces that wait.
+    /// For each OST: bytes read and bytes written since the reset, and the number of waiting
+    /// pieces.
     Sample {
         osts: Vec<(u64, u64, usize)>,
     },
 }
 
 impl Model {
-    /// Idle OSTs, given the OSS of each, without limits and latency.
+    /// Makes idle OSTs without limits and latency; `oss_of` names the OSS of each.
     pub(super) fn new(oss_of: &[usize], seed: u64, now: Duration) -> Self {
         let mut model = Self {
             queues: Queues::new(oss_of, seed, now),
@@ -76,7 +77,7 @@ impl Model {
         model
     }
 
-    /// Lets time pass until `now`; says, in order, which pieces ended.
+    /// Lets time pass until `now`; appends the pieces that ended, in order.
     pub(super) fn advance(&mut self, now: Duration, ended: &mut Vec<Ticket>) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.queues.advance(at, ended);
@@ -86,44 +87,44 @@ impl Model {
         self.queues.advance(now, ended);
     }
 
-    /// When [`Self::advance`] has something to do again.
+    /// Returns when [`Self::advance`] next has something to do.
     pub(super) fn next_timeout(&mut self) -> Option<Duration> {
         self.next_event().into_iter().chain(self.queues.next_timeout()).min()
     }
 
-    /// [`Queues::submit`].
+    /// See [`Queues::submit`].
     pub(super) fn submit(&mut self, ost: usize, piece: Piece) -> bool {
         self.queues.submit(ost, piece)
     }
 
-    /// [`Queues::abandon`].
+    /// See [`Queues::abandon`].
     pub(super) fn abandon(&mut self, ost: usize) -> Vec<Ticket> {
         self.queues.abandon(ost)
     }
 
-    /// Sets an OST's own rate.
+    /// Sets the rate that an OST has without congestion.
     pub(super) fn set_rate(&mut self, ost: usize, rate: Rate) {
         self.own_rates[ost] = rate;
         self.apply(ost);
     }
 
-    /// Sets what all OSTs of an OSS together can move.
+    /// Sets the rate that all OSTs of an OSS share.
     pub(super) fn set_oss_rate(&mut self, oss: usize, rate: Rate) {
         self.queues.set_oss_rate(oss, rate);
         self.note(What::OssRate { oss, rate_bytes_per_second: rate });
     }
 
-    /// [`Queues::set_latency`].
+    /// See [`Queues::set_latency`].
     pub(super) fn set_latency(&mut self, ost: usize, latency: Duration) {
         self.queues.set_latency(ost, latency);
     }
 
-    /// [`Queues::set_jitter`].
+    /// See [`Queues::set_jitter`].
     pub(super) fn set_jitter(&mut self, ost: usize, jitter: Duration) {
         self.queues.set_jitter(ost, jitter);
     }
 
-    /// Begins congestion, in place of what there was: a slow OST moves `rate` bytes in a second.
+    /// Begins congestion and ends any earlier one. A slow OST moves `rate` bytes per second.
     pub(super) fn congest(&mut self, pattern: Pattern, rate: u64, seed: u64) {
         self.end_congestion();
         let (began, ost_count) = (self.queues.now(), self.queues.ost_count());
@@ -139,13 +140,13 @@ impl Model {
         }
     }
 
-    /// Begins or ends taking samples.
+    /// Starts or stops taking samples.
     pub(super) fn set_sampling(&mut self, is_on: bool) {
         self.next_sample = is_on.then_some(self.queues.now());
         self.sample_if_due(self.queues.now());
     }
 
-    /// Forgets all counts and the record, which then begins with the rates as they are.
+    /// Clears all counts and the record. The new record begins with the present rates.
     pub(super) fn reset(&mut self) {
         self.queues.reset_tallies();
         self.record.clear();
@@ -159,17 +160,17 @@ impl Model {
         }
     }
 
-    /// The record since the last reset.
+    /// Returns the record since the last reset.
     pub(super) fn record(&self) -> impl Iterator<Item = &Entry> {
         self.record.iter()
     }
 
-    /// The queues, to look at.
+    /// Returns the queues, to read.
     pub(super) fn queues(&self) -> &Queues {
         &self.queues
     }
 
-    /// What an OST has done since the last reset.
+    /// Returns the counts of an OST since the last reset.
     pub(super) fn tally(&self, ost: usize) -> Tally {
         self.queues.tally(ost)
     }
@@ -205,7 +206,7 @@ impl Model {
         self.note(What::Sample { osts });
     }
 
-    /// Brings an OST's rate in line with what it should be.
+    /// Sets an OST's rate in the queues to its own rate or that of the congestion.
     fn apply(&mut self, ost: usize) {
         let congestion = self.congestion.as_ref().filter(|it| it.slow.contains(&ost));
         let rate = congestion.map_or(self.own_rates[ost], |it| Some(it.rate));

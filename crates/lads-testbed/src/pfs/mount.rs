@@ -1,5 +1,5 @@
-//! How the mount itself begins and ends: nobody measures on what is not mounted, and nothing is
-//! left behind.
+//! Mounts and unmounts the file system. It says that it is ready only when the mount is in place,
+//! and it leaves nothing behind.
 
 use super::mounted::Mounted;
 use super::settings::Settings;
@@ -14,15 +14,15 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What `mount` shows as the device and as part of the type.
+/// The name that `mount` shows as the device and as part of the type.
 const NAME: &str = "lads-pfs";
 
-/// How long a mount that is going may take to be gone, and ours to end.
+/// How long to wait for an earlier mount to go, and for our own to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the file system ends.
 enum End {
-    /// It is unmounted, or the kernel has no more to do with us.
+    /// It was unmounted, or the kernel ended the session.
     Unmounted(std::io::Result<()>),
     /// A signal came.
     Told,
@@ -75,8 +75,8 @@ fn config(settings: &Settings) -> Config {
     config
 }
 
-/// Waits until another emulated file system, which may be about to end, is gone: it would take
-/// ours with it.
+/// Waits until another emulated file system on this directory, which may be about to end, is gone.
+/// Otherwise it would unmount ours as well.
 fn wait_until_free(mount: &Path) -> Result<()> {
     let begin = Instant::now();
     while device_mounted_at(mount)?.is_some() {
@@ -88,8 +88,8 @@ fn wait_until_free(mount: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The number of what is mounted on a directory (the last, if there are several). The file system
-/// itself is not asked: it may be slow, or just going.
+/// Returns the device number of the last file system mounted on a directory. It does not ask the
+/// file system itself, which may be slow or about to end.
 fn device_mounted_at(directory: &Path) -> Result<Option<String>> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     // proc_pid_mountinfo(5): the third field is the device, the fifth the directory.
@@ -99,7 +99,7 @@ fn device_mounted_at(directory: &Path) -> Result<Option<String>> {
     Ok(here.next_back().and_then(|fields| fields.get(2).map(|device| (*device).to_owned())))
 }
 
-/// Sees whether what is mounted is ours, and tells whoever waits for it.
+/// Checks that the mounted file system is ours, sets its limits, and prints `ready`.
 fn announce(mount: &Path, settings: &Settings) -> Result<()> {
     let stats: Value = serde_json::from_slice(&std::fs::read(mount.join(".pfs/stats"))?)?;
     if stats["process"] != std::process::id() {
@@ -112,9 +112,9 @@ fn announce(mount: &Path, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel may collect for us, as `/sys/class/bdi` names it. By default it reads ahead
-/// 128 KiB and holds back one page in a hundred, which no disk system gets by with: rivals that
-/// use the page cache would be slow for no fault of theirs.
+/// The limits on what the kernel may cache for us, by their names in `/sys/class/bdi`. By default
+/// the kernel reads ahead 128 KiB and holds back one page in a hundred, which is too little for any
+/// disk system: rivals that use the page cache would be slow through no fault of theirs.
 fn limits(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut limits = vec![("read_ahead_kb", (settings.readahead / 1024).to_string())];
     if settings.writeback {
@@ -123,7 +123,7 @@ fn limits(settings: &Settings) -> Vec<(&'static str, String)> {
     limits
 }
 
-/// Sets a limit; says so if that cannot be.
+/// Sets a limit; prints a message if that is not possible.
 fn set_limit(mount: &Path, limit: &str, value: &str) -> Result<()> {
     let device = mount.metadata()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

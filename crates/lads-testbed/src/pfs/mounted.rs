@@ -1,8 +1,8 @@
-//! What the kernel asks of the emulated file system, and the answers.
+//! The kernel's requests to the emulated file system, and the answers.
 //!
-//! Every answer to a read or write is given when its storage targets have served it, by a thread
-//! of theirs; every answer about names when the metadata server would have given it. The threads
-//! that take requests from the kernel wait for nothing.
+//! Every read or write is answered when its storage targets have served it, by a thread of the
+//! service. Every operation on names is answered when the metadata server would have answered. The
+//! threads that take requests from the kernel wait for nothing.
 
 use super::attributes::{Changes, attributes, change, drop_privileges, entry};
 use super::file::{FileBody, errno};
@@ -29,20 +29,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
-/// How long the kernel may rely on what it was told: nobody else changes anything.
+/// How long the kernel may cache what it was told; nobody else changes anything.
 const FOR_LONG: Duration = Duration::from_secs(3600);
 
-/// The largest request, in bytes: more than 256 pages the kernel does not send anyway.
+/// The largest request, in bytes. The kernel sends at most 256 pages anyway.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// Requests that the kernel may have under way without a program that waits for each: readahead
-/// and writeback. Enough for 8 MiB of each of 32 files.
+/// The number of requests that the kernel may have in progress with no program waiting for each:
+/// readahead and writeback. It is enough for 8 MiB of each of 32 files.
 const BACKGROUND_MAX: u16 = 256;
 
-/// Lustre's `O_LOV_DELAY_CREATE` as it gets here: the kernel keeps its other bit, `O_NOCTTY`.
+/// Lustre's `O_LOV_DELAY_CREATE` as it arrives here: the kernel does not pass on its other bit,
+/// `O_NOCTTY`.
 const DELAY_LAYOUT: i32 = libc::O_ASYNC;
 
-/// What can be wrong with the number of an open file: nothing, unless the kernel errs.
+/// The error for an unknown file handle, which occurs only if the kernel errs.
 const NOT_OPEN: Error = Error::BADF;
 
 /// The emulated file system as the kernel sees it.
@@ -52,21 +53,21 @@ pub(super) struct Mounted {
     last_handle: AtomicU64,
 }
 
-/// Something open.
+/// An open file.
 #[derive(Clone)]
 enum Handle {
     File(u64, Arc<FileBody>),
-    /// A hidden file, with what was in it when it was opened.
+    /// A hidden file, with the contents that it had when it was opened.
     Hidden(Hidden, Arc<Vec<u8>>),
 }
 
 impl Mounted {
-    /// Ready to be mounted.
+    /// Makes a file system that is ready to be mounted.
     pub(super) fn new(system: Arc<System>) -> Self {
         Self { system, handles: RwLock::default(), last_handle: AtomicU64::new(0) }
     }
 
-    /// What it shows.
+    /// Returns the state of the file system.
     pub(super) fn system(&self) -> Arc<System> {
         Arc::clone(&self.system)
     }
@@ -89,7 +90,7 @@ impl Mounted {
         }
     }
 
-    /// Makes a name, and tells the kernel.
+    /// Makes a new entry, and answers the kernel.
     fn make(
         &self,
         at: &NewName<'_>,
@@ -174,9 +175,11 @@ impl Mounted {
         Ok((attributes, opened.0, opened.1))
     }
 
-    /// The time of a write, and what else it does to an inode.
+    /// Updates the times of an inode on a write, and clears its privileges if the kernel asks for
+    /// that.
     fn on_write(&self, number: u64, flags: WriteFlags) {
-        // What comes from the page cache was written before, and its time comes on its own.
+        // The page cache writes back later than the program wrote; the kernel sends that time
+        // separately.
         if !flags.contains(WriteFlags::FUSE_WRITE_CACHE)
             && let Ok(inode) = self.system.tree().inode_mut(number)
         {
@@ -188,8 +191,8 @@ impl Mounted {
         }
     }
 
-    /// A file that grows is long for the kernel from the start: behind the end it would let one
-    /// thread at a time write, and no other meanwhile, which Lustre's client does not.
+    /// Makes a growing file look long to the kernel from the start. Otherwise the kernel would let
+    /// only one thread at a time write beyond the end, which Lustre's client does not do.
     fn lengthen_if_it_grows(&self, number: u64) {
         if self.file_of(number).is_ok_and(|file| file.is_growing()) {
             self.system.lengthen(number);
@@ -204,8 +207,8 @@ impl Mounted {
     }
 }
 
-/// With O_DIRECT, requests go past the page cache and beside each other: else writers of one file
-/// wait for each other in the kernel, whatever OSTs they write to.
+/// With O_DIRECT, requests go past the page cache and in parallel. Otherwise the writers of one
+/// file would wait for each other in the kernel, even if they write to different OSTs.
 fn open_flags(flags: i32) -> FopenFlags {
     if flags & libc::O_DIRECT != 0 {
         FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
@@ -222,7 +225,7 @@ impl Filesystem for Mounted {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP
-            // Else the kernel asks for `security.capability` before every write.
+            // Otherwise the kernel asks for `security.capability` before every write.
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
         if self.system.settings.writeback {
             wanted |= InitFlags::FUSE_WRITEBACK_CACHE;
@@ -241,8 +244,8 @@ impl Filesystem for Mounted {
             return match number {
                 Some(number) => {
                     let attributes = hidden::attributes(number);
-                    // The name is known for good, so that nobody who looks for it waits for whoever
-                    // changes the directory.
+                    // The kernel may cache the name for long, so that a look-up does not wait for
+                    // another process that changes the directory.
                     reply.entry_with_ttls(&Duration::ZERO, &FOR_LONG, &attributes, Generation(0));
                 }
                 None => reply.error(Errno::ENOENT),
@@ -286,12 +289,12 @@ impl Filesystem for Mounted {
         reply: ReplyAttr,
     ) {
         if hidden::is_hidden(ino.0) {
-            // Whoever opens `control` with O_TRUNC means no harm.
+            // A program may open `control` with O_TRUNC; that does nothing.
             return reply.attr(&Duration::ZERO, &hidden::attributes(ino.0));
         }
         let is_by_root = req.uid() == 0;
         let changes = Changes { mode, uid, gid, size, accessed, modified, changed, is_by_root };
-        // Names are not locked while bytes are cut off.
+        // The names are not locked while the file is truncated.
         let truncated =
             size.map_or(Ok(()), |size| self.file_of(ino.0).and_then(|file| file.truncate(size)));
         let result = truncated.and_then(|()| change(&mut self.system.tree(), ino.0, &changes));
@@ -507,8 +510,8 @@ impl Filesystem for Mounted {
         service.release(ticket, written);
     }
 
-    /// There is nothing to flush: every write was answered only when it was served. The kernel
-    /// takes this answer for all files, and asks no more.
+    /// Does nothing, because every write was answered only when it was served. After this answer,
+    /// the kernel no longer sends this request for any file.
     fn flush(
         &self,
         _req: &Request,
@@ -520,9 +523,9 @@ impl Filesystem for Mounted {
         reply.error(Errno::ENOSYS);
     }
 
-    /// What was written has been served: the kernel has waited for it. But every OST of the file is
-    /// asked whether it is durable, which takes its latency; it does so beside its requests, and no
-    /// bytes move.
+    /// Asks every OST of the file whether it is durable. All written data has been served already,
+    /// because the kernel has waited for it, so no bytes move. The question takes the OST's
+    /// latency, and does not wait behind its other requests.
     fn fsync(
         &self,
         _req: &Request,
@@ -541,7 +544,7 @@ impl Filesystem for Mounted {
         service.delay(longest.unwrap_or_default(), Box::new(move |_| reply.ok()));
     }
 
-    /// A question to the metadata server.
+    /// Takes the time of one question to the metadata server.
     fn fsyncdir(
         &self,
         _req: &Request,
@@ -610,7 +613,7 @@ impl Filesystem for Mounted {
             let Ok(attributes) = attributes(&tree, number) else { return false };
             let is_full =
                 reply.add(INodeNo(number), place, name, &FOR_LONG, &attributes, Generation(0));
-            // The kernel does not count `.` and `..` as told.
+            // The kernel does not count `.` and `..` as looked up.
             if !is_full && place > DOT_DOT {
                 told.push(number);
             }
@@ -743,11 +746,11 @@ impl Filesystem for Mounted {
     }
 }
 
-/// Places of a directory's own two names in it.
+/// The places of `.` and `..` in a directory.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
-/// Goes through a directory after a place, until `add` says that no more fits.
+/// Lists the entries of a directory after a place, until `add` returns that no more fits.
 fn list(
     tree: &Tree,
     number: u64,

@@ -1,7 +1,7 @@
-//! On which OSTs a new file lies: what it wishes for, its directory's default, or the next in turn.
+//! Chooses the OSTs of a new file: by its wish, its directory's default, or the next in turn.
 //!
-//! The rules and errors are those of Lustre's MDS (`lod_qos.c`, `lod_lov.c`), as far as there is
-//! something here to apply them to: no pools, mirrors, erasure codes or self-extending components.
+//! The rules and errors are those of Lustre's MDS (`lod_qos.c`, `lod_lov.c`), as far as they apply
+//! here: there are no pools, mirrors, erasure codes or self-extending components.
 
 use super::space::Space;
 use lads_core::lov::{self, Body, Component, Composite, Form, Lov, Object, Stripes, flag, pattern};
@@ -9,25 +9,26 @@ use lads_core::units::OstId;
 use rustix::io::Errno;
 use std::collections::HashSet;
 
-/// What takes the place of zeros and blanks in a wish.
+/// The values that replace zeros and blanks in a wish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Defaults {
-    /// Bytes in a stripe.
+    /// The number of bytes in a stripe.
     pub(super) stripe_size: u32,
-    /// How many stripes; [`lov::ALL_OSTS`] for all.
+    /// The number of stripes; [`lov::ALL_OSTS`] for all OSTs.
     pub(super) stripe_count: u16,
 }
 
-/// The sequence of all objects, as a Lustre with one MDT has it.
+/// The sequence number of all objects, as on a Lustre with one MDT.
 const OBJECT_SEQUENCE: u64 = 0x1_0000_0000;
 
-/// Whether a wish, or a directory's default, can be understood.
+/// Checks whether a wish, or a directory's default, is valid.
 ///
 /// # Errors
-/// `EINVAL` for nonsense, `EOPNOTSUPP` for what Lustre can do and this cannot.
+/// `EINVAL` if it is invalid, `EOPNOTSUPP` for features of Lustre that are not emulated.
 pub(super) fn check(wish: &Lov, ost_count: usize) -> Result<(), Errno> {
     let end = check_from(0, wish, ost_count)?;
-    // A composite file may be open at its end; nothing can be written there until more is added.
+    // A composite file may end before the largest offset; nothing can be written beyond its end
+    // until components are added.
     let is_complete = end == u64::MAX || wish.composite.is_some();
     match (is_complete, wish.composite.map_or(0, |it| it.extra_mirrors)) {
         (true, 0) => Ok(()),
@@ -36,7 +37,7 @@ pub(super) fn check(wish: &Lov, ost_count: usize) -> Result<(), Errno> {
     }
 }
 
-/// Whether components follow each other from `start` on, and where the last ends.
+/// Checks that the components follow each other from `start` on; returns where the last one ends.
 fn check_from(mut start: u64, wish: &Lov, ost_count: usize) -> Result<u64, Errno> {
     for component in &wish.components {
         let end = component.extent.end;
@@ -50,12 +51,11 @@ fn check_from(mut start: u64, wish: &Lov, ost_count: usize) -> Result<u64, Errno
     Ok(start)
 }
 
-/// Adds components behind the last one of a composite file; they get their objects when something
-/// is written there (`lod_declare_layout_add`).
+/// Adds components after the last one of a composite file. They get their objects when something is
+/// written there (`lod_declare_layout_add`).
 ///
-/// # Errors
-/// `EINVAL` if the file, or what is added, is not composite, the file has no open end, or what is
-/// added does not begin there; those of [`check`]; then the layout is as before.
+/// `EINVAL` if the file or the addition is not composite, if the file has no open end, or if the
+/// addition does not begin there; and those of [`check`]. On an error, the layout does not change.
 pub(super) fn add(lov: &mut Lov, addition: &Lov, ost_count: usize) -> Result<(), Errno> {
     let (Some(composite), Some(_)) = (&mut lov.composite, addition.composite) else {
         return Err(Errno::INVAL);
@@ -71,7 +71,7 @@ pub(super) fn add(lov: &mut Lov, addition: &Lov, ost_count: usize) -> Result<(),
         id += 1;
         (component.id, component.flags) = (id, 0);
         if let Body::Stripes(stripes) = &mut component.body {
-            // A list of OSTs is not taken here.
+            // A list of OSTs is ignored here.
             stripes.objects.clear();
             stripes.form = if stripes.pool.is_empty() { Form::V1 } else { Form::V3 };
         }
@@ -81,7 +81,7 @@ pub(super) fn add(lov: &mut Lov, addition: &Lov, ost_count: usize) -> Result<(),
     Ok(())
 }
 
-/// Whether a range of a file, if it is not empty, has components.
+/// Returns whether the components reach to the end of a range; true for an empty range.
 pub(super) fn is_covered(lov: &Lov, range: &std::ops::Range<u64>) -> bool {
     let end = lov.components.last().map_or(0, |last| last.extent.end);
     range.is_empty() || range.end <= end
@@ -97,14 +97,14 @@ fn check_component(component: &Component, is_part: bool, ost_count: usize) -> Re
     }
     match stripes.pattern & !pattern::OVERSTRIPED {
         0 | pattern::RAID0 => {}
-        // Data on the MDT: the beginning of a file, and nothing else.
+        // Data on the MDT is possible only at the beginning of a file.
         pattern::MDT if is_part && component.extent.start == 0 => return Ok(()),
         _ => return Err(Errno::INVAL),
     }
     check_osts(stripes, ost_count)
 }
 
-/// Whether the OSTs that stripes name can be theirs.
+/// Checks that the OSTs named in a wish for stripes are valid.
 fn check_osts(stripes: &Stripes, ost_count: usize) -> Result<(), Errno> {
     let first = stripes.first_ost;
     if stripes.form != Form::Specific {
@@ -123,7 +123,7 @@ fn check_osts(stripes: &Stripes, ost_count: usize) -> Result<(), Errno> {
     if is_sound { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Whether this is the wish that deletes a directory's default.
+/// Returns whether this wish deletes a directory's default.
 pub(super) fn is_deletion(wish: &Lov) -> bool {
     match &wish.components[..] {
         [Component { body: Body::Stripes(it), .. }] if wish.composite.is_none() => {
@@ -134,8 +134,8 @@ pub(super) fn is_deletion(wish: &Lov) -> bool {
     }
 }
 
-/// The layout of a new file, all of whose objects exist; of a composite one, those of the first
-/// component: the others follow when something is written there ([`instantiate`]).
+/// Returns the layout of a new file, with all its objects. If the file is composite, only the first
+/// component has objects; the others get theirs when something is written there ([`instantiate`]).
 ///
 /// # Errors
 /// Those of [`check`], of [`Space::check_takes_files`], and `ENOSPC` if no OST takes new files.
@@ -153,11 +153,11 @@ pub(super) fn place(wish: &Lov, defaults: Defaults, space: &mut Space) -> Result
     Ok(lov)
 }
 
-/// Makes the objects of the components that begin within, or reach into, a range of the file and
-/// have none yet; whether there were any.
+/// Makes the objects of the components that lie in, or reach into, a range of the file and have
+/// none yet. Returns whether there were any.
 ///
 /// # Errors
-/// Those of [`Space::check_takes_files`], and `ENOSPC`; then the layout is as before.
+/// Those of [`Space::check_takes_files`], and `ENOSPC`; on an error, the layout does not change.
 pub(super) fn instantiate(
     lov: &mut Lov,
     range: std::ops::Range<u64>,
@@ -190,7 +190,7 @@ pub(super) fn instantiate(
     Ok(has_changed)
 }
 
-/// Stripes with the OSTs they get; the objects have no numbers yet.
+/// Returns the stripes with their OSTs; the objects have no numbers yet.
 fn place_stripes(wish: &Stripes, defaults: Defaults, space: &mut Space) -> Result<Stripes, Errno> {
     let mut stripes = wish.clone();
     if stripes.stripe_size == 0 {
@@ -226,7 +226,7 @@ fn choose(wish: &Stripes, defaults: Defaults, space: &mut Space) -> Result<Vec<u
         space.check_takes_files(first)?;
     }
     let mut osts = space.next_usable(wide(count), first);
-    // The degraded come last, but not the one that was asked for.
+    // Degraded OSTs come last, except the one that was asked for.
     if let Some(first) = first
         && osts.first() != Some(&first)
     {
@@ -237,7 +237,7 @@ fn choose(wish: &Stripes, defaults: Defaults, space: &mut Space) -> Result<Vec<u
     if osts.is_empty() { Err(Errno::NOSPC) } else { Ok(osts) }
 }
 
-/// Exactly the OSTs listed, from the first one on.
+/// Returns exactly the listed OSTs, beginning with the first one.
 fn listed(wish: &Stripes, space: &Space) -> Result<Vec<usize>, Errno> {
     let mut osts: Vec<usize> = wish.objects.iter().map(|object| object.ost.index()).collect();
     for ost in &osts {
@@ -256,8 +256,8 @@ fn make_objects(component: &mut Component, space: &mut Space) {
     }
 }
 
-/// A layout as a file tells it: of components without objects, what was wished for them without
-/// the OSTs.
+/// Returns the layout as it is reported to programs: components without objects show what was
+/// wished for them, without OSTs.
 pub(super) fn told(lov: &Lov) -> Lov {
     let mut lov = lov.clone();
     for component in lov.components.iter_mut().filter(|it| it.flags & flag::INSTANTIATED == 0) {

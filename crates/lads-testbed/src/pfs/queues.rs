@@ -1,25 +1,26 @@
-//! When a storage target has served which request.
+//! Computes when a storage target has served each request.
 //!
-//! Each OST serves one piece of a request at a time, first come, first served: first the latency
-//! passes, then its bytes move, at whatever the rate is while they move. All OSTs of an OSS that
-//! move bytes share its rate, max-min fair. Rates change only at moments that the model knows (a
-//! piece begins or ends to move, somebody sets one), so between them all is arithmetic: when each
-//! piece ends is exact to the nanosecond, whoever asks and however late. Hence nothing drifts, a
-//! change of a rate takes effect at once, and nobody needs to wake up in between.
+//! Each OST serves one piece of a request at a time, first come, first served. First the latency
+//! passes, then the bytes move, at the rate that holds while they move. All OSTs of an OSS that
+//! move bytes share its rate, max-min fair. Rates change only at moments that the model knows: when
+//! a piece begins or ends to move, or when a rate is set. Between these moments everything is
+//! arithmetic, so the end of each piece is exact to the nanosecond, no matter when it is asked for.
+//! Hence nothing drifts, a change of a rate takes effect at once, and no thread needs to wake up in
+//! between.
 //!
-//! There is no clock here: time is an argument and never goes back.
+//! There is no clock here: time is an argument and never goes backwards.
 
 use super::share::max_min;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes in a second; `None` is without limit.
+/// Bytes per second; `None` means no limit.
 pub(super) type Rate = Option<u64>;
 
-/// Which request a piece belongs to, as whoever submitted it numbers them.
+/// The request that a piece belongs to, as numbered by the caller that submitted it.
 pub(super) type Ticket = u64;
 
-/// Which way bytes move.
+/// The direction in which bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From an OST.
@@ -28,33 +29,33 @@ pub(super) enum Direction {
     Write,
 }
 
-/// The part of a request that one OST serves in one go.
+/// The part of a request that one OST serves at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    /// Its request.
+    /// The request that it belongs to.
     pub(super) ticket: Ticket,
-    /// How many bytes.
+    /// The number of bytes.
     pub(super) bytes: u64,
-    /// Which way.
+    /// Whether it reads or writes.
     pub(super) direction: Direction,
 }
 
-/// What an OST has done so far.
+/// The counts of an OST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Bytes read.
+    /// The number of bytes read.
     pub(super) read_bytes: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub(super) written_bytes: u64,
-    /// Pieces read.
+    /// The number of pieces read.
     pub(super) reads: u64,
-    /// Pieces written.
+    /// The number of pieces written.
     pub(super) writes: u64,
-    /// Time with at least one piece.
+    /// The time with at least one piece.
     pub(super) busy: Duration,
-    /// The most pieces at a time that waited or were served.
+    /// The most pieces that waited or were served at the same time.
     pub(super) in_flight_max: usize,
-    /// The most pieces that waited while another was served.
+    /// The most pieces that waited while another one was served.
     pub(super) queued_max: usize,
 }
 
@@ -83,14 +84,14 @@ struct Serving {
 }
 
 enum Phase {
-    /// Nothing moves yet.
+    /// No bytes move yet.
     Latency { until: Duration },
-    /// Bytes move: how many were left at `since`, and how many move in a second from then on.
+    /// Bytes move: `left` bytes were left at `since`; from then on, `speed` bytes move per second.
     Moving { left: f64, speed: f64, since: Duration },
 }
 
 impl Queues {
-    /// Idle OSTs, given the OSS of each, without limits and latency.
+    /// Makes idle OSTs without limits and latency; `oss_of` names the OSS of each.
     pub(super) fn new(oss_of: &[usize], seed: u64, now: Duration) -> Self {
         let oss_count = oss_of.iter().max().map_or(0, |last| last + 1);
         Self {
@@ -101,7 +102,7 @@ impl Queues {
         }
     }
 
-    /// Lets time pass until `now`; says, in order, which pieces ended.
+    /// Lets time pass until `now`; appends the pieces that ended, in order.
     pub(super) fn advance(&mut self, now: Duration, ended: &mut Vec<Ticket>) {
         while let Some((at, ost)) = self.next_event().filter(|(at, _)| *at <= now) {
             self.now = self.now.max(at);
@@ -110,13 +111,13 @@ impl Queues {
         self.now = self.now.max(now);
     }
 
-    /// When [`Self::advance`] has something to do again.
+    /// Returns when [`Self::advance`] next has something to do.
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         self.next_event().map(|(at, _)| at)
     }
 
     /// Puts a piece at the end of an OST's queue, at the time of the last [`Self::advance`].
-    /// `false` if there is nothing to wait for: it was served within no time.
+    /// Returns `false` if it was served at once, so that there is nothing to wait for.
     pub(super) fn submit(&mut self, ost: usize, piece: Piece) -> bool {
         let is_instant = self.is_instant(ost);
         let it = &mut self.osts[ost];
@@ -135,7 +136,7 @@ impl Queues {
         true
     }
 
-    /// Takes away everything that an OST has to do.
+    /// Removes all pieces of an OST, and returns their tickets.
     pub(super) fn abandon(&mut self, ost: usize) -> Vec<Ticket> {
         let it = &mut self.osts[ost];
         let served = it.serving.take().map(|serving| serving.piece);
@@ -145,19 +146,19 @@ impl Queues {
         tickets
     }
 
-    /// Sets an OST's rate, for the piece that it serves too.
+    /// Sets an OST's rate, also for the piece that it serves now.
     pub(super) fn set_rate(&mut self, ost: usize, rate: Rate) {
         self.osts[ost].rate = rate;
         self.share(self.osts[ost].oss);
     }
 
-    /// Sets what all OSTs of an OSS together can move.
+    /// Sets the rate that all OSTs of an OSS share.
     pub(super) fn set_oss_rate(&mut self, oss: usize, rate: Rate) {
         self.oss_rates[oss] = rate;
         self.share(oss);
     }
 
-    /// An OST's latency.
+    /// Returns an OST's latency.
     pub(super) fn latency(&self, ost: usize) -> Duration {
         self.osts[ost].latency
     }
@@ -167,13 +168,13 @@ impl Queues {
         self.osts[ost].latency = latency;
     }
 
-    /// Sets how much longer than its latency an OST may take, from the next piece on; each takes
-    /// something between nothing and that.
+    /// Sets the jitter of an OST, from the next piece on: each piece takes a random time between
+    /// zero and this longer than the latency.
     pub(super) fn set_jitter(&mut self, ost: usize, jitter: Duration) {
         self.osts[ost].jitter = jitter;
     }
 
-    /// Forgets what was done so far.
+    /// Clears the counts.
     pub(super) fn reset_tallies(&mut self) {
         for ost in &mut self.osts {
             ost.tally = Tally::default();
@@ -183,44 +184,44 @@ impl Queues {
         }
     }
 
-    /// What an OST has done since the last reset.
+    /// Returns the counts of an OST since the last reset.
     pub(super) fn tally(&self, ost: usize) -> Tally {
         let it = &self.osts[ost];
         let busy_now = it.serving.as_ref().map_or(Duration::ZERO, |it| self.now - it.began);
         Tally { busy: it.tally.busy + busy_now, ..it.tally }
     }
 
-    /// How many pieces wait while another is served.
+    /// Returns how many pieces wait while another one is served.
     pub(super) fn queued(&self, ost: usize) -> usize {
         self.osts[ost].waiting.len()
     }
 
-    /// An OST's rate.
+    /// Returns an OST's rate.
     pub(super) fn rate(&self, ost: usize) -> Rate {
         self.osts[ost].rate
     }
 
-    /// What all OSTs of an OSS together can move.
+    /// Returns the rate that all OSTs of an OSS share.
     pub(super) fn oss_rate(&self, oss: usize) -> Rate {
         self.oss_rates[oss]
     }
 
-    /// The OSS of an OST.
+    /// Returns the OSS of an OST.
     pub(super) fn oss(&self, ost: usize) -> usize {
         self.osts[ost].oss
     }
 
-    /// How many OSTs there are.
+    /// Returns the number of OSTs.
     pub(super) fn ost_count(&self) -> usize {
         self.osts.len()
     }
 
-    /// How many OSSes there are.
+    /// Returns the number of OSSes.
     pub(super) fn oss_count(&self) -> usize {
         self.oss_rates.len()
     }
 
-    /// The time until which all is known.
+    /// Returns the time of the last [`Self::advance`].
     pub(super) fn now(&self) -> Duration {
         self.now
     }
@@ -236,7 +237,8 @@ impl Queues {
         is_unlimited && it.latency.is_zero() && it.jitter.is_zero() && it.serving.is_none()
     }
 
-    /// The phase of the piece that an OST serves has ended.
+    /// Begins the next phase, or the next piece, when a phase of the piece that an OST serves has
+    /// ended.
     fn step(&mut self, ost: usize, ended: &mut Vec<Ticket>) {
         let (now, it) = (self.now, &mut self.osts[ost]);
         let Some(serving) = &mut it.serving else { return };
@@ -252,7 +254,7 @@ impl Queues {
         self.share(self.osts[ost].oss);
     }
 
-    /// Begins with the next piece, if there is one.
+    /// Begins to serve the next piece, if there is one.
     fn begin(&mut self, ost: usize) {
         let (now, it) = (self.now, &mut self.osts[ost]);
         let Some(piece) = it.waiting.pop_front() else { return };
@@ -266,7 +268,7 @@ impl Queues {
         self.share(self.osts[ost].oss);
     }
 
-    /// Parts an OSS's rate anew among those of its OSTs that move bytes.
+    /// Divides an OSS's rate again among those of its OSTs that move bytes.
     fn share(&mut self, oss: usize) {
         let now = self.now;
         let mut moving = Vec::new();
@@ -323,7 +325,7 @@ impl Phase {
         Self::Moving { left: piece.bytes as f64, speed: 0.0, since: now }
     }
 
-    /// When it ends if no rate changes; `None` if never.
+    /// Returns when it ends if no rate changes; `None` if never.
     fn end(&self) -> Option<Duration> {
         match *self {
             Self::Latency { until } => Some(until),
@@ -338,7 +340,7 @@ impl Phase {
         }
     }
 
-    /// Notes what moved until now.
+    /// Records how much has moved until now.
     fn settle(&mut self, now: Duration) {
         if let Self::Moving { left, speed, since } = self {
             let moved = if *since == now { 0.0 } else { *speed * (now - *since).as_secs_f64() };

@@ -1,10 +1,10 @@
-//! Who waits until a storage target has served a request, and then answers it.
+//! The threads that wait until storage targets have served a request, and then answer it.
 //!
-//! [`Model`] knows when each request is done; the threads here let its time pass and run the
-//! [`Answer`] of each request that is. One thread at a time watches the clock; when something is
-//! due, it takes it and another takes over the watch, so no two wake up for the same moment and
-//! long answers do not hold up others. Requests that nothing limits never get here: whoever
-//! submits one answers it at once.
+//! [`Model`] knows when each request is done. The threads here let its time pass and run the
+//! [`Answer`] of each request that is done. One thread at a time watches the clock. When an answer
+//! is due, that thread runs it and another one takes over the watch, so that no two wake up for the
+//! same moment and long answers do not delay others. Requests that nothing limits never wait here:
+//! the thread that submits one answers it at once.
 
 use super::model::Model;
 use super::queues::{Direction, Piece, Ticket};
@@ -15,13 +15,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is to be done when a request is served, or could not be.
+/// The function to call when a request has been served, or has failed.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 
-/// Bytes of a request that fall to an OST.
+/// An OST, and the bytes of a request that are on it.
 pub(super) type Share = (usize, u64);
 
-/// Threads that serve.
+/// The threads that serve requests.
 pub(super) struct Service {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -31,18 +31,19 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the thread that watches the clock.
     watch: Condvar,
-    /// Wakes one that has nothing to do.
+    /// Wakes a thread that has nothing to do.
     idle: Condvar,
 }
 
 struct State {
     model: Model,
     requests: HashMap<Ticket, Request>,
-    /// Answers that are only delayed, by when they are due.
+    /// Answers that are only delayed, sorted by the time when they are due.
     delayed: BTreeMap<(Duration, Ticket), Answer>,
     due: VecDeque<(Answer, Result<(), Errno>)>,
     tickets: Ticket,
-    /// Until when somebody watches the clock: `None` if nobody does, or without end.
+    /// The time until which a thread watches the clock; `None` if no thread does, or if it waits
+    /// without a limit.
     watched_until: Option<Duration>,
     is_watched: bool,
     is_over: bool,
@@ -50,13 +51,13 @@ struct State {
 
 struct Request {
     pieces_left: usize,
-    /// Whoever submitted it is still busy with it.
+    /// Whether the caller that submitted it is still busy with it.
     is_held: bool,
     answer: Answer,
 }
 
 impl Service {
-    /// Begins to serve, with this number of threads.
+    /// Starts to serve, with this number of threads.
     pub(super) fn start(model: Model, thread_count: usize) -> Self {
         let state = State {
             model,
@@ -81,15 +82,15 @@ impl Service {
         Self { shared, threads }
     }
 
-    /// Has a request served by all OSTs that have a share in it, and then answered: before this
-    /// returns if nothing limits them.
+    /// Submits a request to all OSTs that have a share in it, and answers it when they have served
+    /// it. If nothing limits them, it is answered before this returns.
     pub(super) fn submit(&self, shares: &[Share], direction: Direction, answer: Answer) {
         let ticket = self.begin(shares, direction, answer);
         self.release(ticket, Ok(()));
     }
 
-    /// The same, but it is not answered before [`Self::release`]: for whoever does something while
-    /// the OSTs serve it.
+    /// Like [`Self::submit`], but does not answer before [`Self::release`]: the caller can do
+    /// something while the OSTs serve the request.
     pub(super) fn begin(&self, shares: &[Share], direction: Direction, answer: Answer) -> Ticket {
         let mut state = self.shared.lock();
         state.advance();
@@ -103,10 +104,10 @@ impl Service {
         ticket
     }
 
-    /// From now on, a request may be answered; at once if its part here has failed.
+    /// Allows a request to be answered; answers at once if the caller's own part has failed.
     pub(super) fn release(&self, ticket: Ticket, result: Result<(), Errno>) {
         let mut state = self.shared.lock();
-        // It is gone if an OST failed it.
+        // The request is gone if an OST failed it.
         let Some(request) = state.requests.get_mut(&ticket) else { return };
         request.is_held = false;
         if (request.pieces_left == 0 || result.is_err())
@@ -117,7 +118,7 @@ impl Service {
         }
     }
 
-    /// Runs an answer later; now, if there is nothing to wait for.
+    /// Runs an answer after a delay; at once, if the delay is zero.
     pub(super) fn delay(&self, by: Duration, answer: Answer) {
         if by.is_zero() {
             return answer(Ok(()));
@@ -128,7 +129,7 @@ impl Service {
         self.shared.wake_for(&mut state);
     }
 
-    /// Looks at the model, or changes it, as it is now.
+    /// Runs a function on the model, brought up to the present time.
     pub(super) fn with_model<T>(&self, act: impl FnOnce(&mut Model) -> T) -> T {
         let mut state = self.shared.lock();
         state.advance();
@@ -137,12 +138,12 @@ impl Service {
         result
     }
 
-    /// Fails all requests that an OST has to do.
+    /// Fails all requests that have a piece at an OST.
     pub(super) fn abandon(&self, ost: usize, error: Errno) {
         let mut state = self.shared.lock();
         state.advance();
         for ticket in state.model.abandon(ost) {
-            // The other OSTs serve their pieces for nothing, as they would.
+            // The other OSTs still serve their pieces, though nobody needs them.
             if let Some(request) = state.requests.remove(&ticket) {
                 state.due.push_back((request.answer, Err(error)));
             }
@@ -167,7 +168,7 @@ impl Shared {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Sees to it that somebody is awake when something is due.
+    /// Makes sure that a thread is awake when something is due.
     fn wake_for(&self, state: &mut State) {
         if !state.is_watched {
             self.idle.notify_one();
@@ -180,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// What each thread does.
+    /// The main loop of each thread.
     fn serve(&self) {
         let mut state = self.lock();
         while !state.is_over {
@@ -200,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// Waits until something is due, or might be.
+    /// Waits until something is due, or may be.
     fn watch<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.is_watched = true;
         state.watched_until = state.next_timeout();
@@ -241,7 +242,7 @@ impl State {
     }
 
     fn on_piece_served(&mut self, ticket: Ticket) {
-        // It is gone if another OST failed it.
+        // The request is gone if another OST failed it.
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         request.pieces_left -= 1;
         if (request.pieces_left, request.is_held) == (0, false)

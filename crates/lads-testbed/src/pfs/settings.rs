@@ -1,4 +1,4 @@
-//! How an emulated file system is set up.
+//! The settings of an emulated file system.
 
 use crate::rate::parse_rate;
 use clap::ValueEnum;
@@ -92,13 +92,13 @@ pub(super) enum LayoutStyle {
     Ceph,
 }
 
-/// Bytes in a second, if there is a limit.
+/// Bytes per second, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct SomeRate(pub(super) Option<u64>);
 
 impl Settings {
-    /// The layout of new files in a directory that does not say.
+    /// Returns the layout of new files in a directory that has no default of its own.
     pub(super) fn default_layout(&self) -> Lov {
         let all = Lov::wish(self.stripe_size, self.stripe_count);
         match self.one_stripe_until {
@@ -109,7 +109,7 @@ impl Settings {
         }
     }
 
-    /// The server of each target.
+    /// Returns the server of each target.
     pub(super) fn oss_of(&self) -> Vec<usize> {
         let osses = self.osses.clamp(1, self.osts);
         let oss = |ost| match self.oss_map {

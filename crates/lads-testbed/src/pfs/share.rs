@@ -1,7 +1,7 @@
-//! How much of a server's rate each of its busy OSTs gets: max-min fair shares.
+//! Divides a server's rate among its busy OSTs: max-min fair shares.
 
-/// Parts `total` among askers, none of whom gets more than it asks for: all get the same, and what
-/// one leaves over goes to the others. Any unit; infinity means without limit.
+/// Divides `total` among the askers. None gets more than it asks for; otherwise all get the same,
+/// and what one leaves over goes to the others. Any unit is possible; infinity means no limit.
 pub(super) fn max_min(asked: &[f64], total: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..asked.len()).collect();
     order.sort_by(|&a, &b| asked[a].total_cmp(&asked[b]));

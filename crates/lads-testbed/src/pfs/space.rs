@@ -1,6 +1,6 @@
-//! Which storage targets may be used for what, and how much room they have.
+//! The state of the storage targets: what each may be used for, and how much room it has.
 //!
-//! Pure bookkeeping: the bytes themselves are elsewhere.
+//! This is bookkeeping only; the bytes themselves are elsewhere.
 
 use super::service::Share;
 use clap::ValueEnum;
@@ -11,47 +11,47 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum TargetState {
-    /// Everything.
+    /// Every use.
     Up,
-    /// Everything, but for new files only if no other is left: its disks are being rebuilt.
+    /// Every use, but new files only if no other OST is left: its disks are being rebuilt.
     Degraded,
-    /// Whatever needs no more room.
+    /// Every use that needs no more room.
     Full,
-    /// Nothing: every request fails.
+    /// No use: every request fails.
     Down,
-    /// Everything except new files.
+    /// Every use except new files.
     NoCreate,
 }
 
-/// Storage targets as room.
+/// The room on all storage targets.
 pub(super) struct Space {
     targets: Vec<Target>,
-    /// Where the search for a place for the next file begins.
+    /// The OST at which the search for the place of the next file begins.
     turn: usize,
     objects_ever: u64,
 }
 
-/// Room of one OST.
+/// The room on one OST.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// What it can be used for.
     pub(super) state: TargetState,
     /// How many bytes it can hold.
     pub(super) capacity: u64,
-    /// How many it holds.
+    /// How many bytes it holds.
     pub(super) used: u64,
-    /// How many objects, each of them one file's.
+    /// The number of objects; each belongs to one file.
     pub(super) objects: u64,
 }
 
 impl Space {
-    /// Empty OSTs.
+    /// Makes empty OSTs.
     pub(super) fn new(ost_count: usize, capacity: u64) -> Self {
         let target = Target { state: TargetState::Up, capacity, used: 0, objects: 0 };
         Self { targets: vec![target; ost_count], turn: 0, objects_ever: 0x1000 }
     }
 
-    /// The OSTs in order.
+    /// Returns the OSTs in order.
     pub(super) fn targets(&self) -> &[Target] {
         &self.targets
     }
@@ -61,12 +61,12 @@ impl Space {
         self.targets[ost].state = state;
     }
 
-    /// Sets how much an OST can hold; less than it holds only means that no more fits.
+    /// Sets how many bytes an OST can hold. If it holds more already, it just takes no more.
     pub(super) fn set_capacity(&mut self, ost: usize, capacity: u64) {
         self.targets[ost].capacity = capacity;
     }
 
-    /// Takes room on all the OSTs, or on none if one has too little.
+    /// Takes room on all these OSTs, or on none if one has too little.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -87,16 +87,16 @@ impl Space {
         }
     }
 
-    /// Whether all the OSTs answer.
+    /// Checks that all these OSTs answer.
     ///
     /// # Errors
-    /// `EIO` if one does not.
+    /// `EIO` if one does not answer.
     pub(super) fn check_up(&self, shares: &[Share]) -> Result<(), Errno> {
         let is_down = |(ost, _): &Share| self.targets[*ost].state == TargetState::Down;
         if shares.iter().any(is_down) { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// Makes an object on an OST; its number.
+    /// Makes an object on an OST; returns its number.
     pub(super) fn make_object(&mut self, ost: usize) -> u64 {
         self.targets[ost].objects += 1;
         self.objects_ever += 1;
@@ -108,8 +108,9 @@ impl Space {
         self.targets[ost].objects -= 1;
     }
 
-    /// The next `count` OSTs in turn that take new files, or as many as there are: the degraded
-    /// ones last. From `first` on if given, else from where the last search ended.
+    /// Returns the next `count` OSTs in turn that take new files, or fewer if there are not as
+    /// many; degraded ones come last. The search begins at `first` if given, else where the last
+    /// one ended.
     pub(super) fn next_usable(&mut self, count: usize, first: Option<usize>) -> Vec<usize> {
         let ost_count = self.targets.len();
         let begin = first.unwrap_or(self.turn);
@@ -125,7 +126,7 @@ impl Space {
         usable
     }
 
-    /// Whether an OST that somebody asked for takes a new file.
+    /// Checks that an OST that was asked for takes a new file.
     ///
     /// # Errors
     /// As Lustre's: `EINVAL` if there is no such OST, `EREMOTEIO` if it is down, `ENOSPC` if it is
@@ -141,7 +142,7 @@ impl Space {
 }
 
 impl Target {
-    /// Bytes that it can still take.
+    /// Returns the number of bytes that it can still take.
     pub(super) fn free(&self) -> u64 {
         match self.state {
             TargetState::Full => 0,
@@ -149,7 +150,7 @@ impl Target {
         }
     }
 
-    /// What it is set to be; full if it has no room.
+    /// Returns the state that was set, or full if there is no room.
     pub(super) fn usual_state(&self) -> TargetState {
         match self.state {
             TargetState::Up | TargetState::Degraded if self.free() == 0 => TargetState::Full,

@@ -1,5 +1,5 @@
-//! The emulated file system as a whole, without the kernel's part: names, files, storage targets,
-//! and what can be asked and ordered while it runs.
+//! The emulated file system as a whole, without the part that talks to the kernel: names, files,
+//! storage targets, statistics and orders.
 
 use super::control::{Counts, Order};
 use super::file::Store;
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 /// The emulated file system.
 pub(super) struct System {
-    /// How it was set up.
+    /// The settings with which it was mounted.
     pub(super) settings: Settings,
-    /// Serves requests.
+    /// The threads that serve requests.
     pub(super) service: Service,
-    /// Room and bytes.
+    /// The room and the bytes.
     pub(super) store: Arc<Store>,
     /// Whether files take further components.
     pub(super) lets_grow: AtomicBool,
@@ -63,7 +63,7 @@ struct OstReport {
 }
 
 impl System {
-    /// A file system with nothing in it.
+    /// Makes a file system with no files.
     pub(super) fn new(settings: Settings, service: Service, store: Arc<Store>, tree: Tree) -> Self {
         let system = Self {
             settings,
@@ -83,33 +83,33 @@ impl System {
         system
     }
 
-    /// The kernel can be told something from now on.
+    /// Stores the channel to the kernel, which can be used from now on.
     pub(super) fn on_mounted(&self, kernel: Notifier) {
         let _ = self.kernel.set(kernel);
     }
 
-    /// Lets the kernel take a file for longer than any, until it asks for attributes; whoever asks
-    /// the kernel for its size is told what this file system says. A kernel that writes back later
-    /// never asks: it knows best how long a file is, and so it is told nothing.
+    /// Makes the kernel take a file to be longer than any, until the kernel asks for its
+    /// attributes. A program that asks for the size still gets the true one from this file system.
+    /// With writeback, the kernel trusts its own size and would never ask, so nothing is done then.
     pub(super) fn lengthen(&self, number: u64) {
         if let Some(kernel) = self.kernel.get().filter(|_| !self.settings.writeback) {
-            // The last byte is of a page that goes when the kernel hears of the size. If it knows
-            // nothing of the file, there is nothing to be changed.
+            // Stores one byte far beyond the end. The kernel drops its page when it learns the true
+            // size. If the kernel does not know the file, nothing needs to change.
             let _ = kernel.store(INodeNo(number), LONG_BYTES - 1, &[0]);
         }
     }
 
-    /// The names.
+    /// Locks the tree of names.
     pub(super) fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Answers an operation on names when the metadata server would have.
+    /// Answers an operation on names after the latency of the metadata server.
     pub(super) fn answer_metadata(&self, answer: impl FnOnce() + Send + 'static) {
         self.answer_after(0, answer);
     }
 
-    /// The same for an operation that sets or extends a layout.
+    /// Like [`Self::answer_metadata`], for an operation that sets or extends a layout.
     pub(super) fn answer_layout(&self, answer: impl FnOnce() + Send + 'static) {
         self.answer_after(self.layout_latency_nanos.load(Ordering::Relaxed), answer);
     }
@@ -124,10 +124,10 @@ impl System {
         self.service.delay(Duration::from_nanos(nanos), answer);
     }
 
-    /// Obeys all orders in a text, one a line; the first that is wrong ends it.
+    /// Executes all orders in a text, one per line; stops at the first wrong one.
     ///
     /// # Errors
-    /// `EINVAL`; [`Self::last_error`] has the reason.
+    /// `EINVAL`; [`Self::last_error`] returns the reason.
     pub(super) fn obey(&self, text: &[u8]) -> Result<(), Errno> {
         let text = String::from_utf8_lossy(text);
         let counts = Counts { osts: self.settings.osts, osses: self.settings.osses };
@@ -143,12 +143,12 @@ impl System {
         Ok(())
     }
 
-    /// Why the last order was refused.
+    /// Returns why the last order was refused.
     pub(super) fn last_error(&self) -> String {
         format!("{}\n", self.last_error.lock().expect("as in `tree`"))
     }
 
-    /// `.pfs/stats`
+    /// Returns the contents of `.pfs/stats`.
     pub(super) fn stats(&self) -> String {
         let stats = json!({
             "now_seconds": monotonic().as_secs_f64(),
@@ -161,7 +161,7 @@ impl System {
         format!("{stats}\n")
     }
 
-    /// `.pfs/osts`
+    /// Returns the contents of `.pfs/osts`.
     pub(super) fn osts(&self) -> String {
         let mut table = String::new();
         for it in self.ost_reports() {
@@ -174,7 +174,7 @@ impl System {
         table
     }
 
-    /// `.pfs/series`
+    /// Returns the contents of `.pfs/series`.
     pub(super) fn series(&self) -> String {
         self.service.with_model(|model| {
             let lines = model.record().map(serde_json::to_string);

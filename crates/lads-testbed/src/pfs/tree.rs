@@ -1,7 +1,7 @@
-//! Which names there are in the emulated file system, and what they stand for.
+//! The names in the emulated file system, and their inodes.
 //!
-//! All of it is in memory, and does what POSIX says; who may do what is checked by the kernel
-//! (mount option `default_permissions`). Numbers of inodes are never used twice.
+//! All of it is in memory and follows POSIX. The kernel checks permissions (mount option
+//! `default_permissions`). Inode numbers are never reused.
 
 use super::file::FileBody;
 use lads_core::lov::Lov;
@@ -18,24 +18,24 @@ pub(super) const ROOT: u64 = 1;
 
 const NAME_BYTES_MAX: usize = 255;
 
-/// The permission bits with set-user-id and the like.
+/// The permission bits, with set-user-id and the like.
 const MODE_BITS: u32 = 0o7777;
 
-/// All names and what they stand for.
+/// All names and inodes.
 pub(super) struct Tree {
     inodes: HashMap<u64, Inode>,
     last_number: u64,
 }
 
-/// What a name stands for.
+/// An inode: what a name stands for.
 pub(super) struct Inode {
     /// What it is.
     pub(super) kind: Kind,
-    /// What all kinds have.
+    /// The metadata that all kinds have.
     pub(super) metadata: Metadata,
-    /// Extended attributes, except the ones that tell the layout.
+    /// The extended attributes, except those of the layout.
     pub(super) attributes: BTreeMap<OsString, Vec<u8>>,
-    /// How often the kernel was told its number and has not yet forgotten it.
+    /// How many times the kernel was told its number and has not yet forgotten it.
     lookups: u64,
 }
 
@@ -48,19 +48,19 @@ pub(super) struct Metadata {
     pub(super) uid: u32,
     /// Group.
     pub(super) gid: u32,
-    /// Which device, if it is one.
+    /// The device number, if it is a device.
     pub(super) device: u32,
-    /// How many names it has.
+    /// The number of its names.
     pub(super) links: u32,
-    /// Time of the last access, as somebody set it.
+    /// The time of the last access; it changes only when it is set.
     pub(super) accessed: SystemTime,
-    /// Time of the last change of what is in it.
+    /// The time of the last change of its contents.
     pub(super) modified: SystemTime,
-    /// Time of the last change of anything.
+    /// The time of the last change of anything.
     pub(super) changed: SystemTime,
 }
 
-/// What an inode can be.
+/// The kinds of inode.
 pub(super) enum Kind {
     /// A directory.
     Directory(Directory),
@@ -75,12 +75,13 @@ pub(super) enum Kind {
 /// What a directory holds.
 pub(super) struct Directory {
     parent: u64,
-    /// Each name's inode, and its place in `order`.
+    /// The inode of each name, and its place in `order`.
     names: HashMap<OsString, (u64, u64)>,
-    /// Names as they came, so that a listing neither repeats nor misses one while others change.
+    /// The names in the order in which they were made, so that a listing neither repeats nor misses
+    /// a name while others change.
     order: BTreeMap<u64, OsString>,
     last_place: u64,
-    /// The layout that new files get.
+    /// The layout of new files in it.
     pub(super) template: Arc<Lov>,
 }
 
@@ -92,60 +93,60 @@ pub(super) struct NewName<'a> {
     pub(super) name: &'a OsStr,
 }
 
-/// Who makes something, and with which permission bits.
+/// The user who makes something, and the permission bits for it.
 #[derive(Clone, Copy)]
 pub(super) struct Maker {
-    /// Owner of it.
+    /// The owner.
     pub(super) uid: u32,
-    /// Group of it, unless the directory says otherwise.
+    /// The group, unless the directory passes on its own.
     pub(super) gid: u32,
-    /// Permission bits.
+    /// The permission bits.
     pub(super) mode: u32,
-    /// Which device, if it is one.
+    /// The device number, if it is a device.
     pub(super) device: u32,
 }
 
 /// How to rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renaming {
-    /// Whatever has the new name goes.
+    /// An entry that has the new name is replaced.
     Replace,
-    /// Nothing may have the new name.
+    /// No entry may have the new name.
     New,
-    /// The two change places.
+    /// The two entries change places.
     Exchange,
 }
 
 impl Tree {
-    /// An empty root directory.
+    /// Makes a tree with an empty root directory.
     pub(super) fn new(template: Arc<Lov>, maker: Maker, now: SystemTime) -> Self {
         let kind = Kind::Directory(Directory::new(ROOT, template));
         let root = Inode::new(kind, maker, now);
         Self { inodes: HashMap::from([(ROOT, root)]), last_number: ROOT }
     }
 
-    /// What has this number.
+    /// Returns the inode with this number.
     ///
     /// # Errors
-    /// `ESTALE` if nothing has.
+    /// `ESTALE` if there is none.
     pub(super) fn inode(&self, number: u64) -> Result<&Inode, Errno> {
         self.inodes.get(&number).ok_or(Errno::STALE)
     }
 
-    /// The same, to change it.
+    /// Returns the inode with this number, to change it.
     ///
     /// # Errors
-    /// `ESTALE` if nothing has.
+    /// `ESTALE` if there is none.
     pub(super) fn inode_mut(&mut self, number: u64) -> Result<&mut Inode, Errno> {
         self.inodes.get_mut(&number).ok_or(Errno::STALE)
     }
 
-    /// How many inodes there are.
+    /// Returns the number of inodes.
     pub(super) fn inode_count(&self) -> usize {
         self.inodes.len()
     }
 
-    /// The number of what a name stands for.
+    /// Returns the inode number of a name.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`.
@@ -155,10 +156,10 @@ impl Tree {
         names.get(name).map(|(number, _)| *number).ok_or(Errno::NOENT)
     }
 
-    /// Makes something new; `kind` is given its number. Says that number.
+    /// Makes a new inode; `kind` is called with its number. Returns that number.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOENT` if the directory is removed, `ENOTDIR`, `ENAMETOOLONG`.
+    /// `EEXIST`, `ENOENT` if the directory has been removed, `ENOTDIR`, `ENAMETOOLONG`.
     pub(super) fn make(
         &mut self,
         at: &NewName<'_>,
@@ -181,7 +182,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// Gives something one more name.
+    /// Gives an inode another name.
     ///
     /// # Errors
     /// Those of [`Self::make`], and `EPERM` for a directory.
@@ -201,7 +202,7 @@ impl Tree {
         self.attach(at, number, now)
     }
 
-    /// Removes a name of something that is no directory.
+    /// Removes a name of an inode that is not a directory.
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`.
@@ -239,10 +240,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Renames.
+    /// Renames an entry.
     ///
     /// # Errors
-    /// As `renameat2` does.
+    /// Those of `renameat2`.
     pub(super) fn rename(
         &mut self,
         from: &NewName<'_>,
@@ -284,7 +285,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The names of a directory that come after a place in it, with their numbers and places.
+    /// Returns the names of a directory that come after a place in it, with their numbers and
+    /// places.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -300,7 +302,7 @@ impl Tree {
         }))
     }
 
-    /// The parent of a directory.
+    /// Returns the parent of a directory.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -308,14 +310,14 @@ impl Tree {
         self.directory(number).map(|it| it.parent)
     }
 
-    /// The kernel is told a number.
+    /// Counts that the kernel was told a number.
     pub(super) fn remember(&mut self, number: u64) {
         if let Some(inode) = self.inodes.get_mut(&number) {
             inode.lookups += 1;
         }
     }
 
-    /// The kernel has forgotten a number that it was told so often.
+    /// Counts that the kernel has forgotten a number that it was told this many times.
     pub(super) fn forget(&mut self, number: u64, lookups: u64) {
         if let Some(inode) = self.inodes.get_mut(&number) {
             inode.lookups = inode.lookups.saturating_sub(lookups);
@@ -346,7 +348,7 @@ impl Tree {
         }
     }
 
-    /// Nothing is made in a directory that was removed.
+    /// Checks that a directory has not been removed, because nothing can be made in it then.
     fn check_alive(&self, directory: u64) -> Result<(), Errno> {
         match self.inode(directory)?.metadata.links {
             0 => Err(Errno::NOENT),
@@ -354,7 +356,7 @@ impl Tree {
         }
     }
 
-    /// A directory does not go below itself.
+    /// Checks that a directory is not moved below itself.
     fn check_not_below(&self, mut directory: u64, moved: u64) -> Result<(), Errno> {
         while directory != ROOT {
             if directory == moved {
@@ -376,7 +378,7 @@ impl Tree {
         }
     }
 
-    /// Enters a name.
+    /// Adds a name to a directory.
     fn attach(&mut self, at: &NewName<'_>, number: u64, now: SystemTime) -> Result<(), Errno> {
         let is_directory = matches!(self.inode(number)?.kind, Kind::Directory(_));
         let (directory, metadata) = self.directory_mut(at.parent)?;
@@ -392,7 +394,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes a name out.
+    /// Removes a name from a directory.
     fn detach(&mut self, parent: u64, name: &OsStr, now: SystemTime) -> Result<(), Errno> {
         let (directory, metadata) = self.directory_mut(parent)?;
         let (number, place) = directory.names.remove(name).ok_or(Errno::NOENT)?;
@@ -404,7 +406,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Something has one name less.
+    /// Counts that an inode has lost a name.
     fn drop_name(&mut self, number: u64, now: SystemTime) {
         let Some(inode) = self.inodes.get_mut(&number) else { return };
         inode.metadata.changed = now;
@@ -428,7 +430,7 @@ impl Tree {
 
 impl Inode {
     fn new(kind: Kind, maker: Maker, now: SystemTime) -> Self {
-        // A directory is its own second name.
+        // A directory has a second name: its own `.`.
         let links = if matches!(kind, Kind::Directory(_)) { 2 } else { 1 };
         let metadata = Metadata {
             mode: maker.mode & MODE_BITS,
@@ -443,7 +445,7 @@ impl Inode {
         Self { kind, metadata, attributes: BTreeMap::new(), lookups: 0 }
     }
 
-    /// What kind of file it is.
+    /// Returns the file type.
     pub(super) fn file_type(&self) -> FileType {
         match &self.kind {
             Kind::Directory(_) => FileType::Directory,
@@ -455,17 +457,17 @@ impl Inode {
 }
 
 impl Metadata {
-    /// The times of a directory in which a name was made or removed.
+    /// Updates the times of a directory in which a name was made or removed.
     fn on_entries_changed(&mut self, now: SystemTime) {
         self.modified = now;
         self.changed = now;
     }
 
-    /// Takes the rights away that a file gives to whoever runs it, as POSIX wants when somebody
-    /// writes to it or gives it to somebody else.
+    /// Clears the set-id bits, which give rights to those who run the file. POSIX wants this when
+    /// another user writes to the file, or when its owner changes.
     pub(super) fn drop_privileges(&mut self) {
         self.mode &= !Mode::SUID.bits();
-        // Without the right to run, the bit means something else (mandatory locks).
+        // Without the execute bit, this bit has another meaning (mandatory locks).
         if self.mode & Mode::XGRP.bits() != 0 {
             self.mode &= !Mode::SGID.bits();
         }
@@ -473,14 +475,14 @@ impl Metadata {
 }
 
 impl Directory {
-    /// An empty one.
+    /// Makes an empty directory.
     pub(super) fn new(parent: u64, template: Arc<Lov>) -> Self {
         let names = HashMap::new();
         Self { parent, names, order: BTreeMap::new(), last_place: FIRST_PLACE, template }
     }
 }
 
-/// Places of `.` and `..` come before all others.
+/// The places of `.` and `..` come before this one.
 const FIRST_PLACE: u64 = 2;
 
 fn check_name(name: &OsStr) -> Result<(), Errno> {

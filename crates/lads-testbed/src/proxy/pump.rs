@@ -1,8 +1,8 @@
-//! How bytes go one way through one connection, and what happens to them.
+//! Moves bytes one way through one connection, and applies the faults to them.
 //!
-//! Two threads: one reads and stamps what it read with the time, the other waits for its time,
-//! does what the rules say, and writes. No more lies between them than has to wait for its time, so
-//! that a connection that has stopped swallows next to nothing: whoever writes notices.
+//! There are two threads. One reads chunks and stamps each with the time. The other waits until a
+//! chunk's time has come, applies the rules, and writes. No more data lies between them than has to
+//! wait for its time, so that a stopped connection takes in very little and its sender notices.
 
 use super::rule::{Fault, Way};
 use super::{Connection, State};
@@ -16,9 +16,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 const CHUNK_BYTES: usize = 16 << 10;
-/// Chunks under way while there is a delay: 16 MiB.
+/// The most chunks in progress while there is a delay: 16 MiB.
 const CHUNKS_MAX: usize = 1024;
-/// How often a thread that has nothing to do looks for rules whose time has come.
+/// How often an idle thread looks for rules whose time has come.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
 struct Chunk {
@@ -55,7 +55,7 @@ fn read(connection: &Connection, way: Way, to: &SyncSender<Chunk>) {
             Ok(length) => bytes.truncate(length),
             Err(error) if is_timeout(&error) && !connection.is_gone() => continue,
             Err(_) => {
-                // Whoever wrote has reset it: so do we.
+                // The sender has reset its connection, so reset the other one.
                 connection.reset();
                 break;
             }
@@ -70,7 +70,7 @@ fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// What lasts once it has begun.
+/// The effects of faults that last.
 #[derive(Default)]
 struct Effects {
     delay: Duration,
@@ -85,14 +85,14 @@ struct Pump {
     state: Arc<State>,
     connection: Arc<Connection>,
     way: Way,
-    /// What has not waited long enough.
+    /// The chunks that must still wait for their time.
     waiting: VecDeque<Chunk>,
-    /// Bytes that went this way.
+    /// The number of bytes that went this way.
     position: u64,
     effects: Effects,
-    /// Numbers of the rules that have happened here.
+    /// The numbers of the rules that have happened here.
     done: Vec<u64>,
-    /// Which set of rules these were.
+    /// The number of times that the rules had been cleared, when last looked at.
     epoch: u64,
     chance: Rng,
 }
@@ -118,21 +118,21 @@ impl Pump {
             }
         }
         let to = self.connection.writes_to(self.way);
-        // What is being reset gets no FIN before its RST.
+        // A connection that is being reset must not send FIN before its RST.
         if !self.effects.is_black_hole && !self.connection.is_gone() {
             let _ = to.shutdown(Shutdown::Write);
         }
         self.state.on_way_ended(&self.connection, self.way, self.position);
     }
 
-    /// How long the next chunk must wait; long, if there is none.
+    /// Returns how long the next chunk must wait; very long, if there is none.
     fn until_due(&self) -> Duration {
         let delay = self.effects.delay;
         let next = self.waiting.front();
         next.map_or(Duration::MAX, |chunk| delay.saturating_sub(chunk.came.elapsed()))
     }
 
-    /// Passes the next chunk on, piece by piece between the places where something happens.
+    /// Passes on the next chunk, in pieces that end where a fault happens.
     fn take_next(&mut self) {
         let Some(Chunk { mut bytes, .. }) = self.waiting.pop_front() else { return };
         while !bytes.is_empty() && !self.connection.is_gone() {
@@ -156,7 +156,7 @@ impl Pump {
         }
     }
 
-    /// Bytes that go on before something happens; 0 if it happens now.
+    /// Returns the number of bytes before the next fault; 0 if one happens now.
     fn bytes_until_next(&self, bytes_max: usize) -> usize {
         let rules = self.state.rules.lock().expect("no thread panics with the rules");
         let pending = rules.iter().filter(|(number, rule)| {
@@ -167,8 +167,8 @@ impl Pump {
         nearest.unwrap_or(bytes_max).min(bytes_max)
     }
 
-    /// Does what is due here and now; whether the next byte is to be flipped. Flips happen only if
-    /// there is a next byte.
+    /// Applies the rules that are due here and now. Returns whether to flip a bit of the next byte;
+    /// that happens only if there is a next byte.
     fn apply_due(&mut self, next_bytes: usize) -> bool {
         self.forget_cleared_rules();
         let due: Vec<(u64, Fault, bool)> = {
@@ -211,7 +211,7 @@ impl Pump {
         }
     }
 
-    /// When rules were cleared, what lasted is over.
+    /// Ends the lasting effects if the rules were cleared. A closed way stays closed.
     fn forget_cleared_rules(&mut self) {
         let epoch = self.state.epoch.load(Ordering::Relaxed);
         if epoch != self.epoch {
@@ -236,12 +236,12 @@ impl Pump {
         rule.at.is_none_or(|at| self.connection.accepted.elapsed() >= at)
     }
 
-    /// The bytes that a rule counts.
+    /// Returns the number of bytes that a rule's `after` is compared with.
     fn count(&self, rule: &super::Rule) -> u64 {
         if rule.counts_all { self.state.bytes.load(Ordering::Relaxed) } else { self.position }
     }
 
-    /// Writes bytes, as the effects say.
+    /// Writes bytes, with the present effects applied.
     fn pass(&mut self, bytes: &[u8]) {
         if self.effects.is_black_hole || self.effects.is_closed {
             return;
@@ -267,7 +267,7 @@ impl Pump {
             match to.write(rest) {
                 Ok(length) => rest = &rest[length..],
                 Err(error) if is_timeout(&error) => {}
-                // Whoever reads has reset it: so do we.
+                // The receiver has reset its connection, so reset the other one.
                 Err(_) => self.connection.reset(),
             }
         }
@@ -277,7 +277,7 @@ impl Pump {
         }
     }
 
-    /// Waits, but not longer than the connection is there.
+    /// Waits until a moment, but no longer than the connection exists.
     fn wait_until(&self, until: Instant) {
         while !self.connection.is_gone() {
             let left = until.saturating_duration_since(Instant::now());

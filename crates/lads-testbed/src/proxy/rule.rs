@@ -1,4 +1,4 @@
-//! Which harm is done to which connection, and when.
+//! The rules: which fault happens to which connection, and when.
 //!
 //! A rule is a line: `FAULT [connection=N] [way=out|back] [after=BYTES] [at=SECONDS] [of=all]`.
 
@@ -8,68 +8,67 @@ use serde::Serialize;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is done.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// `delay=MS`: from then on, everything comes so much later.
+    /// `delay=MS`: from then on, everything arrives later by this time.
     Delay(Duration),
-    /// `rate=BYTES_PER_SECOND`: from then on, no more than that.
+    /// `rate=BYTES_PER_SECOND`: from then on, bytes move no faster than this.
     Rate(u64),
-    /// `recut=BYTES`: from then on, written in pieces of random sizes up to this.
+    /// `recut=BYTES`: from then on, bytes are written in pieces of random sizes up to this.
     Recut(usize),
     /// `reset`: both ends see the connection reset.
     Reset,
     /// `reset-all`: all connections are reset.
     ResetAll,
-    /// `close`: whoever reads sees the end of the stream; what comes after is lost.
+    /// `close`: the receiver sees the end of the stream; bytes that come after it are lost.
     Close,
-    /// `stop`: nothing is taken any more, so that whoever writes fills its buffers and waits.
+    /// `stop`: the proxy reads no more bytes, so that the sender fills its buffers and waits.
     Stop,
-    /// `black-hole`: everything is taken, nothing comes out.
+    /// `black-hole`: the proxy reads all bytes and passes none on.
     BlackHole,
-    /// `flip`: one bit of the byte is another.
+    /// `flip`: one bit of the byte is flipped.
     Flip,
     /// `reorder=N`: this many accepted connections are connected on in another order.
     Reorder(usize),
 }
 
-/// Which way bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// From whom connected to the proxy to whom it connects to.
+    /// From the program that connected to the proxy to the one that the proxy connects to.
     Out,
-    /// The other way.
+    /// In the opposite direction.
     Back,
 }
 
-/// A fault, and where it happens: once on each connection that it is about, in each way that it is
-/// about.
+/// A fault, and where it happens: once on each connection and in each direction that it concerns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What is done.
+    /// The fault.
     pub fault: Fault,
-    /// To which connection, the first being 1; `None`: to each.
+    /// The number of the connection, counted from 1; `None` means each connection.
     pub connection: Option<u64>,
-    /// To what goes this way; `None`: to either.
+    /// The direction; `None` means both.
     pub way: Option<Way>,
-    /// After this many bytes went this way.
+    /// The number of bytes after which it happens.
     pub after: u64,
-    /// Not before the connection is so old.
+    /// The age of the connection before which it does not happen.
     pub at: Option<Duration>,
-    /// Whether `after` counts the bytes of all connections; then it happens once.
+    /// Whether `after` counts the bytes of all connections; if so, the fault happens once.
     pub counts_all: bool,
 }
 
 impl Rule {
-    /// Reads a rule; numbers written `LOW..HIGH` are drawn.
+    /// Parses a rule; numbers written as `LOW..HIGH` are drawn.
     ///
     /// # Errors
     ///
-    /// Says which word is not understood.
+    /// The word that is not understood.
     pub fn parse(text: &str, seed: u64) -> Result<Self> {
-        // A rule draws the same numbers, whatever other rules there are.
+        // A rule draws the same numbers, no matter what other rules there are.
         let mut chance = Rng::with_seed(
             text.bytes()
                 .fold(seed, |all, byte| all.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte)),
@@ -133,7 +132,7 @@ fn parse_fault(word: &str, chance: &mut Rng) -> Result<Fault> {
     Ok(fault)
 }
 
-/// `7`, or one of `5..9`.
+/// Parses `7`, or draws a number from `5..9`.
 fn number(text: &str, chance: &mut Rng) -> Result<u64> {
     let Some((low, high)) = text.split_once("..") else {
         return text.parse().context("not a number");

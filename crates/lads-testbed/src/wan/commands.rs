@@ -1,4 +1,4 @@
-//! How commands run at the ends of a line, and what ends the wait for them.
+//! Runs commands at the ends of a line, and waits for their end.
 
 use super::namespace::Namespace;
 use super::path::{Path, SINK, SOURCE};
@@ -12,25 +12,25 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long a command has to end by itself once it was asked to.
+/// How long a command may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What happened.
+/// An event that ends a wait.
 enum Event {
     SourceEnded(ExitStatus),
     Interrupted(i32),
     StdinClosed,
 }
 
-/// What happens, from any thread.
+/// The events from any thread.
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
 }
 
 impl Events {
-    /// From now on, signals are events.
+    /// Starts to turn signals into events.
     pub(crate) fn new() -> Result<Self> {
         let (sender, receiver) = channel();
         let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -43,7 +43,7 @@ impl Events {
         Ok(Self { sender, receiver })
     }
 
-    /// Waits until stdin is closed, or a signal says to end.
+    /// Waits until stdin is closed, or until a signal asks to end.
     pub(crate) fn wait_for_the_end(&self) -> ExitCode {
         let to = self.sender.clone();
         std::thread::spawn(move || {
@@ -58,16 +58,17 @@ impl Events {
     }
 }
 
-/// What runs where.
+/// The commands to run at either end.
 pub(crate) struct Commands<'a> {
     pub(crate) sink: Option<&'a str>,
     pub(crate) source: &'a str,
-    /// TCP port of the sink to wait for before the source's command starts.
+    /// The TCP port of the sink to wait for before the source's command starts.
     pub(crate) wait_for_port: Option<u16>,
 }
 
 impl Commands<'_> {
-    /// Runs the sink's command beside the source's, until that ends; the source's exit code.
+    /// Runs the sink's command beside the source's, until the latter ends. Returns the source's
+    /// exit code.
     pub(crate) fn run(&self, path: &Path, events: &Events) -> Result<ExitCode> {
         let mut sink =
             self.sink.map(|command| Group::start(path, &path.sink, command)).transpose()?;
@@ -96,7 +97,8 @@ impl Commands<'_> {
     }
 }
 
-/// Waits until somebody listens on the port; an exit code if we are told to end before.
+/// Waits until a program listens on the port; returns an exit code if we are told to end before
+/// that.
 fn wait_for_listener(
     namespace: &Namespace,
     port: u16,
@@ -116,14 +118,14 @@ fn wait_for_listener(
     Ok(None)
 }
 
-/// Whether a TCP socket listens on a port, in the namespace that the calling thread is in.
+/// Returns whether a TCP socket listens on a port, in the namespace of the calling thread.
 fn is_listened_on(port: u16) -> Result<bool> {
     let tables = ["tcp", "tcp6"].map(|name| format!("/proc/thread-self/net/{name}"));
     let tables = tables.map(|path| fs::read_to_string(path).unwrap_or_default());
     Ok(tables.iter().any(|table| has_listener(table, port)))
 }
 
-/// Whether the table has a row with this local port in the state LISTEN.
+/// Returns whether the table has a row with this local port in the state LISTEN.
 fn has_listener(table: &str, port: u16) -> bool {
     let end = format!(":{port:04X}");
     table.lines().any(|line| {
@@ -133,7 +135,7 @@ fn has_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// A command with all that it starts. It is ended when this is dropped.
+/// A command with all processes that it starts. They are ended when this is dropped.
 struct Group {
     child: Child,
     group: Pid,
@@ -141,12 +143,12 @@ struct Group {
 
 impl Group {
     fn start(path: &Path, namespace: &Namespace, command: &str) -> Result<Self> {
-        // Not only into the network: it puts the namespace's own names of hosts in place, too.
+        // `ip` not only enters the network: it also puts the namespace's own host names in place.
         let mut shell = Command::new("ip");
         shell.args(["netns", "exec", namespace.name(), "sh", "-c", command]);
         shell.stdin(Stdio::null()).process_group(0);
         shell.env("SOURCE_ADDRESS", SOURCE.to_string()).env("SINK_ADDRESS", SINK.to_string());
-        // With its name, a command at one end can start another at the other end.
+        // With the namespace names, a command at one end can start another one at the other end.
         shell.env("SOURCE_NAMESPACE", path.source.name()).env("SINK_NAMESPACE", path.sink.name());
         let child = shell.spawn().context("cannot start a shell")?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -178,7 +180,7 @@ impl Drop for Group {
     }
 }
 
-/// The code that a shell would end with.
+/// Returns the exit code that a shell would give.
 fn code_of(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from),

@@ -1,8 +1,9 @@
-//! When a packet leaves the line, if at all.
+//! Decides when each packet leaves the line, and whether it is lost.
 //!
-//! A packet first waits until the bottleneck has sent all before it, then takes its own bytes'
-//! time, then travels for half a round trip. What finds the bottleneck's buffer full is dropped; of
-//! the others, some are lost by chance. The order never changes.
+//! A packet first waits until the bottleneck has sent all packets before it. Then it takes the time
+//! of its own bytes, and then it travels for half a round trip. A packet that finds the
+//! bottleneck's buffer full is dropped; of the others, some are lost at random. The order never
+//! changes.
 
 use super::options::LineOptions;
 use super::queue::{Packet, Queue, Received};
@@ -15,9 +16,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a line that carries nothing sleeps before it looks whether it should end.
+/// How long a line that carries nothing sleeps before it checks whether it should end.
 const IDLE: Duration = Duration::from_millis(50);
-/// Packets taken in before those that are due are looked at: some microseconds' worth.
+/// The number of packets taken in before the line looks for packets that are due: this takes a few
+/// microseconds.
 const TAKEN_AT_ONCE: usize = 8;
 
 /// Carries packets from the queue until told to stop.
@@ -42,7 +44,7 @@ pub(crate) fn carry(queue: &mut Queue, mut line: Line, stop: &AtomicBool) -> Res
     Ok(line.statistics)
 }
 
-/// Waits until a packet comes or is due.
+/// Waits until a packet comes or is due, but not for long.
 fn wait(queue: &Queue, due: Option<u64>, now: u64) -> Result<()> {
     let until_due = due.map(|due| Duration::from_nanos(due.saturating_sub(now)));
     let timeout = until_due.unwrap_or(IDLE).min(IDLE);
@@ -53,12 +55,12 @@ fn wait(queue: &Queue, due: Option<u64>, now: u64) -> Result<()> {
     }
 }
 
-/// One direction of the line. Times are nanoseconds of its owner's clock.
+/// One direction of the line. All times are in nanoseconds on its owner's clock.
 pub(crate) struct Line {
     options: LineOptions,
     delay_nanos: u64,
     chance: Rng,
-    /// When the bottleneck will have sent all that it took.
+    /// The time when the bottleneck will have sent all that it took.
     free_at: u64,
     under_way: VecDeque<UnderWay>,
     statistics: Statistics,
@@ -70,7 +72,7 @@ struct UnderWay {
 }
 
 impl Line {
-    /// An empty line; two directions have two seeds.
+    /// Makes an empty line; the two directions need different seeds.
     pub(crate) fn new(options: &LineOptions, seed: u64) -> Self {
         Self {
             options: options.clone(),
@@ -82,7 +84,7 @@ impl Line {
         }
     }
 
-    /// Takes a packet in; `false` if it is to be dropped.
+    /// Takes a packet in; returns `false` if it is to be dropped.
     pub(crate) fn admit(&mut self, now: u64, packet: Packet) -> bool {
         let (packets, bytes) = self.options.on_the_wire(packet.bytes.into());
         self.statistics.packets += 1;
@@ -92,7 +94,7 @@ impl Line {
             self.statistics.dropped_full += 1;
             return false;
         };
-        // Lost behind the bottleneck, whose time it took.
+        // The packet is lost after the bottleneck, so it has taken the bottleneck's time.
         if self.chance.f64() < self.options.loss {
             self.statistics.dropped_loss += 1;
             return false;
@@ -103,7 +105,8 @@ impl Line {
         true
     }
 
-    /// When the bottleneck will have sent these bytes; `None` if they do not fit in its buffer.
+    /// Returns when the bottleneck will have sent these bytes; `None` if they do not fit in its
+    /// buffer.
     fn pass_bottleneck(&mut self, now: u64, bytes: u64) -> Option<u64> {
         let (Some(rate), Some(buffer)) = (self.options.rate, self.options.buffer_bytes()) else {
             return Some(now);
@@ -119,7 +122,7 @@ impl Line {
         Some(self.free_at)
     }
 
-    /// Lets all packets go that are due; the last one's id, if there are any.
+    /// Releases all packets that are due; returns the id of the last one, if there are any.
     pub(crate) fn release(&mut self, now: u64) -> Option<u32> {
         let mut last = None;
         while let Some(packet) = self.under_way.pop_front_if(|packet| packet.due <= now) {
@@ -130,13 +133,13 @@ impl Line {
         last
     }
 
-    /// When the next packet must leave.
+    /// Returns when the next packet must leave.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.under_way.front().map(|packet| packet.due)
     }
 }
 
-/// `value * by / of`, without overflow on the way.
+/// Returns `value * by / of`, without overflow on the way.
 fn scale(value: u64, by: u64, of: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
 }

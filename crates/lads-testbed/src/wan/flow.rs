@@ -1,5 +1,5 @@
-//! What TCP connections get through the line, with no storage and no program of anybody's behind
-//! them.
+//! Measures the throughput of TCP connections through the line, without storage and without any
+//! other program.
 
 use super::path::{Path, SINK};
 use anyhow::{Context as _, Result};
@@ -23,7 +23,7 @@ pub(crate) struct FlowArgs {
     seconds: f64,
 }
 
-/// What got through.
+/// The result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Flow {
     streams: usize,
@@ -31,11 +31,11 @@ pub(crate) struct Flow {
     bytes: u64,
     seconds: f64,
     bytes_per_second: f64,
-    /// Of the second half of the time, when connections have found their pace.
+    /// The throughput in the second half of the time, when connections have found their pace.
     second_half_bytes_per_second: f64,
 }
 
-/// Sends from source to sink for so long.
+/// Sends from source to sink for the given time.
 pub(crate) fn measure(path: &Path, args: &FlowArgs) -> Result<Flow> {
     let time = Duration::try_from_secs_f64(args.seconds).context("no such time")?;
     let received = AtomicU64::new(0);
@@ -81,7 +81,7 @@ pub(crate) fn start<'scope>(
         let source = path.source.inside(connect)?;
         congestion_control = tcp_congestion(&source)?;
         let (sink, _) = listener.accept()?;
-        // A line that carries nothing any more must not keep the threads.
+        // A write to a line that carries nothing any more must not block the thread for ever.
         source.set_write_timeout(Some(Duration::from_millis(100)))?;
         scope.spawn(move || send(&source, stop));
         scope.spawn(move || receive(sink, received));

@@ -1,8 +1,9 @@
-//! Who tidies up when the process that laid a line has ended, in whatever way.
+//! Cleans up when the process that set up a line has ended, in whatever way.
 //!
-//! A second process waits for the first to end: it reads from a pipe whose other end the first
-//! never writes to. Then it ends whatever runs in the first's namespaces and removes them. So a
-//! line goes away in one way only, be it taken down, interrupted, or its process killed.
+//! A second process waits for the first to end: it reads from a pipe that the first never writes
+//! to. Then it ends all processes in the first one's namespaces and removes the namespaces. So
+//! there is only one way in which a line goes away, whether it is taken down or interrupted, or its
+//! process is killed.
 
 use super::namespace::Namespace;
 use anyhow::{Context as _, Result};
@@ -10,13 +11,13 @@ use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// Tidies up when dropped, or when this process ends.
+/// Cleans up when dropped, or when this process ends.
 pub(crate) struct Janitor {
     process: Child,
 }
 
 impl Janitor {
-    /// Starts it, out of reach of what a terminal sends to this process.
+    /// Starts the second process, so that signals from a terminal to this process do not reach it.
     pub(crate) fn start() -> Result<Self> {
         let program = std::env::current_exe().context("cannot find our own program")?;
         let process = Command::new(program)
@@ -32,14 +33,14 @@ impl Janitor {
 
 impl Drop for Janitor {
     fn drop(&mut self) {
-        // Waiting closes the pipe first.
+        // `wait` closes the pipe first.
         let _ = self.process.wait();
     }
 }
 
-/// What the second process does.
+/// The main function of the second process.
 pub(crate) fn run(pid: u32) -> Result<ExitCode> {
-    // Whatever ends the wait, the other process is gone.
+    // No matter how the read ends, the other process is gone.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     for namespace in Namespace::kept_by(pid) {
         namespace.remove()?;

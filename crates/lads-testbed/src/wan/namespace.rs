@@ -1,8 +1,8 @@
-//! How network namespaces are made, entered and removed, and whose they are.
+//! Makes, enters and removes network namespaces, and knows which process owns each.
 //!
-//! A namespace is named `lads-NAME-PID-ROLE` after the process that keeps it, so that whoever finds
-//! one can tell whether anybody still wants it. What `ip netns exec` puts over `/etc/hosts` in it
-//! comes and goes with it.
+//! A namespace is named `lads-NAME-PID-ROLE` after the process that owns it, so that any process
+//! can tell whether it is still in use. The files that `ip netns exec` puts over `/etc/hosts` are
+//! made and removed with it.
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{FlockOperation, flock};
@@ -15,16 +15,17 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where `ip netns` keeps them.
+/// The directory where `ip netns` keeps namespaces.
 const DIRECTORY: &str = "/run/netns";
-/// Where `ip netns exec` finds what it puts over `/etc`, in a directory for each.
+/// The directory where `ip netns exec` finds the files to put over `/etc`, one directory per
+/// namespace.
 const OVERLAYS: &str = "/etc/netns";
 const PREFIX: &str = "lads-";
-/// How long a process has to end by itself once it was asked to.
+/// How long a process may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A network namespace that has a name. It stays when this is dropped.
+/// A network namespace that has a name. It still exists after this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     name: String,
@@ -40,12 +41,12 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// All that a process keeps.
+    /// Returns all namespaces of a process.
     pub(crate) fn kept_by(pid: u32) -> Vec<Self> {
         all().filter(|(_, owner)| *owner == pid).map(|(namespace, _)| namespace).collect()
     }
 
-    /// All whose process is gone.
+    /// Returns all namespaces whose process is gone.
     pub(crate) fn stale() -> Vec<Self> {
         all().filter(|(_, owner)| !is_testbed(*owner)).map(|(namespace, _)| namespace).collect()
     }
@@ -54,7 +55,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Adds lines to what `/etc/hosts` says to programs that `ip netns exec` starts in it.
+    /// Adds lines to the `/etc/hosts` of programs that `ip netns exec` starts in it.
     pub(crate) fn add_hosts(&self, lines: &str) -> Result<()> {
         let known = fs::read_to_string("/etc/hosts").unwrap_or_default();
         let (overlay, _lock) = (self.overlay(), lock_overlays()?);
@@ -69,7 +70,7 @@ impl Namespace {
         ip(&[&["-n", &self.name], words].concat())
     }
 
-    /// Moves the calling thread in, with all that it opens and starts from now on.
+    /// Moves the calling thread into it, with all that the thread opens and starts from now on.
     pub(crate) fn enter(&self) -> Result<()> {
         let path = self.path();
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -77,7 +78,7 @@ impl Namespace {
             .with_context(|| format!("cannot enter {}", path.display()))
     }
 
-    /// Does something in it, in a thread that ends with it.
+    /// Runs a function in it, in a separate thread.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().and_then(|()| work()));
@@ -85,14 +86,14 @@ impl Namespace {
         })
     }
 
-    /// Ends what runs in it, and removes it with its interfaces and rules.
+    /// Ends the processes in it, and removes it with its interfaces and rules.
     pub(crate) fn remove(&self) -> Result<()> {
         self.end_processes();
         self.remove_overlay()?;
         ip(&["netns", "del", &self.name])
     }
 
-    /// The directory around it goes with the last: nobody else keeps an empty one.
+    /// Removes its overlay directory, and the parent directory if this was the last one in it.
     fn remove_overlay(&self) -> Result<()> {
         let (overlay, _lock) = (self.overlay(), lock_overlays()?);
         match fs::remove_dir_all(&overlay) {
@@ -131,14 +132,15 @@ impl Namespace {
     }
 }
 
-/// Nobody makes a directory in the one that somebody else is about to remove.
+/// Locks the overlays, so that no other process makes a directory in one that is about to be
+/// removed.
 fn lock_overlays() -> Result<File> {
     let lock = File::open(DIRECTORY).context("there are no network namespaces")?;
     flock(&lock, FlockOperation::LockExclusive)?;
     Ok(lock)
 }
 
-/// Our namespaces, and the process that keeps each.
+/// Returns our namespaces, each with the process that owns it.
 fn all() -> impl Iterator<Item = (Namespace, u32)> {
     let entries = fs::read_dir(DIRECTORY).into_iter().flatten();
     entries.filter_map(|entry| {
@@ -148,13 +150,14 @@ fn all() -> impl Iterator<Item = (Namespace, u32)> {
     })
 }
 
-/// The process in `lads-NAME-PID-ROLE`.
+/// Returns the process in `lads-NAME-PID-ROLE`.
 fn owner_in(name: &str) -> Option<u32> {
     let (rest, _role) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
     rest.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Whether a process lives and is one of ours: a number is given to another in time.
+/// Returns whether a process lives and is a testbed. The number alone does not tell: it may have
+/// been reused.
 fn is_testbed(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end() == "lads-testbed"
@@ -162,17 +165,17 @@ fn is_testbed(pid: u32) -> bool {
 
 fn signal(processes: &[Pid], signal: Signal) {
     for &process in processes {
-        // It may have ended since.
+        // The process may have ended since.
         let _ = kill_process(process, signal);
     }
 }
 
-/// Runs `ip`, and takes its complaint as the error.
+/// Runs `ip`; its error message becomes the error.
 pub(crate) fn ip(words: &[&str]) -> Result<()> {
     run("ip", words)
 }
 
-/// Runs a program of the system, and takes its complaint as the error.
+/// Runs a program of the system; its error message becomes the error.
 pub(crate) fn run(program: &str, words: &[&str]) -> Result<()> {
     let output = Command::new(program)
         .args(words)

@@ -1,13 +1,13 @@
-//! What kind of line lies between source and sink: distance, rate, buffer, loss.
+//! The options of the line between source and sink: distance, rate, buffer, loss.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use lads_core::sizes::parse_bytes;
 use std::time::Duration;
 
-/// Bytes of IPv4 and TCP headers (with timestamps) that each wire packet of a super-packet carries.
+/// The bytes of IPv4 and TCP headers (with timestamps) in each wire packet of a super-packet.
 const HEADER_BYTES: u64 = 52;
-/// Smallest buffer chosen by itself: four super-packets, so that one does not overrun it.
+/// The smallest default buffer: four super-packets, so that a single one does not overrun it.
 const BUFFER_BYTES_MIN: u64 = 256 << 10;
 
 /// The line
@@ -62,7 +62,7 @@ enum Preset {
 }
 
 impl LineOptions {
-    /// The round trip time asked for.
+    /// Returns the round trip time asked for.
     pub(crate) fn rtt(&self) -> Duration {
         match self.preset {
             None => self.rtt,
@@ -73,7 +73,7 @@ impl LineOptions {
         }
     }
 
-    /// Bytes that may wait before the bottleneck; `None` if there is none.
+    /// Returns how many bytes may wait before the bottleneck; `None` if there is no bottleneck.
     pub(crate) fn buffer_bytes(&self) -> Option<u64> {
         let rate = self.rate?;
         let product = u128::from(rate) * self.rtt().as_nanos() / 1_000_000_000;
@@ -81,12 +81,14 @@ impl LineOptions {
         Some(self.buffer.unwrap_or_else(|| product.max(BUFFER_BYTES_MIN)))
     }
 
-    /// Whether super-packets must be split before the line, for each wire packet to be lost alone.
+    /// Returns whether super-packets must be split before the line, so that each wire packet can be
+    /// lost by itself.
     pub(crate) fn splits(&self) -> bool {
         self.loss > 0.0
     }
 
-    /// Wire packets that a packet of this many bytes is, and their bytes with all headers.
+    /// Returns the number of wire packets in a packet of this many bytes, and their bytes with all
+    /// headers.
     pub(crate) fn on_the_wire(&self, bytes: u64) -> (u64, u64) {
         let payload_max = u64::from(self.mtu) - HEADER_BYTES;
         let packets = bytes.saturating_sub(HEADER_BYTES).div_ceil(payload_max).max(1);
@@ -94,7 +96,7 @@ impl LineOptions {
     }
 }
 
-/// `26.8ms`, `280us`, `1s`.
+/// Parses `26.8ms`, `280us`, `1s`.
 fn parse_time(text: &str) -> Result<Duration> {
     let (number, unit) = split(text)?;
     let seconds = match unit {
@@ -107,7 +109,7 @@ fn parse_time(text: &str) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Bytes per second.
+/// Parses bytes per second.
 fn parse_rate(text: &str) -> Result<u64> {
     let (number, unit) = split(text)?;
     let unit = unit.strip_suffix("/s").unwrap_or(unit);
@@ -136,7 +138,7 @@ fn parse_probability(text: &str) -> Result<f64> {
     Ok(probability)
 }
 
-/// A number and what stands behind it.
+/// Splits a text into a number and its unit.
 fn split(text: &str) -> Result<(f64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number = text[..end].parse().map_err(|_| anyhow!("{text} does not begin with a number"))?;

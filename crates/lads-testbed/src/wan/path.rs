@@ -1,4 +1,4 @@
-//! How source and sink are joined: three network namespaces, two cables, and the line between.
+//! Joins source and sink: three network namespaces, two cables, and the line between them.
 //!
 //! ```text
 //!    SOURCE                        ROUTER                          SINK
@@ -7,8 +7,8 @@
 //!                                ◄── queue 2 ──┘
 //! ```
 //!
-//! What the router forwards goes to a netfilter queue, one for each direction, which a thread of
-//! its own empties: neither ever waits for the other.
+//! Packets that the router forwards go to a netfilter queue, one for each direction. Each queue has
+//! its own thread, so that neither direction waits for the other.
 
 use super::delay::{Line, carry};
 use super::janitor::Janitor;
@@ -24,30 +24,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Where the source is reached.
+/// The address of the source.
 pub(crate) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 2);
-/// Where the sink is reached.
+/// The address of the sink.
 pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 2);
-/// The delay line runs before all else, for a packet must leave in time however busy the machine
-/// is.
+/// The delay line runs before all other threads, because a packet must leave in time no matter how
+/// busy the machine is.
 const PRIORITY: u8 = 50;
-/// Memory that TCP may take for one connection: 163 ms at 6 GB/s.
+/// The memory that TCP may use for one connection: 163 ms at 6 GB/s.
 const TCP_BUFFER_BYTES_MAX: u64 = 1 << 30;
 const TO_SINK: u16 = 1;
 const TO_SOURCE: u16 = 2;
 
-/// A line that is up. It goes down when this is dropped.
+/// A line that is up. It is taken down when this is dropped.
 pub(crate) struct Path {
     pub(crate) source: Namespace,
     pub(crate) sink: Namespace,
     router: Namespace,
     to_sink: Carrier,
     to_source: Carrier,
-    /// Last, for it removes what the others use.
+    /// The last field, because it removes what the others use.
     _janitor: Janitor,
 }
 
-/// What both directions did.
+/// What each direction carried.
 #[derive(Debug, Serialize)]
 pub(crate) struct Carried {
     source_to_sink: Statistics,
@@ -55,10 +55,10 @@ pub(crate) struct Carried {
 }
 
 impl Path {
-    /// Lays a line, after removing what processes left that are gone.
+    /// Sets up a line, after removing the remains of processes that are gone.
     pub(crate) fn lay(name: &str, options: &LineOptions) -> Result<Self> {
         for namespace in Namespace::stale() {
-            // Two processes may do this at the same time; one of them is second.
+            // Two processes may do this at the same time; then the second one fails.
             let _ = namespace.remove();
         }
         let janitor = Janitor::start()?;
@@ -69,7 +69,7 @@ impl Path {
         join(&sink, &router, "sink", 2, options)?;
         for end in [&source, &sink] {
             end.inside(|| set_up_tcp(options))?;
-            // Some servers ask for the name of every address, and no name server can be reached.
+            // Some servers look up the name of every address, and no name server can be reached.
             end.add_hosts(&format!("{SOURCE} source\n{SINK} sink\n"))?;
         }
         router.inside(|| set("net/ipv4/ip_forward", "1"))?;
@@ -82,7 +82,7 @@ impl Path {
         Ok(Self { source, sink, router, to_sink, to_source, _janitor: janitor })
     }
 
-    /// Takes the line down; what it did.
+    /// Takes the line down; returns what it carried.
     pub(crate) fn take_down(mut self) -> Result<Carried> {
         Ok(Carried {
             source_to_sink: self.to_sink.stop().context("from source to sink")?,
@@ -90,7 +90,7 @@ impl Path {
         })
     }
 
-    /// Names and addresses, for others to use it.
+    /// Returns names and addresses, so that others can use the line.
     pub(crate) fn described(&self, options: &LineOptions) -> serde_json::Value {
         serde_json::json!({
             "source": {"namespace": self.source.name(), "address": SOURCE},
@@ -130,16 +130,16 @@ fn join(
     end.ip(&["route", "add", "default", "via", &ours])
 }
 
-/// Sends what comes from a cable to a queue.
+/// Sends the packets that come from a cable to a queue.
 fn divert(from: &str, queue: u16) -> Result<()> {
     let queue = queue.to_string();
     let rule = ["-i", from, "-j", "NFQUEUE", "--queue-num", &queue];
-    // The rule must not be in the nft tables: not every kernel queues from there.
+    // The rule must not be in the nft tables, because not every kernel can queue from there.
     run("iptables-legacy", &[&["-w", "-t", "mangle", "-A", "FORWARD"], &rule[..]].concat())
 }
 
-/// Settings of TCP in an end, so that memory does not limit a connection, and none remembers the
-/// path from one before.
+/// Sets up TCP at an end, so that memory does not limit a connection and no connection uses what an
+/// earlier one learned about the path.
 fn set_up_tcp(options: &LineOptions) -> Result<()> {
     set("net/ipv4/tcp_rmem", &format!("4096 131072 {TCP_BUFFER_BYTES_MAX}"))?;
     set("net/ipv4/tcp_wmem", &format!("4096 65536 {TCP_BUFFER_BYTES_MAX}"))?;
@@ -155,7 +155,7 @@ fn set_up_tcp(options: &LineOptions) -> Result<()> {
     })
 }
 
-/// Sets a system variable of the network namespace that the calling thread is in.
+/// Sets a system variable of the network namespace of the calling thread.
 fn set(name: &str, value: &str) -> Result<()> {
     let path = format!("/proc/sys/{name}");
     fs::write(&path, value).with_context(|| format!("cannot write {value} to {path}"))
@@ -168,7 +168,7 @@ struct Carrier {
 }
 
 impl Carrier {
-    /// Opens the queue before it returns, so that no packet finds it missing.
+    /// Opens the queue before it returns, so that no packet comes before the queue exists.
     fn start(router: &Namespace, number: u16, options: &LineOptions) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (opened, is_open) = std::sync::mpsc::channel();

@@ -1,7 +1,8 @@
-//! How true the line is: round trips measured while it is idle, full, and the processors busy.
+//! Checks how exact the line is: measures round trips while it is idle, while it is full, and while
+//! the processors are busy.
 //!
-//! A datagram goes to and fro. Both ends run under `SCHED_FIFO`, so that what is measured is the
-//! line and not the wait for a processor.
+//! A datagram goes to the other end and back. Both ends run under `SCHED_FIFO`, so that the result
+//! shows the line and not the wait for a processor.
 
 use super::flow;
 use super::options::LineOptions;
@@ -13,11 +14,11 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Below the line's own, above all others.
+/// Below the priority of the line, above all others.
 const PRIORITY: u8 = 40;
-/// A datagram that takes so much longer than it should was lost.
+/// A datagram that is late by more than this counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Between two datagrams at least: what a line of no length would otherwise be flooded with.
+/// The least time between two datagrams, so that a line without delay is not flooded.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug, clap::Args)]
@@ -36,7 +37,7 @@ enum Load {
     FlowAndBusyProcessors,
 }
 
-/// Round trips under one load.
+/// The round trips under one load.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Probe {
     load: Load,
@@ -48,7 +49,7 @@ pub(crate) struct Probe {
     lost: u64,
 }
 
-/// Measures under each load, and hands each figure on as it comes.
+/// Measures under each load, and passes each figure on as soon as it is known.
 pub(crate) fn measure(
     path: &Path,
     line: &LineOptions,
@@ -65,7 +66,7 @@ pub(crate) fn measure(
 fn measure_under(load: Load, path: &Path, line: &LineOptions, time: Duration) -> Result<Probe> {
     let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        // The threads must end, whatever fails here.
+        // The threads must end, even if something fails here.
         let _stopped = StopOnDrop(&stop);
         if load != Load::Idle {
             flow::start(scope, path, 1, &received, &stop)?;
@@ -77,7 +78,7 @@ fn measure_under(load: Load, path: &Path, line: &LineOptions, time: Duration) ->
             }
         }
         if load != Load::Idle {
-            // What is asked for is a line that is full.
+            // Wait until the line is full.
             std::thread::sleep(line.rtt() * 20);
         }
         round_trips(load, path, line, time)
@@ -129,9 +130,9 @@ fn socket() -> Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a UDP socket")
 }
 
-/// Sends back what comes.
+/// Sends back each datagram that comes.
 fn answer(socket: &UdpSocket, is_done: &AtomicBool) {
-    // Without the right to, the line itself would not be up.
+    // This cannot fail for lack of privileges: the line itself needs them, too.
     let _ = lads_sys::run_before_others(PRIORITY);
     let _ = socket.set_read_timeout(Some(Duration::from_millis(50)));
     let mut bytes = [0; 64];
@@ -169,7 +170,7 @@ fn ask(socket: &UdpSocket, time: Duration) -> Result<Asked> {
     Ok(asked)
 }
 
-/// Whether the datagram of this number comes; older ones, given up before, are passed over.
+/// Returns whether the datagram of this number comes back. Skips earlier ones that were given up.
 fn comes_back(socket: &UdpSocket, number: u64) -> bool {
     let mut bytes = [0; 8];
     while let Ok(length) = socket.recv(&mut bytes) {
@@ -180,7 +181,7 @@ fn comes_back(socket: &UdpSocket, number: u64) -> bool {
     false
 }
 
-/// Of the last minute.
+/// The load average of the last minute.
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0)

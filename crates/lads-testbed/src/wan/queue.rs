@@ -1,9 +1,9 @@
-//! How packets are taken from the kernel and given back to it: a netfilter queue, over netlink.
+//! Takes packets from the kernel and gives them back to it: a netfilter queue, over netlink.
 //!
-//! Only the first bytes of a packet come to us; its payload stays in the kernel, which keeps it
-//! under its id until we have said what becomes of it. The messages are those of
-//! `linux/netfilter/nfnetlink_queue.h`, of which we need five; no crate on offer does the flag for
-//! whole super-packets and verdicts on many packets at once.
+//! Only the first bytes of a packet come to us. Its payload stays in the kernel, which keeps it
+//! under its id until we have decided what happens to it. The messages are those of
+//! `linux/netfilter/nfnetlink_queue.h`, of which we need five. No available crate supports the flag
+//! for whole super-packets and verdicts on many packets at once.
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fd::OwnedFd;
@@ -36,21 +36,21 @@ const CONFIG_MASK: u16 = 4;
 const CONFIG_FLAGS: u16 = 5;
 const COMMAND_BIND: u8 = 1;
 const COPY_PACKET: u8 = 2;
-/// Super-packets come whole, and nobody computes their checksums for us.
+/// Super-packets come whole, and the kernel does not compute their checksums for us.
 const FLAG_GSO: u32 = 1 << 2;
 
 const VERDICT_DROP: u32 = 0;
 const VERDICT_ACCEPT: u32 = 1;
 
-/// Bytes of each packet that are copied to us, which we do not look at: the least that tells the
-/// packet's length along with it.
+/// The number of bytes of each packet that are copied to us. We do not look at them; this is the
+/// smallest number with which the message also contains the packet's length.
 const COPY_BYTES: u32 = 40;
-/// Packets that the kernel holds for us at most: 163 ms at 10 GB/s in packets of 9,000 bytes are
-/// 180,000. Each is memory of the kernel's, which nothing else limits.
+/// The most packets that the kernel holds for us: 163 ms at 10 GB/s in packets of 9,000 bytes are
+/// 180,000. Each one takes memory of the kernel, which nothing else limits.
 const PACKETS_MAX: u32 = 400_000;
-/// Bytes of packet heads that wait to be read: more than 50,000 packets.
+/// The space for packet heads that wait to be read: more than 50,000 packets.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
-/// More than any message takes that carries 40 bytes of a packet.
+/// An upper limit for the size of a message that carries 40 bytes of a packet.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// One netfilter queue of the network namespace in which it was opened.
@@ -64,26 +64,26 @@ pub(crate) struct Queue {
 /// A packet that waits for our verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
-    /// Its number in the queue; they rise, and wrap.
+    /// Its number in the queue. Numbers increase, and wrap around.
     pub(crate) id: u32,
-    /// Its length, with IP header.
+    /// Its length, including the IP header.
     pub(crate) bytes: u32,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// A packet.
     Packet(Packet),
-    /// Nothing is there now.
+    /// Nothing can be read now.
     Nothing,
-    /// Something else: packets overran our buffer, or one is gone that we passed a verdict on. The
-    /// kernel counts what it drops.
+    /// Something else: packets overran our buffer, or a packet that we passed a verdict on is gone.
+    /// The kernel counts what it drops.
     Complaint,
 }
 
 impl Queue {
-    /// Takes over a queue of the network namespace that the calling thread is in.
+    /// Takes over a queue of the network namespace of the calling thread.
     pub(crate) fn open(number: u16) -> Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(NETFILTER))
@@ -155,8 +155,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Packets that the kernel dropped because they came too fast for us. To be called by a thread
-    /// that is in the queue's network namespace.
+    /// Returns the number of packets that the kernel dropped because they came too fast for us. The
+    /// calling thread must be in the queue's network namespace.
     pub(crate) fn dropped_by_kernel(&self) -> u64 {
         let path = "/proc/thread-self/net/netfilter/nfnetlink_queue";
         let table = std::fs::read_to_string(path).unwrap_or_default();
@@ -170,7 +170,7 @@ impl rustix::fd::AsFd for Queue {
     }
 }
 
-/// The columns `queue_dropped` and `user_dropped` of the queue's row.
+/// Returns the sum of the columns `queue_dropped` and `user_dropped` in the queue's row.
 fn dropped_in(table: &str, number: u16) -> u64 {
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let row = rows.into_iter().find(|row| row.first() == Some(&number.to_string().as_str()));
@@ -178,14 +178,14 @@ fn dropped_in(table: &str, number: u16) -> u64 {
     [5, 6].iter().filter_map(|&column| row.get(column)?.parse::<u64>().ok()).sum()
 }
 
-/// A netlink message that is being put together.
+/// A netlink message under construction.
 #[derive(Default)]
 struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    /// The headers of netlink (16 bytes) and of netfilter (4 bytes).
+    /// Writes the headers of netlink (16 bytes) and of netfilter (4 bytes).
     fn begin(&mut self, kind: u16, flags: u16, queue: u16) {
         self.bytes.clear();
         self.bytes.extend([0; 4]);
@@ -204,7 +204,7 @@ impl Message {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// The whole message, its length filled in.
+    /// Fills in the length and returns the whole message.
     fn end(&mut self) -> &[u8] {
         let length = u32::try_from(self.bytes.len()).expect("messages are a few bytes");
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
@@ -212,14 +212,14 @@ impl Message {
     }
 }
 
-/// Kind and body of a netlink message.
+/// Returns the kind and body of a netlink message.
 fn parse(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(*bytes.first_chunk()?)).ok()?;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
     Some((kind, bytes.get(16..length)?))
 }
 
-/// The packet that a message tells of.
+/// Returns the packet that a message describes.
 fn packet_in(bytes: &[u8]) -> Option<Packet> {
     let (kind, body) = parse(bytes)?;
     if kind != MSG_PACKET {
@@ -240,7 +240,7 @@ fn packet_in(bytes: &[u8]) -> Option<Packet> {
     Some(Packet { id: id?, bytes: full.or(copied)? })
 }
 
-/// Kind and value of the first attribute, and what follows it.
+/// Returns the kind and value of the first attribute, and the bytes that follow it.
 fn next_attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     /// Flags that share the number with the kind.
     const KIND: u16 = 0x3fff;

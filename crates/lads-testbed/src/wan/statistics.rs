@@ -3,36 +3,37 @@
 use serde::Serialize;
 use std::fmt;
 
-/// Buckets for each power of two: a figure is right to one part in 64.
+/// The number of buckets for each power of two: a figure is right to one part in 64.
 const BUCKETS_PER_OCTAVE: u64 = 64;
 const OCTAVE_BITS: u32 = BUCKETS_PER_OCTAVE.ilog2();
 
 /// What one direction did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Statistics {
-    /// Packets that came, super-packets counting as one.
+    /// The number of packets that came; a super-packet counts as one.
     pub(crate) packets: u64,
-    /// Wire packets that came.
+    /// The number of wire packets that came.
     pub(crate) wire_packets: u64,
-    /// Bytes that came, with IP headers.
+    /// The number of bytes that came, including IP headers.
     pub(crate) bytes: u64,
-    /// Packets dropped because the bottleneck's buffer was full.
+    /// The number of packets dropped because the bottleneck's buffer was full.
     pub(crate) dropped_full: u64,
-    /// Packets lost by chance.
+    /// The number of packets lost at random.
     pub(crate) dropped_loss: u64,
-    /// Packets that the kernel dropped, because the delay line was too slow: should be none.
+    /// The number of packets that the kernel dropped because the delay line was too slow; it should
+    /// be 0.
     pub(crate) dropped_kernel: u64,
-    /// Most bytes that waited before the bottleneck.
+    /// The most bytes that waited before the bottleneck.
     pub(crate) queue_bytes_max: u64,
-    /// Most packets under way at a time.
+    /// The most packets under way at the same time.
     pub(crate) packets_under_way_max: usize,
-    /// Times that several packets left at once.
+    /// The number of times that several packets left at once.
     pub(crate) verdict_batches: u64,
-    /// How long after its time a packet left.
+    /// How long after its due time each packet left.
     pub(crate) late: Histogram,
 }
 
-/// Times, in nanoseconds, counted in buckets that grow with them.
+/// Times in nanoseconds, counted in buckets that grow with the times.
 #[derive(Clone, Default)]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
@@ -41,7 +42,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Counts one time.
     pub(crate) fn add(&mut self, nanos: u64) {
         let bucket = bucket(nanos);
         if bucket >= self.counts.len() {
@@ -52,7 +53,7 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// The time that this share, 0 to 1, of all do not exceed; 0 if there are none.
+    /// Returns the time that this share of all times, 0 to 1, does not exceed; 0 if there are none.
     pub(crate) fn quantile(&self, share: f64) -> u64 {
         let mut below = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
@@ -64,7 +65,7 @@ impl Histogram {
         0
     }
 
-    /// A few quantiles as people and programs read them.
+    /// Returns a few quantiles for people and programs.
     pub(crate) fn summary(&self) -> Quantiles {
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         Quantiles {
@@ -97,14 +98,15 @@ impl Serialize for Histogram {
     }
 }
 
-/// Small numbers have a bucket each; from then on, 64 to each power of two.
+/// Returns the bucket of a number. Small numbers have a bucket each; from then on, each power of
+/// two has 64.
 fn bucket(nanos: u64) -> usize {
     let octave = nanos.max(1).ilog2().saturating_sub(OCTAVE_BITS);
     let index = u64::from(octave) * BUCKETS_PER_OCTAVE + (nanos >> octave);
     usize::try_from(index).expect("below 60 * 64")
 }
 
-/// The largest number in a bucket.
+/// Returns the largest number in a bucket.
 fn upper(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * BUCKETS_PER_OCTAVE {

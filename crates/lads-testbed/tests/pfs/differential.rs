@@ -1,5 +1,5 @@
-//! The same operations on an emulated file system and on a tmpfs: the same results and errors, and
-//! in the end the same tree.
+//! Runs the same operations on an emulated file system and on a tmpfs: results, errors and the
+//! final tree must be the same.
 
 use super::{MIB, on_a_mount};
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 const OPERATIONS: usize = 4000;
 
-/// Few names, so that operations meet each other.
+/// Only a few names, so that operations often use the same ones.
 const NAMES: [&str; 12] =
     ["a", "b", "c", "d", "a/a", "a/b", "a/c", "b/a", "b/b", "a/a/a", "a/a/b", "b/a/a"];
 
-/// Something to do to a tree.
+/// An operation on a tree.
 #[derive(Clone, Debug)]
 enum Operation {
     MakeDirectory(&'static str),
@@ -73,7 +73,7 @@ impl Operation {
         }
     }
 
-    /// Does it; says what there is to compare.
+    /// Performs it; returns the result to compare.
     fn perform(&self, root: &Path) -> Result<Vec<u8>> {
         let at = |name: &str| root.join(name);
         let writable = |name: &str| OpenOptions::new().write(true).open(at(name));
@@ -135,7 +135,7 @@ fn names(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// All that there is, a line each, with what a program can see of it.
+/// Describes everything in a tree that a program can see, one line per entry.
 fn describe(root: &Path, path: &Path, lines: &mut Vec<String>) -> Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     let mut keys = vec![0; 1000];
@@ -159,7 +159,7 @@ fn describe(root: &Path, path: &Path, lines: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// What an operation gives, with errors as numbers.
+/// Returns the result of an operation, with an error as its number.
 fn outcome(operation: &Operation, root: &Path) -> std::result::Result<Vec<u8>, Option<i32>> {
     operation.perform(root).map_err(|error| error.raw_os_error())
 }

@@ -1,4 +1,4 @@
-//! An emulated file system as other programs see it: mounted, and used through the kernel.
+//! Tests an emulated file system as other programs see it: mounted, and used through the kernel.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
 
@@ -19,7 +19,7 @@ mod differential;
 
 const MIB: usize = 1 << 20;
 
-/// Runs a test on a mount with these settings; says so if there can be none.
+/// Runs a test on a mount with these settings; prints a message if mounting is not possible.
 fn on_a_mount(settings: &[&str], test: impl FnOnce(&Daemon) -> Result<()>) {
     if let Some(obstacle) = obstacle() {
         lads_tried::not_tried(obstacle);
@@ -52,7 +52,7 @@ fn set_default(directory: &Path, wish: &Lov) -> rustix::io::Result<()> {
     rustix::fs::setxattr(directory, lov::ATTRIBUTE, &wish.encode(), XattrFlags::empty())
 }
 
-/// The OST of each of the first megabytes of a file; `None` where there is none.
+/// Returns the OST of each of the first megabytes of a file; `None` where there is none.
 fn places(path: &Path, count: u64) -> Vec<Option<u32>> {
     let lov = layout(path).unwrap();
     let place = |index| match lov.usual_replica_at(index << 20)?.place {
@@ -62,14 +62,14 @@ fn places(path: &Path, count: u64) -> Vec<Option<u32>> {
     (0..count).map(place).collect()
 }
 
-/// A field of the statistics, for each OST.
+/// Returns a field of the statistics, for each OST.
 fn of_osts(daemon: &Daemon, field: &str) -> Result<Vec<u64>> {
     let stats = daemon.stats()?;
     let osts = stats["osts"].as_array().expect("a list");
     Ok(osts.iter().map(|ost| ost[field].as_u64().expect("a number")).collect())
 }
 
-/// Waits until nothing lies on any OST: the kernel says that a file was closed when it likes.
+/// Waits until nothing lies on any OST. The kernel may report late that a file was closed.
 fn become_empty(daemon: &Daemon) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(20);
     while of_osts(daemon, "files")?.iter().any(|&count| count > 0) {
@@ -122,7 +122,7 @@ fn an_fsync_takes_as_long_as_the_slowest_ost_of_the_file_needs_to_answer() {
         let latency = Duration::from_millis(300);
         assert!(took(0, latency)? >= latency, "one of its OSTs, of which nothing is written");
         assert!(took(2, latency)? >= latency, "another");
-        // So long that nobody mistakes a busy machine for it.
+        // So long that a busy machine cannot be the cause.
         let hour = Duration::from_secs(3600);
         assert!(took(1, hour)? < hour, "none of its OSTs");
         Ok(())
@@ -400,7 +400,7 @@ fn an_open_file_outlives_its_name() {
         assert_eq!(text, b"first second");
         assert_eq!(of_osts(daemon, "used_bytes")?[0], 4096);
         drop(file);
-        // The kernel tells of the close after it.
+        // The kernel reports the close some time after it.
         while of_osts(daemon, "used_bytes")?[0] != 0 {
             std::thread::yield_now();
         }
@@ -461,7 +461,7 @@ fn access_lists_are_refused_as_on_a_mount_without_them() {
         let path = daemon.path("d");
         fs::create_dir(&path)?;
         for list in ["system.posix_acl_access", "system.posix_acl_default"] {
-            // A version and no entries.
+            // An access control list with a version and no entries.
             let set = rustix::fs::setxattr(&path, list, &2u32.to_le_bytes(), XattrFlags::empty());
             assert_eq!(set, Err(Errno::OPNOTSUPP));
             assert_eq!(rustix::fs::getxattr(&path, list, &mut [0; 100]), Err(Errno::OPNOTSUPP));
@@ -497,7 +497,7 @@ fn rsync_makes_an_identical_copy() {
     });
 }
 
-/// A few of everything.
+/// Makes a few entries of every kind.
 fn make_tree(root: &Path) -> Result<()> {
     fs::create_dir_all(root.join("a/b"))?;
     fs::create_dir(root.join("empty"))?;
@@ -519,7 +519,7 @@ fn make_tree(root: &Path) -> Result<()> {
         0,
     )?;
     fs::set_permissions(root.join("a/b/3"), fs::Permissions::from_mode(0o2751))?;
-    // Some file systems keep none: then there is nothing to copy.
+    // Some file systems store none; then there is nothing to copy.
     let _ = rustix::fs::setxattr(root.join("a/b/4"), "user.note", b"kept", XattrFlags::empty());
     Ok(())
 }

@@ -10,7 +10,7 @@ pub(in crate::display) fn places() -> Places {
     Places::new(&Job::new(vec![parse("/data/run7")], parse("dtn2:/scratch/")))
 }
 
-/// What people meet in the field.
+/// Failures that users meet in practice.
 const FAULTS: &[(Side, Operation, Reason)] = &[
     (Source, Examine, Reason::Os(2)),
     (Source, Examine, Reason::Special),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const SCHEMA: &str = include_str!("../../../../../docs/lads-events.schema.json");
 const DOCUMENT: &str = include_str!("../../../../../docs/json.md");
 
-/// Every kind of event, as the document shows them.
+/// Returns every kind of event, as the document shows them.
 fn examples() -> Vec<String> {
     let figures = Figures {
         bytes_done: 600 << 30,
@@ -83,8 +83,8 @@ fn every_word_is_in_the_schema() {
     }
 }
 
-/// Whether a value is as the schema says, for the words that the schema uses; keys that it does
-/// not name are wrong here, though a reader must let them pass.
+/// Checks a value against the schema, as far as the schema's keywords are used here. Keys that the
+/// schema does not name are errors here, though a reader must accept them.
 fn check(root: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.strip_prefix("#/$defs/").expect("all are there");

@@ -148,7 +148,7 @@ fn the_current_file_takes_what_room_is_left_and_is_kept_between_two() {
     assert_eq!(path(usize::MAX).as_deref(), Some("  run7/deep/down/ckpt.0041"));
     assert_eq!(path(121).as_deref(), Some("  run7/deep/down/ckpt.0041"));
     assert_eq!(path(110).as_deref(), Some("  …wn/ckpt.0041"));
-    // There is room for none of it that says anything.
+    // The room is too small for any useful part of the path.
     assert_eq!(path(100).as_deref(), Some(""));
     for columns in 0..150 {
         assert!(figures.line(columns).chars().count() <= columns);

@@ -20,7 +20,7 @@ pub(in crate::display) fn settings() -> Settings {
     }
 }
 
-/// A transfer that went well.
+/// Returns the report of a transfer that went well.
 pub(in crate::display) fn report() -> Report {
     let source = Counters {
         files_found: 4193,
@@ -67,7 +67,7 @@ pub(in crate::display) fn report() -> Report {
 fn check(report: &Report, settings: &Settings, expected: &Expect) {
     let counted = (&IssueCount::default(), &Differences::default());
     let told = lines(report, settings, &places(), counted).join("\n");
-    // In the lines of this file, which are shorter than that of the outcome.
+    // The lines of this file are shorter than the line of the outcome, so it is broken up.
     expected.assert_eq(&told.replace("; ", ";\n"));
 }
 

@@ -7,7 +7,7 @@ fn space() -> Space {
     Space::new(8, 1 << 30)
 }
 
-/// The OSTs of a new file, or why there is none.
+/// Returns the OSTs of a new file, or the error.
 fn place_in(space: &mut Space, wish: &Lov) -> Result<Vec<usize>, Errno> {
     place(wish, DEFAULTS, space).map(|lov| osts(&lov.components[0]))
 }

@@ -19,7 +19,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Lets time pass step by step; says when, in rounded milliseconds, which piece ended.
+/// Lets time pass step by step; returns when each piece ended, in rounded milliseconds.
 fn run(queues: &mut Queues, until: Duration) -> Vec<(u64, Ticket)> {
     let mut ends = Vec::new();
     while let Some(at) = queues.next_timeout().filter(|at| *at <= until + ms(1)) {
@@ -50,8 +50,8 @@ fn serves_at_the_rate_in_force_while_it_serves() {
     queues.set_rate(0, Some(MB));
     run(&mut queues, ms(150));
     queues.set_rate(0, Some(10 * MB));
-    // Half was done after 50 ms, another tenth in the 100 ms of congestion, the rest at full rate:
-    // and what waited in the meantime is as quick as ever.
+    // Half was done after 50 ms, another tenth in the 100 ms of congestion, and the rest at full
+    // rate. The piece that waited meanwhile moves at full rate as well.
     assert_eq!(run(&mut queues, ms(1000)), [(190, 1), (290, 2)]);
 }
 
