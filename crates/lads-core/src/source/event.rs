@@ -143,9 +143,9 @@ pub enum Event {
         /// What [`Task::Read`] asked for.
         work: Work,
     },
-    /// A frame was sent, or a part of it before its stream was lost. In both cases the sink may have
-    /// seen the head of the frame, and counted its grant as used: when the stream has ended, the
-    /// sink says how many frames arrived.
+    /// A frame was sent, or a part of it before its stream was lost. In both cases the sink may
+    /// have seen the head of the frame, and counted its grant as used: when the stream has ended,
+    /// the sink says how many frames arrived.
     Sent {
         /// The stream that it was sent on.
         stream: StreamId,
