@@ -46,6 +46,7 @@ pub mod sink;
 pub mod sizes;
 pub mod source;
 pub mod staging;
+pub mod tracks;
 pub mod tuning;
 pub mod units;
 pub mod walk;

@@ -68,6 +68,8 @@ pub struct Lane {
     pub sink_position: Option<u32>,
     /// Everything before this has been taken.
     pub offset: u64,
+    /// Where it ends: at the end of the file, or where another lane begins that took over the rest.
+    pub end: u64,
     /// Where on its disk the file begins, in bytes; the same for all where it does not matter.
     pub disk_offset: u64,
     /// Whether any block of the file has been handed out.
@@ -96,8 +98,9 @@ impl Plan {
             let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
             let (disk_offset, is_begun) = (self.disk_offset.unwrap_or(0), self.is_begun);
             let sink_position = None;
+            let end = self.size;
             let lane =
-                Lane { entry, mirror, position, sink_position, offset, disk_offset, is_begun };
+                Lane { entry, mirror, position, sink_position, offset, end, disk_offset, is_begun };
             (offset < self.size).then_some((ost, lane))
         })
     }
@@ -115,7 +118,7 @@ impl Plan {
         let mut offset = lane.offset;
         loop {
             offset = self.next_on_lane(lane, offset)?;
-            if offset >= self.size {
+            if offset >= self.size.min(lane.end) {
                 return None;
             }
             let start = self.skip_hole(offset)?;
@@ -132,7 +135,7 @@ impl Plan {
             }
             let copy = self.copy(lane.mirror);
             let absent_start = absent.map_or(u64::MAX, |absent| absent.start);
-            let end = absent_start.min(self.piece_end(copy, offset));
+            let end = absent_start.min(self.piece_end(copy, offset)).min(lane.end);
             return Some(Piece {
                 offset,
                 length: u32::try_from(end - offset).expect("at most the block size"),
@@ -140,6 +143,22 @@ impl Plan {
                 sink_ost: self.sink.ost_at(offset),
             });
         }
+    }
+
+    /// A lane in two halves, each of at least `bytes_min`; `None` if it is too short. The first
+    /// half is an odd number of blocks, so that the second does not begin on the same OST if the
+    /// file has an even number of stripes that nobody knows of.
+    #[must_use]
+    pub fn halves(&self, lane: &Lane, bytes_min: u64) -> Option<(Lane, Lane)> {
+        let block_size = u64::from(self.block_size);
+        let end = self.size.min(lane.end);
+        let half_bytes = end.saturating_sub(lane.offset) / 2;
+        let first = lane.offset.div_ceil(block_size);
+        let count = (half_bytes / block_size).saturating_sub(1) / 2 * 2 + 1;
+        let middle = (first + count) * block_size;
+        let is_long = middle.saturating_sub(lane.offset) >= bytes_min
+            && end.saturating_sub(middle) >= bytes_min;
+        is_long.then_some((Lane { end: middle, ..*lane }, Lane { offset: middle, ..*lane }))
     }
 
     /// The same lane as one for each position at the sink.

@@ -12,6 +12,7 @@
 //! system orders its requests, but over all announced files).
 
 mod queues;
+mod share;
 mod shelf;
 
 pub use queues::{OstQueues, OstSpec, OstStats};
@@ -24,6 +25,7 @@ use crate::room::Room;
 use crate::staging::{Slot, Slots, Stage};
 use crate::tuning::Tuning;
 use crate::units::{Block, EntryId, Instant, OstId};
+use share::Shares;
 use shelf::Shelf;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::iter;
@@ -116,6 +118,7 @@ pub struct Schedule {
     policy: Policy,
     tuning: Tuning,
     queues: OstQueues<Lane>,
+    shares: Shares,
     /// Plans of the files that have lanes in the queues.
     plans: HashMap<EntryId, Plan>,
     /// Blocks to be sent again: they go before all others.
@@ -185,6 +188,7 @@ impl Schedule {
             policy,
             tuning: *tuning,
             queues: OstQueues::new(policy.rule(threshold), tuning, osts),
+            shares: Shares::new(osts, tuning.share_bytes_min),
             plans: HashMap::new(),
             again: VecDeque::new(),
             again_known: HashSet::new(),
@@ -223,6 +227,7 @@ impl Schedule {
                     position: None,
                     sink_position: None,
                     offset: 0,
+                    end: plan.size,
                     disk_offset: 0,
                     is_begun: false,
                 });
@@ -285,7 +290,7 @@ impl Schedule {
     /// Whether [`Self::next`] may find something, so that it is worth waking a thread.
     #[must_use]
     pub fn may_have_work(&self) -> bool {
-        let has_ready = self.queues.has_ready();
+        let has_ready = self.queues.has_ready() || self.shares.has_any(&self.queues, &self.plans);
         (self.room.has_any()
             && (has_ready
                 || !self.again.is_empty()
@@ -436,15 +441,19 @@ impl Schedule {
     }
 
     fn next_frame(&mut self, now: Instant, is_staging: bool) -> Option<Work> {
-        let Self { policy, tuning, queues, plans, room, begun, frame_bytes_max, .. } = self;
-        let frame_bytes_max = *frame_bytes_max;
-        let mut shelf = Shelf { tuning, plans, room, begun, frame_bytes_max, is_staging };
+        let Self { policy, tuning, queues, shares, plans, room, begun, frame_bytes_max, .. } = self;
+        shares.share(queues, plans);
+        let (frame_bytes_max, has_tracks) = (*frame_bytes_max, shares.has_tracks());
+        let mut shelf =
+            Shelf { tuning, plans, room, begun, frame_bytes_max, is_staging, has_tracks };
         let is_balanced = policy.takes_best() && !is_staging;
-        let take = |_, lanes: &mut VecDeque<Lane>, bytes_max| {
+        let take = |ost, lanes: &mut VecDeque<Lane>, bytes_max| {
             let balanced = is_balanced.then(|| shelf.take_balanced(lanes, bytes_max));
-            let (work, begun_lane) = balanced
+            let (mut work, begun_lane) = balanced
                 .flatten()
                 .or_else(|| shelf.take_frame(lanes, bytes_max, 1, tuning.lookahead_lanes))?;
+            // A track may have taken it over from another.
+            work.source_ost = ost;
             let bytes = work.bytes();
             Some(((work, begun_lane), bytes))
         };

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn osts(count: usize) -> Vec<OstSpec> {
-        vec![OstSpec { name: String::new(), in_flight_max: 4 }; count]
+        vec![OstSpec::new(String::new(), 4); count]
     }
 
     #[test]

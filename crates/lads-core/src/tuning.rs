@@ -64,6 +64,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 tuning! {
+    /// The tracks of a target that hides its OSTs, unless threads or buffers are too few.
+    tracks: u32 = 64;
+    /// A file that is written gets a further track for each of this number of bytes.
+    track_bytes: u64 = 16 * MIB;
+    /// An idle track takes over half of a file only if both halves have at least this many bytes.
+    share_bytes_min: u64 = 4 * MIB;
     /// The number of OSTs of an end from which on OSTs are compared. With fewer there is nothing to
     /// compare with and no other OST to go to, so none is ever congested. Two OSTs that differ
     /// cannot both be the usual one.

@@ -82,7 +82,7 @@ impl Bed {
     }
 
     fn run_with(&self, policy: Policy, threshold: Threshold) -> f64 {
-        let spec = |index| OstSpec { name: format!("{index}"), in_flight_max: self.in_flight_max };
+        let spec = |index| OstSpec::new(format!("{index}"), self.in_flight_max);
         let specs: Vec<_> = (0..self.osts).map(spec).collect();
         let mut queues = OstQueues::new(policy.rule(threshold), &Tuning::DEFAULT, &specs);
         for ost in 0..self.osts {

@@ -57,7 +57,7 @@ enum Speed {
 impl OstModel {
     fn draw(rng: &mut Rng, index: u32, has_slow: bool) -> Self {
         let slowness = if has_slow && rng.hits(250) { rng.between(10, 100) } else { 1 };
-        let spec = OstSpec { name: format!("OST{index:04x}"), in_flight_max: rng.count(1, 4) };
+        let spec = OstSpec::new(format!("OST{index:04x}"), rng.count(1, 4));
         let latency_micros = rng.of_any_size(20, 2000) * slowness;
         let page_nanos = rng.of_any_size(500, 20_000) * slowness;
         Self { spec, speed: Speed::Drawn { latency_micros, page_nanos } }
@@ -67,7 +67,7 @@ impl OstModel {
     pub(crate) fn served(weather: Weather, in_flight_max: u32) -> Vec<Self> {
         let servers = [(); SERVER_COUNT].map(|()| Rc::new(Cell::new(Instant::START)));
         let model = |ost| Self {
-            spec: OstSpec { name: format!("OST{ost:04x}"), in_flight_max },
+            spec: OstSpec::new(format!("OST{ost:04x}"), in_flight_max),
             speed: Speed::Served {
                 weather,
                 ost,

@@ -17,6 +17,17 @@ pub struct OstSpec {
     pub name: String,
     /// The most requests of ours that it should have at a time; at least one.
     pub in_flight_max: u32,
+    /// Whether it is a track ([`crate::tracks`]). Tracks of one target have its name and follow each
+    /// other.
+    pub is_track: bool,
+}
+
+impl OstSpec {
+    /// A target that is not a track.
+    #[must_use]
+    pub fn new(name: impl Into<String>, in_flight_max: u32) -> Self {
+        Self { name: name.into(), in_flight_max, is_track: false }
+    }
 }
 
 /// What one OST did for this transfer.
@@ -170,6 +181,43 @@ impl<T> OstQueues<T> {
             let in_flight_bytes = u64::from(queue.in_flight) << 20;
             (OstId::from_index(index), queue.waiting_bytes.saturating_add(in_flight_bytes))
         })
+    }
+
+    /// About how many bytes wait for an OST.
+    #[must_use]
+    pub fn waiting_bytes(&self, ost: OstId) -> u64 {
+        self.queues[ost.index()].waiting_bytes
+    }
+
+    /// How many lanes or frames wait for an OST.
+    #[must_use]
+    pub fn waiting_count(&self, ost: OstId) -> usize {
+        self.queues[ost.index()].waiting.len()
+    }
+
+    /// Moves the last `count` things that wait for one OST to the end of the queue of another.
+    /// `bytes` says how many bytes each stands for.
+    ///
+    /// # Panics
+    /// If fewer wait.
+    pub fn move_last(&mut self, from: OstId, to: OstId, count: usize, bytes: impl Fn(&T) -> u64) {
+        let queue = &mut self.queues[from.index()];
+        let moved = queue.waiting.split_off(queue.waiting.len() - count);
+        let moved_bytes = moved.iter().map(bytes).sum();
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(moved_bytes);
+        let queue = &mut self.queues[to.index()];
+        queue.waiting.extend(moved);
+        queue.waiting_bytes = queue.waiting_bytes.saturating_add(moved_bytes);
+    }
+
+    /// Replaces the last thing that waits for an OST by one that is shorter by this many bytes.
+    ///
+    /// # Panics
+    /// If nothing waits.
+    pub fn shorten_last(&mut self, ost: OstId, shorter: T, bytes: u64) {
+        let queue = &mut self.queues[ost.index()];
+        *queue.waiting.back_mut().expect("something waits") = shorter;
+        queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes);
     }
 
     /// How many times as long as usual an OST takes; at least 1.

@@ -19,6 +19,9 @@ pub(super) struct Shelf<'a> {
     pub(super) frame_bytes_max: u64,
     /// Whether the frame is to be staged: it may hold only blocks for which the sink has no room.
     pub(super) is_staging: bool,
+    /// Whether queues are of tracks. Their lanes are not split by OSTs of the sink: what is to be
+    /// read from one offset to another can be halved, and given to another track.
+    pub(super) has_tracks: bool,
 }
 
 impl Shelf<'_> {
@@ -103,7 +106,7 @@ impl Shelf<'_> {
                 false => self.room.count(piece.sink_ost) < grants_wanted,
             };
             if is_passed {
-                let is_splittable = lane.sink_position.is_none() && can_be_split(plan);
+                let is_splittable = lane.sink_position.is_none() && self.can_be_split(plan);
                 if lane.is_begun && is_splittable {
                     // Lanes of the same file for other OSTs of the sink need not wait for this
                     // lane.
@@ -146,7 +149,7 @@ impl Shelf<'_> {
                 return false;
             }
             if piece.sink_ost != work.sink_ost {
-                return lane.sink_position.is_none() && can_be_split(plan);
+                return lane.sink_position.is_none() && self.can_be_split(plan);
             }
             let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
             work.blocks.push(block);
@@ -218,16 +221,17 @@ impl Shelf<'_> {
         plan.size <= self.tuning.packed_bytes_max && u64::from(piece.length) == plan.size
     }
 
+    /// Whether a file may have one lane for each OST of the sink: only if these are not too many.
+    fn can_be_split(&self, plan: &Plan) -> bool {
+        let sink_count = plan.sink.position_count();
+        let is_few = sink_count * plan.source.position_count() <= SPLIT_LANES_MAX;
+        sink_count > 1 && is_few && !self.has_tracks
+    }
+
     fn admit(&mut self, entry: EntryId) -> bool {
         let count_max = self.begun.limit(self.is_staging);
         self.plans.get_mut(&entry).is_some_and(|plan| self.begun.admit(plan, count_max))
     }
-}
-
-/// Whether a file may have one lane for each OST of the sink: only if these are not too many.
-fn can_be_split(plan: &Plan) -> bool {
-    let sink_count = plan.sink.position_count();
-    sink_count > 1 && sink_count * plan.source.position_count() <= SPLIT_LANES_MAX
 }
 
 /// A length rounded up to whole pages: each block of a frame begins on a page of its own.

@@ -8,7 +8,7 @@ const TUNING: Tuning = Tuning::DEFAULT;
 const BLOCK: u32 = 1 << 20;
 
 fn osts(count: usize, in_flight_max: u32) -> Vec<OstSpec> {
-    (0..count).map(|i| OstSpec { name: format!("{i}"), in_flight_max }).collect()
+    (0..count).map(|i| OstSpec::new(format!("{i}"), in_flight_max)).collect()
 }
 
 fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
@@ -523,4 +523,105 @@ fn what_waits_long_at_the_sink_is_sent_after_what_does_not() {
     assert_eq!(entries(&first), [2], "the sink has more room for it");
     schedule.on_read(Instant::START, &first, Duration::from_millis(1));
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
+}
+
+/// A schedule for one target that is divided into this number of tracks.
+fn on_tracks(count: usize) -> Schedule {
+    let track = OstSpec { is_track: true, ..OstSpec::new("mount", 1) };
+    let osts = vec![track; count];
+    let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts, BLOCK);
+    schedule.on_grant(OstId(0), 10_000);
+    schedule
+}
+
+#[test]
+fn an_idle_track_takes_over_the_later_half_of_the_files_that_wait_for_another() {
+    let mut schedule = on_tracks(2);
+    for entry in 0..4 {
+        schedule.add(EntryId(entry), plan(BLOCK.into(), 0, 0));
+    }
+    let taken: Vec<_> = iter::from_fn(|| schedule.next(Instant::START, 0)).collect();
+    let taken: Vec<_> = taken.iter().map(|work| (work.source_ost.0, entries(work)[0])).collect();
+    assert_eq!(taken, [(0, 0), (1, 2)]);
+}
+
+#[test]
+fn idle_tracks_divide_a_long_file_after_an_odd_number_of_blocks() {
+    let mut schedule = on_tracks(3);
+    schedule.add(EntryId(1), plan(64 * u64::from(BLOCK), 0, 0));
+    let taken: Vec<_> = iter::from_fn(|| schedule.next(Instant::START, 0)).collect();
+    let blocks: Vec<_> = taken.iter().map(|work| work.blocks[0].offset >> 20).collect();
+    assert_eq!(blocks, [0, 32, 47], "halves of 1..64, then of 32..64");
+}
+
+#[test]
+fn the_rest_of_a_short_file_does_not_wait_behind_a_read_while_a_track_is_idle() {
+    let mut schedule = on_tracks(2);
+    schedule.add(EntryId(1), plan(2 * u64::from(BLOCK), 0, 0));
+    let first = schedule.next(Instant::START, 0).unwrap();
+    assert!(schedule.may_have_work(), "the other track can take over the second block");
+    let second = schedule.next(Instant::START, 0).unwrap();
+    assert_eq!((first.source_ost, second.source_ost), (OstId(0), OstId(1)));
+    assert!(!schedule.may_have_work());
+}
+
+#[test]
+fn what_waits_for_tracks_of_another_target_is_not_taken_over() {
+    let track = |name: &str| OstSpec { is_track: true, ..OstSpec::new(name, 1) };
+    let osts = [track("one"), track("one"), track("other"), OstSpec::new("one", 1)];
+    let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts, BLOCK);
+    schedule.on_grant(OstId(0), 100);
+    for entry in 0..8 {
+        schedule.add(EntryId(entry), plan(BLOCK.into(), 0, 0));
+    }
+    let taken: Vec<_> = iter::from_fn(|| schedule.next(Instant::START, 0)).collect();
+    assert_eq!(taken.iter().map(|work| work.source_ost.0).collect::<Vec<_>>(), [0, 1]);
+}
+
+proptest! {
+    #[test]
+    fn tracks_read_every_byte_once_whoever_takes_over(
+        track_count in 1usize..9,
+        files in prop::collection::vec((0u64..40_000_000, 0u32..8, 1u32..4), 1..12),
+        open_max in 1u32..6,
+        turns in prop::collection::vec(any::<prop::sample::Index>(), 1..60),
+    ) {
+        let mut schedule = on_tracks(track_count);
+        schedule.set_begun_max(open_max);
+        let mut wanted: HashMap<EntryId, u64> = HashMap::new();
+        for (entry, (size, track, stripe_count)) in files.into_iter().enumerate() {
+            let entry = EntryId(entry as u64);
+            let track = track % u32::try_from(track_count).unwrap();
+            let stripes = (0..stripe_count).map(OstId).collect();
+            let sink = Layout::striped(3 << 20, stripes).unwrap();
+            (0..stripe_count).for_each(|ost| schedule.on_grant(OstId(ost), 1000));
+            schedule.add(entry, Plan { sink, ..plan(size, track, 0) });
+            wanted.insert(entry, size);
+        }
+        let (mut under_way, mut turns) = (Vec::new(), turns.iter().cycle());
+        let mut read: HashMap<EntryId, RangeSet> = HashMap::new();
+        wanted.retain(|_, size| *size > 0);
+        while !wanted.is_empty() {
+            let hints_at_work = schedule.may_have_work();
+            let work = schedule.next(Instant::START, 0);
+            prop_assert!(work.is_none() || hints_at_work);
+            if let Some(work) = work {
+                under_way.push(work);
+                continue;
+            }
+            prop_assert!(!under_way.is_empty(), "nothing is under way, and {wanted:?} is left");
+            let at = turns.next().expect("cycled").index(under_way.len());
+            let work = under_way.swap_remove(at);
+            schedule.on_read(Instant::START, &work, Duration::from_millis(1));
+            for block in &work.blocks {
+                let seen = read.entry(block.entry).or_default();
+                prop_assert_eq!(seen.insert(block.offset..block.end()), u64::from(block.length));
+                if seen.byte_count() == wanted[&block.entry] {
+                    wanted.remove(&block.entry);
+                    schedule.remove(block.entry);
+                }
+            }
+        }
+        prop_assert_eq!(schedule.next(Instant::START, 0), None);
+    }
 }

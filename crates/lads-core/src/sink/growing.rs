@@ -290,7 +290,7 @@ mod tests {
             unit_bytes: MIB,
             is_closed: false,
         };
-        let osts = [0, 1].map(|index| OstSpec { name: format!("{index}"), in_flight_max: 2 });
+        let osts = [0, 1].map(|index| OstSpec::new(format!("{index}"), 2));
         let queues = OstQueues::new(Rule::Adaptive, &tuning, &osts);
         let config =
             PlacingConfig { rule: Place::Aware, stripe_size: MIB, stripe_count_max: 2, seed: 1 };

@@ -30,7 +30,7 @@ fn source() -> Source {
         stage_bytes: 0,
         stage_threads_max: 0,
     };
-    let mut source = Source::new(config, &[OstSpec { name: "OST0".to_owned(), in_flight_max: 8 }]);
+    let mut source = Source::new(config, &[OstSpec::new("OST0", 8)]);
     hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 });
     source
 }

@@ -13,7 +13,7 @@ pub(crate) const BLOCK: u32 = 1 << 20;
 
 /// The only OST of an end.
 pub(crate) fn osts() -> Vec<OstSpec> {
-    vec![OstSpec { name: "one".into(), in_flight_max: 4 }]
+    vec![OstSpec::new("one", 4)]
 }
 
 /// A source with one stream.

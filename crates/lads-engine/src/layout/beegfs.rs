@@ -100,7 +100,7 @@ impl Beegfs {
     fn over(client: Box<dyn Client>) -> Option<Self> {
         let ids: Vec<u16> = parse_targets(&client.targets()).iter().map(|it| it.id).collect();
         let names = ids.iter().map(|id| format!("target {id}")).chain(["elsewhere".to_owned()]);
-        let specs = names.map(|name| OstSpec { name, in_flight_max: IN_FLIGHT_MAX }).collect();
+        let specs = names.map(|name| OstSpec::new(name, IN_FLIGHT_MAX)).collect();
         (!ids.is_empty()).then_some(Self { client, ids, specs })
     }
 

@@ -224,13 +224,12 @@ impl Layouts for Ceph {
 
     fn osts(&self) -> Vec<OstSpec> {
         let many = |count: usize| if count > 1 { IN_FLIGHT_MAX_OF_MANY } else { IN_FLIGHT_MAX };
-        let row =
-            |row: &Row| OstSpec { name: row.name.clone(), in_flight_max: many(row.osds.len()) };
+        let row = |row: &Row| OstSpec::new(row.name.clone(), many(row.osds.len()));
         let (name, in_flight_max) = match self.rows.is_empty() {
             true => ("CephFS".to_owned(), IN_FLIGHT_MAX_OF_MANY),
             false => ("elsewhere".to_owned(), IN_FLIGHT_MAX),
         };
-        let last = OstSpec { name, in_flight_max };
+        let last = OstSpec::new(name, in_flight_max);
         self.rows.iter().map(row).chain([last]).collect()
     }
 

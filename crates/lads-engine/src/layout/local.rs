@@ -137,15 +137,13 @@ impl Held {
         opaque: Option<&'static Opaque>,
     ) -> Self {
         let spec = match (&storage, opaque) {
-            (Some(storage), _) => {
-                OstSpec { name: storage.name.clone(), in_flight_max: storage.in_flight_max() }
-            }
+            (Some(storage), _) => OstSpec::new(storage.name.clone(), storage.in_flight_max()),
             (None, opaque) => {
                 let name = mount.place.display().to_string();
                 // Memory serves requests as fast as they come.
                 let in_flight_max =
                     if opaque.is_some() { OPAQUE_IN_FLIGHT_MAX } else { processors() * 2 };
-                OstSpec { name, in_flight_max }
+                OstSpec::new(name, in_flight_max)
             }
         };
         Self { spec, mount, storage, opaque, is_on_device }

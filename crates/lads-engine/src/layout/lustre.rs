@@ -271,7 +271,7 @@ impl Layouts for Lustre {
 }
 
 fn spec(name: String) -> OstSpec {
-    OstSpec { name, in_flight_max: IN_FLIGHT_MAX }
+    OstSpec::new(name, IN_FLIGHT_MAX)
 }
 
 /// The stripe size that a directory gives to new files.

@@ -117,7 +117,7 @@ impl Layouts for Orangefs {
 
     fn osts(&self) -> Vec<OstSpec> {
         let names = self.servers.iter().map(|server| server.alias.as_str()).chain(["elsewhere"]);
-        names.map(|name| OstSpec { name: name.to_owned(), in_flight_max: IN_FLIGHT_MAX }).collect()
+        names.map(|name| OstSpec::new(name, IN_FLIGHT_MAX)).collect()
     }
 
     fn targets(&self) -> Vec<Target> {

@@ -87,7 +87,7 @@ impl Layouts for Synthetic {
 
     fn osts(&self) -> Vec<OstSpec> {
         let name = |index| format!("OST{index:04x}");
-        (0..self.ost_count).map(|index| OstSpec { name: name(index), in_flight_max: 1 }).collect()
+        (0..self.ost_count).map(|index| OstSpec::new(name(index), 1)).collect()
     }
 
     fn of_file(&self, file: &FileAt<'_>) -> Located {

@@ -395,9 +395,8 @@ impl Luck<'_, '_> {
 
 fn config(choices: &mut Choices<'_>) -> SinkConfig {
     let ost_count = 1 + choices.below(4);
-    let osts: Vec<OstSpec> = (0..ost_count)
-        .map(|ost| OstSpec { name: ost.to_string(), in_flight_max: 1 + choices.below(3) })
-        .collect();
+    let osts: Vec<OstSpec> =
+        (0..ost_count).map(|ost| OstSpec::new(ost.to_string(), 1 + choices.below(3))).collect();
     let buffer_bytes = 4096 << choices.below(3);
     let stage = choices.is_one_in(3).then(|| StageConfig {
         bytes: u64::from(buffer_bytes) * u64::from(choices.below(8)),

@@ -53,7 +53,7 @@ impl Owner {
     /// A source with a few OSTs, as the input says.
     pub(super) fn new(choices: &mut Choices<'_>) -> Self {
         let config = config(choices);
-        let spec = |ost: u32| OstSpec { name: ost.to_string(), in_flight_max: 1 + ost };
+        let spec = |ost: u32| OstSpec::new(ost.to_string(), 1 + ost);
         let osts: Vec<OstSpec> = (0..OST_COUNT).map(spec).collect();
         Self {
             source: Source::new(config.clone(), &osts),

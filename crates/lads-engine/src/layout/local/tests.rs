@@ -51,7 +51,7 @@ fn a_disk_that_turns_has_few_requests_and_is_asked_where_files_begin() {
     let (place, machine) = (Place::new(), Machine::new());
     machine.disk("sda", place.device, true);
     let layouts = place.layouts(&machine, &[place.mount("ext4", "/dev/sda")]);
-    let expected = OstSpec { name: "/dev/sda".to_owned(), in_flight_max: 2 };
+    let expected = OstSpec::new("/dev/sda", 2);
     assert_eq!(layouts.osts(), [expected]);
     assert_eq!(layouts.targets()[0].is_flash, Some(false));
     assert!(layouts.targets()[0].capacity_bytes > 0 && layouts.prefers_direct_writes());
