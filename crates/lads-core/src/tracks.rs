@@ -37,6 +37,12 @@ impl Tracks {
         Self { tuning: *tuning, first: first.0, count, block_bytes, small_count: 0, other_count: 0 }
     }
 
+    /// The number of tracks.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// The track of the next file to be read, which has `size` bytes.
     pub fn of_read(&mut self, size: u64) -> Layout {
         Layout::on(self.next(size))

@@ -18,6 +18,7 @@ mod orangefs;
 mod synthetic;
 
 use lads_core::growth::Extent;
+use lads_core::issue::Side;
 use lads_core::layout::Layout;
 use lads_core::placement::{OstState, Wish};
 use lads_core::schedule::OstSpec;
@@ -102,6 +103,15 @@ pub trait Layouts: Send + Sync {
         1 << 20
     }
 
+    /// Divides each target that hides its OSTs into `tracks.count` tracks, for a transfer of blocks
+    /// of at most `tracks.block_size` bytes. By default no target does.
+    fn divide(&mut self, _tracks: TracksWanted) {}
+
+    /// Whether storage should begin to write each block as soon as it is in the page cache.
+    fn starts_writeback(&self) -> bool {
+        false
+    }
+
     /// Whether large files are best written past the page cache. On a block device they are: the
     /// data is durable when the write is, so putting blocks on record does not stall the writers.
     fn prefers_direct_writes(&self) -> bool {
@@ -110,6 +120,17 @@ pub trait Layouts: Send + Sync {
 
     /// Waits as long as a pretended OST would take for one request.
     fn pretend(&self, _ost: OstId) {}
+}
+
+/// How to divide targets that hide their OSTs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracksWanted {
+    /// The number of tracks of each; at least one.
+    pub count: u32,
+    /// The longest block, in bytes.
+    pub block_size: u32,
+    /// Whether files are read there or written.
+    pub side: Side,
 }
 
 /// How far a file system heeds the wish where a new file should go.

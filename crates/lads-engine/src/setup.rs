@@ -6,9 +6,15 @@ use crate::clock::Clock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::Options;
+use crate::layout::{self, Layouts, TracksWanted};
 use crate::stream::Streams;
+use lads_core::issue::Side;
+use lads_core::schedule::Policy;
+use lads_core::shares::track_count;
+use lads_core::tuning::Tuning;
 use lads_sys::Arena;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The number of open files beyond which no transfer gets faster.
@@ -20,6 +26,30 @@ pub(crate) struct Setup {
     pub(crate) streams: Arc<Streams>,
     pub(crate) board: Arc<Board>,
     pub(crate) clock: Clock,
+}
+
+/// Opens the provider of layouts for data below these roots. Targets that hide their OSTs are
+/// divided into tracks, unless whole files are read one after the other.
+pub(crate) fn layouts(
+    options: &Options,
+    side: Side,
+    roots: &[&Path],
+) -> Result<Box<dyn Layouts>, Fatal> {
+    let (choice, threads, buffers_bytes) = match side {
+        Side::Source => {
+            (&options.source_layout, options.source_threads, options.source_buffers_bytes)
+        }
+        Side::Sink => (&options.sink_layout, options.sink_threads, options.sink_buffers_bytes(1)),
+    };
+    let mut layouts =
+        layout::open_all(choice, roots).map_err(|text| Fatal::new(ExitCode::Usage, text))?;
+    if options.schedule != Policy::File {
+        let block_size = options.block_size;
+        let buffer_count = buffers_bytes / u64::from(block_size).max(1);
+        let count = track_count(&Tuning::DEFAULT, threads, buffer_count);
+        layouts.divide(TracksWanted { count, block_size, side });
+    }
+    Ok(layouts)
 }
 
 /// The memory for blocks that the options ask for at one end.

@@ -24,7 +24,7 @@ use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
-use crate::layout::{self, Heeds, Layouts};
+use crate::layout::{Heeds, Layouts};
 use crate::metadata::permitted;
 use crate::paths::Directory;
 use crate::setup::Setup;
@@ -109,8 +109,7 @@ impl SinkEnd {
     pub(crate) fn open(target: Vec<u8>, job_key: u64, setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
         let path = PathBuf::from(OsStr::from_bytes(&target));
-        let layouts = layout::open(&options.sink_layout, &path)
-            .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
+        let layouts = crate::setup::layouts(&options, Side::Sink, &[&path])?;
         let mut osts = layouts.osts();
         check_ost_count(osts.len())?;
         let arena = arena_for(&options, osts.len())?;

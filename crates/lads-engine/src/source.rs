@@ -14,11 +14,10 @@ mod walk;
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::deeds::{Subject, UnderWay};
-use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
 use crate::job::Options;
-use crate::layout::{self, Layouts};
+use crate::layout::Layouts;
 use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
@@ -85,8 +84,7 @@ impl SourceEnd {
             // Nothing was named, so nothing will be read; but a provider needs a path.
             places.push(Path::new("/"));
         }
-        let layouts = layout::open_all(&options.source_layout, &places)
-            .map_err(|text| Fatal::new(ExitCode::Usage, text))?;
+        let layouts = crate::setup::layouts(&options, Side::Source, &places)?;
         let osts = layouts.osts();
         let stage = StageLog::of(&options, Side::Source, &board)?;
         let arena = crate::setup::arena(&options, options.source_buffers_bytes)?;

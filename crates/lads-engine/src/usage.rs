@@ -1,8 +1,9 @@
-//! Adds to the counters what is known of this process.
+//! What is known of this process and of each storage target, for the counters.
 
 use crate::stream::Streams;
 use lads_core::message::{BusyOst, Counters};
 use lads_core::schedule::{OstSpec, OstStats};
+use std::time::Duration;
 
 /// Adds processor time, memory, the busiest OST and where the threads' time went.
 pub(crate) fn complete<'a>(
@@ -12,17 +13,16 @@ pub(crate) fn complete<'a>(
     streams: &Streams,
 ) -> Counters {
     let usage = lads_sys::usage();
-    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let stats: Vec<&OstStats> = stats.collect();
-    let busiest_ost = osts
-        .iter()
-        .zip(&stats)
-        .max_by_key(|(_, stats)| stats.occupied)
-        .filter(|(_, stats)| stats.requests > 0)
-        .map(|(ost, stats)| BusyOst {
+    let busiest_ost = by_target(osts, stats.iter().copied())
+        .into_iter()
+        .max_by_key(|target| target.occupied)
+        .filter(|target| !target.occupied.is_zero() || target.bytes > 0)
+        .map(|TargetUsage { ost, bytes, occupied }| BusyOst {
             name: ost.name.clone(),
-            busy_micros: micros(stats.occupied),
-            bytes: stats.bytes,
+            busy_micros: micros(occupied),
+            bytes,
         });
     Counters {
         cpu_micros: micros(usage.cpu),
@@ -31,5 +31,54 @@ pub(crate) fn complete<'a>(
         storage_micros: stats.iter().map(|stats| micros(stats.busy)).sum(),
         network_micros: streams.busy_micros(),
         ..counters.clone()
+    }
+}
+
+/// The bytes of each target, in the order of their numbers. The tracks of a target are added up.
+pub(crate) fn bytes_by_target<'a>(
+    osts: &[OstSpec],
+    stats: impl Iterator<Item = &'a OstStats>,
+) -> Vec<u64> {
+    by_target(osts, stats).into_iter().map(|target| target.bytes).collect()
+}
+
+/// What one target did, over all its tracks.
+struct TargetUsage<'a> {
+    ost: &'a OstSpec,
+    bytes: u64,
+    /// How long the busiest of its tracks had a request: the target had one for at least as long.
+    occupied: Duration,
+}
+
+fn by_target<'a, 'b>(
+    osts: &'a [OstSpec],
+    stats: impl Iterator<Item = &'b OstStats>,
+) -> Vec<TargetUsage<'a>> {
+    let mut targets: Vec<TargetUsage<'a>> = Vec::new();
+    for (ost, stats) in osts.iter().zip(stats) {
+        let &OstStats { bytes, occupied, .. } = stats;
+        match targets.last_mut() {
+            Some(last) if ost.is_track && last.ost == ost => {
+                last.bytes += bytes;
+                last.occupied = last.occupied.max(occupied);
+            }
+            _ => targets.push(TargetUsage { ost, bytes, occupied }),
+        }
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tracks_of_a_target_are_shown_as_that_target() {
+        let track = |name| OstSpec { is_track: true, ..OstSpec::new(name, 1) };
+        let disk = || OstSpec::new("disk", 4);
+        let osts = [disk(), disk(), track("/a"), track("/a"), track("/b")];
+        let stats: Vec<OstStats> =
+            (1..6).map(|bytes| OstStats { bytes, ..OstStats::default() }).collect();
+        assert_eq!(bytes_by_target(&osts, stats.iter()), [1, 2, 7, 5]);
     }
 }

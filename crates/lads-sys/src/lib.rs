@@ -19,4 +19,4 @@ pub use fork::{Forked, fork};
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use usage::{Usage, usage};
-pub use writeback::start_writeback;
+pub use writeback::{start_writeback, start_writeback_of};

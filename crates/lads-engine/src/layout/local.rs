@@ -6,13 +6,20 @@
 //! all of them, because only the volume knows which disk a request meets. A file system without a
 //! device of its own (tmpfs, overlay, networks) is a target by itself. Every mount at or below the
 //! root counts, so that a tree over several disks keeps all of them busy.
+//!
+//! A target that is a whole file system of other hosts, or that a program serves (FUSE), hides its
+//! OSTs. A transfer divides it into tracks ([`lads_core::tracks`]).
 
 use super::disk::{Devices, Storage};
 use super::kind::{OPAQUE_IN_FLIGHT_MAX, Opaque, opaque, server_of};
 use super::mount::{Mount, mounts, nearest_existing, on_which};
-use super::{FileAt, Layouts, Located, NewFile, Placed, Target};
+use super::{FileAt, Layouts, Located, NewFile, Placed, Target, TracksWanted};
+use crate::board::lock;
+use lads_core::issue::Side;
 use lads_core::layout::Layout;
 use lads_core::schedule::OstSpec;
+use lads_core::tracks::Tracks;
+use lads_core::tuning::Tuning;
 use lads_core::units::OstId;
 use rustix::fs::{
     AtFlags, FsWord, Mode, OFlags, StatxFlags, fstat, openat, statfs, statvfs, statx,
@@ -22,12 +29,15 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// The type of a btrfs in the mount table. Its files have device numbers that belong to no device.
 const BTRFS: &str = "btrfs";
 /// The type of a place that is mounted only when it is looked at; LADS does not look.
 const AUTOFS: &str = "autofs";
+
+/// The type of a mount that a program serves. Some say which program: `fuse.sshfs`.
+const FUSE: &str = "fuse";
 
 /// One target for each set of disks, and for each file system without disks, at or below some
 /// roots.
@@ -50,6 +60,10 @@ struct Held {
     opaque: Option<&'static Opaque>,
     /// Whether this block device belongs to its file system alone.
     is_on_device: bool,
+    /// The number of its only OST, or of its first track.
+    first: u32,
+    /// If it is divided: its tracks, and what their files are there for.
+    tracks: Option<(Side, Mutex<Tracks>)>,
 }
 
 impl Local {
@@ -80,7 +94,7 @@ impl Local {
         // A mount that does not answer is not reported here; its files will fail.
         let Ok(metadata) = std::fs::metadata(place) else {
             if self.targets.is_empty() {
-                self.targets.push(Held::new(mount, None, false, None));
+                self.targets.push(Held::new(0, mount, None, false, None));
             }
             return;
         };
@@ -100,7 +114,8 @@ impl Local {
         let index = index.unwrap_or_else(|| {
             let magic = statfs(place).ok().map(|it| magic_of(it.f_type));
             let opaque = if is_on_device { None } else { opaque(&mount, magic) };
-            self.targets.push(Held::new(mount, storage, is_on_device, opaque));
+            let first = u32::try_from(self.targets.len()).expect("mounts are few");
+            self.targets.push(Held::new(first, mount, storage, is_on_device, opaque));
             self.targets.len() - 1
         });
         known.insert(device, index);
@@ -131,6 +146,7 @@ impl Local {
 
 impl Held {
     fn new(
+        first: u32,
         mount: Mount,
         storage: Option<Storage>,
         is_on_device: bool,
@@ -146,7 +162,39 @@ impl Held {
                 OstSpec::new(name, in_flight_max)
             }
         };
-        Self { spec, mount, storage, opaque, is_on_device }
+        Self { spec, mount, storage, opaque, is_on_device, first, tracks: None }
+    }
+
+    /// Whether it has several OSTs, or may have, and does not say which of them holds what.
+    fn hides_osts(&self) -> bool {
+        self.opaque.is_some() || self.is_served()
+    }
+
+    /// Whether a program serves it.
+    fn is_served(&self) -> bool {
+        self.storage.is_none() && (self.mount.kind == FUSE || self.mount.kind.starts_with("fuse."))
+    }
+
+    fn divide(&mut self, wanted: TracksWanted) {
+        let TracksWanted { count, block_size, side } = wanted;
+        let tracks = Tracks::new(&Tuning::DEFAULT, OstId(self.first), count, block_size);
+        self.spec =
+            OstSpec { is_track: true, ..OstSpec::new(std::mem::take(&mut self.spec.name), 1) };
+        self.tracks = Some((side, Mutex::new(tracks)));
+    }
+
+    /// How many OSTs it counts as.
+    fn ost_count(&self) -> usize {
+        self.tracks.as_ref().map_or(1, |(_, tracks)| lock(tracks).count() as usize)
+    }
+
+    /// Where a file of this length lies, or will lie.
+    fn layout(&self, size: u64) -> Layout {
+        match &self.tracks {
+            None => Layout::on(OstId(self.first)),
+            Some((Side::Source, tracks)) => lock(tracks).of_read(size),
+            Some((Side::Sink, tracks)) => lock(tracks).of_written(size),
+        }
     }
 
     fn target(&self) -> Target {
@@ -176,15 +224,17 @@ impl Layouts for Local {
     }
 
     fn osts(&self) -> Vec<OstSpec> {
-        self.targets.iter().map(|held| held.spec.clone()).collect()
+        let specs = |held: &Held| vec![held.spec.clone(); held.ost_count()];
+        self.targets.iter().flat_map(specs).collect()
     }
 
     fn targets(&self) -> Vec<Target> {
-        self.targets.iter().map(Held::target).collect()
+        self.targets.iter().flat_map(|held| vec![held.target(); held.ost_count()]).collect()
     }
 
     fn of_file(&self, file: &FileAt<'_>) -> Located {
-        Located::at(on(self.target(file.device, file.directory, file.name)))
+        let held = &self.targets[self.target(file.device, file.directory, file.name)];
+        Located::at(held.layout(file.size))
     }
 
     fn disk_offset(&self, file: &FileAt<'_>) -> Option<u64> {
@@ -197,16 +247,31 @@ impl Layouts for Local {
 
     fn of_new_file(&self, file: &NewFile<'_>) -> Result<Placed, Errno> {
         let device = fstat(file.directory)?.st_dev;
-        Ok(Placed::at(on(self.target(device, file.directory, b""))))
+        let held = &self.targets[self.target(device, file.directory, b"")];
+        Ok(Placed::at(held.layout(file.size)))
     }
 
     fn prefers_direct_writes(&self) -> bool {
-        self.targets.iter().all(|held| held.is_on_device)
+        // A client of FUSE writes one block of a file at a time to the page cache, each to its end.
+        let is_best =
+            |held: &Held| held.is_on_device || (held.tracks.is_some() && held.is_served());
+        self.targets.iter().all(is_best)
     }
-}
 
-fn on(index: usize) -> Layout {
-    Layout::on(OstId(u32::try_from(index).expect("mounts are few")))
+    fn divide(&mut self, wanted: TracksWanted) {
+        let mut first = 0;
+        for held in &mut self.targets {
+            held.first = first;
+            if held.hides_osts() {
+                held.divide(wanted);
+            }
+            first += u32::try_from(held.ost_count()).expect("mounts and tracks are few");
+        }
+    }
+
+    fn starts_writeback(&self) -> bool {
+        self.targets.iter().any(|held| held.tracks.is_some())
+    }
 }
 
 /// The number in the type used for comparisons: the system's type differs between machines.

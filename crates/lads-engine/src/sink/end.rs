@@ -44,7 +44,7 @@ impl End for SinkEnd {
     }
 
     fn ost_bytes(&self) -> Vec<u64> {
-        self.hub.with(|inner| inner.session.ost_stats().map(|stats| stats.bytes).collect())
+        self.hub.with(|inner| usage::bytes_by_target(&self.osts, inner.session.ost_stats()))
     }
 
     fn pass_on(&self, _notes: Vec<Note>) {}

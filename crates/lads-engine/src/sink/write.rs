@@ -72,7 +72,12 @@ impl SinkEnd {
         let _asked = self.begin_call(Operation::Write, block.entry, Some(ost));
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
-        write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))
+        write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))?;
+        if self.layouts.starts_writeback() && !temporary.is_direct {
+            // Only a head start, as in `begin_sync`.
+            let _ = lads_sys::start_writeback_of(&temporary.file, offset..block.end());
+        }
+        Ok(())
     }
 
     /// The item's temporary file, made when first needed.
