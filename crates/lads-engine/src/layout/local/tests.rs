@@ -165,3 +165,67 @@ fn roots_on_several_disks_are_several_targets() {
     let names: Vec<_> = layouts.osts().into_iter().map(|spec| spec.name).collect();
     assert_eq!(names, ["/dev/sda", "/dev/sdb"]);
 }
+
+/// A provider for one mount, divided into four tracks.
+fn divided(place: &Place, kind: &str, side: Side) -> Local {
+    let mut layouts = place.layouts(&Machine::new(), &[place.mount(kind, "somewhere")]);
+    layouts.divide(TracksWanted { count: 4, block_size: 1 << 20, side });
+    layouts
+}
+
+fn new_file(layouts: &Local, place: &Place, size: u64) -> Layout {
+    let directory = OwnedFd::from(File::open(place.directory.path()).unwrap());
+    let wish = lads_core::placement::Wish::Default;
+    layouts.of_new_file(&NewFile::new(&directory, "new", size, &wish)).unwrap().layout
+}
+
+#[test]
+fn a_mount_that_hides_its_osts_is_divided_into_tracks() {
+    let place = Place::new();
+    let layouts = divided(&place, "nfs4", Side::Source);
+    let track = OstSpec { is_track: true, ..OstSpec::new(layouts.osts()[0].name.clone(), 1) };
+    assert_eq!(layouts.osts(), vec![track; 4]);
+    assert_eq!(layouts.targets().len(), 4);
+    let directory = OwnedFd::from(File::open(place.directory.path()).unwrap());
+    let (device, size) = (place.device, 1 << 30);
+    let file = FileAt { directory: &directory, name: b"file", device, inode: 0, size };
+    let dealt: Vec<Layout> = (0..5).map(|_| layouts.of_file(&file).layout).collect();
+    assert_eq!(dealt, [0, 1, 2, 3, 0].map(|track| Layout::on(OstId(track))));
+    assert!(layouts.starts_writeback() && !layouts.prefers_direct_writes());
+}
+
+#[test]
+fn a_long_file_is_written_on_several_tracks_and_past_the_page_cache_of_fuse() {
+    let place = Place::new();
+    let layouts = divided(&place, "fuse.lads-pfs", Side::Sink);
+    assert_eq!(new_file(&layouts, &place, 1 << 20), Layout::on(OstId(0)));
+    assert_eq!(new_file(&layouts, &place, 1 << 30).position_count(), 4);
+    assert!(layouts.prefers_direct_writes());
+}
+
+#[test]
+fn disks_and_memory_are_not_divided() {
+    let (place, machine) = (Place::new(), Machine::new());
+    assert_eq!(divided(&place, "tmpfs", Side::Sink).osts().len(), 1);
+    machine.disk("sda", place.device, true);
+    let mut layouts = place.layouts(&machine, &[place.mount("fuse.zfs", "sda")]);
+    layouts.divide(TracksWanted { count: 4, block_size: 1 << 20, side: Side::Sink });
+    assert_eq!((layouts.osts().len(), layouts.starts_writeback()), (1, false));
+    assert_eq!(new_file(&layouts, &place, 1 << 30), Layout::on(OstId(0)));
+}
+
+/// The numbers of what follows a divided mount begin after its tracks.
+#[test]
+fn a_mount_below_a_divided_one_has_a_number_of_its_own() {
+    let place = Place::new();
+    let below = Mount { id: 8, place: PathBuf::from("/proc"), ..place.mount("proc", "proc") };
+    let mounts = [place.mount("nfs", "nas:/a"), below.clone()];
+    let roots = [place.directory.path(), Path::new("/proc")];
+    let mut layouts = Local::over(&roots, &Machine::new().devices(), &mounts);
+    layouts.divide(TracksWanted { count: 4, block_size: 1 << 20, side: Side::Source });
+    let directory = OwnedFd::from(File::open("/proc").unwrap());
+    let device = Path::new("/proc").metadata().unwrap().dev();
+    let file = FileAt { directory: &directory, name: b"version", device, inode: 0, size: 5 };
+    assert_eq!(layouts.of_file(&file).layout, Layout::on(OstId(4)));
+    assert_eq!((layouts.osts().len(), layouts.targets().len()), (5, 5));
+}
