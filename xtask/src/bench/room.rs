@@ -97,7 +97,7 @@ impl Room {
             .stages
             .iter()
             .filter(is_wanted)
-            .map(|stage| self.hold(stage, choice).with_context(|| stage.name))
+            .map(|stage| self.hold(stage, choice).with_context(|| stage.name.clone()))
             .collect::<Result<_>>()?;
         if held.len() < scenario.stages.len() {
             println!("{} of {} stages: no page", held.len(), scenario.stages.len());
@@ -124,7 +124,7 @@ impl Room {
         };
         let standings = arena.hold(&contestants, choice.repeats as usize)?;
         let settings = settings(stage, &route, &pair)?;
-        let held = Held { name: stage.name.to_owned(), settings, standings, missing };
+        let held = Held { name: stage.name.clone(), settings, standings, missing };
         println!("{}\n{}\n", table(&held), held.settings);
         held.missing.iter().for_each(|missing| println!("{missing}"));
         Ok(held)
@@ -364,7 +364,7 @@ mod tests {
             }
         };
         let standings = contestants.into_iter().enumerate().map(standing).collect();
-        Held { name: stage.name.to_owned(), settings: "as set".to_owned(), standings, missing }
+        Held { name: stage.name.clone(), settings: "as set".to_owned(), standings, missing }
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl<'a> LayoutName<'a> {
                 (name == lov::ATTRIBUTE || name == PRIVILEGED).then_some(Self::Lustre)
             }
             LayoutStyle::Ceph => ceph::field(name.to_str()?, is_directory).map(Self::Ceph),
+            LayoutStyle::None => None,
         }
     }
 }

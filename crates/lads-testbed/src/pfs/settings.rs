@@ -90,6 +90,8 @@ pub(super) enum LayoutStyle {
     Lustre,
     /// `ceph.file.layout` and `ceph.dir.layout`, as CephFS does.
     Ceph,
+    /// Not at all, as most file systems do: what is said of layouts are attributes like others.
+    None,
 }
 
 /// Bytes per second, or no limit.

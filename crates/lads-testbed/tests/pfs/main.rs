@@ -218,6 +218,19 @@ fn a_layout_can_be_worded_as_ceph_does() {
 }
 
 #[test]
+fn layouts_can_be_hidden() {
+    on_a_mount(&["--osts", "4", "--layout-style", "none"], |daemon| {
+        let path = daemon.path("f");
+        fs::write(&path, vec![1; MIB])?;
+        for name in [lov::ATTRIBUTE, "ceph.file.layout"] {
+            assert_eq!(rustix::fs::getxattr(&path, name, &mut [0; 100][..]), Err(Errno::NODATA));
+        }
+        assert_eq!(of_osts(daemon, "files")?.iter().sum::<u64>(), 1);
+        Ok(())
+    });
+}
+
+#[test]
 fn states_say_who_gets_new_files_and_what_fails() {
     on_a_mount(&["--osts", "4"], |daemon| {
         let path = daemon.path("f");

@@ -38,6 +38,8 @@ pub(in crate::bench) struct Storage {
     /// need this: without it they are several times slower. But then files cannot grow side by
     /// side, because the kernel ignores what the file system says about the length of a file.
     pub(super) is_written_back: bool,
+    /// Whether it does not tell where files lie.
+    pub(super) hides_layouts: bool,
     /// What happens to the bytes.
     pub(super) bytes: Bytes,
 }
@@ -80,6 +82,7 @@ impl Default for Storage {
             stripe_count: 1,
             one_stripe_until: None,
             is_written_back: true,
+            hides_layouts: false,
             bytes: Bytes::Kept,
         }
     }
@@ -237,6 +240,7 @@ fn arguments(storage: Storage) -> Vec<String> {
     ];
     words.extend(one_stripe_until.map(|end| format!("--one-stripe-until={end}")));
     words.push(READAHEAD.to_owned());
+    words.extend(storage.hides_layouts.then(|| "--layout-style=none".to_owned()));
     words.extend(is_written_back.then(|| "--writeback".to_owned()));
     words
 }

@@ -4,6 +4,7 @@
 //! congestion, and the movers that take turns. The views of a scenario say which results of which
 //! stages are drawn, and what the paper found.
 
+mod matching;
 mod slow;
 
 use super::contest::{Congestion, Contestant};
@@ -33,7 +34,7 @@ pub(super) struct Scenario {
 /// One contest.
 pub(super) struct Stage {
     /// The name of the stage.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// The file system of the source.
     pub(super) source: Storage,
     /// The file system of the sink.
@@ -138,7 +139,7 @@ impl Stage {
 }
 
 /// The names of all scenarios.
-pub(in crate::bench) const NAMES: [&str; 15] = [
+pub(in crate::bench) const NAMES: [&str; 16] = [
     "sizes",
     "fig7",
     "fig9",
@@ -154,6 +155,7 @@ pub(in crate::bench) const NAMES: [&str; 15] = [
     "stripes",
     "congestion",
     "servers",
+    "matching",
 ];
 
 /// The scenario of this name.
@@ -174,6 +176,7 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
         "stripes" => stripes(),
         "congestion" => slow::congestion(),
         "servers" => slow::servers(),
+        "matching" => matching::matching(),
         _ => return None,
     })
 }
@@ -196,9 +199,9 @@ fn lads_storage() -> Storage {
 }
 
 /// A stage between two file systems of this kind, on loopback, without congestion.
-fn stage(name: &'static str, storage: Storage, data: DataSet, lads: Vec<Entry>) -> Stage {
+fn stage(name: impl Into<String>, storage: Storage, data: DataSet, lads: Vec<Entry>) -> Stage {
     Stage {
-        name,
+        name: name.into(),
         source: storage,
         sink: storage,
         data,

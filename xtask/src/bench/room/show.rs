@@ -23,6 +23,7 @@ const STORAGE: Storage = Storage {
     stripe_count: 1,
     one_stripe_until: None,
     is_written_back: true,
+    hides_layouts: false,
     bytes: Bytes::Kept,
 };
 
