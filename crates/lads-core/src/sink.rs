@@ -188,7 +188,7 @@ impl Sink {
             }
             Event::NotDrained { write, service } => self.on_not_drained(now, &write, service),
             Event::Released(writes) => self.frames.on_released(&writes),
-            Event::Synced(results) => self.on_synced(results),
+            Event::Synced(results) => self.on_synced(now, results),
             Event::Committed(results) => {
                 self.committing.on_committed();
                 for (entry, committed) in results {

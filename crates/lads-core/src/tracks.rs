@@ -54,10 +54,8 @@ impl Tracks {
         let first = self.next(size).0 - self.first;
         let stripe_count = (1 + size / self.tuning.track_bytes.max(1)).min(self.count.into());
         let osts = (0..stripe_count).map(|step| self.track(u64::from(first) + step)).collect();
-        // An odd number of blocks: with an even number, many stripes at a time would meet the same
-        // hidden OST.
-        let blocks = self.tuning.share_bytes_min / self.block_bytes / 2 * 2 + 1;
-        let stripe_size = blocks * self.block_bytes;
+        // Each track gets one part of the file, as each track of the source does.
+        let stripe_size = size.div_ceil(stripe_count).max(1).next_multiple_of(self.block_bytes);
         Layout::striped(stripe_size, osts)
             .expect("at least one track, and fewer than a file may have")
     }
@@ -110,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_written_on_several_tracks_in_odd_numbers_of_blocks() {
+    fn each_track_gets_one_part_of_a_long_file() {
         let mut tracks = tracks();
         let _ = tracks.of_written(MIB);
         let two = tracks.of_written(Tuning::DEFAULT.track_bytes);
         assert_eq!(two.osts().collect::<Vec<_>>(), [OstId(4), OstId(5)]);
-        assert_eq!(two.stripe_end(0), 5 * MIB);
+        assert_eq!(two.stripe_end(0), Tuning::DEFAULT.track_bytes / 2);
         assert_eq!(tracks.of_written(1 << 40).position_count(), 4);
     }
 }

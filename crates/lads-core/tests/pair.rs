@@ -430,11 +430,12 @@ fn files_of_every_size_arrive() {
 }
 
 #[test]
-fn blocks_are_on_record_before_their_file_is_committed() {
+fn a_file_that_is_all_written_is_made_durable_once_with_its_name() {
     let mut pair = Pair::new();
     pair.find_file(1, 3 << 20);
     pair.run();
-    assert_eq!(pair.world.events, ["sync", "commit 1"]);
+    assert_eq!(pair.world.events, ["commit 1"]);
+    assert!(pair.is_done(1));
 }
 
 #[test]

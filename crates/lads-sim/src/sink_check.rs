@@ -48,17 +48,21 @@ impl SinkEnd {
             return Err(format!("{block:?} is done, and {:?}", item.state));
         };
         let range = block.offset..block.offset + block.length;
-        let has_journal = self.config.has_journal;
-        let extents = if has_journal { &body.durable } else { &body.volatile };
+        let identity = item.identity().expect("only files have blocks");
+        // The rest of a file that is all written becomes durable with its name.
+        let version = world.tree.version_of(&identity).ok_or("nobody announced this")?;
+        let is_written = version.data_set().iter().all(|data| item.written.contains(data));
+        let goes_on_record = self.config.has_journal && !is_written;
+        let extents = if goes_on_record { &body.durable } else { &body.volatile };
         let content = extents.single(range.clone());
         if content.is_none_or(|content| content == Content::GARBAGE) {
-            return Err(format!("{block:?} is done, but not durable: {content:?}"));
+            return Err(format!("{block:?} is done, but not there: {content:?}"));
         }
-        if has_journal && !item.on_record.contains(range.clone()) {
+        let is_on_record = item.on_record.contains(range.clone());
+        if goes_on_record && !is_on_record {
             return Err(format!("{block:?} is done, but not on record"));
         }
-        if has_journal && item.state == State::Wanted {
-            let identity = item.identity().expect("only files have blocks");
+        if is_on_record && item.state == State::Wanted {
             let promised = world.disk.promised.entry(item.path.clone());
             let promised = promised.or_insert_with(|| (identity, RangeSet::new()));
             if promised.0 != identity {
@@ -157,9 +161,14 @@ impl SinkEnd {
     /// Nothing may be under way when everything has ended, but writes to files that are no more.
     pub(crate) fn check_finish(&self) -> Checked {
         let is_dropped = |entry: &EntryId| self.items[entry].state == State::Dropped;
-        let is_of_dropped = |job: &Job| match job {
-            Job::Write(write, _) => write.rows.iter().all(|(row, _)| is_dropped(&row.block.entry)),
-            _ => false,
+        let is_of_dropped = |job: &Job| {
+            let writes = match job {
+                Job::Write(write, _) => std::slice::from_ref(write),
+                Job::Release(writes) => writes,
+                _ => return false,
+            };
+            let mut rows = writes.iter().flat_map(|write| &write.rows);
+            rows.all(|(row, _)| is_dropped(&row.block.entry))
         };
         if let Some(job) = self.workers.iter().flatten().find(|job| !is_of_dropped(job)) {
             return Err(format!("everything has ended, and still: {job:?}"));

@@ -207,3 +207,10 @@ fn a_removal_waits_for_a_call_that_never_returns_until_it_is_killed() {
 fn lanes_of_which_nothing_is_left_count_for_the_lookahead() {
     check([77_024_359]);
 }
+
+/// Buffers of a dropped file were still being freed when everything had ended, and the simulator
+/// took only its writes to be harmless.
+#[test]
+fn buffers_of_a_dropped_file_may_be_freed_after_all_has_ended() {
+    check([90_001_865]);
+}

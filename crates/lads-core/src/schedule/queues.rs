@@ -17,8 +17,8 @@ pub struct OstSpec {
     pub name: String,
     /// The most requests of ours that it should have at a time; at least one.
     pub in_flight_max: u32,
-    /// Whether it is a track ([`crate::tracks`]). Tracks of one target have its name and follow each
-    /// other.
+    /// Whether it is a track ([`crate::tracks`]). Tracks of one target have its name, and numbers
+    /// that follow each other.
     pub is_track: bool,
 }
 

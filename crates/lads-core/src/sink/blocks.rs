@@ -58,6 +58,8 @@ pub(super) struct Blocks {
     written: RangeSet,
     /// Of these, bytes on record.
     on_record: RangeSet,
+    /// Whether all is written, and what is not on record will be durable with the file's name.
+    is_settled: bool,
     /// All blocks, if the file will be read back, by offset and length. After an attempt with
     /// another block size some overlap.
     records: Option<BTreeMap<(u64, u32), BlockRecord>>,
@@ -79,6 +81,7 @@ impl Blocks {
             placing: Placing::Once,
             written: RangeSet::new(),
             on_record: RangeSet::new(),
+            is_settled: false,
             records: None,
             in_flight: 0,
             word: Word::Nobody,
@@ -199,6 +202,11 @@ impl Blocks {
         self.on_record.insert(range_of(block));
     }
 
+    /// All is written: what is not on record need not go there.
+    pub(super) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
     /// The source has confirmed that all blocks belong to the same version of the file.
     pub(super) fn on_vouched(&mut self) {
         self.word = self.word.max(Word::Source);
@@ -213,8 +221,8 @@ impl Blocks {
     pub(super) fn is_complete(&self) -> bool {
         let bytes = match self.word {
             Word::Nobody => return false,
-            Word::Source => self.on_record.byte_count(),
-            Word::Block => self.written.byte_count(),
+            Word::Source if !self.is_settled => self.on_record.byte_count(),
+            Word::Source | Word::Block => self.written.byte_count(),
         };
         bytes >= self.data_bytes && self.in_flight == 0
     }
@@ -233,6 +241,7 @@ impl Blocks {
     /// When read back, these blocks were not what was written. They count as missing now.
     pub(super) fn on_bad(&mut self, blocks: &[BlockRecord]) {
         self.word = Word::Nobody;
+        self.is_settled = false;
         for block in blocks {
             self.written.remove(range_of(block));
             self.on_record.remove(range_of(block));

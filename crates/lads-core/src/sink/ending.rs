@@ -16,6 +16,7 @@ impl Sink {
         if !file.is_complete() || self.recording.is_running_for(entry) {
             return;
         }
+        self.recording.forget(entry);
         let (verify, size) = (file.blocks().and_then(Blocks::to_read_back), file.size());
         self.files.step(entry, Step::Complete);
         self.committing.push(Commit { entry, verify }, size);

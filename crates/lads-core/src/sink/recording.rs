@@ -1,7 +1,9 @@
 //! Which blocks that are written go on record, and when.
 //!
-//! They are made durable and put on record in batches: when there are enough of them, when they
-//! have waited long enough, or when a file waits only for that. One batch is under way at a time.
+//! They are made durable and put on record in batches: when there are enough of them, or when they
+//! have waited long enough. One batch is under way at a time, and the next one waits until the
+//! share of time that batches take is small: some file systems write nothing to a file while they
+//! sync it.
 
 use super::SinkConfig;
 use super::event::SyncFile;
@@ -14,7 +16,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hurry {
     No,
-    /// A file is whole, or the source is going.
+    /// The source is going.
     Yes,
 }
 
@@ -33,6 +35,14 @@ pub(super) struct Recording {
     hurry: Hurry,
     /// Files of which blocks are being put on record.
     running: HashSet<EntryId>,
+    /// Since when.
+    running_since: Instant,
+    /// No batch begins before, unless it is in a hurry.
+    not_before: Instant,
+    /// Whether that moment had come when somebody last asked.
+    is_gap_over: bool,
+    parts: u32,
+    gap_max: Duration,
 }
 
 impl Recording {
@@ -48,6 +58,11 @@ impl Recording {
             waiting_since: None,
             hurry: Hurry::No,
             running: HashSet::new(),
+            running_since: Instant::START,
+            not_before: Instant::START,
+            is_gap_over: true,
+            parts: config.tuning.batch_parts,
+            gap_max: config.tuning.batch_gap_max,
         }
     }
 
@@ -72,7 +87,12 @@ impl Recording {
         self.hurry = Hurry::Yes;
     }
 
-    /// What waits of a file need not go on record: it is dropped.
+    /// The blocks of a file that wait.
+    pub(super) fn waiting_of(&self, entry: EntryId) -> &[BlockRecord] {
+        self.places.get(&entry).map_or(&[], |&place| &self.waiting[place].blocks)
+    }
+
+    /// What waits of a file need not go on record: it is dropped, or gets its name.
     pub(super) fn forget(&mut self, entry: EntryId) {
         if let Some(place) = self.places.remove(&entry) {
             self.waiting[place].blocks.clear();
@@ -81,8 +101,9 @@ impl Recording {
 
     /// What is to go on record now, if it is time; nothing if all that waited was dropped.
     pub(super) fn next(&mut self, now: Instant) -> Option<Vec<SyncFile>> {
+        self.is_gap_over |= now >= self.not_before;
         let is_late = self.waiting_since.is_some_and(|t| now.since(t) >= self.batch_interval);
-        let is_time = is_late && self.is_ready();
+        let is_time = is_late && self.is_gap_over && self.is_ready();
         if !is_time && !self.is_due() {
             return None;
         }
@@ -93,12 +114,14 @@ impl Recording {
         self.waiting_since = None;
         self.hurry = Hurry::No;
         self.running = batch.iter().map(|file| file.entry).collect();
+        self.running_since = now;
         Some(batch)
     }
 
-    /// Whether [`Self::next`] has something, whatever the time.
+    /// Whether [`Self::next`] has something for another reason than that time has passed.
     pub(super) fn is_due(&self) -> bool {
-        self.is_ready() && (self.hurry == Hurry::Yes || self.waiting_bytes >= self.batch_bytes)
+        let is_full = self.waiting_bytes >= self.batch_bytes && self.is_gap_over;
+        self.is_ready() && (self.hurry == Hurry::Yes || is_full)
     }
 
     fn is_ready(&self) -> bool {
@@ -108,12 +131,17 @@ impl Recording {
     /// When [`Self::next`] has something although nothing happens until then.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let since = self.waiting_since.filter(|_| self.running.is_empty())?;
-        Some(since + self.batch_interval)
+        let is_full = self.waiting_bytes >= self.batch_bytes;
+        let due_at = if is_full { since } else { since + self.batch_interval };
+        Some(due_at.max(self.not_before))
     }
 
     /// What was to go on record is there, or not.
-    pub(super) fn on_done(&mut self) {
+    pub(super) fn on_done(&mut self, now: Instant) {
         self.running.clear();
+        self.is_gap_over = false;
+        let took = now.since(self.running_since);
+        self.not_before = now + took.saturating_mul(self.parts).min(self.gap_max);
     }
 
     /// Whether blocks of a file are being put on record.
@@ -143,6 +171,11 @@ mod tests {
             waiting_since: None,
             hurry: Hurry::No,
             running: HashSet::new(),
+            running_since: Instant::START,
+            not_before: Instant::START,
+            is_gap_over: true,
+            parts: 20,
+            gap_max: Duration::from_secs(30),
         }
     }
 
@@ -169,15 +202,34 @@ mod tests {
         assert_eq!(next(&mut recording, 0), Some(vec![(1, 2), (2, 1)]));
         push(&mut recording, 3, 500);
         assert_eq!((next(&mut recording, 9), recording.due_at()), (None, None), "one at a time");
-        recording.on_done();
+        recording.on_done(Instant::START);
         assert_eq!(next(&mut recording, 0), Some(vec![(3, 1)]));
-        recording.on_done();
+        recording.on_done(Instant::START);
         push(&mut recording, 4, 1);
         assert_eq!(next(&mut recording, 1), Some(vec![(4, 1)]));
-        recording.on_done();
+        recording.on_done(Instant::START);
         push(&mut recording, 5, 1);
         recording.hurry();
         assert_eq!(next(&mut recording, 0), Some(vec![(5, 1)]));
+    }
+
+    #[test]
+    fn batches_take_a_small_share_of_the_time_but_those_in_a_hurry() {
+        let after = |seconds| Instant::after_start(Duration::from_secs(seconds));
+        let mut recording = recording();
+        push(&mut recording, 1, 100);
+        assert_eq!(next(&mut recording, 1), Some(vec![(1, 1)]));
+        push(&mut recording, 1, 100);
+        recording.on_done(after(2));
+        // It took one second: twenty pass before the next one.
+        assert_eq!((next(&mut recording, 21), recording.due_at()), (None, Some(after(22))));
+        assert!(!recording.is_due(), "only time is missing");
+        assert_eq!(next(&mut recording, 22), Some(vec![(1, 1)]));
+        push(&mut recording, 1, 1);
+        recording.on_done(after(42));
+        assert_eq!((next(&mut recording, 71), recording.due_at()), (None, Some(after(72))));
+        recording.hurry();
+        assert_eq!(next(&mut recording, 42), Some(vec![(1, 1)]), "not more than 30 s");
     }
 
     #[test]
@@ -190,7 +242,7 @@ mod tests {
         push(&mut recording, 1, 100);
         assert_eq!(next(&mut recording, 0), Some(vec![(2, 1), (1, 1)]));
         assert!(recording.is_running_for(EntryId(2)));
-        recording.on_done();
+        recording.on_done(Instant::START);
         push(&mut recording, 2, 100);
         recording.forget(EntryId(2));
         assert_eq!(next(&mut recording, 0), Some(vec![]));

@@ -94,11 +94,21 @@ impl Sink {
         } else if self.recording.has_journal() {
             self.recording.push(now, entry, record_of(row));
             if left_bytes == 0 {
-                self.recording.hurry();
+                self.settle(entry);
             }
         } else {
             self.on_recorded(entry, &[record_of(row)]);
         }
+    }
+
+    /// All of a file is written. What is not on record need not go there: it will be durable with
+    /// the file's name, for which only the word of the source is missing. To sync the file twice
+    /// would cost more than to send its last blocks again after a crash.
+    fn settle(&mut self, entry: EntryId) {
+        self.files.with(entry, |file| file.blocks_mut().map(Blocks::settle));
+        let blocks = self.recording.waiting_of(entry);
+        self.outbox.tell_done(entry, blocks);
+        self.commit_if_complete(entry);
     }
 
     /// Blocks of a file are on record, or need not be.
@@ -163,8 +173,8 @@ impl Sink {
     }
 
     /// Blocks are on record, or not.
-    pub(super) fn on_synced(&mut self, results: Vec<(SyncFile, Option<Failure>)>) {
-        self.recording.on_done();
+    pub(super) fn on_synced(&mut self, now: Instant, results: Vec<(SyncFile, Option<Failure>)>) {
+        self.recording.on_done(now);
         for (SyncFile { entry, blocks }, failure) in results {
             let Some(file) = self.files.get(entry) else { continue };
             match failure {
