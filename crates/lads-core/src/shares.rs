@@ -20,9 +20,9 @@ pub const STAGE_THREADS: u32 = 2;
 pub const RETRIES_MAX: u32 = 3;
 
 /// Buffers for each track of a target that hides its OSTs ([`crate::tracks`]): as many as a sink
-/// with a stage needs for an OST, and one to spare. With half, a sink with a stage would ask for more
-/// memory than [`BUFFERS_BYTES`]; with double, 256 MiB would be enough for 32 tracks only, which
-/// reach 13 percentage points less on 32 hidden OSTs.
+/// with a stage needs for an OST, and one to spare. With half, a sink with a stage would ask for
+/// more memory than [`BUFFERS_BYTES`]; with double, 256 MiB would be enough for 32 tracks only,
+/// which reach 13 percentage points less on 32 hidden OSTs.
 const BUFFERS_PER_TRACK: u32 = 4;
 
 /// The number of tracks of a target that hides its OSTs, at an end with this number of buffers;

@@ -65,8 +65,8 @@ const MIB: u64 = 1 << 20;
 
 tuning! {
     /// The tracks of a target that hides its OSTs, unless threads or buffers are too few. With
-    /// half, two file systems with 8 hidden OSTs reach 84 % of the bound instead of 87 %, and with 32
-    /// hidden OSTs 57 instead of 70 %. Double would need 512 MiB of buffers at each end.
+    /// half, two file systems with 8 hidden OSTs reach 84 % of the bound instead of 87 %, and with
+    /// 32 hidden OSTs 57 instead of 70 %. Double would need 512 MiB of buffers at each end.
     /// Half and double: same.
     tracks: u32 = 64;
     /// A file that is written on tracks gets a further one for each of this number of bytes: some
