@@ -19,17 +19,18 @@ pub const STAGE_THREADS: u32 = 2;
 /// How often a file that changes while it moves is tried again.
 pub const RETRIES_MAX: u32 = 3;
 
-/// Buffers for each track of a target that hides its OSTs ([`crate::tracks`]): as many as a sink
-/// with a stage needs for an OST, and one to spare. With half, a sink with a stage would ask for
-/// more memory than [`BUFFERS_BYTES`]; with double, 256 MiB would be enough for 32 tracks only,
-/// which reach 13 percentage points less on 32 hidden OSTs.
-const BUFFERS_PER_TRACK: u32 = 4;
-
-/// The number of tracks of a target that hides its OSTs, at an end with this number of buffers;
-/// no more than `threads_asked_for`, if that is not zero.
+/// The number of tracks of a target that hides its OSTs ([`crate::tracks`]), at an end with this
+/// number of buffers; no more than `threads_asked_for`, if that is not zero. Each track has one
+/// buffer more than it cannot do without. Two are enough: with four, and so with half of the
+/// tracks, 8 hidden OSTs reach 86 % of the bound instead of 90, and 32 reach 73 instead of 81.
 #[must_use]
-pub fn track_count(tuning: &Tuning, threads_asked_for: u16, buffer_count: u64) -> u32 {
-    let by_buffers = buffer_count / u64::from(BUFFERS_PER_TRACK);
+pub fn track_count(
+    tuning: &Tuning,
+    threads_asked_for: u16,
+    buffer_count: u64,
+    needed_each: u32,
+) -> u32 {
+    let by_buffers = buffer_count / u64::from(needed_each + 1);
     let by_threads = match threads_asked_for {
         0 => u64::MAX,
         count => count.into(),
@@ -159,8 +160,9 @@ mod tests {
 
     #[test]
     fn a_hidden_target_has_as_many_tracks_as_threads_and_buffers_can_serve() {
-        let count = |threads, buffers| track_count(&Tuning::DEFAULT, threads, buffers);
-        assert_eq!((count(0, 256), count(0, 100), count(8, 256), count(0, 2)), (64, 25, 8, 1));
+        let count = |threads, buffers, each| track_count(&Tuning::DEFAULT, threads, buffers, each);
+        assert_eq!((count(0, 256, 1), count(0, 100, 1), count(0, 256, 3)), (128, 50, 64));
+        assert_eq!((count(8, 256, 1), count(0, 1, 1)), (8, 1));
     }
 
     #[test]

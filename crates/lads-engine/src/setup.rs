@@ -35,18 +35,21 @@ pub(crate) fn layouts(
     side: Side,
     roots: &[&Path],
 ) -> Result<Box<dyn Layouts>, Fatal> {
-    let (choice, threads, buffers_bytes) = match side {
+    let (choice, threads, buffers_bytes, needed_each) = match side {
         Side::Source => {
-            (&options.source_layout, options.source_threads, options.source_buffers_bytes)
+            (&options.source_layout, options.source_threads, options.source_buffers_bytes, 1)
         }
-        Side::Sink => (&options.sink_layout, options.sink_threads, options.sink_buffers_bytes(1)),
+        Side::Sink => {
+            let (threads, bytes) = (options.sink_threads, options.sink_buffers_bytes(1));
+            (&options.sink_layout, threads, bytes, options.sink_needs().buffers(1))
+        }
     };
     let mut layouts =
         layout::open_all(choice, roots).map_err(|text| Fatal::new(ExitCode::Usage, text))?;
     if options.schedule != Policy::File {
         let block_size = options.block_size;
         let buffer_count = buffers_bytes / u64::from(block_size).max(1);
-        let count = track_count(&Tuning::DEFAULT, threads, buffer_count);
+        let count = track_count(&Tuning::DEFAULT, threads, buffer_count, needed_each);
         layouts.divide(TracksWanted { count, block_size, side });
     }
     Ok(layouts)

@@ -229,7 +229,7 @@ mod tests {
         recording.on_done(after(42));
         assert_eq!((next(&mut recording, 71), recording.due_at()), (None, Some(after(72))));
         recording.hurry();
-        assert_eq!(next(&mut recording, 42), Some(vec![(1, 1)]), "not more than 30 s");
+        assert_eq!(next(&mut recording, 42), Some(vec![(1, 1)]), "the pause is 30 s at most");
     }
 
     #[test]
