@@ -191,6 +191,8 @@ impl Waiting {
 
     fn command(source: &FaultFs, sink: &FaultFs) -> Command {
         let mut command = lads(&["--block-size", "256K", "--source-io", "buffered"]);
+        // No read is shorter than a block, as reads of slow tracks are otherwise.
+        command.args(["--schedule", "layout"]);
         command.arg(format!("{}/", source.path("").display())).arg(sink.path("dst"));
         command
     }
