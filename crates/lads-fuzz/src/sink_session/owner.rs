@@ -28,6 +28,8 @@ use std::time::Duration;
 pub(super) struct Books {
     /// Bytes that are durable and, if there is a journal, on record.
     pub(super) durable: BTreeMap<EntryId, RangeSet>,
+    /// Bytes that are written.
+    pub(super) written: BTreeMap<EntryId, RangeSet>,
     /// Entries that have their names, or are closed.
     pub(super) complete: BTreeSet<EntryId>,
     /// Files that are there, and are compared.
@@ -252,6 +254,9 @@ impl Owner {
                 Event::Closed(results.collect())
             }
             Task::Discard(entries) => {
+                for discard in &entries {
+                    self.books.written.remove(&discard.entry);
+                }
                 // What is kept is still on record.
                 for discard in entries.iter().filter(|discard| !discard.is_kept) {
                     self.books.durable.remove(&discard.entry);
@@ -323,10 +328,11 @@ impl Owner {
             return Event::Compared { write, service, results };
         }
         let failures: Vec<Option<Failure>> = write.rows.iter().map(|_| luck.failure()).collect();
-        if !self.config.has_journal {
-            for ((row, _), _) in write.rows.iter().zip(&failures).filter(|(_, it)| it.is_none()) {
-                let durable = self.books.durable.entry(row.block.entry).or_default();
-                durable.insert(row.block.offset..row.block.end());
+        for ((row, _), _) in write.rows.iter().zip(&failures).filter(|(_, it)| it.is_none()) {
+            let range = row.block.offset..row.block.end();
+            self.books.written.entry(row.block.entry).or_default().insert(range.clone());
+            if !self.config.has_journal {
+                self.books.durable.entry(row.block.entry).or_default().insert(range);
             }
         }
         Event::Written { write, service, failures }

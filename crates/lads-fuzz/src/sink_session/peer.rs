@@ -396,11 +396,27 @@ impl Peer {
     fn on_block_done(&mut self, range: &BlockRange, books: &Books) {
         let bytes = range.offset..range.offset + range.length;
         let durable = books.durable.get(&range.entry);
-        let is_true = durable.is_some_and(|durable| durable.contains(bytes.clone()));
-        assert!(is_true, "{range:?} is not durable");
+        let is_durable = durable.is_some_and(|durable| durable.contains(bytes.clone()));
+        let is_true = is_durable || self.is_all_written(range.entry, books);
+        assert!(is_true, "{range:?} is not durable, nor is all of its file written");
         if let Some(File { state: State::Moving(moving), .. }) = self.files.get_mut(&range.entry) {
             moving.done.insert(bytes);
         }
+    }
+
+    /// Whether all of a file is written, or was there.
+    fn is_all_written(&self, entry: EntryId, books: &Books) -> bool {
+        let (Some(file), Some(written)) = (self.files.get(&entry), books.written.get(&entry))
+        else {
+            return false;
+        };
+        let mut written = written.clone();
+        if let State::Moving(moving) = &file.state {
+            for range in moving.done.iter() {
+                written.insert(range);
+            }
+        }
+        written.contains(0..file.size)
     }
 }
 
