@@ -46,7 +46,7 @@ fn share(scenario: Scenario) -> f64 {
 fn floor(scenario: &Scenario) -> Option<f64> {
     match scenario.congestion {
         Congestion::Source => Some(95.0),
-        Congestion::Sink if scenario.is_growing && scenario.stripe_count > 1 => Some(88.0),
+        Congestion::Sink if scenario.is_growing && scenario.stripe_count > 1 => Some(87.0),
         Congestion::Sink if scenario.is_growing => Some(95.0),
         Congestion::Both if scenario.is_growing && scenario.stripe_count == 1 => Some(97.0),
         Congestion::Sink if scenario.is_placed && scenario.stripe_count > 1 => Some(90.0),
@@ -63,7 +63,7 @@ fn of_servers(scenario: &Scenario) -> Option<f64> {
     match scenario.congestion {
         Congestion::HalfServers(_) => Some(96.0),
         Congestion::SlowServer(End::Source) => Some(97.0),
-        Congestion::SlowServer(End::Sink) => Some(87.0),
+        Congestion::SlowServer(End::Sink) => Some(86.0),
         Congestion::SlowServer(End::Both) if scenario.stripe_count == 1 => Some(92.0),
         _ => None,
     }
