@@ -42,7 +42,7 @@ fn share(scenario: Scenario) -> f64 {
 
 /// What is promised of beds of eight OSTs where one in eight is slow, in percent. Files of four
 /// stripes that are placed on a congested sink reach less than others: 90.9 %, and if they grow
-/// 90.1 %: what comes out of order fixes more of a file than it has to.
+/// 87.2 %: what comes out of order fixes more of a file than it has to.
 fn floor(scenario: &Scenario) -> Option<f64> {
     match scenario.congestion {
         Congestion::Source => Some(95.0),

@@ -163,8 +163,9 @@ impl Blocks {
         self.written.range_count()
     }
 
-    pub(super) fn has_record(&self) -> bool {
-        !self.on_record.is_empty()
+    /// The bytes on record.
+    pub(super) fn on_record(&self) -> &RangeSet {
+        &self.on_record
     }
 
     pub(super) fn in_flight(&self) -> u32 {

@@ -82,15 +82,19 @@ impl Sink {
     pub(super) fn fail(&mut self, entry: EntryId, failure: Failure) {
         let Some(file) = self.files.get(entry) else { return };
         if !file.is_ending() {
-            let is_kept = self.recording.has_journal()
-                && file
-                    .blocks()
-                    .is_some_and(|it| it.purpose() == Purpose::Write && it.has_record());
-            let kept = if is_kept { Kept::Yes } else { Kept::No };
+            let written = file.blocks().filter(|it| it.purpose() == Purpose::Write);
+            let on_record = written.map(Blocks::on_record).filter(|it| !it.is_empty());
+            let kept = match on_record.filter(|_| self.recording.has_journal()) {
+                Some(on_record) => {
+                    self.outbox.take_back_all_but(entry, on_record);
+                    Kept::Yes
+                }
+                None => {
+                    self.outbox.take_back(entry);
+                    Kept::No
+                }
+            };
             self.files.step(entry, Step::Failed(failure, kept));
-            if kept == Kept::No {
-                self.outbox.take_back(entry);
-            }
         }
         self.discard_if_idle(entry);
     }

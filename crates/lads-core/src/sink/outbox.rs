@@ -55,6 +55,14 @@ impl Outbox {
         self.block_dones.retain(|range| range.entry != entry);
     }
 
+    /// A file failed, and only what is on record is left of it: what was to be said of its other
+    /// blocks is no longer true.
+    pub(super) fn take_back_all_but(&mut self, entry: EntryId, on_record: &RangeSet) {
+        let is_on_record =
+            |done: &BlockRange| on_record.contains(done.offset..done.offset + done.length);
+        self.block_dones.retain(|done| done.entry != entry || is_on_record(done));
+    }
+
     /// These blocks of a file are wanted once more.
     pub(super) fn ask_again(&mut self, ranges: Vec<BlockRange>) {
         self.messages.push_back(Message::BlockBad(ranges));
