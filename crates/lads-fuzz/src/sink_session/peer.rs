@@ -411,7 +411,7 @@ impl Peer {
             return false;
         };
         let mut written = written.clone();
-        if let State::Moving(moving) = &file.state {
+        if let State::Moving(moving) | State::Vouched(moving) = &file.state {
             for range in moving.done.iter() {
                 written.insert(range);
             }
