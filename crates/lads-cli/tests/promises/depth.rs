@@ -246,6 +246,7 @@ fn what_looks_like_our_own_unfinished_files_is_left_out_and_told_once() {
         fs::remove_file(world.source().join("a").join(name)).unwrap();
     }
     fs::remove_file(world.source().join(excluded)).unwrap();
-    assert_identical(&world.source(), &world.target());
+    // Removing them has changed the times of their directories.
     assert!(run(world.cp(&[])).expect(0).events_of("notice").is_empty());
+    assert_identical(&world.source(), &world.target());
 }
