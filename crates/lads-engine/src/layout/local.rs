@@ -178,8 +178,7 @@ impl Held {
     fn divide(&mut self, wanted: TracksWanted) {
         let TracksWanted { count, block_size, side } = wanted;
         let tracks = Tracks::new(&Tuning::DEFAULT, OstId(self.first), count, block_size);
-        self.spec =
-            OstSpec { is_track: true, ..OstSpec::new(std::mem::take(&mut self.spec.name), 1) };
+        (self.spec.in_flight_max, self.spec.is_track) = (1, true);
         self.tracks = Some((side, Mutex::new(tracks)));
     }
 
