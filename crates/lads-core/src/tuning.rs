@@ -371,20 +371,22 @@ tuning! {
     committed_bytes: u64 = 16 * MIB;
     /// When this many bytes are written and not on record, they are put on record. A crash costs
     /// about this much.
-    /// Half -0.21 ± 0.22, double -0.06 ± 0.21.
+    /// Half +0.33 ± 0.18, double +0.21 ± 0.20.
     batch_bytes: u64 = 64 * MIB;
     /// When bytes have been written and not on record for this long, they are put on record.
-    /// Half -0.13 ± 0.29, double -0.44 ± 0.30.
+    /// Half -0.03 ± 0.15, double +0.12 ± 0.15.
     batch_interval: Duration = Duration::from_secs(1);
     /// After a batch went on record, at least this many times as long as that took passes before
     /// the next one: a file system that is mounted with FUSE writes nothing to a file while it
     /// syncs it. One file of 2 GiB between 8 hidden OSTs reaches 65 % of the bound without a pause
-    /// and 83 % with it. At most one part in this number of the time goes to syncs: with half, twice
-    /// as much of it; with double, a crash costs twice as much.
+    /// and 83 % with it. About one part in this number of the time goes to syncs: with half, twice
+    /// that; with double, a crash costs twice as much.
+    /// Half and double: same.
     batch_parts: u32 = 20;
     /// But no more than this, so that a crash costs ten seconds at most where syncs are slow. With
     /// half, syncs of half a second cost 9 % of the time instead of 5; with double, a crash costs
     /// twice as much.
+    /// Half and double: same.
     batch_gap_max: Duration = Duration::from_secs(10);
     /// A write that usually takes less than this is done by the thread that received it: to hand
     /// the write over would cost about as much (ARCHITECTURE.md, decision 3).
