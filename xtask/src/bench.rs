@@ -17,6 +17,7 @@ mod memory;
 mod movers;
 mod moves;
 mod needs;
+mod null;
 mod race;
 pub(crate) mod room;
 mod table;
@@ -32,8 +33,8 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 10] = [
-    "big", "medium", "small", "check", "journal", "memory", "threads", "lookups", "harm",
+pub(crate) const NAMES: [&str; 11] = [
+    "big", "medium", "small", "null", "check", "journal", "memory", "threads", "lookups", "harm",
     "slow-ost",
 ];
 
@@ -106,6 +107,7 @@ impl Bench {
         let start = Instant::now();
         let tables = match name {
             "big" | "medium" | "small" => vec![moves::run(self, name)?],
+            "null" => null::run(self)?,
             "check" => check::run(self)?,
             "journal" => journal::run(self)?,
             "memory" => vec![memory::run(self)?],
@@ -126,6 +128,7 @@ impl Bench {
             "big" | "medium" | "small" => {
                 needs.program("rsync").space(&self.memory, moves::space(name))
             }
+            "null" => needs.space(&self.memory, null::FILE_BYTES),
             "check" => needs.program("rsync").program("diff").space(&self.memory, check::space()),
             "journal" => {
                 needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)

@@ -112,7 +112,7 @@ fn settings(args: &CopyArgs, job: &Job) -> Settings {
         is_json: args.json,
         is_dry_run: job.options.dry_run,
         is_check: job.options.check,
-        verify: args.verify.into(),
+        verify: job.target.keeps_data().then(|| args.verify.into()),
         log: args.log.as_ref().map(|path| path.display().to_string()),
         style: Style { has_color },
         meters: meters(args, is_terminal),

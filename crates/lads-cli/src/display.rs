@@ -52,8 +52,8 @@ pub(crate) struct Settings {
     pub(crate) is_dry_run: bool,
     /// Whether source and sink are only compared.
     pub(crate) is_check: bool,
-    /// How data is checked.
-    pub(crate) verify: Verify,
+    /// How data is checked; `None` if the sink keeps nothing.
+    pub(crate) verify: Option<Verify>,
     /// The name of the log of failed entries.
     pub(crate) log: Option<String>,
     /// Whether to use colours.

@@ -23,6 +23,8 @@ mod cleaning;
 mod delete;
 #[path = "promises/depth.rs"]
 mod depth;
+#[path = "promises/ends.rs"]
+mod ends;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
 #[path = "promises/greeting.rs"]

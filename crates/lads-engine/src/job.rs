@@ -1,10 +1,12 @@
 //! What a transfer is asked to do: its places and options.
 
 mod deletion;
+pub(crate) mod null;
 mod passing;
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+
 use lads_core::congestion::Threshold;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 pub const PLACE_EXTENTS: u32 = 8;
 
 pub use deletion::Deletion;
+use null::{is_null_sink, is_without_storage};
 pub use passing::Passing;
 
 /// A place: a path, here or on another host.
@@ -32,17 +35,23 @@ pub use passing::Passing;
 pub struct Location {
     /// `host` or `user@host`, as ssh takes it; `None` for here.
     pub host: Option<String>,
-    /// The path, as given; a slash at its end means "what is in the directory".
+    /// The path, as given; a slash at its end means "what is in the directory". `null:`,
+    /// `null:SIZE` and `zero:SIZE` stand for no file: a sink that keeps nothing, and sources whose
+    /// bytes lie on no storage.
     pub path: Vec<u8>,
 }
 
 impl Location {
     /// Reads `[user@]host:path` or `path`, by rsync's rule: a colon before the first slash
     /// separates a host from a path. The host may be an address in brackets; an address with colons
-    /// must be: `[::1]:path`. `None` if the host is not valid text.
+    /// must be: `[::1]:path`. `null:`, `null:SIZE` and `zero:SIZE` have no host. `None` if the host
+    /// is not valid text.
     #[must_use]
     pub fn parse(argument: &OsStr) -> Option<Self> {
         let bytes = argument.as_bytes();
+        if is_without_storage(bytes) {
+            return Some(Self { host: None, path: bytes.to_vec() });
+        }
         if let Some((host, path)) = part_brackets(bytes) {
             let host = String::from_utf8(host).ok()?;
             return Some(Self { host: Some(host), path: path.to_vec() });
@@ -62,7 +71,15 @@ impl Location {
     /// A place on this host, whatever characters are in its path.
     #[must_use]
     pub fn here(path: impl AsRef<Path>) -> Self {
-        Self { host: None, path: path.as_ref().as_os_str().as_bytes().to_vec() }
+        let path = path.as_ref().as_os_str().as_bytes();
+        let prefix: &[u8] = if is_without_storage(path) { b"./" } else { b"" };
+        Self { host: None, path: [prefix, path].concat() }
+    }
+
+    /// Whether a sink there keeps what it gets: any but `null:`.
+    #[must_use]
+    pub fn keeps_data(&self) -> bool {
+        !is_null_sink(&self.path)
     }
 
     /// The path as the operating system takes it.

@@ -7,6 +7,7 @@ mod end;
 mod examine;
 mod extra;
 mod growing;
+mod null;
 mod placing;
 mod planted;
 mod receive;
@@ -22,6 +23,7 @@ use crate::deeds::{Subject, UnderWay};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
+use crate::job::null::PLACE;
 use crate::job::{Options, Verify};
 use crate::journal::Journal;
 use crate::layout::{Heeds, Layouts};
@@ -64,6 +66,8 @@ pub(crate) struct SinkEnd {
     options: Options,
     /// Where to, as given.
     target: Vec<u8>,
+    /// Whether it keeps nothing of what it gets.
+    is_null: bool,
     job_key: u64,
     place: OnceLock<Place>,
     table: Table,
@@ -98,7 +102,7 @@ struct Place {
     is_root_made: bool,
     /// Metadata of the root, if the contents of a directory are moved into it.
     root_metadata: Mutex<Option<Metadata>>,
-    /// In a dry run, whether the root is not there yet.
+    /// Whether there is no root: in a dry run that would make it, or because nothing is kept.
     is_missing: bool,
     /// What the source said that it would move.
     sources: Vec<Root>,
@@ -107,8 +111,9 @@ struct Place {
 impl SinkEnd {
     /// Makes everything ready; the target directory is opened when the source has said what comes.
     pub(crate) fn open(target: Vec<u8>, job_key: u64, setup: Setup) -> Result<Arc<Self>, Fatal> {
-        let Setup { options, streams, board, clock, .. } = setup;
-        let path = PathBuf::from(OsStr::from_bytes(&target));
+        let Setup { mut options, streams, board, clock, .. } = setup;
+        let is_null = null::prepare(&target, &mut options)?;
+        let path = PathBuf::from(OsStr::from_bytes(if is_null { PLACE } else { &target }));
         let layouts = crate::setup::layouts(&options, Side::Sink, &[&path])?;
         let mut osts = layouts.osts();
         check_ost_count(osts.len())?;
@@ -118,11 +123,9 @@ impl SinkEnd {
         let reads_max = options.sink_needs().reads_max(osts.len(), buffer_count);
         let threads = writing_threads(options.sink_threads, &osts);
         let commits_max = commits_max(threads, reads_max);
+        let read_count = reads_max.map_or(0, |_| commits_max);
         let drains_max = match &stage {
-            Some(_) => {
-                let read_count = reads_max.map_or(0, |_| commits_max);
-                part_from_stage(&mut osts, buffer_count - read_count)
-            }
+            Some(_) => part_from_stage(&mut osts, buffer_count - read_count),
             None => 0,
         };
         let placing = placing::config(&options, layouts.as_ref());
@@ -158,6 +161,7 @@ impl SinkEnd {
             osts,
             options,
             target,
+            is_null,
             job_key,
             place: OnceLock::new(),
             table: Table::default(),
@@ -263,6 +267,9 @@ impl SinkEnd {
             });
             let Some(task) = task else { return };
             self.hub.busy(|| match task {
+                Task::Examine(entries) if self.is_null => self.want_all(entries),
+                Task::Commit(commits) if self.is_null => self.forget_files(&commits),
+                Task::Close(entries) if self.is_null => self.forget_directories(&entries),
                 Task::Write(write) => self.write_queued(write),
                 Task::Stage(write, slot) => self.put_aside(write, slot),
                 Task::Release(writes) => self.release_all(writes),

@@ -17,6 +17,7 @@ use crate::deeds::{Subject, UnderWay};
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
 use crate::job::Options;
+use crate::job::null::NullSource;
 use crate::layout::Layouts;
 use crate::setup::Setup;
 use crate::stage::StageLog;
@@ -49,6 +50,8 @@ pub(crate) struct SourceEnd {
     pub(crate) osts: Vec<OstSpec>,
     options: Options,
     roots: Vec<WalkRoot>,
+    /// If the source lies on no storage: what it is.
+    null: Option<NullSource>,
     /// The sources named on the command line, as one directory.
     top: Arc<Level>,
     frontier: Frontier,
@@ -77,7 +80,11 @@ impl SourceEnd {
     /// Looks at what is to be moved and prepares everything.
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
-        let roots = roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?;
+        let null = NullSource::of(paths, &options)?;
+        let roots = match null {
+            Some(null) => vec![WalkRoot::without_storage(&null)?],
+            None => roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?,
+        };
         let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();
         let mut places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
         if places.is_empty() {
@@ -118,6 +125,7 @@ impl SourceEnd {
             lookup: Lookup::default(),
             options,
             roots,
+            null,
             table: Table::default(),
             arena,
             stage,

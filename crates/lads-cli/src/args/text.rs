@@ -78,6 +78,8 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
     ("lads cp --verify media run7 dtn2:/scratch/", "reads back from storage what was written"),
     ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "leaves some of the network to others"),
     ("lads cp --json run7 dtn2:/scratch/ | jq .event", "tells another program what happens"),
+    ("lads cp run7 null:", "reads at full speed and keeps nothing: what reading costs"),
+    ("lads cp zero:10G dtn2:/scratch/", "writes 10 GiB of zeros: what network and writing cost"),
 ];
 
 /// The examples as `lads cp --help` shows them.
@@ -88,6 +90,11 @@ pub(super) fn examples_help() -> String {
 
 /// What `lads cp --help` ends with.
 pub(crate) const COPY_NOTES: &str = "\
+Ends without storage:
+  null:SIZE and zero:SIZE are sources whose bytes lie on no storage (blocks of null: are not even
+  filled), and null: is a sink that keeps nothing; also on another host (host:null:). They show what
+  one part of a transfer costs without the others. A file of such a name is written ./null:.
+
 Security:
   Metadata and control go through ssh, which decides who may do what. Without --tunnel, data goes
   over TCP connections of its own. Each connection is authenticated when it opens, by a token that

@@ -334,8 +334,9 @@ pub(super) fn summary(
 ) -> String {
     let verified = match settings.verify {
         _ if report.progress.source.files_verified == 0 => "none",
-        Verify::Wire => "wire",
-        Verify::Media => "media",
+        Some(Verify::Wire) => "wire",
+        Some(Verify::Media) => "media",
+        None => "none",
     };
     let protection = match report.is_clear {
         true => "none",

@@ -56,7 +56,8 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
     match report.exit_code {
         ExitCode::Ok if settings.is_dry_run => "this was a dry run: nothing was moved".to_owned(),
         ExitCode::Ok => {
-            format!("done: {}", what_is_true(&report.progress.source, settings.verify))
+            let said = what_is_true(&report.progress.source, settings.verify);
+            format!("done: {said}")
         }
         code => trouble(code, issues).to_owned(),
     }
@@ -64,18 +65,19 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
 
 /// Returns what is known of the files after a transfer that went well. It claims no more than was
 /// checked.
-fn what_is_true(counters: &Counters, verify: Verify) -> String {
+fn what_is_true(counters: &Counters, verify: Option<Verify>) -> String {
     let Counters { files_moved, files_verified, files_skipped, .. } = *counters;
     let Counters { files_unread, files_compared, .. } = *counters;
-    let word = match verify {
-        Verify::Wire => "wire",
-        Verify::Media => "media",
+    let known = match verify {
+        Some(Verify::Wire) => "moved, durable and verified (wire)",
+        Some(Verify::Media) => "moved, durable and verified (media)",
+        None => "read, verified (wire) and not kept",
     };
     let others_moved = files_moved.saturating_sub(files_verified);
     let others_there = files_skipped.saturating_sub(files_unread + files_compared);
     let files = |number| counted(number, "file");
     let parts = [
-        (files_verified, format!("{} moved, durable and verified ({word})", files(files_verified))),
+        (files_verified, format!("{} {known}", files(files_verified))),
         (others_moved, format!("{} made", counted(others_moved, "link or special file"))),
         (files_compared, format!("{} the same by checksum", count(files_compared))),
         (files_unread, format!("{} skipped: {UNREAD}", count(files_unread))),
@@ -162,7 +164,7 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     if settings.is_dry_run {
         return rows;
     }
-    if report.exit_code == ExitCode::Network {
+    if report.exit_code == ExitCode::Network && settings.verify.is_some() {
         let left = ".lads-*.part files and a .lads-*.journal are in";
         rows.push(("unfinished", format!("{left} {}", places.target_text())));
     }
@@ -280,10 +282,15 @@ fn left_out(special_count: u64) -> String {
     }
 }
 
-fn verified(verify: Verify) -> &'static str {
+fn verified(verify: Option<Verify>) -> &'static str {
     match verify {
-        Verify::Wire => "what was moved: every block's checksum at the sink, then made durable",
-        Verify::Media => "what was moved: every block's checksum, durable, read back from storage",
+        Some(Verify::Wire) => {
+            "what was moved: every block's checksum at the sink, then made durable"
+        }
+        Some(Verify::Media) => {
+            "what was moved: every block's checksum, durable, read back from storage"
+        }
+        None => "what was moved: every block's checksum at the sink; nothing is kept there",
     }
 }
 

@@ -178,6 +178,7 @@ impl SinkEnd {
     pub(super) fn finish(&self, is_complete: bool) {
         let asked = self.hub.deeds.begin(Operation::Journal, Subject::Target, None);
         if !self.options.dry_run
+            && !self.is_null
             && let Err(failure) = self.finish_root(is_complete)
         {
             self.board.issue(self.target.clone(), failure);

@@ -37,6 +37,9 @@ impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
     pub(super) fn open_place(&self, roots: &[Root]) -> Result<Place, Fatal> {
         let target = self.target.as_slice();
+        if self.is_null {
+            return self.missing_place();
+        }
         if !self.see_to_parents(target)? {
             return self.missing_place();
         }
@@ -72,7 +75,7 @@ impl SinkEnd {
         }
     }
 
-    /// The place of a dry run whose target would be made.
+    /// The place of a sink that keeps nothing, and of a dry run whose target would be made.
     fn missing_place(&self) -> Result<Place, Fatal> {
         let place = self.open_root(b"/", self.open_directory(b"/")?, None)?;
         Ok(Place { is_missing: true, ..place })
@@ -158,7 +161,7 @@ impl SinkEnd {
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let target = self.place_name(path);
-        let journal = match self.options.dry_run {
+        let journal = match self.options.dry_run || self.is_null {
             true => Journal::of_dry_run(handle, &target)?,
             false => Journal::open(handle, &target, self.job_key, &self.board)?,
         };

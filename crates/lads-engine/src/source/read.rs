@@ -120,6 +120,10 @@ impl SourceEnd {
         let item = self.table.get(block.entry).ok_or(ReadOutcome::Changed)?;
         let size = item.identity.map_or(0, |identity| identity.size);
         let is_whole = block.offset == 0 && u64::from(block.length) == size;
+        if let Some(null) = &self.null {
+            null.fill(&mut to[..block.length as usize]);
+            return Ok(is_whole);
+        }
         let of_block = |errno| {
             let failure = failed(Operation::Read, errno);
             ReadOutcome::Failed(failure.of_block(block.offset, block.length, work.source_ost))
@@ -236,6 +240,7 @@ impl SourceEnd {
     pub(super) fn check(&self, entry: EntryId) {
         let _asked = self.begin(Operation::Examine, entry, None);
         let outcome = match self.table.get(entry) {
+            Some(_) if self.null.is_some() => None,
             Some(item) => match item.take_file() {
                 Some(file) => is_unchanged(&item, &file).err(),
                 None => is_still_there(&item).err(),

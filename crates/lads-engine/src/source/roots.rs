@@ -3,6 +3,7 @@
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+use crate::job::null::{self, NullSource};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Root;
@@ -25,6 +26,20 @@ pub(crate) struct WalkRoot {
 }
 
 impl WalkRoot {
+    /// The place of a source that lies on no storage. Nothing is looked up in it.
+    pub(super) fn without_storage(null: &NullSource) -> Result<Self, Fatal> {
+        let directory = open_named(b"/").map_err(|errno| {
+            Fatal::new(ExitCode::SourceUnreadable, format!("cannot open the directory /: {errno}"))
+        })?;
+        Ok(Self {
+            given: null::PLACE.to_vec(),
+            directory: Directory::root(directory),
+            name: null.name().to_vec(),
+            is_directory: false,
+            is_contents_only: false,
+        })
+    }
+
     pub(super) fn os_path(&self) -> PathBuf {
         PathBuf::from(OsStr::from_bytes(&self.given))
     }

@@ -16,6 +16,7 @@ use super::{SourceEnd, failed};
 use crate::board::lock;
 use crate::deeds::Subject;
 use crate::hub::Waiter;
+use crate::job::null::NullSource;
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_unnoticed};
 use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, is_own_name, shortened};
@@ -321,6 +322,11 @@ impl<'a> Walker<'a> {
         let end = self.end;
         let level = Arc::clone(&end.top);
         let listing = Listing::new(EntryId::ROOT, level, false);
+        if let Some(null) = &end.null {
+            self.announce_null(null, &listing);
+            let following = all_of(&listing, Vec::new());
+            return (Some(listing), following);
+        }
         let list = &end.frontier.list;
         let listed =
             end.options.files_from.as_ref().and_then(|_| list.unless_whole(ListPlace::ROOT));
@@ -335,6 +341,15 @@ impl<'a> Walker<'a> {
             roots.map(|(index, root)| Name { index, bytes: root.name.clone(), listed: None });
         let following = all_of(&listing, names.collect());
         (Some(listing), following)
+    }
+
+    /// Announces the only file of a source that lies on no storage.
+    fn announce_null(&mut self, null: &NullSource, listing: &Listing) {
+        let id = self.end.table.new_id();
+        let directory = Arc::clone(listing.level.directory(0));
+        let item = Item::new(directory, EntryId::ROOT, null.name().to_vec());
+        self.keep(id, Item { identity: Some(null.identity()), ..item });
+        self.found(null.found(id));
     }
 
     /// Announces a directory, and begins with its entries.

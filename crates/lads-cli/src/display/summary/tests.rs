@@ -13,7 +13,7 @@ pub(in crate::display) fn settings() -> Settings {
         is_json: false,
         is_dry_run: false,
         is_check: false,
-        verify: Verify::Wire,
+        verify: Some(Verify::Wire),
         log: None,
         style: Style { has_color: false },
         meters: Meters::None,
@@ -90,7 +90,7 @@ fn a_good_end_says_all_that_was_done() {
                   security   connections authenticated;
                              data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
-    let settings = Settings { is_verbose: true, verify: Verify::Media, ..settings() };
+    let settings = Settings { is_verbose: true, verify: Some(Verify::Media), ..settings() };
     check(
         &report(),
         &settings,

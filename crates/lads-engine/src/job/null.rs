@@ -1,0 +1,192 @@
+//! Ends without storage: `null:SIZE` and `zero:SIZE` as a source, `null:` as a sink.
+//!
+//! With them a person measures one part of a transfer without the others: what reading costs
+//! (`lads cp SRC null:`), what writing costs (`lads cp zero:10G DST`), and what LADS itself and the
+//! network cost (`lads cp null:10G host:null:`). XDD calls this the null transfer (figures 26 and
+//! 27 of its paper on long-distance transfers).
+
+use super::{Options, Verify};
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+use lads_core::entry::{Entry, Identity, Kind, Metadata, Timestamp};
+use lads_core::layout::Layout;
+use lads_core::sizes::parse_bytes;
+use lads_core::source::Found;
+use lads_core::units::{EntryId, OstId};
+use rustix::process::{getegid, geteuid};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The path of a sink that keeps nothing.
+const NULL_SINK: &[u8] = b"null:";
+
+/// A path on a file system in memory: an end without storage is scheduled as if it lay there.
+pub(crate) const PLACE: &[u8] = b"/dev";
+
+/// Whether a path stands for an end without storage, and not for a file. `./null:` is a file.
+pub(crate) fn is_without_storage(path: &[u8]) -> bool {
+    is_null_sink(path) || NullSource::parse(path).is_some()
+}
+
+/// Whether a path stands for the sink that keeps nothing.
+pub(crate) fn is_null_sink(path: &[u8]) -> bool {
+    path == NULL_SINK
+}
+
+/// Checks that options have a meaning for a sink that keeps nothing.
+///
+/// # Errors
+/// The option that has none.
+pub(crate) fn check_null_sink(options: &Options) -> Result<(), Fatal> {
+    let option = match () {
+        () if options.check => "lads check",
+        () if options.deletion.is_some() => "--delete",
+        () if options.verify == Verify::Media => "--verify media",
+        () => return Ok(()),
+    };
+    Err(refused(&format!("{option} needs a sink that keeps what it gets; null: keeps nothing")))
+}
+
+/// A source of bytes that lie on no storage: one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NullSource {
+    /// Whether every block is filled with zeros, which costs about as much as a copy from the page
+    /// cache. Otherwise nothing touches a block before it is sent.
+    is_filled: bool,
+    size: u64,
+    /// Two transfers never take their sources for the same file, even if the sizes are the same.
+    made_at: Timestamp,
+}
+
+impl NullSource {
+    /// The source that the paths stand for; `None` if all of them are files.
+    ///
+    /// # Errors
+    /// If there are others beside it, or an option has no meaning for it.
+    pub(crate) fn of(paths: &[Vec<u8>], options: &Options) -> Result<Option<Self>, Fatal> {
+        let Some(source) = paths.iter().find_map(|path| Self::parse(path)) else {
+            let is_sink = paths.iter().any(|path| is_null_sink(path));
+            let text = "null: as a source needs a size: null:10G; a file of that name is ./null:";
+            return if is_sink { Err(refused(text)) } else { Ok(None) };
+        };
+        let text = match () {
+            () if paths.len() > 1 => "beside null:SIZE or zero:SIZE there can be no other source",
+            () if options.check => "lads check needs files at both ends",
+            () if options.deletion.is_some() => "--delete needs whole directories as SRC",
+            () if options.files_from.is_some() => "--files-from needs a directory as SRC",
+            () if i64::try_from(source.size).is_err() => "no file can be that long",
+            () => return Ok(Some(source)),
+        };
+        Err(refused(text))
+    }
+
+    /// `null:SIZE` or `zero:SIZE`; anything else is a path.
+    fn parse(path: &[u8]) -> Option<Self> {
+        let (word, size) = std::str::from_utf8(path).ok()?.split_once(':')?;
+        let is_filled = match word {
+            "zero" => true,
+            "null" => false,
+            _ => return None,
+        };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
+        let made_at = Timestamp { seconds, nanos: since.subsec_nanos() };
+        Some(Self { is_filled, size: parse_bytes(size).ok()?, made_at })
+    }
+
+    /// The name that the file gets in a directory at the sink.
+    pub(crate) fn name(&self) -> &'static [u8] {
+        if self.is_filled { b"zero" } else { b"null" }
+    }
+
+    /// What the file stays while it is read.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { size: self.size, mtime: self.made_at, ctime: self.made_at, inode: 0 }
+    }
+
+    /// The file, as the walk would have found it.
+    pub(crate) fn found(&self, id: EntryId) -> Found {
+        let layout = Layout::on(OstId(0));
+        let kind = Kind::File {
+            identity: self.identity(),
+            data_bytes: self.size,
+            striping: layout.striping(self.size),
+            source_ost: OstId(0),
+            is_different: false,
+        };
+        let metadata = Metadata {
+            mode: 0o644,
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            mtime: self.made_at,
+            xattrs: Vec::new(),
+        };
+        let (parent, name) = (EntryId::ROOT, self.name().to_vec());
+        Found { layout, ..Found::new(Entry { id, parent, name, kind, metadata }) }
+    }
+
+    /// Reads a block. Memory for blocks is zero at first, and nothing else is ever read into it.
+    pub(crate) fn fill(&self, block: &mut [u8]) {
+        if self.is_filled {
+            block.fill(0);
+        }
+    }
+}
+
+fn refused(text: &str) -> Fatal {
+    Fatal::new(ExitCode::Usage, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Location;
+    use std::ffi::OsStr;
+
+    fn source(paths: &[&str], options: &Options) -> Result<Option<NullSource>, Fatal> {
+        let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        NullSource::of(&paths, options)
+    }
+
+    #[test]
+    fn a_size_makes_a_source_and_anything_else_is_a_path() {
+        let of = |path| source(&[path], &Options::default()).unwrap();
+        let size = |path| of(path).map(|it| it.identity().size);
+        assert_eq!([size("null:10"), size("zero:1.5K")], [Some(10), Some(1536)]);
+        assert_eq!(
+            [of("null:1").unwrap().name(), of("zero:1").unwrap().name()],
+            [b"null", b"zero"]
+        );
+        for path in ["null:x", "./null:1", "/null:1", "nul:1", "null", "zero:", "zero:-1", "a"] {
+            assert!(of(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused() {
+        let options = Options::default();
+        let text = |result: Result<Option<NullSource>, Fatal>| result.unwrap_err().text;
+        assert!(text(source(&["null:1", "a"], &options)).contains("no other source"));
+        assert!(text(source(&["null:"], &options)).contains("needs a size"));
+        assert!(text(source(&["zero:15E"], &options)).contains("that long"));
+        let checks = Options { check: true, ..Options::default() };
+        assert!(text(source(&["null:1"], &checks)).contains("lads check"));
+        assert!(check_null_sink(&checks).unwrap_err().text.contains("keeps nothing"));
+        check_null_sink(&options).unwrap();
+    }
+
+    #[test]
+    fn hosts_named_null_and_zero_can_still_be_written() {
+        let parse = |text: &str| {
+            let location = Location::parse(OsStr::new(text)).unwrap();
+            (location.host, location.path)
+        };
+        let host = |text: &str| Some(text.to_owned());
+        assert_eq!(parse("null:"), (None, b"null:".to_vec()));
+        assert_eq!(parse("zero:4K"), (None, b"zero:4K".to_vec()));
+        assert_eq!(parse("dtn:null:"), (host("dtn"), b"null:".to_vec()));
+        assert_eq!(parse("null:./4K"), (host("null"), b"./4K".to_vec()));
+        assert_eq!(parse("zero:"), (host("zero"), b".".to_vec()));
+        let real = [Location::here("null:"), Location::here("zero:4K"), Location::here("a:b")];
+        assert_eq!(real.map(|it| it.path), [&b"./null:"[..], b"./zero:4K", b"a:b"]);
+    }
+}
