@@ -20,6 +20,7 @@ use lads_core::sizes;
 use lads_engine::{IoMode, PLACE_EXTENTS, Verify};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
@@ -369,6 +370,18 @@ pub(crate) struct CopyArgs {
     /// A peer that is silent for so long is dead; 0: wait for ever
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
     pub(crate) timeout: u32,
+
+    /// Begin again by itself after an outage, this often; see --retry-for
+    ///
+    /// An outage: the other host cannot be reached or was lost (exit status 5). The first wait is a
+    /// second, and each further wait is twice as long, up to a minute. Attempts are counted anew
+    /// whenever one has moved something. With --retry-for, both limits hold.
+    #[arg(long, value_name = "N", help_heading = SAFETY, hide_short_help = true)]
+    pub(crate) retries: Option<u32>,
+
+    /// Begin again by itself until an outage has lasted this long: 45s, 10m, 1.5h, 2d
+    #[arg(long, value_name = "TIME", help_heading = SAFETY, value_parser = sizes::parse_span)]
+    pub(crate) retry_for: Option<Duration>,
 
     /// End the transfer when nothing has moved for this long; 0: wait for ever [default: 600]
     ///

@@ -17,7 +17,10 @@ mod summary;
 
 use lads_core::issue::{Issue, Reason, Side};
 use lads_core::message::OstBytes;
-use lads_engine::{ExitCode, Happening, Observer, Progress, Report, StopFlag, Verify, Waiting};
+use lads_core::sizes;
+use lads_engine::{
+    ExitCode, Happening, Observer, Progress, Report, Retry, StopFlag, Verify, Waiting,
+};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -114,6 +117,14 @@ struct IssueCount {
     in_the_way: u64,
 }
 
+/// The time from the beginning of an attempt until progress is shown.
+fn first_shown(settings: &Settings) -> Duration {
+    match settings.meters {
+        Meters::Plain { interval } => interval,
+        _ => Duration::ZERO,
+    }
+}
+
 impl<'a> Display<'a> {
     /// Makes a display that writes to stdout and stderr, or to writers in their place.
     pub(crate) fn new(
@@ -122,10 +133,7 @@ impl<'a> Display<'a> {
         out: Box<dyn Write + 'a>,
         err: Box<dyn Write + 'a>,
     ) -> Self {
-        let next_shown = match settings.meters {
-            Meters::Plain { interval } => interval,
-            _ => Duration::ZERO,
-        };
+        let next_shown = first_shown(&settings);
         Self {
             settings,
             places,
@@ -287,6 +295,22 @@ impl<'a> Display<'a> {
         self.is_wait_told = true;
     }
 
+    /// What was counted of the attempt before is counted again.
+    fn on_retry(&mut self, retry: &Retry) {
+        if self.settings.is_json {
+            self.out.line(&json::retry(retry));
+        } else if !self.settings.is_quiet {
+            let Retry { attempt, message, wait } = retry;
+            let (message, wait) = (style::indented(&escape_text(message)), sizes::span(*wait));
+            self.tell(&format!("lads: {message}"));
+            self.tell(&format!("lads: attempt {attempt} begins in {wait}"));
+        }
+        self.out.flush();
+        (self.issues, self.differences) = (IssueCount::default(), Differences::default());
+        (self.meter, self.is_wait_told) = (Meter::default(), false);
+        self.next_shown = first_shown(&self.settings);
+    }
+
     fn on_line(&mut self, line: &lads_core::message::Line) {
         self.differences.count(line.verb);
         if self.settings.is_json {
@@ -348,6 +372,7 @@ impl Observer for Display<'_> {
             Happening::Issue(issue) => self.on_issue(&issue),
             Happening::Notice(text) => self.on_notice(&text),
             Happening::Waiting(waiting) => self.on_waiting(&waiting),
+            Happening::Retry(retry) => self.on_retry(&retry),
         }
         if self.out.has_no_reader
             && let Some(stop) = self.stop.take()

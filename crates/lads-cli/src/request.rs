@@ -6,11 +6,13 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
 use lads_core::placement::Place;
+use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
 use lads_engine::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Stderr, shown_host};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The shortest and the longest block, and the unit that its length is a multiple of, in bytes.
 const BLOCK_SIZES: (u64, u64, u64) = (64 << 10, 64 << 20, 4096);
@@ -44,7 +46,13 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
     let options = options(args, matches)?;
     // The program that runs now, even if its file has been replaced since it started.
     let program = PathBuf::from("/proc/self/exe");
-    Ok(Job { sources, target, options, remote, program, stderr: Stderr::PassedOn })
+    let retry = RetryConfig {
+        attempts_max: args.retries,
+        outage_max: args.retry_for,
+        // The lost end notices that this end is gone no later than this, and then needs some time.
+        lost_end_max: Duration::from_secs(options.timeout_seconds.into()) * 2,
+    };
+    Ok(Job { sources, target, options, remote, program, stderr: Stderr::PassedOn, retry })
 }
 
 fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {

@@ -41,6 +41,8 @@ mod names;
 mod network;
 #[path = "promises/order.rs"]
 mod order;
+#[path = "promises/outages.rs"]
+mod outages;
 #[path = "promises/passing.rs"]
 mod passing;
 #[path = "promises/placing.rs"]

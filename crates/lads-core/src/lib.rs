@@ -38,6 +38,7 @@ mod picture;
 pub mod placement;
 pub mod plan;
 pub mod range;
+pub mod retry;
 pub mod room;
 pub mod schedule;
 pub mod schema;

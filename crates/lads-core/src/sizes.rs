@@ -40,6 +40,25 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     parse(text, KIB)
 }
 
+/// Reads a time: `90` (seconds), `45s`, `10m`, `1.5h`, `2d`.
+///
+/// # Errors
+/// If it is not written like that, in words for a person.
+pub fn parse_span(text: &str) -> Result<Duration, String> {
+    let explain = || format!("`{text}` is not a time; write it like 90, 45s, 10m, 1.5h or 2d");
+    let (number, unit_seconds) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        Some((at, 'd')) => (&text[..at], 86_400),
+        _ => (text, 1),
+    };
+    let millis = scale(number, unit_seconds * 1000).ok_or_else(explain)?;
+    let is_number = number.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
+    let millis = u64::try_from(millis).ok().filter(|_| is_number).ok_or_else(explain)?;
+    Ok(Duration::from_millis(millis))
+}
+
 fn parse(text: &str, unit_by_default: u64) -> Result<u64, String> {
     let explain = || format!("`{text}` is not a size; write it like 4096, 64K, 1.5G or 100MB");
     let number_length = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -196,6 +215,20 @@ mod tests {
                 0 if text != "0" => assert!(parse_bytes(text).is_err(), "{text}"),
                 _ => assert_eq!(parse_bytes(text), Ok(expected), "{text}"),
             }
+        }
+    }
+
+    #[test]
+    fn reads_times() {
+        let millis = |text| parse_span(text).map(|span| span.as_millis());
+        for (text, expected) in
+            [("90", 90_000), ("45s", 45_000), ("10m", 600_000), ("1.5h", 5_400_000), ("0", 0)]
+        {
+            assert_eq!(millis(text), Ok(expected), "{text}");
+        }
+        assert_eq!(millis("2d"), Ok(172_800_000));
+        for text in ["", "h", "-1", "1 h", "1w", "1h30m", "99999999999999999999d"] {
+            assert!(parse_span(text).unwrap_err().contains("write it like"), "{text}");
         }
     }
 

@@ -246,7 +246,10 @@ fn message_of(happening: Happening) -> Option<Message> {
         Happening::Line(line) => Message::Lines(vec![line]),
         Happening::Issue(issue) => Message::Issues(vec![issue]),
         Happening::Notice(text) => Message::Notice(text),
-        Happening::Progress(_) | Happening::OstBytes(..) | Happening::Waiting(_) => return None,
+        Happening::Progress(_)
+        | Happening::OstBytes(..)
+        | Happening::Waiting(_)
+        | Happening::Retry(_) => return None,
     })
 }
 
@@ -288,7 +291,10 @@ fn text_bytes(happening: &Happening) -> usize {
         Happening::Line(line) => line.path.len(),
         Happening::Issue(issue) => issue.path.len(),
         Happening::Notice(text) => text.len(),
-        Happening::Progress(_) | Happening::OstBytes(..) | Happening::Waiting(_) => 0,
+        Happening::Progress(_)
+        | Happening::OstBytes(..)
+        | Happening::Waiting(_)
+        | Happening::Retry(_) => 0,
     }
 }
 

@@ -19,6 +19,20 @@ pub enum Happening {
     Notice(String),
     /// The other end has not answered yet; about once a second.
     Waiting(Waiting),
+    /// An outage has ended an attempt, and another one follows. What was told of progress, entries
+    /// and differences begins anew with it.
+    Retry(Retry),
+}
+
+/// Another attempt after an outage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The number of the attempt that follows; the first attempt of all is 1.
+    pub attempt: u32,
+    /// Why the attempt before has ended, for a person.
+    pub message: String,
+    /// How long it is until the attempt begins.
+    pub wait: Duration,
 }
 
 /// A wait for the other end before the transfer begins, if it is long enough to be shown.
@@ -97,6 +111,8 @@ pub enum ExitCode {
     Limit = 10,
     /// A comparison has found differences.
     Different = 11,
+    /// The same transfer is running already.
+    Running = 12,
 }
 
 /// How a transfer ended.
@@ -112,4 +128,6 @@ pub struct Report {
     pub issue_count: u64,
     /// Whether data went over connections that are not encrypted.
     pub is_clear: bool,
+    /// The number of attempts, with the first. Everything else is of the last one.
+    pub attempt_count: u32,
 }

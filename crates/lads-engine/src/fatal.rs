@@ -35,6 +35,7 @@ pub(crate) fn exit_code_from(code: u8) -> ExitCode {
         ExitCode::Mismatch,
         ExitCode::SourceChanged,
         ExitCode::Interrupted,
+        ExitCode::Running,
     ]
     .into_iter()
     .find(|known| *known as u8 == code)

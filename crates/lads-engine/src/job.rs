@@ -12,6 +12,7 @@ use lads_core::filter::Rule;
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::placement::Place;
+use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
 pub use lads_core::shares::BUFFERS_BYTES;
 use lads_core::shares::SinkNeeds;
@@ -391,6 +392,8 @@ pub struct Job {
     pub program: PathBuf,
     /// What happens to the standard error of the other end.
     pub stderr: Stderr,
+    /// Whether the transfer begins again by itself after an outage.
+    pub retry: RetryConfig,
 }
 
 impl Job {
@@ -405,6 +408,7 @@ impl Job {
             remote: RemoteShell::default(),
             program: PathBuf::from("lads"),
             stderr: Stderr::Kept,
+            retry: RetryConfig::default(),
         }
     }
 }

@@ -53,7 +53,7 @@ mod whole;
 pub use lads_core;
 
 pub use clean::{Kept, Remains, clean};
-pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Waiting};
+pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
 pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, PLACE_EXTENTS, Passing, RemoteShell,
     Stderr, Verify, shown_host,

@@ -4,7 +4,7 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::closing::Closing;
 use crate::end::End;
-use crate::event::{ExitCode, Observer, Progress, Report};
+use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::fatal::Fatal;
 use crate::job::Job;
 use crate::launch::{self, Connected};
@@ -16,15 +16,75 @@ use crate::stop::StopFlag;
 use crate::stream::Streams;
 use crate::thread::spawn;
 use crate::watch::Watch;
+use crate::whole::fill_random;
 use lads_core::issue::Side;
+use lads_core::message::Counters;
+use lads_core::retry::{Ended, Retries};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often a wait for the next attempt looks whether somebody wants to stop.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Moves data. Returns when the data is durable at the sink, when it cannot be moved, or when
-/// `stop` was set.
+/// `stop` was set. After an outage it begins again, as often as [`Job::retry`] allows.
 pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
+    let clock = Clock::start();
+    let mut retries = Retries::new(job.retry);
+    for attempt in 1.. {
+        let report = Report { attempt_count: attempt, ..attempt_once(job, stop, observer) };
+        let ended = how_it_ended(&report).filter(|_| !stop.is_set());
+        let next = ended.and_then(|it| retries.next_wait(clock.now(), it, jitter()));
+        let Some(wait) = next else { return report };
+        let message = report.message.clone().unwrap_or_default();
+        observer.on(Happening::Retry(Retry { attempt: attempt + 1, message, wait }));
+        if let Some(reason) = reason_to_stop_within(wait, stop) {
+            let message = format!("stopped ({reason}) after an outage; the same command goes on");
+            let message = Some(message);
+            return Report { exit_code: ExitCode::Interrupted, message, ..report };
+        }
+    }
+    unreachable!("attempts are counted until there is no other one")
+}
+
+/// Whether an attempt ended so that another one may go on; `None` if it may not.
+fn how_it_ended(report: &Report) -> Option<Ended> {
+    let Counters { bytes_done, bytes_skipped, files_moved, .. } = report.progress.source;
+    match report.exit_code {
+        ExitCode::Network => {
+            Some(Ended::Outage { has_moved: bytes_done > bytes_skipped || files_moved > 0 })
+        }
+        ExitCode::Running => Some(Ended::StillRunning),
+        _ => None,
+    }
+}
+
+/// From 0 to 1, at random; 0 if the system has nothing random.
+fn jitter() -> f64 {
+    let mut byte = [0];
+    let _ = fill_random(&mut byte);
+    f64::from(byte[0]) / 255.0
+}
+
+/// Waits, unless somebody wants to stop; then returns the reason.
+fn reason_to_stop_within(wait: Duration, stop: &StopFlag) -> Option<String> {
+    let until = std::time::Instant::now() + wait;
+    loop {
+        if let Some(reason) = stop.reason() {
+            return Some(reason);
+        }
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::sleep(left.min(LOOK_INTERVAL));
+    }
+}
+
+/// Moves data, in one attempt.
+fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let clock = Clock::start();
     match launch::start(job, stop, observer) {
         Ok(connected) => {
@@ -42,6 +102,7 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
             progress: Progress { elapsed: clock.now().since_start(), ..Progress::default() },
             issue_count: 0,
             is_clear: false,
+            attempt_count: 1,
         },
     }
 }

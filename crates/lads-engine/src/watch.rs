@@ -406,7 +406,7 @@ impl Watch<'_, '_> {
                 (code, Some(text))
             }
         };
-        Report { exit_code, message, progress, issue_count, is_clear: false }
+        Report { exit_code, message, progress, issue_count, is_clear: false, attempt_count: 1 }
     }
 }
 

@@ -86,6 +86,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--verify", Drawn(3, &["wire", "media"])),
     ("--no-journal", Drawn(8, FLAG)),
     ("--timeout", Drawn(1, &["5", "8", "12"])),
+    ("--retries", Drawn(6, &["1", "2"])),
+    ("--retry-for", Drawn(12, &["5s"])),
     ("--stall-timeout", Drawn(4, &["0", "40", "600"])),
     ("--connect-timeout", Drawn(8, &["20", "60"])),
     ("--rsh", ByRound),

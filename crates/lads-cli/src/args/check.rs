@@ -24,6 +24,8 @@ const CHECK_TAKES: &[&str] = &[
     "log",
     "color",
     "timeout",
+    "retries",
+    "retry_for",
     "stall_timeout",
     "rsh",
     "remote_lads",

@@ -76,6 +76,7 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
     ("lads cp --ports 5000-5009 run7 dtn2:/scratch/", "only these ports are open in the firewall"),
     ("lads cp -c run7 dtn2:/scratch/", "compares contents instead of times of change"),
     ("lads cp --verify media run7 dtn2:/scratch/", "reads back from storage what was written"),
+    ("lads cp --retry-for 1h run7 dtn2:/scratch/", "goes on by itself after an outage"),
     ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "leaves some of the network to others"),
     ("lads cp --json run7 dtn2:/scratch/ | jq .event", "tells another program what happens"),
     ("lads cp run7 null:", "reads at full speed and keeps nothing: what reading costs"),
@@ -132,6 +133,7 @@ Exit status:
     9  stopped by a signal; the same command goes on from there
    10  as many were deleted as --max-delete allows, and there are more
    11  lads check has found differences
+   12  the same transfer is running already
   130  ended at once by a second SIGINT";
 
 /// `lads clean --help`.

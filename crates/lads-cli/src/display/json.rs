@@ -10,7 +10,7 @@ use super::progress::Figures;
 use super::summary::mean_rate;
 use lads_core::issue::{Issue, Operation, Reason, Side};
 use lads_core::message::{Counters, Line, OstBytes};
-use lads_engine::{Bottleneck, ExitCode, Location, Progress, Report, Verify};
+use lads_engine::{Bottleneck, ExitCode, Location, Progress, Report, Retry, Verify};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -325,6 +325,19 @@ impl<'a> End<'a> {
     }
 }
 
+/// The event that says that another attempt follows.
+pub(super) fn retry(retry: &Retry) -> String {
+    #[derive(Serialize)]
+    struct Again<'a> {
+        attempt: u32,
+        message: &'a str,
+        wait_seconds: f64,
+    }
+    let Retry { attempt, message, wait } = retry;
+    let wait_seconds = rounded(wait.as_secs_f64());
+    event("retry", Again { attempt: *attempt, message, wait_seconds })
+}
+
 /// The event that shows how the transfer ended.
 pub(super) fn summary(
     report: &Report,
@@ -355,6 +368,7 @@ pub(super) fn refusal(message: &str) -> String {
         progress: Progress::default(),
         issue_count: 0,
         is_clear: false,
+        attempt_count: 1,
     };
     summary_of(&report, "none", "local", None)
 }
@@ -373,6 +387,7 @@ fn summary_of(
         #[serde(flatten)]
         sums: Sums,
         issue_count: u64,
+        attempts: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         difference_count: Option<u64>,
         verified: &'static str,
@@ -389,6 +404,7 @@ fn summary_of(
             message: report.message.as_deref(),
             sums: Sums::new(&report.progress, mean_rate(report)),
             issue_count: report.issue_count,
+            attempts: report.attempt_count,
             difference_count,
             verified,
             is_clear: report.is_clear,
@@ -413,6 +429,7 @@ fn outcome(code: ExitCode) -> &'static str {
         ExitCode::Interrupted => "interrupted",
         ExitCode::Limit => "limit",
         ExitCode::Different => "different",
+        ExitCode::Running => "running",
     }
 }
 

@@ -131,6 +131,7 @@ fn trouble(code: ExitCode, issues: &IssueCount) -> &'static str {
         ExitCode::Interrupted => "stopped; the same command goes on from here",
         ExitCode::Limit => "all is moved; there is more to delete than --max-delete allows",
         ExitCode::Different => "source and sink are different",
+        ExitCode::Running => "nothing is done: the same transfer is running already",
     }
 }
 
@@ -167,6 +168,10 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
     if report.exit_code == ExitCode::Network && settings.verify.is_some() {
         let left = ".lads-*.part files and a .lads-*.journal are in";
         rows.push(("unfinished", format!("{left} {}", places.target_text())));
+    }
+    if report.attempt_count > 1 {
+        let count = counted(u64::from(report.attempt_count), "attempt");
+        rows.push(("went on", format!("{count}; the figures here are those of the last one")));
     }
     let resent = counters.blocks_resent.max(report.progress.sink.blocks_resent);
     if resent > 0 {

@@ -127,7 +127,7 @@ fn the_same_command_runs_once_at_a_time_with_a_journal_or_without() {
         let mut running = start(world.cp(&[PACE, &[first]].concat()));
         let sink = running.other_end();
         assert!(running.runs_until_written(sink, 1 << 20));
-        run(world.cp(&[second])).expect(2).says(&["running already"]);
+        run(world.cp(&[second])).expect(12).says(&["running already"]);
         running.end().expect(0);
         assert_eq!(fs::read(world.target().join("large")).unwrap().len(), LARGE_BYTES);
         assert_nothing_left_over(&world.target());
@@ -411,7 +411,7 @@ fn where_there_are_no_locks_a_transfer_runs_once_at_a_time_and_goes_on() {
         let files = replay(&fs::read(journal).ok()?).files;
         files.values().any(|begun| !begun.blocks.is_empty()).then_some(())
     });
-    let refused = run(cp(&[])).expect(2);
+    let refused = run(cp(&[])).expect(12);
     if refused.summary()["message"].to_string().contains("another process") {
         return not_tried("this kernel gives FUSE its own locks");
     }

@@ -297,6 +297,18 @@ impl Running {
         events.filter_map(|event| event["bytes_sent"].as_u64()).max().unwrap_or(0)
     }
 
+    /// Returns whether something was moved, as far as reported, after it began again this often.
+    pub(crate) fn has_moved(&self, retry_count: usize) -> bool {
+        let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
+        let events = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut left = retry_count;
+        let mut events = events.skip_while(|event| {
+            left -= usize::from(left > 0 && event["event"] == "retry");
+            left > 0
+        });
+        events.any(|event| event["bytes_done"].as_u64() > event["bytes_skipped"].as_u64())
+    }
+
     /// Returns whether the output for a program contains this so far.
     pub(crate) fn told(&self, words: &str) -> bool {
         fs::read_to_string(self.output.path().join("stdout")).is_ok_and(|all| all.contains(words))
@@ -404,7 +416,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 }
 
 /// Returns a process's first child.
-fn child_of(parent: u32) -> Option<u32> {
+pub(crate) fn child_of(parent: u32) -> Option<u32> {
     let processes = fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

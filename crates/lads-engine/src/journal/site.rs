@@ -320,7 +320,7 @@ impl Site {
             "the same transfer is running already: {who} {} in the target directory {}",
             self.name, self.target
         );
-        Fatal::new(ExitCode::Usage, text)
+        Fatal::new(ExitCode::Running, text)
     }
 
     fn is_not_ours(&self, name: &str, difference: &str) -> Fatal {

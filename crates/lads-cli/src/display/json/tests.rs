@@ -42,6 +42,12 @@ fn examples() -> Vec<String> {
         line(&different),
         issue(&no_space, &describe(&no_space, &places()), &places()),
         notice("direct I/O is not possible at the source; reading through the page cache"),
+        retry(&Retry {
+            attempt: 2,
+            message: "lost the connection to dtn2: connection reset; the same command resumes"
+                .into(),
+            wait: Duration::from_millis(750),
+        }),
         summary(&report(), &settings(), &places(), &Differences::default()),
     ]
 }
@@ -68,6 +74,10 @@ fn every_event_is_as_the_schema_says() {
         events.push(issue(&plain, &describe(&plain, &places()), &places()));
     }
     events.push(progress(&Progress::default(), &Figures::default()));
+    for exit_code in [ExitCode::Different, ExitCode::Running, ExitCode::Limit, ExitCode::Mismatch] {
+        let report = Report { exit_code, ..report() };
+        events.push(summary(&report, &settings(), &places(), &Differences::default()));
+    }
     let schema: Value = serde_json::from_str(SCHEMA).expect("it is JSON");
     for event in events {
         let event: Value = serde_json::from_str(&event).expect("it is JSON");

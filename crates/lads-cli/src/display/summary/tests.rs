@@ -61,6 +61,7 @@ pub(in crate::display) fn report() -> Report {
         },
         issue_count: 0,
         is_clear: true,
+        attempt_count: 1,
     }
 }
 

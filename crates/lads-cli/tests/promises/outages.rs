@@ -1,0 +1,115 @@
+//! Transfers that go on by themselves after an outage.
+
+use crate::world::{
+    Ended, Rng, Running, World, assert_identical, run, send_signal, start, there, wait_for,
+};
+use std::fs;
+use std::time::Duration;
+
+/// Runs the other end so that it lives on when the shell that leads to it is killed, as at the end
+/// of a cut ssh connection.
+const DETACHED: &str = "exec 3<&0; shift; \"$@\" <&3 & wait";
+
+/// How many times the command has said that it begins again.
+fn retry_count(running: &Running) -> usize {
+    (2..).take_while(|attempt| running.told(&format!("\"attempt\":{attempt},"))).count()
+}
+
+fn wait_for_retries(running: &mut Running, count: usize) {
+    wait_for("another attempt", || {
+        assert!(running.is_running(), "it ended instead");
+        (retry_count(running) >= count).then_some(())
+    });
+}
+
+fn messages(ended: &Ended) -> Vec<String> {
+    let retries = ended.events_of("retry");
+    retries.iter().map(|it| it["message"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn after_an_outage_it_goes_on_by_itself_and_sends_nothing_twice() {
+    let mut rng = Rng::new(1);
+    let world = World::with_files(&mut rng);
+    let command = world.cp(&["--retries=1", "--bwlimit=3M", "--block-size=64K", "--buffers=1M"]);
+    let mut running = start(command);
+    // More outages than new attempts are allowed in one: each attempt moves something.
+    for round in 1..=2 {
+        wait_for("something on record", || running.has_moved(round - 1).then_some(()));
+        send_signal(running.other_end(), "KILL");
+        wait_for_retries(&mut running, round);
+    }
+    let ended = running.end().expect(0);
+    assert_identical(&world.source(), &world.target());
+    let summary = ended.summary();
+    assert_eq!(summary["attempts"], 3);
+    let sent = summary["bytes_sent"].as_u64().unwrap();
+    let found = summary["bytes_found"].as_u64().unwrap();
+    assert!(sent < found, "the last attempt sends {sent} of {found} bytes");
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_asked_again_until_it_can() {
+    let world = World::with_files(&mut Rng::new(2));
+    let there_again = world.path("there-again");
+    let shell = world.fake_shell(&format!(
+        "test -e {} || {{ echo 'ssh: connect to host there port 22: No route to host' >&2; \
+         exit 255; }}; shift; exec \"$@\"",
+        there_again.display()
+    ));
+    let target = format!("there:{}", world.target().display());
+    let mut command = there(&shell);
+    command.arg("--retry-for=2m").arg(world.source_contents()).arg(&target);
+    let mut running = start(command);
+    wait_for_retries(&mut running, 2);
+    fs::write(&there_again, b"").unwrap();
+    let ended = running.end().expect(0).says(&["No route to host"]);
+    assert!(messages(&ended).iter().all(|it| it.contains("cannot reach there")), "{ended:?}");
+    assert_identical(&world.source(), &world.target());
+
+    fs::remove_file(&there_again).unwrap();
+    let mut command = there(&shell);
+    command.arg("--retries=2").arg(world.source_contents()).arg(&target);
+    let ended = run(command).expect(5).says(&["No route to host"]);
+    assert_eq!(ended.summary()["attempts"], 3);
+
+    let mut command = there(&shell);
+    command.arg("--retry-for=1h").arg(world.source_contents()).arg(&target);
+    let mut running = start(command);
+    wait_for_retries(&mut running, 2);
+    running.signal("TERM");
+    running.end().expect(9).says(&["stopped"]).within(Duration::from_secs(15));
+}
+
+/// Where the other end does not notice that it is alone, it still holds the journal.
+#[test]
+fn what_is_left_of_a_lost_end_is_waited_for() {
+    let world = World::with_files(&mut Rng::new(3));
+    let shell = world.fake_shell(DETACHED);
+    let mut command = there(&shell);
+    command.args(["--retries=1", "--timeout=4", "--bwlimit=4M", "--block-size=64K"]);
+    command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
+    let mut running = start(command);
+    let shell = running.other_end();
+    let sink = wait_for("the other end to start", || crate::world::child_of(shell));
+    assert!(running.runs_until_written(sink, 2 << 20));
+    send_signal(sink, "STOP");
+    wait_for_retries(&mut running, 2);
+    send_signal(sink, "KILL");
+    let ended = running.end().expect(0);
+    let messages = messages(&ended);
+    assert!(messages[0].contains("no sign of life"), "{messages:?}");
+    assert!(messages[1..].iter().all(|it| it.contains("running already")), "{messages:?}");
+    assert_identical(&world.source(), &world.target());
+}
+
+#[test]
+fn a_transfer_that_somebody_else_runs_is_not_waited_for() {
+    let world = World::with_files(&mut Rng::new(4));
+    let mut running = start(world.cp(&["--bwlimit=1M", "--block-size=64K"]));
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 64 << 10));
+    let ended = run(world.cp(&["--retry-for=1h"])).expect(12).says(&["running already"]);
+    assert_eq!(ended.summary()["attempts"], 1);
+    assert_eq!(ended.summary()["outcome"], "running");
+}
