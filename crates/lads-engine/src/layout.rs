@@ -11,7 +11,7 @@ mod ceph;
 mod disk;
 mod kind;
 mod local;
-mod lustre;
+pub(crate) mod lustre;
 mod mount;
 mod new_file;
 mod orangefs;

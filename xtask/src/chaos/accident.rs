@@ -80,9 +80,9 @@ impl Accident {
             Self::Stop(..) => &[1, 5, 9],
             Self::Freeze(..) => &[5],
             Self::Change(..) => &[3, 8],
-            Self::Twin => &[2],
+            Self::Twin => &[12],
             // Two rivals at once count as the same command twice.
-            Self::Rival => &[2],
+            Self::Rival => &[12],
             Self::Order(..) => &[3, 5, 6, 7, 8],
             Self::MoreRoom => &[6],
         }

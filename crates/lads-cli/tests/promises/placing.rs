@@ -163,6 +163,25 @@ fn a_file_that_was_left_open_is_finished_by_a_run_that_lets_none_grow() {
     }
 }
 
+/// Found by chaos (seed 424521): where the second run takes the file system for another one, nobody
+/// adds extents to what the first run has left.
+#[test]
+fn a_file_that_was_left_open_is_begun_anew_by_a_run_that_does_not_know_of_extents() {
+    let Some(bed) = Bed::new() else { return };
+    let content = vec![7; 12 * MIB];
+    bed.world.write("src/1", &content);
+    let pace = ["--block-size", "256K", "--bwlimit", "12M"];
+    let mut stopped = start(bed.world.cp(&pace));
+    let sink = stopped.other_end();
+    assert!(stopped.runs_until_written(sink, 5 * MIB as u64), "over before it was stopped");
+    stopped.signal("TERM");
+    stopped.end().expect(9);
+    wait_until_gone(sink);
+    let other = [&pace[..], &["--sink-layout", "synthetic:osts=4,stripe_size=256K"]].concat();
+    run(bed.world.cp(&other)).expect(0);
+    assert!(fs::read(bed.world.target().join("1")).unwrap() == content);
+}
+
 #[test]
 fn files_grow_only_if_they_may() {
     let Some(bed) = Bed::new() else { return };

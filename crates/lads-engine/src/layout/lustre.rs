@@ -270,6 +270,14 @@ impl Layouts for Lustre {
     }
 }
 
+/// Whether a part of the first `size` bytes of a file cannot be written, because it was to grow
+/// further. Another provider may serve this file system now, and know nothing of it.
+pub(crate) fn ends_before(file: &OwnedFd, size: u64) -> bool {
+    let lov = read_all(|to| fgetxattr(file, ATTRIBUTE, to.as_mut_slice()));
+    let extents = lov.ok().and_then(|bytes| Lov::parse(&bytes).ok()?.open_extents());
+    extents.and_then(|it| it.last().cloned()).is_some_and(|last| last.range.end < size)
+}
+
 fn spec(name: String) -> OstSpec {
     OstSpec::new(name, IN_FLIGHT_MAX)
 }

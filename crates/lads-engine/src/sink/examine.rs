@@ -8,6 +8,7 @@ use crate::hub::Inner;
 use crate::job::DIRECT_BYTES_MIN;
 use crate::journal::{Durable, Journal};
 use crate::layout;
+use crate::layout::lustre::ends_before;
 use crate::metadata::{Held, apply, differs, is_asked_for, make_usable};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, remove_left_over};
 use crate::sink::check::{clear_outside, unchanged};
@@ -403,7 +404,9 @@ impl SinkEnd {
             return Ok(Vec::new());
         };
         let name = journal.temporary_name(&path);
-        let file = reopen_temporary(handle, &name, identity.size, journal.own());
+        let knows_extents = self.layouts.extents().is_some();
+        let file = reopen_temporary(handle, &name, identity.size, journal.own())
+            .filter(|file| knows_extents || !ends_before(file, identity.size));
         if let Some(file) = file.filter(|_| begun.identity == identity) {
             let stat = fstat(&file).map_err(|errno| failed(Operation::Examine, errno))?;
             let part = identity_of(&stat);
