@@ -3,6 +3,7 @@
 //! The texts of `lads --help`, the manual pages and the shell completions all come from here;
 //! rsync's options that are only taken or refused come from [`crate::refusals`].
 
+mod bench;
 mod check;
 mod choice;
 mod imbalance;
@@ -22,6 +23,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
 pub(crate) use imbalance::ImbalanceArgs;
@@ -66,6 +68,7 @@ fn with_copy(copy_command: Command) -> Command {
             ProbeArgs::augment_args(Command::new("probe"))
                 .about("Finds out what lads can know of a file system and do with it"),
         )
+        .subcommand(bench::command())
         .subcommand(
             CleanArgs::augment_args(Command::new("clean"))
                 .about("Removes what transfers that were killed left in a directory")

@@ -1,6 +1,7 @@
 //! The `lads` command: reads what the user asks for, lets the engine do it, and tells how it went.
 
 mod args;
+mod bench;
 mod check;
 mod clean;
 mod copy;
@@ -19,7 +20,9 @@ mod signals;
 mod subject;
 
 use anyhow::Context as _;
-use args::{CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs};
+use args::{
+    BenchArgs, CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs,
+};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
+        Some(("bench", matches)) => bench::run(&parsed::<BenchArgs>(matches)),
         Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
         Some(("serve", _)) => {
@@ -92,20 +96,29 @@ fn shown(outcome: anyhow::Result<()>) -> ExitCode {
 /// Tells what went wrong with a command that prints. It is no error that the reader has gone, as
 /// with `lads osts | head`.
 fn printed(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
+    ExitCode::from(code_of_printing(outcome, code))
+}
+
+/// The same, as a number.
+fn code_of_printing(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> u8 {
     let is_unread = outcome.as_ref().is_err_and(|error| {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
         causes.any(|error| error.kind() == io::ErrorKind::BrokenPipe)
     });
-    if is_unread { ExitCode::from(EXIT_UNREAD) } else { exit(outcome, code) }
+    if is_unread { EXIT_UNREAD } else { exit_code(outcome, code) }
 }
 
 /// Reports what went wrong, if anything did.
 fn exit(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> ExitCode {
+    ExitCode::from(exit_code(outcome, code))
+}
+
+fn exit_code(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> u8 {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             complain(&format!("{error:#}"));
-            ExitCode::from(code as u8)
+            code as u8
         }
     }
 }

@@ -115,8 +115,18 @@ mod tests {
     #[test]
     fn there_is_a_page_for_every_command_that_people_type() {
         let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
-        let commands =
-            ["cp", "check", "layout", "osts", "probe", "clean", "imbalance", "man", "completions"];
+        let commands = [
+            "cp",
+            "check",
+            "layout",
+            "osts",
+            "probe",
+            "bench",
+            "clean",
+            "imbalance",
+            "man",
+            "completions",
+        ];
         let mut expected = vec!["lads.1".to_owned()];
         expected.extend(commands.map(|command| format!("lads-{command}.1")));
         assert_eq!(names, expected);

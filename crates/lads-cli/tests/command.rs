@@ -224,3 +224,37 @@ fn a_command_whose_output_nobody_reads_ends_without_a_word() {
         );
     }
 }
+
+#[test]
+fn storage_is_measured_with_a_file_that_is_gone_afterwards() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().join("storage");
+    fs::create_dir(&here).unwrap();
+    let (here, page) = (here.to_str().unwrap(), directory.path().join("modes.html"));
+    let few = ["--time=1", "--size=4M", "--requests=64K,1M", "--threads=1,2"];
+    let bench = |more: &[&str]| lads(&[&["bench"], &few[..], more, &[here]].concat());
+
+    let output = bench(&["--json", "--html", page.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = found["figures"].as_array().unwrap();
+    assert!(figures.len() == 8 || figures.len() == 16, "with direct I/O or without: {found}");
+    for best in ["best_read", "best_write"] {
+        assert!(found[best]["bytes_per_second"].as_f64().unwrap() > 0.0, "{found}");
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("class=\"best\"") && page.ends_with("</html>\n"), "{page}");
+
+    let output = bench(&[]);
+    let told = text(&output.stdout);
+    for words in
+        ["reading, through the page cache", "write best", "serial", "lads cp --sink-threads"]
+    {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    assert_eq!(fs::read_dir(here).unwrap().count(), 0);
+
+    let refused = lads(&["bench", "/proc"]);
+    assert_eq!(refused.status.code(), Some(6), "{refused:?}");
+    assert!(text(&refused.stderr).contains("too little space"), "{refused:?}");
+}

@@ -29,6 +29,7 @@ pub mod layout;
 pub mod limits;
 pub mod lov;
 pub mod message;
+pub mod mode;
 pub mod orangefs;
 pub mod pace;
 pub mod packet;

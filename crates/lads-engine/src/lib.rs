@@ -16,6 +16,7 @@
 
 #![warn(unnameable_types)]
 
+mod bench;
 mod board;
 mod bottleneck;
 mod clean;
@@ -52,6 +53,7 @@ mod whole;
 
 pub use lads_core;
 
+pub use bench::{BenchConfig, BenchError, BenchReport, bench};
 pub use clean::{Kept, Remains, clean};
 pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
 pub use job::{

@@ -127,9 +127,10 @@ const PASSING: [&str; 5] =
 /// Options that remove something at the target.
 const DELETION: [&str; 2] = ["--delete", "--delete-excluded"];
 
-/// The number of blocks that the buffers must have room for: a stage needs three for each OST of
-/// the layouts above.
-const BLOCKS_IN_BUFFERS: u64 = 24;
+/// The number of blocks that the buffers must have room for. A stage with `--verify media` needs
+/// three for each OST and one more, and the emulated parallel file system has eight OSTs and two
+/// numbers that stand for no OST.
+const BLOCKS_IN_BUFFERS: u64 = 31;
 /// The default size of the data buffers of an end, in bytes.
 const BUFFERS_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES: u64 = 1 << 20;

@@ -25,6 +25,7 @@ fn help_says_what_it_should() {
     expect_file!["golden/help.txt"].assert_eq(&help(&["lads", "--help"]));
     expect_file!["golden/check-help.txt"].assert_eq(&help(&["lads", "check", "--help"]));
     expect_file!["golden/cp-help.txt"].assert_eq(&help(&["lads", "cp", "--help"]));
+    expect_file!["golden/bench-help.txt"].assert_eq(&help(&["lads", "bench", "--help"]));
     expect_file!["golden/osts-help.txt"].assert_eq(&help(&["lads", "osts", "--help"]));
     expect_file!["golden/probe-help.txt"].assert_eq(&help(&["lads", "probe", "--help"]));
     let imbalance = &help(&["lads", "imbalance", "--help"]);

@@ -136,6 +136,49 @@ Exit status:
    12  the same transfer is running already
   130  ended at once by a second SIGINT";
 
+/// `lads bench --help`.
+pub(super) const BENCH_ABOUT: &str = "\
+Measures how fast storage is read and written: over the size of requests and the number of \
+threads, past the page cache and through it. It ends with the best mode for each direction, which \
+is the one with the fewest threads and the smallest requests among those within 5 % of the \
+fastest, and with what the order of requests does to it.";
+
+/// Examples for `lads bench`.
+pub(super) const BENCH_EXAMPLES: &str = "\
+Examples:
+  lads bench /scratch                  a minute, with a file of at most 1 GiB
+  lads bench --time 10m --size 50G --html modes.html /scratch
+                                       more certain, and beyond the caches of servers
+  lads bench --threads 1,8,64 --requests 1M,4M --json /scratch | jq .best_read
+                                       for another program
+  ssh dtn2 lads bench /scratch         on another host
+
+";
+
+/// What `lads bench --help` ends with.
+pub(super) const BENCH_NOTES: &str = "\
+How it is measured:
+  Each mode is measured three times, in another order each time, and the median counts. The first
+  request of each thread does not count. Writing ends when the bytes are durable. Before reading
+  through the page cache, the cache is emptied of the file. The bytes do not compress, and no page
+  is like another one. Servers may have caches of their own: a file that is larger than those
+  (--size) takes longer to write, so give it more --time.
+
+Orders of requests, as in XDD:
+  none    each thread has its own requests, and waits for no other thread
+  loose   a request is issued as soon as the one before it in the file has been issued
+  serial  a request is issued when the one before it in the file has ended
+
+Safety:
+  lads bench writes into a file of its own, which loses its name as soon as it is open: whatever
+  ends lads, nothing is left. The file takes at most a quarter of the free space.
+
+Exit status:
+    0  measured
+    6  the file cannot be made or written there, or there is too little space
+    9  stopped by a signal
+  130  ended at once by a second SIGINT";
+
 /// `lads clean --help`.
 pub(super) const CLEAN_ABOUT: &str = "\
 Removes what transfers that were killed left in a directory and below it: unfinished files \

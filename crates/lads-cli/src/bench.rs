@@ -1,0 +1,129 @@
+//! `lads bench`: shows how fast storage is in which mode, as tables, as JSON and as a page with
+//! heat maps.
+
+mod json;
+mod page;
+mod table;
+
+use crate::args::BenchArgs;
+use crate::display::escape_text;
+use crate::{code_of_printing, complain, front};
+use anyhow::{Context, Result};
+use lads_core::mode::{Caching, Direction, Figure};
+use lads_core::sizes;
+use lads_engine::{BenchConfig, BenchError, BenchReport, ExitCode, StopFlag, bench};
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+/// The shortest time between two redraws of the line of progress.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Measures, and shows the result.
+pub(crate) fn run(args: &BenchArgs) -> std::process::ExitCode {
+    front::run(|stop| match measure(args, stop) {
+        Ok(report) => code_of_printing(show(args, &report), ExitCode::Other),
+        Err(error) => {
+            complain(&error.to_string());
+            let code = match error {
+                BenchError::Stopped(_) => ExitCode::Interrupted,
+                BenchError::NoRoom { .. } | BenchError::Failed { .. } => ExitCode::SinkRefuses,
+            };
+            code as u8
+        }
+    })
+}
+
+fn measure(args: &BenchArgs, stop: &StopFlag) -> Result<BenchReport, BenchError> {
+    let config = BenchConfig {
+        directory: args.path.as_os_str().as_bytes().to_vec(),
+        size_bytes: args.size,
+        time: args.time,
+        request_bytes: sorted(&args.requests),
+        thread_counts: sorted(&args.threads),
+    };
+    let is_shown = io::stderr().is_terminal() && !args.quiet;
+    let mut shown = Instant::now();
+    let report = bench(&config, stop, &mut |done, all| {
+        if is_shown && (shown.elapsed() >= REDRAW_INTERVAL || done == all) {
+            shown = Instant::now();
+            // If stderr is closed, nobody waits for progress.
+            let _ = write!(io::stderr(), "\rlads: {done} of {all} measurements\x1b[K");
+        }
+    });
+    if is_shown {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    report
+}
+
+/// In order, each value once.
+fn sorted<T: Ord + Copy>(values: &[T]) -> Vec<T> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+fn show(args: &BenchArgs, report: &BenchReport) -> Result<()> {
+    if let Some(path) = &args.html {
+        let page = page::of(&title(args, report), report);
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", json::object(&args.path, report))?;
+    } else {
+        writeln!(out, "{}\n", title(args, report))?;
+        table::write(report, &mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn title(args: &BenchArgs, report: &BenchReport) -> String {
+    format!(
+        "{}: a file of {}, measured for {}",
+        escape_text(&args.path.to_string_lossy()),
+        sizes::bytes(report.size_bytes),
+        sizes::span(report.elapsed)
+    )
+}
+
+/// The modes of a table: one direction, one way.
+struct Group<'a> {
+    title: &'static str,
+    figures: Vec<&'a Figure>,
+}
+
+/// Reading and writing, past the page cache and through it, as far as there are figures.
+fn groups(report: &BenchReport) -> Vec<Group<'_>> {
+    let all = [
+        ("reading, past the page cache", Direction::Read, Caching::Direct),
+        ("reading, through the page cache", Direction::Read, Caching::Buffered),
+        ("writing, past the page cache", Direction::Write, Caching::Direct),
+        ("writing, through the page cache", Direction::Write, Caching::Buffered),
+    ];
+    let group = |(title, direction, caching)| {
+        let is_in = |it: &&Figure| it.mode.direction == direction && it.mode.caching == caching;
+        Group { title, figures: report.figures.iter().filter(is_in).collect() }
+    };
+    all.into_iter().map(group).filter(|group| !group.figures.is_empty()).collect()
+}
+
+impl Group<'_> {
+    fn request_bytes(&self) -> Vec<u32> {
+        sorted(&self.figures.iter().map(|it| it.mode.request_bytes).collect::<Vec<_>>())
+    }
+
+    fn thread_counts(&self) -> Vec<u16> {
+        sorted(&self.figures.iter().map(|it| it.mode.thread_count).collect::<Vec<_>>())
+    }
+
+    fn figure(&self, request_bytes: u32, thread_count: u16) -> Option<&Figure> {
+        let is_it = |it: &&&Figure| {
+            it.mode.request_bytes == request_bytes && it.mode.thread_count == thread_count
+        };
+        self.figures.iter().find(is_it).copied()
+    }
+}
