@@ -27,6 +27,11 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// than they are checked; shorter pauses would add to the load.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
+/// The number of streams that are opened at a time: more than a transfer has by default, and fewer
+/// than may wait at the port of the other end without a token. Each takes a thread for two round
+/// trips. At 128 ms, four streams one after the other take 1.0 s, and all at once 0.26 s.
+const AT_ONCE_MAX: usize = 32;
+
 /// How data connections reach the other end.
 pub(super) struct Route<'a> {
     pub(super) job: &'a Job,
@@ -40,11 +45,25 @@ pub(super) struct Route<'a> {
 }
 
 impl Route<'_> {
-    /// Opens a stream for each token.
+    /// Opens a stream for each token, many at a time: each takes two round trips.
     pub(super) fn connect_all(&self, tokens: &[[u8; 32]]) -> Result<Vec<OwnedFd>, Fatal> {
         let addresses = self.addresses()?;
-        let connect = |(index, token)| self.connect_one(&addresses, index, token);
-        (0..).zip(tokens).map(connect).collect()
+        let numbered: Vec<(u16, &[u8; 32])> = (0..).zip(tokens).collect();
+        let mut streams = Vec::with_capacity(tokens.len());
+        for some in numbered.chunks(AT_ONCE_MAX) {
+            let connected: Vec<Result<OwnedFd, Fatal>> = std::thread::scope(|scope| {
+                let connect = |&(index, token)| {
+                    let addresses = &addresses;
+                    scope.spawn(move || self.connect_one(addresses, index, token))
+                };
+                let threads: Vec<_> = some.iter().map(connect).collect();
+                threads.into_iter().map(|it| it.join().expect("it does not panic")).collect()
+            });
+            for stream in connected {
+                streams.push(stream?);
+            }
+        }
+        Ok(streams)
     }
 
     fn connect_one(

@@ -5,6 +5,7 @@ use lads_core::issue::Side;
 use lads_core::message::Message;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// What a connection says first.
@@ -56,16 +57,23 @@ impl Peer {
             self.frames_sent = vec![0; usize::from(STREAMS)];
             return Ok(());
         }
-        for stream in self.stream_count()..STREAMS {
-            let socket = match self.start {
-                Start::Started => self.accept(stream)?,
+        let missing = self.stream_count()..STREAMS;
+        let mut sockets = Vec::new();
+        for stream in missing.clone() {
+            sockets.push(match self.start {
+                Start::Started => self.accept(missing.clone())?,
                 Start::Starts { .. } => match self.knock(&self.right_opening(stream))? {
-                    Some(socket) => socket,
+                    Some(socket) => (stream, socket),
                     None => return wrong("a right token was not let in"),
                 },
-            };
-            self.adopt(socket);
+            });
         }
+        // The honest end opens them all at once, so they come in any order.
+        sockets.sort_by_key(|(stream, _)| *stream);
+        if !sockets.iter().map(|(stream, _)| *stream).eq(missing) {
+            return wrong("the honest end shows a token twice");
+        }
+        sockets.into_iter().for_each(|(_, socket)| self.adopt(socket));
         Ok(())
     }
 
@@ -108,18 +116,20 @@ impl Peer {
         self.port != 0
     }
 
-    fn accept(&mut self, stream: u16) -> Told<TcpStream> {
+    /// A connection for one of these streams, and for which.
+    fn accept(&mut self, streams: Range<u16>) -> Told<(u16, TcpStream)> {
         let listener = self.listener.as_ref().expect("opened before");
         let Some(mut socket) = accept_within(listener, HEAR_DEADLINE) else {
             return wrong("the honest end does not connect its data streams");
         };
         let mut said = [0; OPENING_BYTES];
         socket.read_exact(&mut said).map_err(|_| Stop::Gone)?;
-        if said[..] != opening(stream, &self.tokens[usize::from(stream)]) {
+        let is_of = |stream: &u16| said[..] == opening(*stream, &self.tokens[usize::from(*stream)]);
+        let Some(stream) = streams.into_iter().find(is_of) else {
             return wrong("the honest end does not show the token that it was given");
-        }
+        };
         socket.write_all(&[ACCEPTED]).map_err(|_| Stop::Gone)?;
-        Ok(socket)
+        Ok((stream, socket))
     }
 
     /// What the honest end expects to be shown for this stream.
