@@ -31,16 +31,25 @@ const SLICE_MIN: Duration = Duration::from_millis(100);
 /// which is not counted. With half of this, measurements are half as long. With all of it, slow
 /// storage is measured twice instead of three times.
 const MEASURED_PART: f64 = 0.67;
-/// The file takes at most this part of the free space.
+/// The file takes at most this part of the free space, so that others who write there meanwhile do
+/// not run out of it. With half of the part, a disk that is nearly full cannot be measured; with
+/// the double, two that measure at once fill it.
 const FREE_PART: u64 = 4;
-/// The smallest file that says anything: some requests of several megabytes for some threads.
+/// The smallest file that says anything, in bytes: four requests of the longest default size. With
+/// half of it, those wrap round at once; double would keep small partitions out.
 const SIZE_MIN: u64 = 64 << 20;
-/// How the file is filled at first, in parts of this size and by this number of threads.
+/// How the file is filled at first: bytes of a request, and threads, as `lads cp` writes by
+/// default.
+/// Half of either fills a file over a network more slowly; double makes the last requests of a slow
+/// disk late.
 const FILL: (u32, u16) = (1 << 20, 4);
-/// The part of the time after which the file is taken as long as it is then.
+/// The part of the time after which the file is taken as long as it is then. With half of the part,
+/// the file of slow storage is so short that its cache holds it. With the double, half of the time
+/// is not used to measure.
 const FILL_PART: u32 = 4;
-/// A mode is not measured if its requests in flight alone take this many times as long as a
-/// measurement.
+/// A mode is not measured if its requests in flight alone take more than this many measurements.
+/// With half of it, more modes of slow storage are left out. With the double, a few of them take up
+/// the time of all others.
 const IN_FLIGHT_SLICES_MAX: u64 = 4;
 const PAGE_BYTES: usize = 4096;
 
@@ -128,7 +137,7 @@ pub fn bench(
     for _ in 0..PASSES {
         // In another order each time, so that no mode always follows the same one.
         let mut order: Vec<usize> = (0..figures.len()).collect();
-        shuffle(&mut order);
+        fastrand::shuffle(&mut order);
         for index in order {
             runs.measure(&mut figures[index])?;
             done += 1;
@@ -432,13 +441,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> BenchError {
 
 /// Fills memory with bytes that no storage can compress.
 fn random(mut buffer: Buffer) -> Buffer {
-    let mut seed = [0; 8];
-    // Without randomness the bytes are the same each time, and no easier to compress.
-    let _ = fill_random(&mut seed);
-    let mut state = u64::from_le_bytes(seed) | 1;
-    for word in buffer.chunks_exact_mut(8) {
-        word.copy_from_slice(&next_random(&mut state).to_le_bytes());
-    }
+    fastrand::fill(&mut buffer);
     buffer
 }
 
@@ -448,24 +451,6 @@ fn stamp(bytes: &mut [u8], offset: u64) {
         let number = offset + (page * PAGE_BYTES) as u64;
         bytes[..8].copy_from_slice(&number.to_le_bytes());
     }
-}
-
-fn shuffle(order: &mut [usize]) {
-    let mut seed = [0; 8];
-    let _ = fill_random(&mut seed);
-    let mut state = u64::from_le_bytes(seed) | 1;
-    for last in (1..order.len()).rev() {
-        let other = next_random(&mut state) % (last as u64 + 1);
-        order.swap(last, usize::try_from(other).expect("it is at most `last`"));
-    }
-}
-
-/// Marsaglia's xorshift; good enough for bytes that do not compress.
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
 
 #[cfg(test)]

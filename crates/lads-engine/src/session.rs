@@ -16,7 +16,6 @@ use crate::stop::StopFlag;
 use crate::stream::Streams;
 use crate::thread::spawn;
 use crate::watch::Watch;
-use crate::whole::fill_random;
 use lads_core::issue::Side;
 use lads_core::message::Counters;
 use lads_core::retry::{Ended, Retries};
@@ -24,9 +23,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How often a wait for the next attempt looks whether somebody wants to stop.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Moves data. Returns when the data is durable at the sink, when it cannot be moved, or when
 /// `stop` was set. After an outage it begins again, as often as [`Job::retry`] allows.
@@ -36,11 +32,12 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     for attempt in 1.. {
         let report = Report { attempt_count: attempt, ..attempt_once(job, stop, observer) };
         let ended = how_it_ended(&report).filter(|_| !stop.is_set());
-        let next = ended.and_then(|it| retries.next_wait(clock.now(), it, jitter()));
+        let next = ended.and_then(|it| retries.next_wait(clock.now(), it, fastrand::f64()));
         let Some(wait) = next else { return report };
         let message = report.message.clone().unwrap_or_default();
         observer.on(Happening::Retry(Retry { attempt: attempt + 1, message, wait }));
-        if let Some(reason) = reason_to_stop_within(wait, stop) {
+        if Patience::new(stop, Duration::MAX).pause(wait).is_err() {
+            let reason = stop.reason().unwrap_or_default();
             let message = format!("stopped ({reason}) after an outage; the same command goes on");
             let message = Some(message);
             return Report { exit_code: ExitCode::Interrupted, message, ..report };
@@ -58,28 +55,6 @@ fn how_it_ended(report: &Report) -> Option<Ended> {
         }
         ExitCode::Running => Some(Ended::StillRunning),
         _ => None,
-    }
-}
-
-/// From 0 to 1, at random; 0 if the system has nothing random.
-fn jitter() -> f64 {
-    let mut byte = [0];
-    let _ = fill_random(&mut byte);
-    f64::from(byte[0]) / 255.0
-}
-
-/// Waits, unless somebody wants to stop; then returns the reason.
-fn reason_to_stop_within(wait: Duration, stop: &StopFlag) -> Option<String> {
-    let until = std::time::Instant::now() + wait;
-    loop {
-        if let Some(reason) = stop.reason() {
-            return Some(reason);
-        }
-        let left = until.saturating_duration_since(std::time::Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        std::thread::sleep(left.min(LOOK_INTERVAL));
     }
 }
 
