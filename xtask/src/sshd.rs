@@ -1,28 +1,39 @@
-//! An ssh server for tests and the demo: on a loopback port, with new keys.
+//! An ssh server for tests, the demo and benchmarks: on a loopback port or in a network namespace,
+//! with new keys.
 
 use crate::{setup, shell};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A running server; stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Sshd {
     child: Child,
-    port: u16,
+    at: SocketAddr,
     key: PathBuf,
 }
 
-/// How long a server may take to answer.
+/// How long a server may take until it listens.
 const START_MAX: Duration = Duration::from_secs(10);
 
 impl Sshd {
-    /// Starts a server that keeps its files in `directory`; `None` if there is no sshd here.
+    /// Starts a server on a loopback port that keeps its files in `directory`; `None` if there is no
+    /// sshd here.
     pub(crate) fn start(directory: &Path) -> Result<Option<Self>> {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        Self::start_at(directory, |program| shell::command(program), at)
+    }
+
+    /// Starts a server that listens at `at`, with a program that `command` makes a command of.
+    pub(crate) fn start_at(
+        directory: &Path,
+        command: impl Fn(&str) -> Command,
+        at: SocketAddr,
+    ) -> Result<Option<Self>> {
         let (Some(sshd), Some(keygen)) = (shell::find("sshd"), shell::find("ssh-keygen")) else {
             return Ok(None);
         };
@@ -37,11 +48,10 @@ impl Sshd {
             // never ran.
             fs::create_dir_all("/run/sshd")?;
         }
-        let port = free_port()?;
         let config = directory.join("sshd_config");
-        fs::write(&config, config_text(directory, port))?;
+        fs::write(&config, config_text(directory, at))?;
         let log = directory.join("sshd.log");
-        let child = shell::command(&sshd)
+        let child = command(&sshd.display().to_string())
             .args(["-D", "-f"])
             .arg(&config)
             .arg("-E")
@@ -49,8 +59,8 @@ impl Sshd {
             .stdout(Stdio::null())
             .spawn()
             .context("cannot start sshd")?;
-        let mut server = Self { child, port, key };
-        server.wait_until_it_answers(&log)?;
+        let mut server = Self { child, at, key };
+        server.wait_until_it_listens(&log)?;
         Ok(Some(server))
     }
 
@@ -61,26 +71,25 @@ impl Sshd {
 
     /// Options with which `ssh` and `scp` reach the server and ask no questions.
     pub(crate) fn options(&self) -> Vec<String> {
-        let port = format!("Port={}", self.port);
+        let host = format!("HostName={}", self.at.ip());
+        let port = format!("Port={}", self.at.port());
         let key = format!("IdentityFile={}", self.key.display());
         let fixed = ["BatchMode=yes", "StrictHostKeyChecking=no", "LogLevel=ERROR"];
         let none = "UserKnownHostsFile=/dev/null";
-        let options = [&port, &key].map(String::as_str).into_iter().chain(fixed).chain([none]);
+        let options = [&host, &port, &key].map(String::as_str).into_iter().chain(fixed).chain([none]);
         options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
     }
 
-    fn wait_until_it_answers(&mut self, log: &Path) -> Result<()> {
+    fn wait_until_it_listens(&mut self, log: &Path) -> Result<()> {
         let start = Instant::now();
+        let said = || fs::read_to_string(log).unwrap_or_default();
         while start.elapsed() < START_MAX && self.child.try_wait()?.is_none() {
-            let mut banner = [0; 4];
-            let answer = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
-                .and_then(|mut stream| stream.read_exact(&mut banner));
-            if answer.is_ok() && &banner == b"SSH-" {
+            if said().contains("Server listening on") {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        bail!("sshd does not answer: {}", fs::read_to_string(log).unwrap_or_default());
+        bail!("sshd does not listen: {}", said());
     }
 }
 
@@ -92,10 +101,11 @@ impl Drop for Sshd {
     }
 }
 
-fn config_text(directory: &Path, port: u16) -> String {
+fn config_text(directory: &Path, at: SocketAddr) -> String {
     let directory = directory.display();
+    let (address, port) = (at.ip(), at.port());
     format!(
-        "ListenAddress 127.0.0.1\nPort {port}\nHostKey {directory}/host_key\n\
+        "ListenAddress {address}\nPort {port}\nHostKey {directory}/host_key\n\
          AuthorizedKeysFile {directory}/authorized_keys\nPidFile none\nStrictModes no\n\
          UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"

@@ -31,9 +31,11 @@ pub struct Grants {
 struct Book {
     /// Granted and not yet used.
     outstanding: u32,
+    /// Frames of which only a part has arrived. They are on the network, not in a queue.
+    arriving: u32,
     /// Frames arrived and not yet written.
     held: u32,
-    /// The most that `outstanding` and `held` together may be now.
+    /// The most that `outstanding`, `arriving` and `held` together may be now.
     window: u32,
     /// The window never falls below this.
     window_min: u32,
@@ -42,10 +44,15 @@ struct Book {
 }
 
 impl Book {
+    /// Buffers that are granted, or that a frame has or will have.
+    fn committed(&self) -> u32 {
+        self.outstanding + self.arriving + self.held
+    }
+
     /// The part of the window that is free; zero if that is less than the window divided by
     /// `parts`, so that one message carries several grants.
     fn grantable(&self, parts: u32) -> u32 {
-        let free = self.window.saturating_sub(self.outstanding + self.held);
+        let free = self.window.saturating_sub(self.committed());
         if free >= self.window.div_ceil(parts) { free } else { 0 }
     }
 }
@@ -69,7 +76,7 @@ impl Grants {
             let wanted = in_flight_max.saturating_mul(tuning.room_times);
             let window = wanted.saturating_add(tuning.room_spare).min(share);
             let queue_long = in_flight_max.saturating_add(tuning.room_spare / 2);
-            Book { outstanding: 0, held: 0, window, window_min: window, queue_long }
+            Book { outstanding: 0, arriving: 0, held: 0, window, window_min: window, queue_long }
         };
         let parts = tuning.grant_parts.max(1);
         Self { osts: in_flight_max.map(book).collect(), share, out_count: 0, parts }
@@ -98,7 +105,7 @@ impl Grants {
         let mut outstanding = 0;
         for (index, book) in self.osts.iter_mut().enumerate() {
             outstanding += book.outstanding;
-            assert!(book.outstanding + book.held <= self.share, "OST {index} has {book:?}");
+            assert!(book.committed() <= self.share, "OST {index} has {book:?}");
             let count = book.grantable(self.parts);
             if count > 0 {
                 book.outstanding += count;
@@ -127,9 +134,20 @@ impl Grants {
             book.window = book.window.saturating_mul(2).min(self.share);
         }
         book.outstanding -= 1;
-        book.held += 1;
+        book.arriving += 1;
         self.out_count -= 1;
         true
+    }
+
+    /// The frame has arrived whole.
+    ///
+    /// # Panics
+    /// If no frame of this OST was on its way.
+    pub fn on_arrived(&mut self, ost: OstId) {
+        let book = &mut self.osts[ost.index()];
+        assert!(book.arriving > 0, "a frame for {ost} is there that never came: {book:?}");
+        book.arriving -= 1;
+        book.held += 1;
     }
 
     /// The frame did not arrive whole: the source may use the grant again.
@@ -138,8 +156,8 @@ impl Grants {
     /// If no frame of this OST was on its way.
     pub fn on_lost(&mut self, ost: OstId) {
         let book = &mut self.osts[ost.index()];
-        assert!(book.held > 0, "a frame for {ost} is lost that never came: {book:?}");
-        book.held -= 1;
+        assert!(book.arriving > 0, "a frame for {ost} is lost that never came: {book:?}");
+        book.arriving -= 1;
         book.outstanding += 1;
         self.out_count += 1;
     }
@@ -154,16 +172,16 @@ impl Grants {
         book.held -= 1;
     }
 
-    /// Frames that arrived and are not yet written.
+    /// Frames that arrive, or arrived and are not yet written.
     #[must_use]
     pub fn held_count(&self) -> u32 {
-        self.osts.iter().map(|book| book.held).sum()
+        self.osts.iter().map(|book| book.arriving + book.held).sum()
     }
 
     /// Buffers that are granted or hold a frame: never more than the arena has.
     #[cfg(test)]
     fn committed_count(&self) -> u32 {
-        self.osts.iter().map(|book| book.outstanding + book.held).sum()
+        self.osts.iter().map(Book::committed).sum()
     }
 }
 
@@ -232,16 +250,22 @@ mod tests {
         Grants::new(buffer_count, &Tuning::DEFAULT, vec![1; osts].into_iter())
     }
 
+    /// A frame arrives, from its first byte to its last.
+    fn come(grants: &mut Grants, ost: OstId, is_last: bool) {
+        assert!(grants.on_arrival(ost, is_last));
+        grants.on_arrived(ost);
+    }
+
     #[test]
     fn a_slow_ost_holds_no_more_than_its_share() {
         let mut grants = grants(8, 2);
         assert_eq!(grants.take_new(), [(OstId(0), 4), (OstId(1), 4)]);
         for _ in 0..4 {
-            assert!(grants.on_arrival(OstId(1), true));
+            come(&mut grants, OstId(1), true);
         }
         assert!(!grants.on_arrival(OstId(1), true), "a fifth frame was not granted");
         assert_eq!(grants.take_new(), []);
-        assert!(grants.on_arrival(OstId(0), false));
+        come(&mut grants, OstId(0), false);
         grants.on_release(OstId(0));
         assert_eq!(grants.take_new(), [(OstId(0), 1)]);
     }
@@ -253,18 +277,30 @@ mod tests {
         let first = granted;
         for _ in 0..200 {
             granted -= 1;
-            assert!(grants.on_arrival(OstId(0), granted == 0));
+            come(&mut grants, OstId(0), granted == 0);
             grants.on_release(OstId(0));
             granted += grants.take_new().iter().map(|(_, count)| count).sum::<u32>();
         }
         assert_eq!(granted, first, "a source that never runs out needs no more");
         for _ in 0..20 {
-            assert!(grants.on_arrival(OstId(0), true));
+            come(&mut grants, OstId(0), true);
             grants.on_release(OstId(0));
             grants.take_new();
         }
         assert!(grants.committed_count() > 200, "{}", grants.committed_count());
         assert!(grants.committed_count() <= 256);
+    }
+
+    #[test]
+    fn frames_that_arrive_side_by_side_are_on_the_network_and_not_in_a_queue() {
+        let mut grants = grants(256, 1);
+        let window = grants.osts[0].window;
+        let granted: u32 = grants.take_new().iter().map(|(_, count)| count).sum();
+        assert!(granted > grants.osts[0].queue_long, "all that is granted arrives at a time");
+        for left in (0..granted).rev() {
+            assert!(grants.on_arrival(OstId(0), left == 0));
+        }
+        assert_eq!(grants.osts[0].window, 2 * window);
     }
 
     #[test]

@@ -261,6 +261,7 @@ impl Sink {
         rows: &[(Row, bool)],
     ) -> Option<Write> {
         let ost = header.sink_ost;
+        self.frames.on_arrived(ost);
         let mut good = Vec::with_capacity(rows.len());
         let mut place = 0;
         for (row, is_good) in rows {

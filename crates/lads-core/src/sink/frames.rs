@@ -63,6 +63,11 @@ impl Frames {
         self.grants.on_arrival(header.sink_ost, header.is_last_grant)
     }
 
+    /// A frame has arrived whole.
+    pub(super) fn on_arrived(&mut self, ost: OstId) {
+        self.grants.on_arrived(ost);
+    }
+
     /// A frame did not arrive whole.
     pub(super) fn on_lost(&mut self, ost: OstId) {
         self.grants.on_lost(ost);

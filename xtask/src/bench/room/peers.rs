@@ -9,7 +9,6 @@ use crate::sshd::Sshd;
 use crate::{setup, shell};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -22,34 +21,24 @@ const TIMED_OUT: i32 = 124;
 /// LADS with these options.
 pub(super) fn lads(
     lads: &Path,
-    notes: &Scratch,
     line: &str,
     at: Option<&str>,
     options: &[&str],
 ) -> Contestant {
     let lads = lads.display().to_string();
     let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-    let shell_path = notes.join("at-sink");
     contestant(line, at, move |route, source, target| {
         let mut command = route.at_source(&lads);
         command.args(["cp", "-q", "--json"]).args(&options);
         let [source, mut target] = slashed(source, target);
         if !route.is_local() {
-            write_remote_shell(route, &shell_path)?;
-            command.arg("-e").arg(&shell_path).args(["--remote-lads", &lads]);
+            command.args(["-e", &route.remote_shell, "--remote-lads", &lads]);
             command.args(["--data-address", &route.sink_address]);
             target = format!("sink:{target}");
         }
         let (elapsed, said) = timed(command.args([source, target]))?;
         Ok(Run { elapsed, ends: Some(ends(&said)?) })
     })
-}
-
-/// Writes a remote shell that needs no ssh: it runs the command in the sink's namespace.
-fn write_remote_shell(route: &Route, path: &Path) -> Result<()> {
-    let prefix = route.sink_prefix.join(" ");
-    fs::write(path, format!("#!/bin/sh\nshift\nexec {prefix} sh -c \"$*\"\n"))?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
 /// The resources of both ends, from the summary of LADS.

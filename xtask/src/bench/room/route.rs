@@ -4,13 +4,16 @@
 //! A mover is a command at the source and, for most, a server at the sink. A route has the prefix
 //! for the command of each end, and the addresses of both.
 
+use crate::scratch::Scratch;
 use crate::shell;
-use anyhow::{Context, Result};
+use crate::sshd::Sshd;
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The distance between source and sink: the loops of the XDD paper, table I.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,6 +59,7 @@ const LINE_RATE: &str = "4Gbit";
 /// A line between two network namespaces. It is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Line {
+    ssh: Option<SshConnection>,
     child: Child,
     /// The route along this line.
     pub(super) route: Route,
@@ -75,20 +79,90 @@ impl Line {
         let mut said = String::new();
         BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut said)?;
         // From here on, the line is removed whatever happens.
-        let mut line = Self { child, route: Route::loopback() };
+        let mut line = Self { ssh: None, child, route: Route::loopback() };
         let said = serde_json::from_str(&said).context("the line was not laid")?;
         line.route = route_of(&said, distance)?;
+        let ssh = SshConnection::open(&line.route)?;
+        line.route.remote_shell = ssh.remote_shell();
+        line.ssh = Some(ssh);
         Ok(line)
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
+        drop(self.ssh.take());
         // The process waits until its stdin is closed, and then removes the line.
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
             println!("the line does not go: {error}");
         }
+    }
+}
+
+/// An open ssh connection from the source to the sink, which commands share: what people have who
+/// set `ControlPersist`. So messages of LADS cross the line, and no run pays for opening ssh.
+#[derive(Debug)]
+struct SshConnection {
+    keys: Scratch,
+    server: Sshd,
+    client: Child,
+}
+
+/// The port of the ssh server in the namespace of the sink.
+const SSH_PORT: u16 = 2222;
+/// How long it may take to open the ssh connection: many round trips.
+const SSH_OPEN_MAX: Duration = Duration::from_secs(20);
+
+impl SshConnection {
+    fn open(route: &Route) -> Result<Self> {
+        let keys = Scratch::new(&std::env::temp_dir(), "lads-line")?;
+        let address = route.sink_address.parse().context("the address of the sink")?;
+        let at = std::net::SocketAddr::new(address, SSH_PORT);
+        let server = Sshd::start_at(&keys.join(""), |program| route.at_sink(program), at)?;
+        let server = server.context("no sshd here (openssh-server)")?;
+        let client = route
+            .at_source("ssh")
+            .args(["-M", "-N"])
+            .arg(control_path(&keys))
+            .args(server.options())
+            .arg("sink")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut connection = Self { keys, server, client };
+        connection.wait_until_it_is_open()?;
+        Ok(connection)
+    }
+
+    fn wait_until_it_is_open(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < SSH_OPEN_MAX && self.client.try_wait()?.is_none() {
+            if self.keys.join(SSH_SOCKET).exists() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("ssh does not reach the sink")
+    }
+
+    /// The command that starts a program at the sink through the open connection.
+    fn remote_shell(&self) -> String {
+        format!("{} {}", self.server.remote_shell(), control_path(&self.keys))
+    }
+}
+
+const SSH_SOCKET: &str = "connection";
+
+fn control_path(keys: &Scratch) -> String {
+    format!("-oControlPath={}", keys.join(SSH_SOCKET).display())
+}
+
+impl Drop for SshConnection {
+    fn drop(&mut self) {
+        // An error means that it has already ended.
+        let _ = self.client.kill();
+        let _ = self.client.wait();
     }
 }
 
@@ -103,6 +177,7 @@ fn route_of(said: &Value, distance: Distance) -> Result<Route> {
         source_prefix: prefix("source")?,
         sink_prefix: prefix("sink")?,
         bytes_per_second: said["rate_bytes_per_second"].as_u64(),
+        remote_shell: String::new(),
     })
 }
 
@@ -126,6 +201,8 @@ pub(super) struct Route {
     pub(super) sink_prefix: Vec<String>,
     /// The rate of the line, if it is limited.
     pub(super) bytes_per_second: Option<u64>,
+    /// The command that starts a program at the sink, as ssh does; empty on loopback.
+    pub(super) remote_shell: String,
 }
 
 impl Route {
@@ -138,6 +215,7 @@ impl Route {
             source_prefix: Vec::new(),
             sink_prefix: Vec::new(),
             bytes_per_second: None,
+            remote_shell: String::new(),
         }
     }
 

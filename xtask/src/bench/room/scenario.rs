@@ -4,6 +4,7 @@
 //! congestion, and the movers that take turns. The views of a scenario say which results of which
 //! stages are drawn, and what the paper found.
 
+mod distance;
 mod matching;
 mod slow;
 
@@ -117,7 +118,7 @@ impl Stage {
                 let stage = format!("--stage={}", notes.join("").display());
                 let said = |option| if option == STAGE { stage.as_str() } else { option };
                 let options: Vec<&str> = options.iter().map(|it| said(it.as_str())).collect();
-                peers::lads(lads, notes, line, at.as_deref(), &options)
+                peers::lads(lads, line, at.as_deref(), &options)
             })
             .collect();
         if self.rivals == Rivals::No {
@@ -139,7 +140,7 @@ impl Stage {
 }
 
 /// The names of all scenarios.
-pub(in crate::bench) const NAMES: [&str; 16] = [
+pub(in crate::bench) const NAMES: [&str; 17] = [
     "sizes",
     "fig7",
     "fig9",
@@ -156,6 +157,7 @@ pub(in crate::bench) const NAMES: [&str; 16] = [
     "congestion",
     "servers",
     "matching",
+    "distance",
 ];
 
 /// The scenario of this name.
@@ -177,6 +179,7 @@ pub(super) fn of(name: &str) -> Option<Scenario> {
         "congestion" => slow::congestion(),
         "servers" => slow::servers(),
         "matching" => matching::matching(),
+        "distance" => distance::distance(),
         _ => return None,
     })
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
         is_placed: false,
     };
     println!("LADS:");
-    let row = arena.run_once(&watched(peers::lads(lads, &notes, "LADS", None, &[]), testbed), 0)?;
+    let row = arena.run_once(&watched(peers::lads(lads, "LADS", None, &[]), testbed), 0)?;
     let work = peers::Work { ost_count: STORAGE.osts, file_count: extent.files };
     let (rivals, missing) = peers::all(&route, &notes, &[], work);
     let rivals = rivals.into_iter();
