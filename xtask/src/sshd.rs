@@ -76,7 +76,8 @@ impl Sshd {
         let key = format!("IdentityFile={}", self.key.display());
         let fixed = ["BatchMode=yes", "StrictHostKeyChecking=no", "LogLevel=ERROR"];
         let none = "UserKnownHostsFile=/dev/null";
-        let options = [&host, &port, &key].map(String::as_str).into_iter().chain(fixed).chain([none]);
+        let options =
+            [&host, &port, &key].map(String::as_str).into_iter().chain(fixed).chain([none]);
         options.flat_map(|option| ["-o".to_owned(), option.to_owned()]).collect()
     }
 

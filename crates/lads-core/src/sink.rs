@@ -324,10 +324,19 @@ impl Sink {
         if let Some(task) = self.frames.next_to_stage().or_else(|| self.committing.next_close()) {
             return Some(task);
         }
-        if let Some(is_permitted) = self.removal.start(self.course.end()) {
+        if let Some(is_permitted) = self.removal.start(self.end_of_all()) {
             return Some(Task::Remove { is_permitted });
         }
-        if self.removal.is_over() { self.course.next_finish() } else { None }
+        match self.end_of_all() {
+            Some(_) if self.removal.is_over() => self.course.next_finish(),
+            _ => None,
+        }
+    }
+
+    /// How everything has ended, if it has and what follows has not begun. FINISH may come while
+    /// directories are still being closed.
+    fn end_of_all(&self) -> Option<End> {
+        self.course.end().filter(|_| self.files.have_all_ended())
     }
 
     /// When [`Self::next_task`] may have something to do even if nothing happens until then.
@@ -348,7 +357,7 @@ impl Sink {
             || (self.course.goes_on() && self.frames.may_stage())
             || self.committing.has_discard()
             || self.committing.has_close()
-            || (self.course.end().is_some() && !self.removal.is_running())
+            || (self.end_of_all().is_some() && !self.removal.is_running())
     }
 
     /// Whether [`Self::next_message`] has something.
@@ -510,7 +519,9 @@ impl Sink {
                     self.on_source_ending(entry, &ending);
                 }
             }
-            Message::Finish { is_complete } => self.course.on_finish(End::of(is_complete)),
+            Message::Finish { is_complete } => {
+                self.course.on_finish(End::of(is_complete && !self.removal.has_failed()));
+            }
             Message::Stop(_) => self.on_stop(),
             Message::Staged(bytes) => self.ahead.on_staged(bytes),
             Message::There { number, answers } => self.removal.on_answer(number, answers),

@@ -200,11 +200,12 @@ impl Source {
         Ok(())
     }
 
-    /// Whether the walk should go on now. If not, enough entries are under way.
+    /// Whether the walk should go on now. If not, enough entries are under way. The walk does not
+    /// wait for READY: the sink takes messages in order, so entries may follow ROOTS at once.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
         let (bytes, directories) = (self.files.metadata_bytes(), self.directories.open_count());
-        self.course.has_begun()
+        self.course.goes_on()
             && self.window.has_room(bytes, directories)
             && self.outbox.note_count() < NOTES_MAX
     }
@@ -319,7 +320,6 @@ impl Source {
     fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
         match message {
             Message::Ready { ost_count, open_files_max } => {
-                self.course.on_ready();
                 self.gate.on_ready(ost_count);
                 self.schedule.set_begun_max(self.config.open_files_max.min(open_files_max));
             }
@@ -362,7 +362,7 @@ impl Source {
             }
             Message::Finished(_) => {
                 // Before everything has ended, it is the sink that stops.
-                if self.course.goes_on() && self.directories.is_root_closed() {
+                if self.course.goes_on() && self.directories.are_all_over() {
                     self.course.on_finished();
                 } else {
                     self.course.on_stopped();
@@ -376,7 +376,7 @@ impl Source {
     /// Checks whether the sink may ask this now: everything else has ended, and few of its
     /// questions are open.
     fn check_question(&self, question: &Question) -> Result<(), ProtocolError> {
-        if !self.config.may_be_asked || !self.directories.is_root_closed() {
+        if !self.config.may_be_asked || !self.directories.are_all_over() {
             return Err(ProtocolError::OutOfPlace("ARE_THERE"));
         }
         self.questions.check(question)
@@ -390,7 +390,7 @@ impl Source {
 
     /// The sink says that it has removed this many entries; the number may not go down.
     fn check_removed(&self, count: u64) -> Result<(), ProtocolError> {
-        let may_be = self.config.may_be_asked && self.directories.is_root_closed();
+        let may_be = self.config.may_be_asked && self.directories.are_all_over();
         match may_be && count >= self.counters.entries_removed {
             true => Ok(()),
             false => Err(ProtocolError::OutOfPlace("REMOVED")),

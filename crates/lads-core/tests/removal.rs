@@ -98,6 +98,24 @@ fn nothing_is_removed_unless_asked_for() {
     assert_eq!(next_task(&mut sink), Some(sink::Task::Finish { is_complete: true }));
 }
 
+/// FINISH does not wait for the directories that are being closed; what follows it does.
+#[test]
+fn what_follows_finish_waits_for_directories_and_knows_what_failed_in_closing_them() {
+    for (removal, failure) in [(None, None), (None, Some(failure())), (Some(EVERYTHING), None)] {
+        let mut sink = Sink::new(&SinkConfig { removal, ..sink_config() });
+        hear(&mut sink, Message::Roots(Vec::new())).unwrap();
+        announce_directory(&mut sink, Answer::Made);
+        hear(&mut sink, Message::Finish { is_complete: true }).unwrap();
+        assert!(next_task(&mut sink).is_none() && !sink.may_have_task());
+        close(&mut sink, failure);
+        let task = match removal {
+            Some(_) => sink::Task::Remove { is_permitted: true },
+            None => sink::Task::Finish { is_complete: failure.is_none() },
+        };
+        assert_eq!(next_task(&mut sink), Some(task));
+    }
+}
+
 #[test]
 fn the_transfer_ends_when_the_removal_has() {
     let mut sink = removing(EVERYTHING);

@@ -15,6 +15,7 @@ use crate::fatal::Fatal;
 use crate::job::{Assignment, Job, Location, Options, shown_host};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
+use crate::thread::spawn;
 use crate::transport::{Channel, Transport, pipe, tcp};
 use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
 use lads_core::issue::Side;
@@ -28,6 +29,7 @@ use ssh::Ssh;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -35,6 +37,10 @@ use twox_hash::XxHash3_64;
 const EXIT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long writing the last message may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
+/// A job of at most this many bytes is sent right after HELLO, before the other end has said a word:
+/// that saves a round trip. A longer one could fill the pipe to a remote shell that does not read
+/// yet. The smallest pipe holds 4 KiB; jobs without long lists have some 200 bytes.
+const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
 /// The default number of streams: as many as I/O threads can send on at a time, two for each
 /// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`.
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
@@ -46,6 +52,8 @@ pub(crate) struct Connected {
     process: Option<Process>,
     errors: Option<Errors>,
     pub(crate) transport: Arc<dyn Transport>,
+    /// The streams of the transport while they are being opened.
+    pub(crate) opening: Option<Opening>,
     pub(crate) options: Options,
     pub(crate) paths: Vec<Vec<u8>>,
     pub(crate) own_side: Side,
@@ -117,18 +125,39 @@ pub(crate) fn start(
     let job = &ssh.as_ref().map_or_else(|| job.clone(), |ssh| ssh.made_impatient(job));
     let mut other = Other::start(job, typed, host.as_deref())?;
     let patience = Patience::new(stop, LAST_WORD_DEADLINE);
-    other.say_hello(&patience);
+    other.say_early(&own_hello(), &patience);
+    let is_told = told.is_short;
+    if is_told {
+        other.say_early(&told.message, &patience);
+    }
     other.await_first_word(&FirstWord::of(&job.remote, silence), stop, observer)?;
     let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
     other.greet(&patience)?;
-    other.say(&told, &patience)?;
+    if !is_told {
+        other.say(&told.message, &patience)?;
+    }
     let (address, port, tokens) = other.hear_where_it_listens(&patience)?;
     check_tokens(tokens.len(), if assignment.is_piped { 0 } else { options.streams })?;
-    let (host_name, ssh) = (host.as_deref(), ssh.as_ref());
-    let route = Route { job, host: host_name, ssh, told: address, port, patience: &patience };
-    let sockets = (!assignment.is_piped).then(|| route.connect_all(&tokens)).transpose()?;
+    let data_address = job.remote.data_address.clone();
+    let route = Route { data_address, host: host.clone(), ssh, told: address, port };
     let (process, errors, input, output) = other.into_parts();
-    let (transport, control) = connection((input, output), sockets, &options, own_side);
+    let (transport, control, opening): (Arc<dyn Transport>, _, _) = match assignment.is_piped {
+        true => {
+            let (transport, control) = pipe::open(input, output, options.streams, own_side);
+            (transport, control, None)
+        }
+        false => {
+            let addresses = route.addresses(&patience)?;
+            let streams = Arc::new(tcp::Tcp::opening(tokens.len(), silence));
+            let (tcp, stop) = (Arc::clone(&streams), stop.clone());
+            let opening = Opening::begin(move || {
+                let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
+                let on_open = |index: u16, socket| tcp.open(index.into(), socket);
+                route.connect_all(&addresses, &tokens, &patience, on_open)
+            });
+            (streams, over_pipes(input, output), Some(opening))
+        }
+    };
     let paths = match own_side {
         Side::Source => job.sources.iter().map(|source| source.path.clone()).collect(),
         Side::Sink => vec![job.target.path.clone()],
@@ -138,6 +167,7 @@ pub(crate) fn start(
         process: Some(process),
         errors: Some(errors),
         transport,
+        opening,
         options,
         paths,
         own_side,
@@ -148,24 +178,42 @@ pub(crate) fn start(
     })
 }
 
-/// What carries frames and messages: a socket for each data stream and the pipes for messages, or
-/// the pipes for both.
-fn connection(
-    (input, output): (File, File),
-    sockets: Option<Vec<OwnedFd>>,
-    options: &Options,
-    own_side: Side,
-) -> (Arc<dyn Transport>, Channel) {
-    let Some(sockets) = sockets else {
-        return pipe::open(input, output, options.streams, own_side);
-    };
-    let silence = Duration::from_secs(options.timeout_seconds.into());
-    let control = Channel { input: Box::new(input), output: Box::new(output) };
-    (Arc::new(tcp::Tcp::new(sockets, silence)), control)
+/// Streams that are being opened. Meanwhile the ends already talk: the source announces files while
+/// the sink waits for the streams, which saves a round trip.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    result: Receiver<Result<(), Fatal>>,
+}
+
+impl Opening {
+    /// Opens streams on a thread of its own.
+    fn begin(open: impl FnOnce() -> Result<(), Fatal> + Send + 'static) -> Self {
+        let (sender, result) = channel();
+        // If this end could not begin, nobody waits for the result.
+        spawn("lads-connect", move || drop(sender.send(open())));
+        Self { result }
+    }
+
+    /// Waits until all streams are open, or why one of them cannot be opened.
+    pub(crate) fn failure(self) -> Option<Fatal> {
+        self.result.recv().ok()?.err()
+    }
+}
+
+/// What carries messages while each data stream has a connection of its own.
+fn over_pipes(input: File, output: File) -> Channel {
+    Channel { input: Box::new(input), output: Box::new(output) }
+}
+
+/// The job as a message.
+struct Told {
+    message: Message,
+    /// Whether it fits into a pipe that nobody reads yet.
+    is_short: bool,
 }
 
 /// The job as a message; refused here if it is longer than the other end accepts.
-fn job_message(assignment: &Assignment) -> Result<Message, Fatal> {
+fn job_message(assignment: &Assignment) -> Result<Told, Fatal> {
     let mut bytes = Vec::new();
     assignment.put(&mut bytes);
     if bytes.len() > JOB_BYTES_MAX {
@@ -177,7 +225,7 @@ fn job_message(assignment: &Assignment) -> Result<Message, Fatal> {
         );
         return Err(Fatal::new(ExitCode::Usage, text));
     }
-    Ok(Message::Job(bytes))
+    Ok(Told { is_short: bytes.len() <= EARLY_JOB_BYTES_MAX, message: Message::Job(bytes) })
 }
 
 /// Checks that the other end gives one token for each stream that it was asked for.
@@ -280,13 +328,21 @@ pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
             return Err(fatal);
         }
     };
-    let pipes = greeting.into_pipes();
-    let (transport, control) = connection(pipes, sockets, &assignment.options, assignment.side);
+    let (input, output) = greeting.into_pipes();
+    let options = &assignment.options;
+    let (transport, control): (Arc<dyn Transport>, _) = match sockets {
+        Some(sockets) => {
+            let silence = Duration::from_secs(options.timeout_seconds.into());
+            (Arc::new(tcp::Tcp::new(sockets, silence)), over_pipes(input, output))
+        }
+        None => pipe::open(input, output, options.streams, assignment.side),
+    };
     Ok(Connected {
         control: Some(control),
         process: None,
         errors: None,
         transport,
+        opening: None,
         options: assignment.options,
         paths: assignment.paths,
         own_side: assignment.side,

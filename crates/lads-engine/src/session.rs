@@ -3,7 +3,7 @@
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::closing::Closing;
-use crate::end::End;
+use crate::end::{End, spawn_for};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::fatal::Fatal;
 use crate::job::Job;
@@ -131,9 +131,16 @@ fn drive(
 }
 
 /// Runs an end, then drops it; dropping it may call storage, too.
-fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, connected: Connected) -> Report {
+fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) -> Report {
     let stop = watch.stop;
-    let threads = E::start(&end);
+    let mut threads = E::start(&end);
+    if let Some(opening) = connected.opening.take() {
+        threads.push(spawn_for(&end, "opening", |end| {
+            if let Some(fatal) = opening.failure() {
+                end.hub().fail(fatal);
+            }
+        }));
+    }
     let report = watch.over(&end, &threads, connected);
     let closing = Closing::new(stop);
     let letting_go = spawn("lads-end", move || drop(end));
@@ -164,7 +171,6 @@ fn open_patiently<E: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::end::spawn_for;
     use crate::job::Options;
 
     fn source_end() -> Arc<SourceEnd> {

@@ -15,6 +15,9 @@ use std::process::Command;
 /// So slow that it runs until it is stopped; the target has unfinished files very soon.
 const SLOWLY: &[&str] = &["--bwlimit", "4M", "--block-size", "64K"];
 
+/// Smaller files are done in an instant.
+const SMALL_BYTES: u64 = 60_000;
+
 fn clean(directory: &Path, options: &[&str]) -> Ended {
     let mut command = Command::new(LADS);
     command.arg("clean").args(options).arg(directory);
@@ -41,8 +44,11 @@ fn killed() -> World {
     let world = World::with_files(&mut Rng::new(1));
     let running = start(world.cp(SLOWLY));
     let pids = [running.pid(), running.other_end()];
-    wait_for("an unfinished file and a journal", || {
-        (own(&world.target()).len() >= 2).then_some(())
+    wait_for("a large file that is unfinished, and a journal", || {
+        let own = own(&world.target());
+        let is_large = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.len() > SMALL_BYTES);
+        let is_part = |path: &&PathBuf| path.extension().is_some_and(|it| it == "part");
+        (own.len() >= 2 && own.iter().filter(is_part).any(is_large)).then_some(())
     });
     running.kill_both_ends(|| ());
     pids.into_iter().for_each(wait_until_gone);

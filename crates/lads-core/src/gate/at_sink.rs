@@ -35,6 +35,9 @@ pub struct AtSink {
 #[derive(Clone, Copy, Debug)]
 struct Live {
     is_directory: bool,
+    parent: EntryId,
+    /// Directories in it that have not ended.
+    directories_open: u32,
     /// Whether the source has said that everything in it has ended.
     is_closing: bool,
     /// The number of directories above it, without the root.
@@ -75,7 +78,7 @@ impl AtSink {
             Message::FileDone(endings) => {
                 endings.iter().try_for_each(|(entry, ending)| self.check_ending(*entry, ending))
             }
-            Message::Finish { .. } if !self.live.is_empty() => {
+            Message::Finish { .. } if !self.live.values().all(|live| live.is_closing) => {
                 Err(ProtocolError::OutOfPlace("FINISH before everything has ended"))
             }
             // THERE is compared with its question by the session.
@@ -99,19 +102,37 @@ impl AtSink {
         let bytes = bytes_of(entry);
         let above = self.live.get(&entry.parent);
         let depth = above.map_or(0, |above| above.depth.saturating_add(1));
-        let live = Live { is_directory: entry.is_directory(), is_closing: false, depth, bytes };
+        let live = Live {
+            is_directory: entry.is_directory(),
+            parent: entry.parent,
+            directories_open: 0,
+            is_closing: false,
+            depth,
+            bytes,
+        };
         self.directory_count += usize::from(live.is_directory);
+        if live.is_directory
+            && let Some(above) = self.live.get_mut(&entry.parent)
+        {
+            above.directories_open += 1;
+        }
         self.metadata_bytes += bytes;
         self.announced_last = self.announced_last.max(entry.id);
         self.live.insert(entry.id, live);
     }
 
     /// An entry has ended. No table has anything of it, and its number may not be used any more.
-    pub fn on_ended(&mut self, entry: EntryId) {
-        if let Some(live) = self.live.remove(&entry) {
-            self.directory_count -= usize::from(live.is_directory);
-            self.metadata_bytes -= live.bytes;
+    /// Returns the directory that it is in, if that one was to be closed and waited only for this.
+    pub fn on_ended(&mut self, entry: EntryId) -> Option<EntryId> {
+        let live = self.live.remove(&entry)?;
+        self.metadata_bytes -= live.bytes;
+        if !live.is_directory {
+            return None;
         }
+        self.directory_count -= 1;
+        let above = self.live.get_mut(&live.parent)?;
+        above.directories_open -= 1;
+        (above.is_closing && above.directories_open == 0).then_some(live.parent)
     }
 
     /// An entry has ended while blocks of it are still being written. Its number stays in use until
@@ -127,15 +148,22 @@ impl AtSink {
     }
 
     /// The source says that everything in this entry has ended. Returns whether the entry is a
-    /// directory that has not ended.
+    /// directory that may be closed now. One in which other directories are being closed has to
+    /// wait: afterwards its mode may not let anybody in.
     pub fn on_closing(&mut self, entry: EntryId) -> bool {
         match self.live.get_mut(&entry) {
             Some(live) if live.is_directory => {
                 live.is_closing = true;
-                true
+                live.directories_open == 0
             }
             _ => false,
         }
+    }
+
+    /// Whether all entries have ended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
     }
 
     /// Whether this is the number of a directory that has not ended.

@@ -261,9 +261,22 @@ fn only_what_was_announced_is_ended_and_directories_once() {
     assert!(!gate.on_closing(EntryId(2)), "a file is not closed");
     refused(gate.check(&Message::Finish { is_complete: true }));
     gate.on_ended(EntryId(2));
-    refused(gate.check(&Message::Finish { is_complete: true }));
-    gate.on_ended(EntryId(1));
-    assert_eq!(gate.check(&Message::Finish { is_complete: true }), Ok(()));
+    let finish = Message::Finish { is_complete: true };
+    assert_eq!(gate.check(&finish), Ok(()), "only directories are left, and they are closing");
+    gate.on_announced(&directory(3, 0));
+    refused(gate.check(&finish));
+}
+
+#[test]
+fn a_directory_is_closed_after_those_in_it() {
+    let mut gate = sink(&[directory(1, 0), directory(2, 1), directory(3, 1), file(4, 3)]);
+    assert!(!gate.on_closing(EntryId(1)), "two are open in it");
+    assert!(gate.on_closing(EntryId(2)));
+    assert_eq!(gate.on_ended(EntryId(2)), None, "one is still open in it");
+    assert_eq!(gate.on_ended(EntryId(4)), None);
+    assert!(gate.on_closing(EntryId(3)));
+    assert_eq!(gate.on_ended(EntryId(3)), Some(EntryId(1)));
+    assert_eq!(gate.on_ended(EntryId(1)), None);
 }
 
 #[test]

@@ -73,9 +73,16 @@ impl Course {
         }
     }
 
-    /// Everything has ended, as the source says.
+    /// Everything has ended, as the source says, or ends with directories that are being closed.
     pub(super) fn on_finish(&mut self, end: End) {
         self.finish = Finish::Asked(end);
+    }
+
+    /// A directory could not be closed, which the source may not have known.
+    pub(super) fn on_failed(&mut self) {
+        if self.end().is_some() {
+            self.finish = Finish::Asked(End::Incomplete);
+        }
     }
 
     /// What is left to be done at the end, if it is time; it has begun with that.

@@ -74,8 +74,11 @@ impl Sink {
     pub(super) fn on_closed(&mut self, entry: EntryId, failure: Option<Failure>) {
         if failure.is_some() {
             self.removal.on_failed();
+            self.course.on_failed();
         }
-        self.files.on_ended(entry);
+        if let Some(parent) = self.files.on_ended(entry) {
+            self.committing.close(parent);
+        }
         self.outbox.tell_ending(entry, failure.map_or(Ending::Complete, Ending::Failed));
     }
 

@@ -66,21 +66,27 @@ impl Files {
         }
     }
 
+    /// Whether all entries have ended.
+    pub(super) fn have_all_ended(&self) -> bool {
+        self.announced.is_empty()
+    }
+
     /// Whether there is a directory of this number that has not ended.
     pub(super) fn is_directory(&self, entry: EntryId) -> bool {
         self.announced.is_directory(entry)
     }
 
-    /// Whether this is a directory that has not ended, and the source has now said that everything
-    /// in it has ended.
+    /// The source says that everything in this directory has ended. Returns whether it may be closed
+    /// now, because all directories in it have ended.
     pub(super) fn on_closing(&mut self, entry: EntryId) -> bool {
         self.announced.on_closing(entry)
     }
 
-    /// An entry that is no file has ended.
-    pub(super) fn on_ended(&mut self, entry: EntryId) {
+    /// An entry that is no file has ended. Returns the directory that may be closed now, if there is
+    /// one.
+    pub(super) fn on_ended(&mut self, entry: EntryId) -> Option<EntryId> {
         assert!(!self.open.contains_key(&entry), "{entry} is a file that has not ended");
-        self.announced.on_ended(entry);
+        self.announced.on_ended(entry)
     }
 
     pub(super) fn get(&self, entry: EntryId) -> Option<&File> {
@@ -125,7 +131,7 @@ impl Files {
         self.range_count -= range_count(&file);
         self.growing_count -= growing_count(&file);
         match file.blocks().map_or(0, Blocks::in_flight) {
-            0 => self.announced.on_ended(entry),
+            0 => drop(self.announced.on_ended(entry)),
             count => {
                 self.announced.on_ended_early(entry);
                 let other = self.late.insert(entry, count);

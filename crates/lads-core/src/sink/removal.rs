@@ -80,6 +80,11 @@ impl Removal {
         self.has_failed = true;
     }
 
+    /// Whether something failed at this end.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.phase == Phase::Running
     }

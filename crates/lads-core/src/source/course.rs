@@ -12,8 +12,6 @@ enum Stop {
 /// The course of the transfer.
 #[derive(Debug)]
 pub(super) struct Course {
-    /// Whether the sink has sent READY.
-    is_ready: bool,
     stop: Stop,
     is_finished: bool,
 }
@@ -21,17 +19,7 @@ pub(super) struct Course {
 impl Course {
     /// The sink has not said anything yet.
     pub(super) fn new() -> Self {
-        Self { is_ready: false, stop: Stop::No, is_finished: false }
-    }
-
-    /// The sink has sent READY.
-    pub(super) fn on_ready(&mut self) {
-        self.is_ready = true;
-    }
-
-    /// Whether entries may be announced.
-    pub(super) fn has_begun(&self) -> bool {
-        self.is_ready && self.goes_on()
+        Self { stop: Stop::No, is_finished: false }
     }
 
     /// Whether neither end has asked to stop.

@@ -12,6 +12,8 @@ use std::collections::HashMap;
 struct Directory {
     parent: EntryId,
     /// Entries in it that have not ended, including directories that the walk has still to visit.
+    /// Directories of which the sink was told that all in them has ended do not count: the sink
+    /// closes a directory after those in it, so that a deep tree ends within one round trip.
     pending: u64,
     is_listed: bool,
     /// Whether it was announced, so that the sink may send messages about it.
@@ -44,12 +46,14 @@ pub(super) struct Directories {
     open: HashMap<EntryId, Directory>,
     /// The bytes of the names and attributes of all of them.
     metadata_bytes: u64,
+    /// Whether one of them failed, also before the sink has said how it ended.
+    has_failed: bool,
 }
 
 impl Directories {
     /// Only the root is open.
     pub(super) fn new() -> Self {
-        let mut directories = Self { open: HashMap::new(), metadata_bytes: 0 };
+        let mut directories = Self { open: HashMap::new(), metadata_bytes: 0, has_failed: false };
         directories.on_found(EntryId::ROOT, EntryId::ROOT, 0);
         directories
     }
@@ -129,7 +133,13 @@ impl Directories {
     pub(super) fn on_failed(&mut self, directory: EntryId, failure: Failure) {
         if let Some(row) = self.open.get_mut(&directory) {
             row.failure = Some(failure);
+            self.has_failed = true;
         }
+    }
+
+    /// Whether one of them failed so far.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// An entry in it failed.
@@ -156,6 +166,17 @@ impl Directories {
         is_done
     }
 
+    /// The sink was told how a closing directory ends: the directory that it is in does not wait for
+    /// it any more. Returns that one.
+    pub(super) fn on_told(&mut self, directory: EntryId) -> Option<EntryId> {
+        let row = self.open.get(&directory)?;
+        let (parent, has_failed) = (row.parent, row.failure.is_some());
+        let parent_row = self.open.get_mut(&parent)?;
+        parent_row.pending -= 1;
+        parent_row.is_incomplete |= has_failed;
+        Some(parent)
+    }
+
     /// The sink has finished with it. Forgets the directory, and says how it ended.
     pub(super) fn on_closed(&mut self, directory: EntryId) -> Option<Closed> {
         if !self.open.get(&directory)?.is_closing {
@@ -176,8 +197,8 @@ impl Directories {
         directory != EntryId::ROOT && self.open.contains_key(&directory)
     }
 
-    /// Whether everything has ended.
-    pub(super) fn is_root_closed(&self) -> bool {
-        self.open.get(&EntryId::ROOT).is_none_or(|root| root.is_closing)
+    /// Whether everything has ended, and the sink has said so of every directory.
+    pub(super) fn are_all_over(&self) -> bool {
+        self.open.len() <= 1 && self.open.get(&EntryId::ROOT).is_none_or(|root| root.is_closing)
     }
 }

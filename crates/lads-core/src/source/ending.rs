@@ -167,8 +167,14 @@ impl Source {
         self.end(entry, parent, outcome);
     }
 
-    /// An entry of any kind has ended.
+    /// An entry of any kind but a directory has ended.
     pub(super) fn end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {
+        self.count_end(entry, parent, outcome);
+        self.directories.on_child_ended(parent);
+        self.close_directory_if_done(parent);
+    }
+
+    fn count_end(&mut self, entry: EntryId, parent: EntryId, outcome: Outcome) {
         if let Outcome::Failed(failure) = outcome {
             self.directories.on_child_failed(parent);
             if failure.reason != Reason::Special {
@@ -180,21 +186,24 @@ impl Source {
         }
         self.window.on_ended();
         self.outbox.note(Note { entry, outcome });
-        self.directories.on_child_ended(parent);
-        self.close_directory_if_done(parent);
     }
 
-    /// Tells the sink to set a directory's metadata, if everything in it has ended.
+    /// Tells the sink to set a directory's metadata, if everything in it has ended; and so with
+    /// those that it is in, up to the root. What fails meanwhile in closing them, the sink knows.
     pub(super) fn close_directory_if_done(&mut self, directory: EntryId) {
-        if !self.directories.start_closing_if_done(directory) {
-            return;
-        }
-        if directory == EntryId::ROOT {
-            let is_complete = self.counters.files_failed == 0 && self.config.is_all_there;
-            self.outbox.tell(Message::Finish { is_complete });
-        } else {
+        let mut directory = directory;
+        while self.directories.start_closing_if_done(directory) {
+            if directory == EntryId::ROOT {
+                // A directory that failed is counted when the sink has closed it.
+                let has_failed = self.counters.files_failed > 0 || self.directories.has_failed();
+                let is_complete = !has_failed && self.config.is_all_there;
+                self.outbox.tell(Message::Finish { is_complete });
+                return;
+            }
             self.window.on_open();
             self.outbox.tell_ending(directory, self.directories.ending(directory));
+            let Some(parent) = self.directories.on_told(directory) else { return };
+            directory = parent;
         }
     }
 
@@ -205,6 +214,6 @@ impl Source {
             None if closed.is_new => Outcome::Done(Verb::Directory, 0),
             None => Outcome::There,
         };
-        self.end(directory, closed.parent, outcome);
+        self.count_end(directory, closed.parent, outcome);
     }
 }

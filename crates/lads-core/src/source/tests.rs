@@ -79,6 +79,70 @@ fn of_files_that_failed_only_those_with_blocks_under_way_are_kept() {
     }
 }
 
+fn found_directory(source: &mut Source, id: u64, parent: u64) {
+    let (id, parent) = (EntryId(id), EntryId(parent));
+    let (name, metadata) = (b"name".to_vec(), Metadata::default());
+    let entry = Entry { id, parent, name, kind: Kind::Directory, metadata };
+    tell(source, Event::Found(Box::new(Found::new(entry))));
+}
+
+/// Each level of a tree took a round trip at the end.
+#[test]
+fn all_levels_of_a_tree_are_closed_at_once_with_finish() {
+    let mut source = source();
+    let listed = |directory, subdirectory_count| Event::Listed { directory, subdirectory_count };
+    tell(&mut source, listed(EntryId::ROOT, 1));
+    for level in 1..=3 {
+        found_directory(&mut source, level, level - 1);
+        tell(&mut source, listed(EntryId(level), u64::from(level < 3)));
+    }
+    tell(&mut source, Event::WalkEnded);
+    while source.next_message().is_some() {}
+    let made = (1..=3).map(|level| (EntryId(level), Answer::Made)).collect();
+    hear(&mut source, Message::FileId(made));
+    let complete = |level| (EntryId(level), Ending::Complete);
+    let told = source.next_message();
+    assert_eq!(told, Some(Message::FileDone([3, 2, 1].map(complete).to_vec())));
+    assert_eq!(source.next_message(), Some(Message::Finish { is_complete: true }));
+    let failure = Failure::new(Side::Sink, Operation::SetMetadata, Reason::Os(5));
+    hear(&mut source, Message::FileDone(vec![complete(1), complete(2)]));
+    assert!(!source.directories.are_all_over(), "the sink still has to close one");
+    hear(&mut source, Message::FileDone(vec![(EntryId(3), Ending::Failed(failure))]));
+    assert_eq!(source.counters().files_failed, 1);
+    hear(&mut source, Message::Finished(Counters::default()));
+    assert!(source.is_finished());
+}
+
+/// The sink would remove what the source could not list.
+#[test]
+fn what_failed_in_a_directory_is_known_before_the_sink_has_closed_it() {
+    let mut source = source();
+    tell(&mut source, Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
+    found_directory(&mut source, 1, 0);
+    let failure = Failure::new(Side::Source, Operation::List, Reason::Os(13));
+    tell(&mut source, Event::NotListed { directory: EntryId(1), failure });
+    tell(&mut source, Event::WalkEnded);
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::FileId(vec![(EntryId(1), Answer::Made)]));
+    let told = source.next_message();
+    assert_eq!(told, Some(Message::FileDone(vec![(EntryId(1), Ending::Incomplete)])));
+    assert_eq!(source.next_message(), Some(Message::Finish { is_complete: false }));
+}
+
+#[test]
+fn a_sink_that_finishes_before_it_has_closed_all_directories_has_stopped() {
+    let mut source = source();
+    tell(&mut source, Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
+    found_directory(&mut source, 1, 0);
+    tell(&mut source, Event::Listed { directory: EntryId(1), subdirectory_count: 0 });
+    tell(&mut source, Event::WalkEnded);
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::FileId(vec![(EntryId(1), Answer::Made)]));
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::Finished(Counters::default()));
+    assert!(source.is_over() && !source.is_finished());
+}
+
 /// A terminal that stands still, and a tree in which everything fails.
 #[test]
 fn the_walk_waits_for_whoever_is_told_what_failed() {

@@ -3,7 +3,7 @@
 //! else comes.
 
 use super::greeting::{
-    GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello, own_hello,
+    GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello,
 };
 use super::process::Process;
 use crate::event::{ExitCode, Happening, Observer, Waiting};
@@ -13,10 +13,11 @@ use crate::patience::{Cut, Patience};
 use crate::stop::StopFlag;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -242,10 +243,10 @@ impl Other {
         check_hello(message, &self.name)
     }
 
-    /// Sends HELLO. An error is ignored: if the other end is gone, its last output says more than a
-    /// failed write.
-    pub(super) fn say_hello(&mut self, patience: &Patience<'_>) {
-        let _ = self.greeting.say(&own_hello(), patience);
+    /// Sends a message before the other end has said a word. An error is ignored: if the other end
+    /// is gone, its last output says more than a failed write.
+    pub(super) fn say_early(&mut self, message: &Message, patience: &Patience<'_>) {
+        let _ = self.greeting.say(message, patience);
     }
 
     pub(super) fn say(&mut self, message: &Message, patience: &Patience<'_>) -> Result<(), Fatal> {
@@ -284,6 +285,11 @@ impl Other {
         let complaints = self.complaints();
         let (name, lads, login) = (&self.name, &self.lads, &self.login);
         let told = self.told(&complaints);
+        // The keyboard sends a signal to all processes of a command, and the second one may have
+        // heeded it before this one.
+        if !self.is_remote && status.and_then(|status| status.signal()).is_some_and(is_request) {
+            return Cut::Stopped.fatal(&self.name);
+        }
         if !self.is_remote {
             let told =
                 if self.stderr == Stderr::Kept { format!("; {told}") } else { String::new() };
@@ -425,4 +431,9 @@ fn quoted(word: &str) -> String {
     let is_plain =
         word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+@:".contains(&byte));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// Whether this is a signal with which people and systems ask programs to stop.
+fn is_request(signal: i32) -> bool {
+    [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw).contains(&signal)
 }

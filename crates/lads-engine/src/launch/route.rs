@@ -10,7 +10,6 @@
 use super::ssh::Ssh;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
-use crate::job::Job;
 use crate::patience::{Cut, Patience};
 use crate::transport::tcp::connect;
 use std::io;
@@ -34,37 +33,43 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration:
 const AT_ONCE_MAX: usize = 32;
 
 /// How data connections reach the other end.
-pub(super) struct Route<'a> {
-    pub(super) job: &'a Job,
-    pub(super) host: Option<&'a str>,
+#[derive(Debug)]
+pub(super) struct Route {
+    /// The address that the person gives.
+    pub(super) data_address: Option<String>,
+    pub(super) host: Option<String>,
     /// ssh's settings for that host, if ssh starts the other end.
-    pub(super) ssh: Option<&'a Ssh>,
+    pub(super) ssh: Option<Ssh>,
     /// The address at which the other end says it was reached; empty if it does not know.
     pub(super) told: String,
     pub(super) port: u16,
-    pub(super) patience: &'a Patience<'a>,
 }
 
-impl Route<'_> {
+impl Route {
     /// Opens a stream for each token, many at a time: each takes two round trips.
-    pub(super) fn connect_all(&self, tokens: &[[u8; 32]]) -> Result<Vec<OwnedFd>, Fatal> {
-        let addresses = self.addresses()?;
+    pub(super) fn connect_all(
+        &self,
+        addresses: &[SocketAddr],
+        tokens: &[[u8; 32]],
+        patience: &Patience<'_>,
+        on_open: impl Fn(u16, OwnedFd) + Sync,
+    ) -> Result<(), Fatal> {
         let numbered: Vec<(u16, &[u8; 32])> = (0..).zip(tokens).collect();
-        let mut streams = Vec::with_capacity(tokens.len());
         for some in numbered.chunks(AT_ONCE_MAX) {
-            let connected: Vec<Result<OwnedFd, Fatal>> = std::thread::scope(|scope| {
+            let connected: Result<Vec<()>, Fatal> = std::thread::scope(|scope| {
                 let connect = |&(index, token)| {
-                    let addresses = &addresses;
-                    scope.spawn(move || self.connect_one(addresses, index, token))
+                    let on_open = &on_open;
+                    scope.spawn(move || {
+                        let opened = self.connect_one(addresses, index, token, patience);
+                        opened.map(|socket| on_open(index, socket))
+                    })
                 };
                 let threads: Vec<_> = some.iter().map(connect).collect();
                 threads.into_iter().map(|it| it.join().expect("it does not panic")).collect()
             });
-            for stream in connected {
-                streams.push(stream?);
-            }
+            connected?;
         }
-        Ok(streams)
+        Ok(())
     }
 
     fn connect_one(
@@ -72,12 +77,13 @@ impl Route<'_> {
         addresses: &[SocketAddr],
         index: u16,
         token: &[u8; 32],
+        patience: &Patience<'_>,
     ) -> Result<OwnedFd, Fatal> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses {
-            match self.connect_patiently(*address, index, token) {
+            match connect_patiently(*address, index, token, patience) {
                 Ok(stream) => return Ok(stream),
-                Err(error) if self.patience.is_stopped() => return Err(self.failed(&error, "")),
+                Err(_) if patience.is_stopped() => return Err(Cut::Stopped.fatal("")),
                 Err(error) => last = error,
             }
         }
@@ -85,37 +91,13 @@ impl Route<'_> {
         Err(self.failed(&last, &tried.join(", ")))
     }
 
-    /// Tries again for a while if the other end closes the connection before it is open: its port
-    /// may have been full of strangers.
-    fn connect_patiently(
-        &self,
-        address: SocketAddr,
-        index: u16,
-        token: &[u8; 32],
-    ) -> io::Result<OwnedFd> {
-        let patience = self.patience.part(CONNECT_DEADLINE);
-        let (mut pause, pause_max) = RETRY_PAUSES;
-        loop {
-            let error = match connect(address, index, token, &patience) {
-                Err(error) if was_closed(&error) => error,
-                result => return result,
-            };
-            // The error of the closed connection says more than that the time is over.
-            patience.pause(pause).map_err(|_| error)?;
-            pause = (pause * 2).min(pause_max);
-        }
-    }
-
     fn failed(&self, error: &io::Error, tried: &str) -> Fatal {
-        if Cut::of(error) == Some(Cut::Stopped) || self.patience.is_stopped() {
-            return Cut::Stopped.fatal("");
-        }
         let why = match Cut::of(error) {
             Some(_) => "no answer in time".to_owned(),
             None => error.to_string(),
         };
         let hint = match self.told.parse::<IpAddr>() {
-            Ok(told) if self.host.is_some() && self.job.remote.data_address.is_none() => {
+            Ok(told) if self.host.is_some() && self.data_address.is_none() => {
                 format!(" (the other end says that it was reached at {told})")
             }
             _ => String::new(),
@@ -129,33 +111,25 @@ impl Route<'_> {
 
     /// The addresses for data streams, the most likely first: the one that the person gives, with
     /// its port if it has one (a forwarded port), or those of the host that the person named.
-    fn addresses(&self) -> Result<Vec<SocketAddr>, Fatal> {
-        if let Some(address) = &self.job.remote.data_address {
+    pub(super) fn addresses(&self, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Fatal> {
+        if let Some(address) = &self.data_address {
             let (name, port) = part_port(address, self.port);
-            return self.resolve(name, port)?.map_err(|error| self.failed(&error, address));
+            return resolve(name, port, patience)?.map_err(|error| self.failed(&error, address));
         }
-        let Some(host) = self.host else {
+        let Some(host) = &self.host else {
             return Ok(vec![SocketAddr::from(([127, 0, 0, 1], self.port))]);
         };
-        let name = match self.ssh.and_then(|ssh| ssh.host_name.as_deref()) {
+        let name = match self.ssh.as_ref().and_then(|ssh| ssh.host_name.as_deref()) {
             Some(name) => name.to_owned(),
             None => host.rsplit('@').next().unwrap_or(host).to_owned(),
         };
         let mut addresses =
-            self.resolve(&name, self.port)?.map_err(|error| self.unresolved(&name, &error))?;
+            resolve(&name, self.port, patience)?.map_err(|error| self.unresolved(&name, &error))?;
         if let Ok(told) = self.told.parse::<IpAddr>() {
             // A stable sort: the others keep the order in which the resolver prefers them.
             addresses.sort_by_key(|it| it.ip().to_canonical() != told.to_canonical());
         }
         Ok(addresses)
-    }
-
-    /// All addresses of a name; the inner error is the resolver's.
-    fn resolve(&self, name: &str, port: u16) -> Result<io::Result<Vec<SocketAddr>>, Fatal> {
-        let name = (name.to_owned(), port);
-        let resolve = move || name.to_socket_addrs().map(Iterator::collect);
-        let resolved = self.patience.result_of("lads-resolve", resolve);
-        resolved.map_err(|cut| cut.fatal("the resolver of host names"))
     }
 
     fn unresolved(&self, name: &str, error: &io::Error) -> Fatal {
@@ -171,6 +145,39 @@ impl Route<'_> {
             ),
         };
         Fatal::new(ExitCode::Network, text)
+    }
+}
+
+/// All addresses of a name; the inner error is the resolver's.
+fn resolve(
+    name: &str,
+    port: u16,
+    patience: &Patience<'_>,
+) -> Result<io::Result<Vec<SocketAddr>>, Fatal> {
+    let name = (name.to_owned(), port);
+    let resolve = move || name.to_socket_addrs().map(Iterator::collect);
+    let resolved = patience.result_of("lads-resolve", resolve);
+    resolved.map_err(|cut| cut.fatal("the resolver of host names"))
+}
+
+/// Tries again for a while if the other end closes the connection before it is open: its port may
+/// have been full of strangers.
+fn connect_patiently(
+    address: SocketAddr,
+    index: u16,
+    token: &[u8; 32],
+    patience: &Patience<'_>,
+) -> io::Result<OwnedFd> {
+    let patience = patience.part(CONNECT_DEADLINE);
+    let (mut pause, pause_max) = RETRY_PAUSES;
+    loop {
+        let error = match connect(address, index, token, &patience) {
+            Err(error) if was_closed(&error) => error,
+            result => return result,
+        };
+        // The error of the closed connection says more than that the time is over.
+        patience.pause(pause).map_err(|_| error)?;
+        pause = (pause * 2).min(pause_max);
     }
 }
 

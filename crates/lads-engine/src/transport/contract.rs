@@ -45,7 +45,32 @@ fn in_memory(count: u16, breaks_after: Option<usize>) -> Ends {
 }
 
 fn over_tcp(count: u16, breaks_after: Option<usize>) -> Ends {
-    let (source, sink): (Vec<OwnedFd>, Vec<OwnedFd>) = (0..count)
+    let (source, sink) = sockets(count, breaks_after);
+    let source = Arc::new(tcp::Tcp::new(source, DEADLINE));
+    let sink = Arc::new(tcp::Tcp::new(sink, DEADLINE));
+    Ends { source, sink, channels: None }
+}
+
+/// Streams that are used while they are still being opened, the last one first.
+fn over_tcp_that_opens_late(count: u16, breaks_after: Option<usize>) -> Ends {
+    let opening = |sockets: Vec<OwnedFd>| {
+        let tcp = Arc::new(tcp::Tcp::opening(sockets.len(), DEADLINE));
+        let streams = Arc::clone(&tcp);
+        thread::spawn(move || {
+            for (index, socket) in sockets.into_iter().enumerate().rev() {
+                thread::yield_now();
+                streams.open(index, socket);
+            }
+        });
+        tcp
+    };
+    let (source, sink) = sockets(count, breaks_after);
+    Ends { source: opening(source), sink: opening(sink), channels: None }
+}
+
+/// The sockets of source and sink.
+fn sockets(count: u16, breaks_after: Option<usize>) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+    (0..count)
         .map(|_| {
             let (ours, theirs) = connected();
             let Some(bytes) = breaks_after else { return (ours.into(), theirs.into()) };
@@ -53,12 +78,8 @@ fn over_tcp(count: u16, breaks_after: Option<usize>) -> Ends {
             thread::spawn(move || pass(theirs, far, bytes));
             (ours.into(), beyond.into())
         })
-        .unzip();
-    let source = Arc::new(tcp::Tcp::new(source, DEADLINE));
-    let sink = Arc::new(tcp::Tcp::new(sink, DEADLINE));
-    Ends { source, sink, channels: None }
+        .unzip()
 }
-
 fn connected() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -333,6 +354,22 @@ fn a_peer_that_is_gone_ends_all_streams(make: Make) {
     }
 }
 
+#[test]
+fn a_stream_that_was_ended_before_it_was_open_takes_nothing() {
+    let tcp = Arc::new(tcp::Tcp::opening(1, DEADLINE));
+    let granted = Granted::new(1);
+    let mut receiver = tcp.receiver(StreamId(0), Arc::clone(&granted) as Arc<_>);
+    let received = started(move || receiver.next_frame(&mut Frame::default()));
+    let source = Arc::clone(&tcp);
+    let sent = started(move || send(source.as_ref(), 0, 0, MIB));
+    tcp.end(StreamId(0));
+    assert!(is_at_end(&received.recv_timeout(DEADLINE).unwrap()));
+    sent.recv_timeout(DEADLINE).unwrap().unwrap_err();
+    let (ours, mut theirs) = connected();
+    tcp.open(0, ours.into());
+    assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "the connection is closed again");
+}
+
 /// The contract for one transport.
 macro_rules! keeps_the_contract {
     ($($name:ident: $make:expr),* $(,)?) => {$(
@@ -374,6 +411,7 @@ macro_rules! keeps_the_contract {
 
 keeps_the_contract! {
     tcp_keeps_it: super::over_tcp,
+    tcp_that_opens_late_keeps_it: super::over_tcp_that_opens_late,
     the_pipe_keeps_it: super::through_a_pipe,
     memory_keeps_it: super::in_memory,
 }

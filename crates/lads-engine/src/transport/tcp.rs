@@ -15,32 +15,53 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Data streams that are TCP connections.
 #[derive(Debug)]
 pub(crate) struct Tcp {
     streams: Vec<Arc<Stream>>,
+    timeout: Duration,
 }
 
 #[derive(Debug)]
 struct Stream {
-    socket: OwnedFd,
+    /// The connection, once it is open; `None` if the stream was ended before.
+    socket: OnceLock<Option<OwnedFd>>,
     traffic: Traffic,
 }
 
+impl Stream {
+    /// The connection; waits until it is open.
+    fn socket(&self) -> io::Result<&OwnedFd> {
+        self.socket.wait().as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
 impl Tcp {
-    /// One stream for each socket. A peer that does not acknowledge data for `timeout` counts as
-    /// dead.
+    /// One stream for each socket; [`Self::opening`] says what `timeout` is.
     pub(crate) fn new(sockets: Vec<OwnedFd>, timeout: Duration) -> Self {
-        let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-        let stream = |socket: OwnedFd| {
-            // An error means that it is not TCP; then other checks must notice a dead peer.
-            let _ = sockopt::set_tcp_user_timeout(&socket, millis);
-            Arc::new(Stream { socket, traffic: Traffic::default() })
-        };
-        Self { streams: sockets.into_iter().map(stream).collect() }
+        let tcp = Self::opening(sockets.len(), timeout);
+        for (index, socket) in sockets.into_iter().enumerate() {
+            tcp.open(index, socket);
+        }
+        tcp
+    }
+
+    /// As many streams, of which none is open yet. Whoever sends or receives on a stream waits until
+    /// it is open or ended. A peer that does not acknowledge data for `timeout` counts as dead.
+    pub(crate) fn opening(count: usize, timeout: Duration) -> Self {
+        let stream = || Arc::new(Stream { socket: OnceLock::new(), traffic: Traffic::default() });
+        Self { streams: (0..count).map(|_| stream()).collect(), timeout }
+    }
+
+    /// The connection of this stream is open. It is closed again if the stream was ended meanwhile.
+    pub(crate) fn open(&self, index: usize, socket: OwnedFd) {
+        let millis = u32::try_from(self.timeout.as_millis()).unwrap_or(u32::MAX);
+        // An error means that it is not TCP; then other checks must notice a dead peer.
+        let _ = sockopt::set_tcp_user_timeout(&socket, millis);
+        let _ = self.streams[index].socket.set(Some(socket));
     }
 }
 
@@ -51,7 +72,8 @@ impl Transport for Tcp {
 
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let stream = &self.streams[stream.index()];
-        write_all(pieces, &stream.traffic, |pieces| rustix::io::writev(&stream.socket, pieces))
+        let socket = stream.socket()?;
+        write_all(pieces, &stream.traffic, |pieces| rustix::io::writev(socket, pieces))
     }
 
     fn receiver(&self, stream: StreamId, buffers: Arc<dyn GrantedBuffers>) -> Box<dyn Receiver> {
@@ -60,7 +82,9 @@ impl Transport for Tcp {
     }
 
     fn end(&self, stream: StreamId) {
-        let _ = shutdown(&self.streams[stream.index()].socket, Shutdown::Both);
+        if let Some(socket) = self.streams[stream.index()].socket.get_or_init(|| None) {
+            let _ = shutdown(socket, Shutdown::Both);
+        }
     }
 
     fn traffic(&self, stream: StreamId) -> &Traffic {
@@ -76,8 +100,9 @@ struct TcpReceiver {
 
 impl Receiver for TcpReceiver {
     fn next_frame(&mut self, frame: &mut Frame) -> io::Result<bool> {
+        let socket = self.stream.socket()?;
         loop {
-            match rustix::io::read(&self.stream.socket, self.assembly.wanted()) {
+            match rustix::io::read(socket, self.assembly.wanted()) {
                 Ok(0) if self.assembly.is_between_frames() => return Ok(false),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {

@@ -19,12 +19,7 @@ const RUN_MAX_SECONDS: &str = "120";
 const TIMED_OUT: i32 = 124;
 
 /// LADS with these options.
-pub(super) fn lads(
-    lads: &Path,
-    line: &str,
-    at: Option<&str>,
-    options: &[&str],
-) -> Contestant {
+pub(super) fn lads(lads: &Path, line: &str, at: Option<&str>, options: &[&str]) -> Contestant {
     let lads = lads.display().to_string();
     let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     contestant(line, at, move |route, source, target| {

@@ -1,13 +1,8 @@
 use super::*;
-use crate::job::{Location, RemoteShell};
+use crate::job::RemoteShell;
 use crate::stop::StopFlag;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-
-fn job(remote: RemoteShell) -> Job {
-    let here = Location { host: None, path: b"x".to_vec() };
-    Job { remote, ..Job::new(vec![here.clone()], here) }
-}
 
 fn shell(command: &[&str]) -> RemoteShell {
     let command = command.iter().map(|&word| word.to_owned()).collect();
@@ -16,12 +11,12 @@ fn shell(command: &[&str]) -> RemoteShell {
 
 /// Where data goes to a host, if the other end says that it was reached at `told`.
 fn addresses(remote: RemoteShell, host: &str, told: &str) -> Result<Vec<String>, String> {
-    let (stop, job) = (StopFlag::new(), job(remote));
+    let stop = StopFlag::new();
     let patience = &Patience::new(&stop, Duration::from_secs(30));
-    let ssh = Ssh::ask(&job.remote, host, patience).map_err(|fatal| fatal.text)?;
-    let (host, ssh, told) = (Some(host), ssh.as_ref(), told.to_owned());
-    let route = Route { job: &job, host, ssh, told, port: 7, patience };
-    let addresses = route.addresses().map_err(|fatal| fatal.text)?;
+    let ssh = Ssh::ask(&remote, host, patience).map_err(|fatal| fatal.text)?;
+    let (data_address, host) = (remote.data_address, Some(host.to_owned()));
+    let route = Route { data_address, host, ssh, told: told.to_owned(), port: 7 };
+    let addresses = route.addresses(patience).map_err(|fatal| fatal.text)?;
     Ok(addresses.iter().map(SocketAddr::to_string).collect())
 }
 
@@ -75,16 +70,8 @@ fn whoever_was_sent_away_unopened_tries_again() {
         stream.read_exact(&mut [0; 42]).unwrap();
         stream.write_all(&[1]).unwrap();
     });
-    let (stop, job) = (StopFlag::new(), job(shell(&["rsh"])));
-    let patience = &Patience::new(&stop, Duration::from_secs(30));
-    let route = Route {
-        job: &job,
-        host: None,
-        ssh: None,
-        told: String::new(),
-        port: address.port(),
-        patience,
-    };
-    route.connect_patiently(address, 0, &[7; 32]).unwrap();
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, Duration::from_secs(30));
+    connect_patiently(address, 0, &[7; 32], &patience).unwrap();
     door.join().unwrap();
 }
