@@ -21,8 +21,8 @@ pub(crate) struct Sshd {
 const START_MAX: Duration = Duration::from_secs(10);
 
 impl Sshd {
-    /// Starts a server on a loopback port that keeps its files in `directory`; `None` if there is no
-    /// sshd here.
+    /// Starts a server on a loopback port that keeps its files in `directory`; `None` if there is
+    /// no sshd here.
     pub(crate) fn start(directory: &Path) -> Result<Option<Self>> {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         Self::start_at(directory, |program| shell::command(program), at)

@@ -37,9 +37,10 @@ use twox_hash::XxHash3_64;
 const EXIT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long writing the last message may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
-/// A job of at most this many bytes is sent right after HELLO, before the other end has said a word:
-/// that saves a round trip. A longer one could fill the pipe to a remote shell that does not read
-/// yet. The smallest pipe holds 4 KiB; jobs without long lists have some 200 bytes.
+/// A job of at most this many bytes is sent right after HELLO, before the other end has said a
+/// word: that saves a round trip. A longer one could fill the pipe to a remote shell that does not
+/// read yet. The smallest pipe holds 4 KiB; jobs without long lists have some 200 bytes. With half
+/// or double of this, jobs with lists of 1 to 4 KiB would take a round trip more or less.
 const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
 /// The default number of streams: as many as I/O threads can send on at a time, two for each
 /// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`.

@@ -177,7 +177,7 @@ fn space(scenario: &Scenario) -> u64 {
 fn needs(scenario: &Scenario) -> Needs<'static> {
     let needs = mounts_need().space(Path::new("/dev/shm"), space(scenario));
     if scenario.stages.iter().any(|stage| stage.distance.is_some()) {
-        return needs.program("ip").program("iptables");
+        return needs.program("ip").program("iptables").program("ssh").program("sshd");
     }
     needs
 }

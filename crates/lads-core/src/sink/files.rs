@@ -76,14 +76,14 @@ impl Files {
         self.announced.is_directory(entry)
     }
 
-    /// The source says that everything in this directory has ended. Returns whether it may be closed
-    /// now, because all directories in it have ended.
+    /// The source says that everything in this directory has ended. Returns whether it may be
+    /// closed now, because all directories in it have ended.
     pub(super) fn on_closing(&mut self, entry: EntryId) -> bool {
         self.announced.on_closing(entry)
     }
 
-    /// An entry that is no file has ended. Returns the directory that may be closed now, if there is
-    /// one.
+    /// An entry that is no file has ended. Returns the directory that may be closed now, if there
+    /// is one.
     pub(super) fn on_ended(&mut self, entry: EntryId) -> Option<EntryId> {
         assert!(!self.open.contains_key(&entry), "{entry} is a file that has not ended");
         self.announced.on_ended(entry)

@@ -166,8 +166,8 @@ impl Directories {
         is_done
     }
 
-    /// The sink was told how a closing directory ends: the directory that it is in does not wait for
-    /// it any more. Returns that one.
+    /// The sink was told how a closing directory ends: the directory that it is in does not wait
+    /// for it any more. Returns that one.
     pub(super) fn on_told(&mut self, directory: EntryId) -> Option<EntryId> {
         let row = self.open.get(&directory)?;
         let (parent, has_failed) = (row.parent, row.failure.is_some());

@@ -49,8 +49,9 @@ impl Tcp {
         tcp
     }
 
-    /// As many streams, of which none is open yet. Whoever sends or receives on a stream waits until
-    /// it is open or ended. A peer that does not acknowledge data for `timeout` counts as dead.
+    /// As many streams, of which none is open yet. Whoever sends or receives on a stream waits
+    /// until it is open or ended. A peer that does not acknowledge data for `timeout` counts as
+    /// dead.
     pub(crate) fn opening(count: usize, timeout: Duration) -> Self {
         let stream = || Arc::new(Stream { socket: OnceLock::new(), traffic: Traffic::default() });
         Self { streams: (0..count).map(|_| stream()).collect(), timeout }
