@@ -24,10 +24,10 @@ use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::staging::{Slot, Slots, Stage};
 use crate::tuning::Tuning;
-use crate::units::{Block, EntryId, Instant, OstId};
+use crate::units::{Block, EntryId, EntryMap, Instant, OstId};
 use share::Shares;
 use shelf::Shelf;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::iter;
 use std::ops::Range;
 use std::time::Duration;
@@ -120,7 +120,7 @@ pub struct Schedule {
     queues: OstQueues<Lane>,
     shares: Shares,
     /// Plans of the files that have lanes in the queues.
-    plans: HashMap<EntryId, Plan>,
+    plans: EntryMap<Plan>,
     /// Blocks to be sent again: they go before all others.
     again: VecDeque<Block>,
     /// The same blocks, for a fast lookup.
@@ -189,7 +189,7 @@ impl Schedule {
             tuning: *tuning,
             queues: OstQueues::new(policy.rule(threshold), tuning, osts),
             shares: Shares::new(osts, tuning.share_bytes_min),
-            plans: HashMap::new(),
+            plans: EntryMap::default(),
             again: VecDeque::new(),
             again_known: HashSet::new(),
             files: VecDeque::new(),
@@ -509,7 +509,7 @@ impl Schedule {
 
 impl StagedFrame {
     /// Whether it holds blocks of any of these files.
-    fn has_any_of(&self, plans: &HashMap<EntryId, Plan>) -> bool {
+    fn has_any_of(&self, plans: &EntryMap<Plan>) -> bool {
         self.rows.iter().any(|row| plans.contains_key(&row.block.entry))
     }
 

@@ -1,5 +1,6 @@
 //! The quantities and names that everything else is said in.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -44,6 +45,13 @@ impl EntryId {
     /// The directory at the sink into which everything goes.
     pub const ROOT: Self = Self(0);
 }
+
+/// A table with a row for some entries. Several are asked for each step of a file, so it has a
+/// quicker hash function than other tables, with a seed that a peer cannot know.
+pub type EntryMap<T> = HashMap<EntryId, T, foldhash::fast::RandomState>;
+
+/// Some entries.
+pub type EntrySet = HashSet<EntryId, foldhash::fast::RandomState>;
 
 impl fmt::Display for EntryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

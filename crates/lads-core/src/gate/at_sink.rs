@@ -9,8 +9,7 @@ use crate::limits::{
     LINK_BYTES_MAX, METADATA_BYTES_MAX, OSTS_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
 use crate::message::{Ending, Message, Root};
-use crate::units::EntryId;
-use std::collections::{HashMap, HashSet};
+use crate::units::{EntryId, EntryMap, EntrySet};
 
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 /// All mode bits that `chmod` can set.
@@ -23,9 +22,9 @@ const NO_ID: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct AtSink {
     has_roots: bool,
-    live: HashMap<EntryId, Live>,
+    live: EntryMap<Live>,
     /// Entries that have ended here while blocks of them were still being written.
-    late: HashSet<EntryId>,
+    late: EntrySet,
     announced_last: EntryId,
     directory_count: usize,
     metadata_bytes: u64,
@@ -49,8 +48,8 @@ impl Default for AtSink {
     fn default() -> Self {
         Self {
             has_roots: false,
-            live: HashMap::new(),
-            late: HashSet::new(),
+            live: EntryMap::default(),
+            late: EntrySet::default(),
             announced_last: EntryId::ROOT,
             directory_count: 0,
             metadata_bytes: 0,
@@ -183,7 +182,8 @@ impl AtSink {
 
     fn check_entries(&self, entries: &[Entry]) -> Result<(), ProtocolError> {
         // The depth of each directory that this message itself announces; `None` for other entries.
-        let mut new: HashMap<EntryId, Option<u32>> = HashMap::with_capacity(entries.len());
+        let mut new: EntryMap<Option<u32>> = EntryMap::default();
+        new.reserve(entries.len());
         let (mut directory_count, mut bytes) = (self.directory_count, self.metadata_bytes);
         for entry in entries {
             check_entry(entry)?;
@@ -217,7 +217,7 @@ impl AtSink {
 
     /// How deep an entry in this directory lies; `None` if there is no such directory, or if
     /// nothing may be added to it any more.
-    fn depth_in(&self, parent: EntryId, new: &HashMap<EntryId, Option<u32>>) -> Option<u32> {
+    fn depth_in(&self, parent: EntryId, new: &EntryMap<Option<u32>>) -> Option<u32> {
         if parent == EntryId::ROOT {
             return Some(0);
         }

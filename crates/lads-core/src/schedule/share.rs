@@ -7,8 +7,7 @@
 
 use super::{OstQueues, OstSpec};
 use crate::plan::{Lane, Plan};
-use crate::units::{EntryId, OstId};
-use std::collections::HashMap;
+use crate::units::{EntryMap, OstId};
 use std::ops::Range;
 
 /// The tracks of each target that has any, as ranges of their numbers.
@@ -55,12 +54,12 @@ impl Shares {
     }
 
     /// Whether an idle track could take over work.
-    pub(super) fn has_any(&self, queues: &OstQueues<Lane>, plans: &HashMap<EntryId, Plan>) -> bool {
+    pub(super) fn has_any(&self, queues: &OstQueues<Lane>, plans: &EntryMap<Plan>) -> bool {
         self.targets.iter().any(|target| self.find(target, queues, plans).is_some())
     }
 
     /// Gives idle tracks work of others, as far as there is any.
-    pub(super) fn share(&self, queues: &mut OstQueues<Lane>, plans: &HashMap<EntryId, Plan>) {
+    pub(super) fn share(&self, queues: &mut OstQueues<Lane>, plans: &EntryMap<Plan>) {
         for target in &self.targets {
             while let Some(share) = self.find(target, queues, plans) {
                 share.carry_out(queues, plans);
@@ -72,7 +71,7 @@ impl Shares {
         &self,
         target: &Range<usize>,
         queues: &OstQueues<Lane>,
-        plans: &HashMap<EntryId, Plan>,
+        plans: &EntryMap<Plan>,
     ) -> Option<Share> {
         let to = target.clone().map(OstId::from_index).find(|&ost| queues.is_idle(ost))?;
         let others = target.clone().map(OstId::from_index);
@@ -85,7 +84,7 @@ impl Shares {
         &self,
         from: OstId,
         queues: &OstQueues<Lane>,
-        plans: &HashMap<EntryId, Plan>,
+        plans: &EntryMap<Plan>,
     ) -> Option<Part> {
         let last = *queues.waiting(from).next_back()?;
         let count = queues.waiting_count(from);
@@ -104,7 +103,7 @@ impl Shares {
 }
 
 impl Share {
-    fn carry_out(self, queues: &mut OstQueues<Lane>, plans: &HashMap<EntryId, Plan>) {
+    fn carry_out(self, queues: &mut OstQueues<Lane>, plans: &EntryMap<Plan>) {
         let Self { from, to, part } = self;
         let bytes = |lane: &Lane| match plans.contains_key(&lane.entry) {
             true => lane.end.saturating_sub(lane.offset),

@@ -5,15 +5,15 @@ use crate::limits::SPLIT_LANES_MAX;
 use crate::plan::{Lane, Piece, Plan};
 use crate::room::Room;
 use crate::tuning::Tuning;
-use crate::units::{Block, EntryId};
-use std::collections::{HashMap, VecDeque};
+use crate::units::{Block, EntryId, EntryMap};
+use std::collections::VecDeque;
 
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// The parts of the schedule that are needed to fill a frame from one OST's queue.
 pub(super) struct Shelf<'a> {
     pub(super) tuning: &'a Tuning,
-    pub(super) plans: &'a mut HashMap<EntryId, Plan>,
+    pub(super) plans: &'a mut EntryMap<Plan>,
     pub(super) room: &'a Room,
     pub(super) begun: &'a mut Begun,
     pub(super) frame_bytes_max: u64,

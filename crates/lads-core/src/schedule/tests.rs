@@ -351,7 +351,7 @@ proptest! {
         let mut schedule = schedule(Policy::Layout, 1);
         // One small file a frame.
         schedule.frame_bytes_max = PAGE_BYTES;
-        let mut offsets = HashMap::new();
+        let mut offsets = std::collections::HashMap::new();
         for (entry, step) in (0..).map(EntryId).zip(steps) {
             if let Some(offset) = step {
                 schedule.add(entry, Plan { size: 4000, ..on_disk(offset) });
@@ -588,7 +588,7 @@ proptest! {
     ) {
         let mut schedule = on_tracks(track_count);
         schedule.set_begun_max(open_max);
-        let mut wanted: HashMap<EntryId, u64> = HashMap::new();
+        let mut wanted: EntryMap<u64> = EntryMap::default();
         for (entry, (size, track, stripe_count)) in files.into_iter().enumerate() {
             let entry = EntryId(entry as u64);
             let track = track % u32::try_from(track_count).unwrap();
@@ -599,7 +599,7 @@ proptest! {
             wanted.insert(entry, size);
         }
         let (mut under_way, mut turns) = (Vec::new(), turns.iter().cycle());
-        let mut read: HashMap<EntryId, RangeSet> = HashMap::new();
+        let mut read: EntryMap<RangeSet> = EntryMap::default();
         wanted.retain(|_, size| *size > 0);
         while !wanted.is_empty() {
             let hints_at_work = schedule.may_have_work();

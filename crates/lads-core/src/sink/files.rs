@@ -9,17 +9,16 @@ use crate::ahead::Placed;
 use crate::entry::{Entry, Kind};
 use crate::gate::{AtSink, ProtocolError};
 use crate::message::Message;
-use crate::units::EntryId;
-use std::collections::HashMap;
+use crate::units::{EntryId, EntryMap};
 
 /// The files, and totals over all of them.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     /// What the source has announced and may speak of.
     announced: AtSink,
-    open: HashMap<EntryId, File>,
+    open: EntryMap<File>,
     /// Blocks of files that have ended that are still being written.
-    late: HashMap<EntryId, u32>,
+    late: EntryMap<u32>,
     /// Files that may grow.
     growing_count: usize,
     /// Separate ranges of bytes that are written, of all files together.

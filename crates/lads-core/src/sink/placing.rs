@@ -13,8 +13,7 @@
 use crate::layout::Layout;
 use crate::placement::{Candidate, NewFile, OstState, Place, Placer, Wish};
 use crate::tuning::Tuning;
-use crate::units::{EntryId, OstId};
-use std::collections::HashMap;
+use crate::units::{EntryId, EntryMap, OstId};
 use std::ops::Range;
 
 /// By which rule a sink places new files.
@@ -47,7 +46,7 @@ pub(super) struct Placing {
     /// What is known of each OST; [`Candidate::queued_bytes`] is what is to be written on it.
     osts: Vec<Candidate>,
     /// The files that have a place and have not ended.
-    files: HashMap<EntryId, Booked>,
+    files: EntryMap<Booked>,
 }
 
 /// What of one file is to be written on each OST, in bytes. Most files lie on one.
@@ -66,7 +65,7 @@ impl Placing {
             tuning: *tuning,
             placer: Placer::new(rule, tuning, stripe_size, stripe_count_max, seed),
             osts: servers.map(|server| Candidate { server, ..Candidate::default() }).collect(),
-            files: HashMap::new(),
+            files: EntryMap::default(),
         }
     }
 

@@ -8,8 +8,7 @@
 use super::SinkConfig;
 use super::event::SyncFile;
 use crate::journal::BlockRecord;
-use crate::units::{EntryId, Instant};
-use std::collections::{HashMap, HashSet};
+use crate::units::{EntryId, EntryMap, EntrySet, Instant};
 use std::time::Duration;
 
 /// Whether what is written waits for a batch to fill.
@@ -29,12 +28,12 @@ pub(super) struct Recording {
     /// Files with blocks that are not on record, or were when they were dropped.
     waiting: Vec<SyncFile>,
     /// Where each of them is in that list.
-    places: HashMap<EntryId, usize>,
+    places: EntryMap<usize>,
     waiting_bytes: u64,
     waiting_since: Option<Instant>,
     hurry: Hurry,
     /// Files of which blocks are being put on record.
-    running: HashSet<EntryId>,
+    running: EntrySet,
     /// Since when.
     running_since: Instant,
     /// No batch begins before, unless it is in a hurry.
@@ -53,11 +52,11 @@ impl Recording {
             batch_bytes: config.batch_bytes,
             batch_interval: config.batch_interval,
             waiting: Vec::new(),
-            places: HashMap::new(),
+            places: EntryMap::default(),
             waiting_bytes: 0,
             waiting_since: None,
             hurry: Hurry::No,
-            running: HashSet::new(),
+            running: EntrySet::default(),
             running_since: Instant::START,
             not_before: Instant::START,
             is_gap_over: true,
@@ -166,11 +165,11 @@ mod tests {
             batch_bytes: 100,
             batch_interval: Duration::from_secs(1),
             waiting: Vec::new(),
-            places: HashMap::new(),
+            places: EntryMap::default(),
             waiting_bytes: 0,
             waiting_since: None,
             hurry: Hurry::No,
-            running: HashSet::new(),
+            running: EntrySet::default(),
             running_since: Instant::START,
             not_before: Instant::START,
             is_gap_over: true,

@@ -5,8 +5,7 @@
 
 use crate::issue::Failure;
 use crate::message::Ending;
-use crate::units::EntryId;
-use std::collections::HashMap;
+use crate::units::{EntryId, EntryMap};
 
 #[derive(Debug)]
 struct Directory {
@@ -43,7 +42,7 @@ pub(super) struct Closed {
 /// The directories that have not ended.
 #[derive(Debug)]
 pub(super) struct Directories {
-    open: HashMap<EntryId, Directory>,
+    open: EntryMap<Directory>,
     /// The bytes of the names and attributes of all of them.
     metadata_bytes: u64,
     /// Whether one of them failed, also before the sink has said how it ended.
@@ -53,7 +52,8 @@ pub(super) struct Directories {
 impl Directories {
     /// Only the root is open.
     pub(super) fn new() -> Self {
-        let mut directories = Self { open: HashMap::new(), metadata_bytes: 0, has_failed: false };
+        let mut directories =
+            Self { open: EntryMap::default(), metadata_bytes: 0, has_failed: false };
         directories.on_found(EntryId::ROOT, EntryId::ROOT, 0);
         directories
     }

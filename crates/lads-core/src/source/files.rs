@@ -5,16 +5,15 @@ use super::file::{File, Step};
 use crate::gate::ProtocolError;
 use crate::limits::RANGES_MAX;
 use crate::range::RangeSet;
-use crate::units::{Block, EntryId};
-use std::collections::HashMap;
+use crate::units::{Block, EntryId, EntryMap};
 
 /// All of them, with their sums.
 #[derive(Debug)]
 pub(super) struct Files {
-    open: HashMap<EntryId, File>,
+    open: EntryMap<File>,
     /// Files that failed while blocks of them were under way, each with the number of those blocks.
     /// So there are at most as many as blocks under way, however many files fail.
-    failed: HashMap<EntryId, u32>,
+    failed: EntryMap<u32>,
     /// The bytes of all names and attributes.
     metadata_bytes: u64,
     /// The number of separate ranges that the sink has, over all files.
@@ -27,8 +26,8 @@ impl Files {
     /// No file has been found.
     pub(super) fn new() -> Self {
         Self {
-            open: HashMap::new(),
-            failed: HashMap::new(),
+            open: EntryMap::default(),
+            failed: EntryMap::default(),
             metadata_bytes: 0,
             range_count: 0,
             announced_last: EntryId::ROOT,

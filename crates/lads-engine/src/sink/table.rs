@@ -9,8 +9,7 @@ use crate::setup::open_files_max;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
-use lads_core::units::EntryId;
-use std::collections::HashMap;
+use lads_core::units::{EntryId, EntryMap};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -134,7 +133,7 @@ impl Item {
 /// The entries that have not ended, by number.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    items: Mutex<HashMap<EntryId, Arc<Item>>>,
+    items: Mutex<EntryMap<Arc<Item>>>,
 }
 
 impl Table {
@@ -215,7 +214,7 @@ impl Table {
         self.lock().drain().map(|(_, item)| item).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<EntryId, Arc<Item>>> {
+    fn lock(&self) -> MutexGuard<'_, EntryMap<Arc<Item>>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,9 +4,8 @@ use crate::layout::Mirror;
 use crate::paths::Directory;
 use lads_core::entry::Identity;
 use lads_core::source::LinkName;
-use lads_core::units::EntryId;
+use lads_core::units::{EntryId, EntryMap};
 use rustix::fd::OwnedFd;
-use std::collections::HashMap;
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,7 +77,7 @@ impl Item {
 /// The entries that have not ended, by number.
 #[derive(Debug)]
 pub(super) struct Table {
-    items: Mutex<HashMap<EntryId, Arc<Item>>>,
+    items: Mutex<EntryMap<Arc<Item>>>,
     next: AtomicU64,
 }
 
@@ -106,7 +105,7 @@ impl Table {
         self.lock().remove(&entry)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<EntryId, Arc<Item>>> {
+    fn lock(&self) -> MutexGuard<'_, EntryMap<Arc<Item>>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
