@@ -10,6 +10,15 @@ use std::collections::VecDeque;
 
 pub(super) const PAGE_BYTES: u64 = 4096;
 
+/// Whether a lane has a small file for a frame.
+enum Packed {
+    Block(Block),
+    /// The lane has nothing left, or stands elsewhere, too: it goes from here.
+    Gone,
+    /// The frame has no space for it, or it goes elsewhere.
+    Not,
+}
+
 /// The parts of the schedule that are needed to fill a frame from one OST's queue.
 pub(super) struct Shelf<'a> {
     pub(super) tuning: &'a Tuning,
@@ -175,33 +184,49 @@ impl Shelf<'_> {
         lanes.insert(place, lane);
     }
 
-    /// Adds the small files that follow in the queue, while the frame has space.
+    /// Adds small files that follow in the queue and go to the same OST of the sink, while the frame
+    /// has space. Files for other OSTs of the sink stay where they are: files are placed on all OSTs
+    /// in turn, so those for one OST never follow each other. On a rotating disk, only files that
+    /// follow each other share a frame.
     fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
-        while work.blocks.len() < self.tuning.packed_count_max {
-            let Some(&lane) = lanes.get(at) else { return };
-            let Some((plan, piece)) = self.next_piece(&lane) else {
-                lanes.remove(at);
-                continue;
-            };
-            if plan.is_begun && !lane.is_begun {
-                lanes.remove(at);
-                continue;
+        let end = lanes.len().min(at + self.tuning.packed_lanes);
+        let (mut looked, mut kept) = (at, at);
+        while looked < end && work.blocks.len() < self.tuning.packed_count_max {
+            let lane = lanes[looked];
+            match self.packed(&lane, work, bytes_max.saturating_sub(bytes)) {
+                Packed::Block(block) => {
+                    bytes += in_pages(block.length);
+                    work.blocks.push(block);
+                    self.take(&block);
+                }
+                Packed::Gone => {}
+                Packed::Not if lane.disk_offset > 0 => break,
+                Packed::Not => {
+                    lanes.swap(kept, looked);
+                    kept += 1;
+                }
             }
-            let fits = self.is_packed(plan, &piece)
-                && (lane.mirror, piece.sink_ost) == (work.mirror, work.sink_ost)
-                && plan.is_comparison == work.is_comparison
-                && bytes + in_pages(piece.length) <= bytes_max;
-            if !fits || !self.admit(lane.entry) {
-                return;
-            }
-            bytes += in_pages(piece.length);
-            let block = Block { entry: lane.entry, offset: piece.offset, length: piece.length };
-            work.blocks.push(block);
-            self.take(&block);
-            lanes.remove(at);
+            looked += 1;
         }
+        lanes.drain(kept..looked);
+    }
+
+    /// Whether the file of a lane goes into the frame; it is begun then.
+    fn packed(&mut self, lane: &Lane, work: &Work, bytes_max: u64) -> Packed {
+        let Some((plan, piece)) = self.next_piece(lane) else { return Packed::Gone };
+        if plan.is_begun && !lane.is_begun {
+            return Packed::Gone;
+        }
+        let fits = self.is_packed(plan, &piece)
+            && (lane.mirror, piece.sink_ost) == (work.mirror, work.sink_ost)
+            && plan.is_comparison == work.is_comparison
+            && in_pages(piece.length) <= bytes_max;
+        if !fits || !self.admit(lane.entry) {
+            return Packed::Not;
+        }
+        Packed::Block(Block { entry: lane.entry, offset: piece.offset, length: piece.length })
     }
 
     fn next_piece(&self, lane: &Lane) -> Option<(&Plan, Piece)> {

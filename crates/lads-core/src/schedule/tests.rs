@@ -103,6 +103,36 @@ fn small_files_share_a_frame() {
     );
 }
 
+/// Files are placed on all OSTs in turn. With a frame for each file, the grants of a long line were
+/// used up by a few files.
+#[test]
+fn small_files_for_one_ost_of_the_sink_share_a_frame_although_others_lie_between() {
+    let mut schedule = schedule(Policy::Layout, 1);
+    (0..3).for_each(|ost| schedule.on_grant(OstId(ost), 9));
+    for entry in 0..30 {
+        schedule.add(EntryId(entry), plan(4000, 0, u32::try_from(entry % 3).unwrap()));
+    }
+    let frames: Vec<Vec<u64>> = iter::from_fn(|| {
+        let work = schedule.next(Instant::START, 0)?;
+        schedule.on_read(Instant::START, &work, Duration::ZERO);
+        Some(entries(&work))
+    })
+    .collect();
+    let each = |ost: u64| (0..30).filter(|entry| entry % 3 == ost).collect::<Vec<_>>();
+    assert_eq!(frames, (0..3).map(each).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_disk_that_turns_does_not_go_back_for_a_frame() {
+    let mut schedule = schedule(Policy::Layout, 1);
+    (0..2).for_each(|ost| schedule.on_grant(OstId(ost), 9));
+    for (entry, sink_ost) in [(1, 0), (2, 0), (3, 1), (4, 0)] {
+        let sink = plan(4000, 0, sink_ost).sink;
+        schedule.add(EntryId(entry), Plan { size: 4000, sink, ..on_disk(entry << 20) });
+    }
+    assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1, 2]);
+}
+
 #[test]
 fn a_frame_of_small_files_fits_in_a_buffer() {
     let mut schedule = schedule(Policy::Layout, 1);
