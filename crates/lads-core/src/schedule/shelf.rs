@@ -184,10 +184,10 @@ impl Shelf<'_> {
         lanes.insert(place, lane);
     }
 
-    /// Adds small files that follow in the queue and go to the same OST of the sink, while the frame
-    /// has space. Files for other OSTs of the sink stay where they are: files are placed on all OSTs
-    /// in turn, so those for one OST never follow each other. On a rotating disk, only files that
-    /// follow each other share a frame.
+    /// Adds small files that follow in the queue and go to the same OST of the sink, while the
+    /// frame has space. Files for other OSTs of the sink stay where they are: files are placed on
+    /// all OSTs in turn, so those for one OST never follow each other. On a rotating disk, only
+    /// files that follow each other share a frame.
     fn pack(&mut self, lanes: &mut VecDeque<Lane>, at: usize, work: &mut Work, bytes_max: u32) {
         let bytes_max = self.frame_bytes_max.min(bytes_max.into());
         let mut bytes = in_pages(work.blocks[0].length);
