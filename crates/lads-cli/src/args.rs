@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod choice;
+mod ends;
 mod imbalance;
 mod text;
 mod threshold;
@@ -26,6 +27,8 @@ use std::time::Duration;
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
+use ends::EndsArgs;
+pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
@@ -258,6 +261,9 @@ pub(crate) struct CopyArgs {
 
     #[command(flatten)]
     pub(crate) choice: ChoiceArgs,
+
+    #[command(flatten)]
+    pub(crate) ends: EndsArgs,
 
     /// Move devices and specials, too: --devices --specials
     #[arg(short = 'D', help_heading = SELECTION, overrides_with_all = NO_SPECIALS)]
@@ -505,6 +511,11 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "RULE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "adaptive")]
     pub(crate) schedule: Schedule,
+
+    /// In which order the blocks of a file are read
+    #[arg(long, value_name = "ORDER", help_heading = STORAGE, hide_short_help = true)]
+    #[arg(default_value = "none")]
+    pub(crate) order: OrderArg,
 
     /// Give way to others: one request at a time for an OST that they use
     ///

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::ArgMatches;
 use lads_engine::{Job, StopFlag};
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, stderr, stdout};
+use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -56,12 +56,10 @@ pub(crate) fn transfer(
 ) -> u8 {
     #[cfg(debug_assertions)]
     crate::panic::when_asked("cp");
-    let mut display = Display::new(
-        settings(args, job),
-        Places::new(job),
-        Box::new(BufWriter::new(stdout())),
-        Box::new(stderr()),
-    );
+    let is_stdout_target = job.target.host.is_none() && job.target.path == b"-";
+    let told: Box<dyn Write> =
+        if is_stdout_target { Box::new(stderr()) } else { Box::new(BufWriter::new(stdout())) };
+    let mut display = Display::new(settings(args, job), Places::new(job), told, Box::new(stderr()));
     if let Some(log) = log {
         display.log_to(Box::new(BufWriter::new(log)));
     }

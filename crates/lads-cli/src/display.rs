@@ -5,6 +5,7 @@
 //! is paced by the transfer's own clock, so that a recorded transfer can be shown again.
 
 mod advice;
+mod again;
 mod differences;
 mod errno;
 mod issue;

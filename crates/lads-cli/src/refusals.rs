@@ -79,8 +79,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("-J --omit-link-times", TIMES),
     ("--super", "lads keeps what it is permitted to; leave it out"),
     ("--fake-super", "lads keeps what it is permitted to; leave it out"),
-    ("--write-devices", "lads does not write into devices"),
-    ("--copy-devices", "lads does not read devices as files"),
     ("--no-whole-file", DELTA),
     ("--no-W", DELTA),
     ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),

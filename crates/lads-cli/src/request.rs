@@ -1,6 +1,6 @@
 //! Turns the command line into a job for the engine.
 
-use crate::args::{CopyArgs, Schedule, StageAt};
+use crate::args::{CopyArgs, OrderArg, Schedule, StageAt};
 use crate::lists::{self, Separator};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgMatches;
@@ -23,6 +23,7 @@ const BLOCKS_IN_BUFFERS_MIN: u64 = 4;
 /// Returns the job, or what is wrong with the command line.
 pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
     let (sources, target) = locations(&args.paths)?;
+    check_stdio(args, &sources, &target)?;
     ensure!(
         args.files_from.is_none() || sources.len() == 1,
         "--files-from needs exactly one SRC, which the paths in it are relative to"
@@ -43,7 +44,8 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         ports: args.ports,
         connect_timeout_seconds: args.connect_timeout,
     };
-    let options = options(args, matches)?;
+    let mut options = options(args, matches)?;
+    fit_to_ends(&mut options, args, &sources, &target);
     // The program that runs now, even if its file has been replaced since it started.
     let program = PathBuf::from("/proc/self/exe");
     let retry = RetryConfig {
@@ -52,7 +54,50 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         // The lost end notices that this end is gone no later than this, and then needs some time.
         lost_end_max: Duration::from_secs(options.timeout_seconds.into()) * 2,
     };
-    Ok(Job { sources, target, options, remote, program, stderr: Stderr::PassedOn, retry })
+    let job = Job { sources, target, options, remote, program, stderr: Stderr::PassedOn, retry };
+    ensure!(
+        !job.is_once() || retry.attempts_max.is_none() && retry.outage_max.is_none(),
+        "--retries and --retry-for cannot begin again with a pipe or a device"
+    );
+    Ok(job)
+}
+
+/// Whether a place is standard input or output.
+fn is_stdio(place: &Location) -> bool {
+    place.host.is_none() && place.path == b"-"
+}
+
+/// Checks that standard input and output serve one purpose each.
+fn check_stdio(args: &CopyArgs, sources: &[Location], target: &Location) -> Result<()> {
+    let reads = sources.iter().any(is_stdio);
+    let lists = args.files_from.iter().chain(&args.exclude_from).chain(&args.include_from);
+    ensure!(
+        !reads || lists.into_iter().all(|list| list.as_os_str() != "-"),
+        "standard input cannot be both SRC and a list"
+    );
+    if is_stdio(target) {
+        ensure!(!reads, "with - as SRC and as DST there is nothing for lads to do");
+        ensure!(!args.json, "--json writes to standard output, which is DST here");
+        ensure!(args.verbose == 0, "-v writes to standard output, which is DST here");
+    }
+    ensure!(
+        args.ends.follow.is_none() || !reads,
+        "--follow needs a file that grows as SRC; a pipe is read to its end anyway"
+    );
+    Ok(())
+}
+
+/// Makes the options fit to ends that are pipes.
+fn fit_to_ends(options: &mut Options, args: &CopyArgs, sources: &[Location], target: &Location) {
+    options.write_devices |= is_stdio(target);
+    let waits_for_others = sources.iter().any(is_stdio)
+        || options.write_devices
+        || options.copy_devices
+        || options.follow_seconds > 0;
+    // Nobody knows how long the program at the other end of a pipe takes.
+    if waits_for_others && args.stall_timeout.is_none() {
+        options.stall_timeout_seconds = 0;
+    }
 }
 
 fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
@@ -102,6 +147,10 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         stage_at: args.stage_at.into(),
         filters,
         files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
+        in_order: args.order == OrderArg::Loose,
+        copy_devices: args.ends.copy_devices,
+        write_devices: args.ends.write_devices,
+        follow_seconds: args.ends.follow.unwrap_or(0),
     })
 }
 
@@ -152,6 +201,13 @@ fn block_size(args: &CopyArgs) -> Result<u32> {
 }
 
 fn schedule(args: &CopyArgs) -> Result<Policy> {
+    if args.order == OrderArg::Serial {
+        ensure!(
+            matches!(args.schedule, Schedule::Adaptive | Schedule::File) && !args.polite,
+            "--order serial is --schedule file, in which each thread reads a file of its own"
+        );
+        return Ok(Policy::File);
+    }
     if !args.polite {
         return Ok(args.schedule.into());
     }

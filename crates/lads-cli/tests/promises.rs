@@ -45,6 +45,8 @@ mod order;
 mod outages;
 #[path = "promises/passing.rs"]
 mod passing;
+#[path = "promises/pipes.rs"]
+mod pipes;
 #[path = "promises/placing.rs"]
 mod placing;
 #[path = "promises/power.rs"]

@@ -109,10 +109,9 @@ impl Ahead {
 
     /// An entry was announced.
     pub fn push(&mut self, entry: Entry) {
+        let bytes = entry.placed_bytes();
         match entry.kind {
-            Kind::File { source_ost, data_bytes: bytes @ 1.., striping, .. }
-                if self.is_limited() =>
-            {
+            Kind::File { source_ost, striping, .. } if self.is_limited() && bytes > 0 => {
                 self.is_striped |= striping.count > 1;
                 let source = self.sources.entry(source_ost).or_default();
                 source.waiting.push_back(entry);
@@ -174,7 +173,7 @@ impl Ahead {
         let &(_, source_ost) = self.open.first()?;
         let source = self.sources.get_mut(&source_ost)?;
         let entry = source.waiting.pop_front()?;
-        let Kind::File { data_bytes: bytes, .. } = entry.kind else { return Some((entry, None)) };
+        let bytes = entry.placed_bytes();
         source.waiting_bytes = source.waiting_bytes.saturating_sub(bytes);
         source.add(None, bytes);
         self.update(source_ost);
@@ -324,10 +323,7 @@ impl SourceOst {
 
     /// Bytes of the file that the sink looks at next; zero if there is none.
     fn next_bytes(&self) -> u64 {
-        match self.waiting.front().map(|entry| &entry.kind) {
-            Some(Kind::File { data_bytes, .. }) => *data_bytes,
-            _ => 0,
-        }
+        self.waiting.front().map_or(0, Entry::placed_bytes)
     }
 
     fn bytes_in_hand(&self, congested: &[bool], congested_parts: u64) -> u64 {

@@ -113,6 +113,23 @@ impl Entry {
         }
     }
 
+    /// Whether it is unsized: a file whose length nobody knows before its end, such as a pipe.
+    #[must_use]
+    pub fn is_unsized(&self) -> bool {
+        matches!(&self.kind, Kind::File { identity, data_bytes, .. }
+            if identity.size == UNSIZED_BYTES && *data_bytes == UNSIZED_BYTES)
+    }
+
+    /// The bytes of data that it counts for where places are chosen.
+    #[must_use]
+    pub fn placed_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::File { .. } if self.is_unsized() => UNSIZED_PLACED_BYTES,
+            Kind::File { data_bytes, .. } => *data_bytes,
+            _ => 0,
+        }
+    }
+
     /// How much of it is of any length: its name, what it points to and its attributes, in bytes;
     /// of each attribute what a table needs for it, too.
     #[must_use]
@@ -138,6 +155,16 @@ impl Entry {
         matches!(self.kind, Kind::Directory)
     }
 }
+
+/// The size in bytes that an unsized file is announced with: one whose length nobody knows before
+/// its end. No file has this many bytes of data: 4 EiB, a multiple of all block sizes.
+pub const UNSIZED_BYTES: u64 = 1 << 62;
+
+/// An unsized file is placed as if it had this length, in bytes: it may become long, so it should
+/// get several stripes. A choice, not measured: with half or double, file systems where LADS
+/// chooses the number of stripes give such files fewer or more of
+/// them.
+pub const UNSIZED_PLACED_BYTES: u64 = 1 << 30;
 
 /// What a table needs for an attribute besides its name and value, about.
 const XATTR_BYTES: usize = 64;

@@ -147,6 +147,14 @@ pub enum Ending {
     /// From the source, for a directory: everything that was announced in it has ended, but it has
     /// further entries that could not be announced.
     Incomplete,
+    /// From the source, for an unsized file, in place of [`Self::Complete`]: the sink has all of
+    /// it.
+    CompleteAt {
+        /// How long it is, in bytes.
+        size: u64,
+        /// When its data last changed.
+        mtime: Timestamp,
+    },
 }
 
 /// A range of bytes of one file.
@@ -589,6 +597,7 @@ wire_enum!(Ending {
     3 => Same,
     4 => Different,
     5 => Incomplete,
+    6 => CompleteAt { size, mtime },
 });
 wire_enum!(Message {
     1 => Hello(hello),

@@ -37,6 +37,8 @@ pub struct Plan {
     pub disk_offset: Option<u64>,
     /// Whether any of its blocks has been handed out.
     pub is_begun: bool,
+    /// Whether its blocks are handed out in the order of their offsets.
+    pub is_in_order: bool,
     /// Whether it is only compared with what is at the sink: its blocks are read and summed up, and
     /// their bytes go nowhere.
     pub is_comparison: bool,
@@ -83,7 +85,8 @@ impl Plan {
         mirrors.flat_map(move |mirror| self.lanes_of(entry, mirror))
     }
 
-    /// A lane for each position of one copy of the file that holds any of it.
+    /// A lane for each position of one copy of the file that holds any of it; a single one if its
+    /// blocks are handed out in order.
     ///
     /// # Panics
     /// If there is no such copy.
@@ -93,9 +96,11 @@ impl Plan {
         mirror: u16,
     ) -> impl Iterator<Item = (OstId, Lane)> + '_ {
         let copy = self.copy(mirror);
-        copy.osts().enumerate().filter_map(move |(position, ost)| {
+        let positions = if self.is_in_order { 1 } else { usize::MAX };
+        copy.osts().take(positions).enumerate().filter_map(move |(position, ost)| {
             let offset = copy.next_at(position, 0)?;
-            let position = Some(u32::try_from(position).expect("at most STRIPE_COUNT_MAX"));
+            let number = u32::try_from(position).expect("at most STRIPE_COUNT_MAX");
+            let position = (!self.is_in_order).then_some(number);
             let (disk_offset, is_begun) = (self.disk_offset.unwrap_or(0), self.is_begun);
             let sink_position = None;
             let end = self.size;
@@ -150,6 +155,9 @@ impl Plan {
     /// file has an even number of stripes that nobody knows of.
     #[must_use]
     pub fn halves(&self, lane: &Lane, bytes_min: u64) -> Option<(Lane, Lane)> {
+        if self.is_in_order {
+            return None;
+        }
         let block_size = u64::from(self.block_size);
         let end = self.size.min(lane.end);
         let half_bytes = end.saturating_sub(lane.offset) / 2;
@@ -304,6 +312,7 @@ mod tests {
             taken: RangeSet::new(),
             disk_offset: None,
             is_begun: false,
+            is_in_order: false,
             is_comparison: false,
         }
     }

@@ -252,6 +252,13 @@ impl Schedule {
         }
     }
 
+    /// A file is shorter than was planned.
+    pub fn shorten(&mut self, entry: EntryId, size: u64) {
+        if let Some(plan) = self.plans.get_mut(&entry) {
+            plan.size = plan.size.min(size);
+        }
+    }
+
     /// The plan of a file, while it is queued.
     #[must_use]
     pub fn plan(&self, entry: EntryId) -> Option<&Plan> {

@@ -406,7 +406,7 @@ impl Sink {
         let nowhere = Placement { wish: Wish::Default, first_extent_bytes: None };
         let Some(file) = self.files.get(entry) else { return nowhere };
         let Some((data_bytes, _)) = file.examined() else { return nowhere };
-        let size = file.size();
+        let (size, is_unsized) = (file.placed_size(), file.is_unsized());
         // A file that gets one stripe in any case does not need this.
         let is_short = size <= self.tuning.stripe_bytes_min && !self.growing.is_allowed();
         let (coming_bytes, transfer_bytes) = match is_short {
@@ -416,7 +416,7 @@ impl Sink {
         let new_file = NewFile { size, coming_bytes, transfer_bytes, source };
         let wish = self.placing.choose(entry, &new_file, self.frames.queues().slowness(now));
         // Nothing is written to a hole, so an extent there would never get its place.
-        let is_dense = data_bytes == size;
+        let is_dense = data_bytes == size && !is_unsized;
         let is_on_one = matches!(&wish, Wish::On { osts, .. } if osts.len() == 1);
         let first_extent_bytes =
             self.extent_bytes().filter(|&bytes| is_on_one && is_dense && size > bytes);
@@ -547,6 +547,10 @@ impl Sink {
         match ending {
             Ending::Complete => {
                 self.files.with(entry, |file| file.blocks_mut().map(Blocks::on_vouched));
+                self.commit_if_complete(entry);
+            }
+            Ending::CompleteAt { size, mtime } => {
+                self.files.with(entry, |file| file.on_end_met(*size, *mtime));
                 self.commit_if_complete(entry);
             }
             Ending::Dropped if file.receiving().is_some() => {

@@ -55,6 +55,7 @@ mod questions;
 mod streams;
 mod window;
 
+use crate::entry::Timestamp;
 use crate::frame::Row;
 pub use crate::gate::ProtocolError;
 use crate::gate::{AtSource, impossible};
@@ -96,6 +97,7 @@ pub struct Source {
     questions: Questions,
     course: Course,
     outbox: Outbox,
+    is_walk_ended: bool,
     counters: Counters,
 }
 
@@ -126,6 +128,7 @@ impl Source {
             questions: Questions::default(),
             course: Course::new(),
             outbox: Outbox::new(config.tuning),
+            is_walk_ended: false,
             counters: Counters::default(),
             config,
         }
@@ -170,7 +173,8 @@ impl Source {
             Event::Passed { entry, parent, pass } => self.on_passed(entry, parent, pass),
             Event::Gone { entry, failure } => self.on_gone(entry, failure),
             Event::WalkEnded => {
-                self.counters.is_walk_ended = true;
+                self.is_walk_ended = true;
+                self.count_walk();
                 self.directories.on_listed(EntryId::ROOT, 0);
                 self.close_directory_if_done(EntryId::ROOT);
             }
@@ -181,6 +185,7 @@ impl Source {
             Event::Read { work, service, outcomes } => {
                 self.on_read(now, &work, service, &outcomes);
             }
+            Event::EndMet { entry, size, mtime } => self.on_end_met(entry, size, mtime),
             Event::Staged { work, rows } => self.on_staged(&work, rows),
             Event::NotStaged { work } => {
                 self.schedule.close_stage();
@@ -455,7 +460,9 @@ impl Source {
         let Some(is_first) = self.files.with(entry, File::on_place_again) else {
             return self.files.check_was_announced(entry);
         };
-        if is_first && self.files.known(entry).is_moving() {
+        let file = self.files.known(entry);
+        // Most unsized files cannot be read again.
+        if is_first && file.is_moving() && !file.is_unsized() {
             self.drop_file(entry, Step::Unplaced);
         }
         Ok(())
@@ -468,6 +475,12 @@ impl Source {
             let failure = match outcome {
                 ReadOutcome::Good => {
                     good_count += 1;
+                    let read = |file: &mut File| file.on_unsized_read(block.end());
+                    self.counters.bytes_found += self.files.with(block.entry, read).unwrap_or(0);
+                    continue;
+                }
+                ReadOutcome::BeyondEnd => {
+                    self.files.on_back(&[*block]);
                     continue;
                 }
                 ReadOutcome::Failed(failure) => *failure,
@@ -481,6 +494,23 @@ impl Source {
             Way::Stage(slot) => self.schedule.on_not_staged(slot),
             Way::Send | Way::Drain(..) => self.schedule.on_not_sent(work.sink_ost),
         }
+    }
+
+    /// The length of an unsized file is known now. Blocks beyond its end may have been handed out.
+    fn on_end_met(&mut self, entry: EntryId, size: u64, mtime: Timestamp) {
+        let Some(file) = self.files.get(entry).filter(|file| file.is_still_unsized()) else {
+            return;
+        };
+        self.counters.bytes_found = self.counters.bytes_found - file.data_bytes() + size;
+        self.files.with(entry, |file| file.on_end_met(size, mtime));
+        self.schedule.shorten(entry, size);
+        self.count_walk();
+        self.check_if_complete(entry);
+    }
+
+    /// What is found is final when the walk has ended and the length of every file is known.
+    fn count_walk(&mut self) {
+        self.counters.is_walk_ended = self.is_walk_ended && !self.files.has_unsized();
     }
 
     fn on_staged(&mut self, work: &Work, rows: Vec<Row>) {
@@ -569,10 +599,11 @@ impl Source {
         let Some(file) = self.files.get(entry) else { return };
         match outcome {
             ReadOutcome::Good if file.is_checking() => {
+                let ending = file.good_ending();
                 self.files.step(entry, Step::Unchanged);
-                self.outbox.tell_ending(entry, Ending::Complete);
+                self.outbox.tell_ending(entry, ending);
             }
-            ReadOutcome::Good => {}
+            ReadOutcome::Good | ReadOutcome::BeyondEnd => {}
             ReadOutcome::Failed(failure) => self.drop_file(entry, Step::Failed(failure)),
             ReadOutcome::Changed => self.drop_file(entry, Step::Failed(changed())),
         }

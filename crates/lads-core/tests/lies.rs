@@ -3,7 +3,7 @@
 mod ends;
 
 use ends::{osts, sink_config, source_config};
-use lads_core::entry::{Entry, Identity, Kind, Metadata, Xattr};
+use lads_core::entry::{Entry, Identity, Kind, Metadata, Timestamp, UNSIZED_BYTES, Xattr};
 use lads_core::frame::{Header, Row};
 use lads_core::issue::Reason;
 use lads_core::journal::BlockRecord;
@@ -13,12 +13,14 @@ use lads_core::message::{Answer, BlockRange, Ending, Message};
 use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
+use lads_core::schedule::Work;
 use lads_core::sink::{self, BufferId, Compared, Examined, Sink, Write};
-use lads_core::source::{self, Found, Outcome, ProtocolError, Source, SourceConfig};
+use lads_core::source::{self, Found, Outcome, ProtocolError, ReadOutcome, Source, SourceConfig};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
+const BLOCK: u64 = ends::BLOCK as u64;
 const FILE: EntryId = EntryId(1);
 
 fn file(size: u64) -> Entry {
@@ -390,6 +392,100 @@ fn a_frame_counts_for_no_other_file_that_has_got_the_number_while_it_arrived() {
         let write = arrive(&mut sink, offset, was_compared).expect("its buffer is free again");
         assert_eq!(write.rows, []);
     }
+}
+
+/// A sink that wants an unsized file, of which the first page has been written.
+fn unsized_sink() -> Sink {
+    let mut sink = sink();
+    announce_to(&mut sink, UNSIZED_BYTES, false);
+    admit_of_kind(&mut sink, 0, 4096, false).expect("it is sound");
+    let write = arrive(&mut sink, 0, false).expect("there is a block to write");
+    let (service, failures) = (Duration::ZERO, vec![None]);
+    sink.handle(Instant::START, sink::Event::Written { write, service, failures }).expect("ours");
+    sink
+}
+
+fn complete_at(size: u64) -> Message {
+    Message::FileDone(vec![(FILE, Ending::CompleteAt { size, mtime: Timestamp::default() })])
+}
+
+#[test]
+fn an_unsized_file_is_as_long_as_what_was_written_of_it() {
+    for size in [0, PAGE - 1, PAGE + 1, 2 * PAGE, UNSIZED_BYTES] {
+        tell(&mut unsized_sink(), complete_at(size)).expect_err(&format!("{size} bytes"));
+    }
+    let unsaid = Message::FileDone(vec![(FILE, Ending::Complete)]);
+    tell(&mut unsized_sink(), unsaid).expect_err("its length is not said");
+    let mut sink = unsized_sink();
+    tell(&mut sink, complete_at(PAGE)).expect("all of it was written");
+    let Some(sink::Task::Commit(commits)) = sink.next_task(Instant::START) else {
+        panic!("it is not committed")
+    };
+    assert_eq!(commits[0].end, Some((PAGE, Timestamp::default())));
+    tell(&mut sink, complete_at(2 * PAGE)).expect_err("it had another length before");
+}
+
+#[test]
+fn only_an_unsized_file_gets_its_length_at_its_end() {
+    let mut sink = sink();
+    announce_to(&mut sink, PAGE, false);
+    tell(&mut sink, complete_at(PAGE)).expect_err("its length was announced");
+    let mut source = moving(PAGE);
+    hear(&mut source, complete_at(PAGE)).expect_err("only a source says so");
+}
+
+#[test]
+fn of_an_unsized_file_the_sink_has_nothing() {
+    let answers = [
+        Answer::Have,
+        Answer::Compare { layout: Layout::on(OstId(0)) },
+        Answer::Begun { done: std::iter::once(0..PAGE).collect() },
+        Answer::Want { done: std::iter::once(0..PAGE).collect(), layout: Layout::on(OstId(0)) },
+    ];
+    for answer in answers {
+        let mut source = source();
+        find(&mut source, file(UNSIZED_BYTES));
+        announce(&mut source);
+        let word = Message::FileId(vec![(FILE, answer)]);
+        hear(&mut source, word.clone()).expect_err(&format!("{word:?}"));
+    }
+}
+
+/// Of a pipe nobody knows how long it is while it is read: blocks may be handed out that it does
+/// not have.
+#[test]
+fn an_unsized_file_ends_where_its_end_was_met() {
+    let mut source = moving(UNSIZED_BYTES);
+    hear(&mut source, Message::Grant(vec![(OstId(0), 3)])).expect("a sound word");
+    let works: Vec<Work> = std::iter::from_fn(|| match source.next_task(Instant::START, 0)? {
+        source::Task::Read(work) => Some(work),
+        task => panic!("{task:?}"),
+    })
+    .collect();
+    let offsets: Vec<u64> = works.iter().map(|work| work.blocks[0].offset).collect();
+    assert_eq!(offsets, [0, BLOCK, 2 * BLOCK], "in order");
+    let size = BLOCK + 7;
+    let read = |source: &mut Source, work: &Work, outcome| {
+        let (work, service, outcomes) = (work.clone(), Duration::ZERO, vec![outcome]);
+        source.handle(Instant::START, source::Event::Read { work, service, outcomes }).unwrap();
+    };
+    read(&mut source, &works[0], ReadOutcome::Good);
+    assert_eq!(source.counters().bytes_found, BLOCK);
+    source.handle(Instant::START, source::Event::WalkEnded).unwrap();
+    assert!(!source.counters().is_walk_ended, "more may come");
+    let end = source::Event::EndMet { entry: FILE, size, mtime: Timestamp::default() };
+    source.handle(Instant::START, end).unwrap();
+    read(&mut source, &works[1], ReadOutcome::Good);
+    read(&mut source, &works[2], ReadOutcome::BeyondEnd);
+    let counters = source.counters();
+    assert_eq!((counters.bytes_found, counters.is_walk_ended), (size, true));
+    let beyond = Message::BlockDone(vec![range(2 * BLOCK, PAGE)]);
+    hear(&mut source, beyond).expect_err("there is no such block");
+    hear(&mut source, Message::BlockDone(vec![range(0, size)])).expect("all of it");
+    assert_eq!(source.next_task(Instant::START, 0), Some(source::Task::Check(FILE)));
+    let outcome = ReadOutcome::Good;
+    source.handle(Instant::START, source::Event::Checked { entry: FILE, outcome }).unwrap();
+    assert!(std::iter::from_fn(|| source.next_message()).any(|word| word == complete_at(size)));
 }
 
 /// Announces the file, which is to be compared, or sent.

@@ -3,6 +3,7 @@
 mod deletion;
 pub(crate) mod null;
 mod passing;
+pub(crate) mod stdio;
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -30,6 +31,7 @@ pub const PLACE_EXTENTS: u32 = 8;
 pub use deletion::Deletion;
 use null::{is_null_sink, is_without_storage};
 pub use passing::Passing;
+use stdio::{is_stdio, on_other_host};
 
 /// A place: a path, here or on another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,31 +40,31 @@ pub struct Location {
     pub host: Option<String>,
     /// The path, as given; a slash at its end means "what is in the directory". `null:`,
     /// `null:SIZE` and `zero:SIZE` stand for no file: a sink that keeps nothing, and sources whose
-    /// bytes lie on no storage.
+    /// bytes lie on no storage. `-` is standard input or output of this process.
     pub path: Vec<u8>,
 }
 
 impl Location {
     /// Reads `[user@]host:path` or `path`, by rsync's rule: a colon before the first slash
     /// separates a host from a path. The host may be an address in brackets; an address with colons
-    /// must be: `[::1]:path`. `null:`, `null:SIZE` and `zero:SIZE` have no host. `None` if the host
-    /// is not valid text.
+    /// must be: `[::1]:path`. `null:`, `null:SIZE`, `zero:SIZE` and `-` have no host. `None` if the
+    /// host is not valid text.
     #[must_use]
     pub fn parse(argument: &OsStr) -> Option<Self> {
         let bytes = argument.as_bytes();
-        if is_without_storage(bytes) {
+        if is_without_storage(bytes) || is_stdio(bytes) {
             return Some(Self { host: None, path: bytes.to_vec() });
         }
         if let Some((host, path)) = part_brackets(bytes) {
             let host = String::from_utf8(host).ok()?;
-            return Some(Self { host: Some(host), path: path.to_vec() });
+            return Some(Self { host: Some(host), path: on_other_host(path) });
         }
         let colon = bytes.iter().position(|&byte| byte == b':' || byte == b'/');
         match colon.filter(|&at| at > 0 && bytes[at] == b':') {
             Some(at) => {
                 let host = String::from_utf8(bytes[..at].to_vec()).ok()?;
-                let path =
-                    if at + 1 == bytes.len() { b".".to_vec() } else { bytes[at + 1..].to_vec() };
+                let path = if at + 1 == bytes.len() { b"." } else { &bytes[at + 1..] };
+                let path = on_other_host(path);
                 Some(Self { host: Some(host), path })
             }
             None => Some(Self { host: None, path: bytes.to_vec() }),
@@ -73,7 +75,8 @@ impl Location {
     #[must_use]
     pub fn here(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().as_os_str().as_bytes();
-        let prefix: &[u8] = if is_without_storage(path) { b"./" } else { b"" };
+        let is_word = is_without_storage(path) || is_stdio(path);
+        let prefix: &[u8] = if is_word { b"./" } else { b"" };
         Self { host: None, path: [prefix, path].concat() }
     }
 
@@ -240,6 +243,16 @@ pub struct Options {
     pub filters: Vec<Rule>,
     /// If set, only these paths below the single source are moved.
     pub files_from: Option<Vec<Vec<u8>>>,
+    /// Whether the blocks of each file are read in the order of their offsets.
+    pub in_order: bool,
+    /// Whether a source that is a FIFO or a device is read as if it were a file.
+    pub copy_devices: bool,
+    /// Whether a target that is a FIFO or a device is written to as if it were a file; so with `-`.
+    /// What is written is read in order then.
+    pub write_devices: bool,
+    /// The single source is a file that grows; it is at its end when it has not grown for this many
+    /// seconds. Zero if it does not grow.
+    pub follow_seconds: u32,
 }
 
 /// The most I/O threads at an end that a person, or the other end, may ask for: far more than help
@@ -338,6 +351,10 @@ impl Default for Options {
             stage_at: Side::Source,
             filters: Vec::new(),
             files_from: None,
+            in_order: false,
+            copy_devices: false,
+            write_devices: false,
+            follow_seconds: 0,
         }
     }
 }
@@ -501,6 +518,10 @@ wire_struct!(Options {
     makes_parents,
     checksum,
     check,
+    in_order,
+    copy_devices,
+    write_devices,
+    follow_seconds,
 });
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::closing::Closing;
 use crate::control::write_message;
 use crate::event::{ExitCode, Observer};
 use crate::fatal::Fatal;
+use crate::job::stdio::is_stdio;
 use crate::job::{Assignment, Job, Location, Options, shown_host};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
@@ -251,6 +252,8 @@ fn sides(job: &Job) -> Result<(Side, Option<String>), Fatal> {
             Err(Fatal::new(ExitCode::Usage, text))
         }
         (Some(host), None) => Ok((Side::Sink, Some(host))),
+        // Standard output of the other end carries messages.
+        (None, None) if is_stdio(&job.target.path) => Ok((Side::Sink, None)),
         (None, host) => Ok((Side::Source, host)),
     }
 }

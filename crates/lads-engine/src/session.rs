@@ -31,7 +31,7 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let mut retries = Retries::new(job.retry);
     for attempt in 1.. {
         let report = Report { attempt_count: attempt, ..attempt_once(job, stop, observer) };
-        let ended = how_it_ended(&report).filter(|_| !stop.is_set());
+        let ended = how_it_ended(&report).filter(|_| !stop.is_set() && !job.is_once());
         let next = ended.and_then(|it| retries.next_wait(clock.now(), it, fastrand::f64()));
         let Some(wait) = next else { return report };
         let message = report.message.clone().unwrap_or_default();

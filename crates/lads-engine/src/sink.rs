@@ -8,6 +8,7 @@ mod examine;
 mod extra;
 mod growing;
 mod null;
+mod output;
 mod placing;
 mod planted;
 mod receive;
@@ -46,6 +47,7 @@ use lads_core::sink::{Event, Sink, SinkConfig, StageConfig, Task};
 use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, OstId, StreamId};
 use lads_sys::{Arena, Buffer};
+use output::Output;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -66,8 +68,8 @@ pub(crate) struct SinkEnd {
     options: Options,
     /// Where to, as given.
     target: Vec<u8>,
-    /// Whether it keeps nothing of what it gets.
-    is_null: bool,
+    /// What is there in place of a directory or a file, if anything is.
+    instead: Option<Instead>,
     job_key: u64,
     place: OnceLock<Place>,
     table: Table,
@@ -92,6 +94,24 @@ pub(crate) struct SinkEnd {
     has_noticed_fallback: AtomicBool,
 }
 
+/// What is in place of a target that is a directory or a file.
+enum Instead {
+    /// Nothing is kept.
+    Null,
+    /// A pipe or a device.
+    Output(Output),
+}
+
+impl Instead {
+    /// What a target stands for, with the options made to fit; `None` for a directory or a file.
+    fn of(target: &[u8], options: &mut Options) -> Result<Option<Self>, Fatal> {
+        match null::prepare(target, options)? {
+            true => Ok(Some(Self::Null)),
+            false => Ok(Output::of(target, options)?.map(Self::Output)),
+        }
+    }
+}
+
 /// The directory into which everything goes, once it is known.
 struct Place {
     root: Arc<Directory>,
@@ -112,13 +132,17 @@ impl SinkEnd {
     /// Makes everything ready; the target directory is opened when the source has said what comes.
     pub(crate) fn open(target: Vec<u8>, job_key: u64, setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { mut options, streams, board, clock, .. } = setup;
-        let is_null = null::prepare(&target, &mut options)?;
-        let path = PathBuf::from(OsStr::from_bytes(if is_null { PLACE } else { &target }));
+        let instead = Instead::of(&target, &mut options)?;
+        let path = if instead.is_some() { PLACE } else { &target };
+        let path = PathBuf::from(OsStr::from_bytes(path));
         let layouts = crate::setup::layouts(&options, Side::Sink, &[&path])?;
         let mut osts = layouts.osts();
         check_ost_count(osts.len())?;
         let arena = arena_for(&options, osts.len())?;
         let buffer_count = arena.buffer_count();
+        if let Some(Instead::Output(output)) = &instead {
+            output.fit(&mut osts[0], buffer_count, &mut options);
+        }
         let stage = StageLog::of(&options, Side::Sink, &board)?;
         let reads_max = options.sink_needs().reads_max(osts.len(), buffer_count);
         let threads = writing_threads(options.sink_threads, &osts);
@@ -147,12 +171,7 @@ impl SinkEnd {
             growth: growth(&options, layouts.as_ref()),
             resends_max: RESENDS_MAX,
             removal: options.deletion.map(|it| it.config()),
-            stage: stage.as_ref().map(|_| StageConfig {
-                bytes: options.stage_bytes,
-                threads_max: STAGE_THREADS,
-                drains_max,
-                writes_max: writing_threads(options.sink_threads, &osts),
-            }),
+            stage: stage.as_ref().map(|_| stage_config(&options, &osts, drains_max)),
         };
         tell_if_not_spread(&options, layouts.as_ref(), &board);
         Ok(Arc::new(Self {
@@ -161,7 +180,7 @@ impl SinkEnd {
             osts,
             options,
             target,
-            is_null,
+            instead,
             job_key,
             place: OnceLock::new(),
             table: Table::default(),
@@ -190,6 +209,12 @@ impl SinkEnd {
             let receiver = self.streams.receiver(StreamId(stream), buffers);
             threads.push(self.spawn("receive", move |end| end.receive(stream, receiver)));
         }
+        if self.output_in_order().is_some() {
+            threads.push(self.spawn("output", |end| {
+                let output = end.output_in_order().expect("looked up before");
+                end.write_in_order(output);
+            }));
+        }
         let stage_threads = self.stage.as_ref().map_or(0, |_| STAGE_THREADS);
         for _ in 0..writing_threads(self.options.sink_threads, &self.osts) + stage_threads {
             threads.push(self.spawn("io", |end| end.work()));
@@ -203,6 +228,14 @@ impl SinkEnd {
         run: impl FnOnce(Arc<Self>) + Send + 'static,
     ) -> JoinHandle<()> {
         crate::end::spawn_for(self, name, run)
+    }
+
+    /// The target, if it takes bytes only in order.
+    fn output_in_order(&self) -> Option<&Output> {
+        match &self.instead {
+            Some(Instead::Output(output)) if output.is_in_order() => Some(output),
+            _ => None,
+        }
     }
 
     /// Takes in what the engine needs of a message that was checked, before the session acts on it.
@@ -266,21 +299,43 @@ impl SinkEnd {
                 })
             });
             let Some(task) = task else { return };
-            self.hub.busy(|| match task {
-                Task::Examine(entries) if self.is_null => self.want_all(entries),
-                Task::Commit(commits) if self.is_null => self.forget_files(&commits),
-                Task::Close(entries) if self.is_null => self.forget_directories(&entries),
-                Task::Write(write) => self.write_queued(write),
-                Task::Stage(write, slot) => self.put_aside(write, slot),
-                Task::Release(writes) => self.release_all(writes),
-                Task::Examine(entries) => self.examine_all(entries),
-                Task::Sync(files) => self.sync_files(files),
-                Task::Commit(commits) => self.commit_all(&commits),
-                Task::Close(entries) => self.close_all(&entries),
-                Task::Discard(entries) => self.discard_all(&entries),
-                Task::Remove { is_permitted } => self.remove_what_is_not_there(is_permitted),
-                Task::Finish { is_complete } => self.finish(is_complete),
+            self.hub.busy(|| match (task, &self.instead) {
+                (task, Some(instead)) => self.do_instead(task, instead),
+                (task, None) => self.do_task(task),
             });
+        }
+    }
+
+    /// Does a task at a target that is no directory and no file.
+    fn do_instead(&self, task: Task, instead: &Instead) {
+        match (task, instead) {
+            (Task::Examine(entries), Instead::Null) => self.want_all(entries),
+            (Task::Examine(entries), Instead::Output(output)) => self.want_output(output, entries),
+            (Task::Commit(commits), Instead::Null) => self.forget_files(&commits),
+            (Task::Commit(commits), Instead::Output(output)) => {
+                self.finish_output(output, &commits);
+            }
+            (Task::Close(entries), _) => self.forget_directories(&entries),
+            (Task::Discard(discards), Instead::Output(output)) => {
+                self.close_output(output);
+                self.discard_all(&discards);
+            }
+            (task, _) => self.do_task(task),
+        }
+    }
+
+    fn do_task(&self, task: Task) {
+        match task {
+            Task::Write(write) => self.write_queued(write),
+            Task::Stage(write, slot) => self.put_aside(write, slot),
+            Task::Release(writes) => self.release_all(writes),
+            Task::Examine(entries) => self.examine_all(entries),
+            Task::Sync(files) => self.sync_files(files),
+            Task::Commit(commits) => self.commit_all(&commits),
+            Task::Close(entries) => self.close_all(&entries),
+            Task::Discard(entries) => self.discard_all(&entries),
+            Task::Remove { is_permitted } => self.remove_what_is_not_there(is_permitted),
+            Task::Finish { is_complete } => self.finish(is_complete),
         }
     }
 
@@ -343,6 +398,15 @@ fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
 fn placed_bytes_min(options: &Options, layouts: &dyn Layouts, ost_count: usize) -> Option<u64> {
     let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
     is_aware.then_some(ost_count as u64 * TUNING.placed_bytes_each)
+}
+
+fn stage_config(options: &Options, osts: &[OstSpec], drains_max: u32) -> StageConfig {
+    StageConfig {
+        bytes: options.stage_bytes,
+        threads_max: STAGE_THREADS,
+        drains_max,
+        writes_max: writing_threads(options.sink_threads, osts),
+    }
 }
 
 /// How new files grow while they are written, if any may.

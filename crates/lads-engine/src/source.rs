@@ -1,6 +1,8 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
 mod end;
+mod input;
+mod instead;
 mod list;
 mod look;
 mod lookup;
@@ -17,11 +19,11 @@ use crate::deeds::{Subject, UnderWay};
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
 use crate::job::Options;
-use crate::job::null::NullSource;
 use crate::layout::Layouts;
 use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
+use instead::Instead;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Verb};
@@ -50,8 +52,8 @@ pub(crate) struct SourceEnd {
     pub(crate) osts: Vec<OstSpec>,
     options: Options,
     roots: Vec<WalkRoot>,
-    /// If the source lies on no storage: what it is.
-    null: Option<NullSource>,
+    /// If the source is no tree: what it is.
+    instead: Option<Instead>,
     /// The sources named on the command line, as one directory.
     top: Arc<Level>,
     frontier: Frontier,
@@ -80,9 +82,9 @@ impl SourceEnd {
     /// Looks at what is to be moved and prepares everything.
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
-        let null = NullSource::of(paths, &options)?;
-        let roots = match null {
-            Some(null) => vec![WalkRoot::without_storage(&null)?],
+        let instead = Instead::of(paths, &options)?;
+        let roots = match &instead {
+            Some(instead) => vec![WalkRoot::without_storage(instead.name())?],
             None => roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?,
         };
         let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();
@@ -104,6 +106,7 @@ impl SourceEnd {
             window_entries: ENTRIES_OPEN_MAX as u64,
             window_directories: DIRECTORIES_OPEN_MAX as u64,
             stream_count: streams.count(),
+            is_in_order: options.in_order || options.write_devices,
             is_dry_run: options.dry_run,
             may_pass: options.passing.looks_at_sink(),
             may_be_asked: options.deletion.is_some(),
@@ -125,7 +128,7 @@ impl SourceEnd {
             lookup: Lookup::default(),
             options,
             roots,
-            null,
+            instead,
             table: Table::default(),
             arena,
             stage,

@@ -3,7 +3,8 @@
 
 use crate::choices::Choices;
 use lads_core::ceph::ObjectStriping;
-use lads_core::entry::{Entry, Identity, Kind, Metadata, Xattr};
+use lads_core::entry::UNSIZED_BYTES;
+use lads_core::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use lads_core::frame::{ROWS_MAX, Row};
 use lads_core::issue::{Failure, Issue, Operation, Reason, Side};
 use lads_core::layout::{Layout, Part};
@@ -172,7 +173,7 @@ fn stream(choices: &mut Choices<'_>) -> u16 {
 
 fn entry(choices: &mut Choices<'_>, topic: &Topic) -> Entry {
     let names: [&[u8]; 6] = [b"a", b".", b"..", b"a/b", b"", b"c"];
-    let kind = match choices.below(6) {
+    let mut kind = match choices.below(6) {
         0..=2 => Kind::File {
             identity: Identity { size: bytes(choices, topic), ..Identity::default() },
             data_bytes: bytes(choices, topic),
@@ -185,8 +186,14 @@ fn entry(choices: &mut Choices<'_>, topic: &Topic) -> Entry {
         _ => Kind::Special { file_type: choices.number32(), device: choices.number() },
     };
     let xattrs = list(choices, |it| Xattr { name: b"user.a".to_vec(), value: it.bytes(9).into() });
+    let id = entry_id(choices, topic);
+    if let Kind::File { identity, data_bytes, .. } = &mut kind
+        && id.0 % 5 == 4
+    {
+        (identity.size, *data_bytes) = (UNSIZED_BYTES, UNSIZED_BYTES);
+    }
     Entry {
-        id: entry_id(choices, topic),
+        id,
         parent: entry_id(choices, topic),
         name: choices.one_of(&names).to_vec(),
         kind,
@@ -220,7 +227,14 @@ fn ending(choices: &mut Choices<'_>) -> Ending {
         3 => Ending::Same,
         4 => Ending::Different,
         5 => Ending::Incomplete,
-        _ => Ending::Failed(failure(choices, Side::Sink)),
+        // No choice, so that inputs that were found before mean what they did.
+        _ => match failure(choices, Side::Sink) {
+            Failure { reason: Reason::Os(number), .. } if number % 2 == 1 => {
+                let size = u64::from(number.unsigned_abs()) * 512;
+                Ending::CompleteAt { size, mtime: Timestamp::default() }
+            }
+            failure => Ending::Failed(failure),
+        },
     }
 }
 

@@ -367,6 +367,7 @@ impl Scenario {
                 block_size,
                 window_entries: ENTRIES_OPEN_MAX as u64,
                 stream_count: 4,
+                is_in_order: false,
                 is_dry_run: false,
                 may_pass: false,
                 may_be_asked: false,

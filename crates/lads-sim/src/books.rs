@@ -259,7 +259,8 @@ impl Books {
 
     /// A thread was told that there is nothing to do: is that so?
     pub(crate) fn check_idle(&self) -> Checked {
-        if self.config.policy == Policy::File {
+        // Where each file is read in its order, its other blocks wait for the next one.
+        if self.config.policy == Policy::File || self.config.is_in_order {
             return Ok(());
         }
         self.check_stage_idle()?;

@@ -133,7 +133,7 @@ impl SourceEnd {
         books.on_message(&message, |entry| {
             let (file, identity) = items.get(&entry)?.file?;
             let version = world.tree.version_of(&identity)?;
-            Some(plan_of(version, &world.tree.files[file], config.block_size))
+            Some(plan_of(version, &world.tree.files[file], config))
         });
         if let Message::PlaceAgain(entries) = &message {
             let first = entries.iter().filter(|&&entry| self.placed_again.insert(entry));
@@ -527,18 +527,23 @@ impl SourceEnd {
     }
 }
 
-fn plan_of(version: &Version, file: &File, block_size: u32) -> Plan {
+fn plan_of(version: &Version, file: &File, config: &SourceConfig) -> Plan {
+    let (source, mirrors) = match config.is_in_order {
+        true => (Layout::on(file.layout.ost_at(0)), Vec::new()),
+        false => (file.layout.clone(), file.mirrors.clone()),
+    };
     Plan {
         size: version.identity.size,
-        source: file.layout.clone(),
-        mirrors: file.mirrors.clone(),
+        source,
+        mirrors,
         sink: Layout::on(lads_core::units::OstId(0)),
-        block_size,
+        block_size: config.block_size,
         data: version.data.clone(),
         done: RangeSet::new(),
         taken: RangeSet::new(),
         disk_offset: None,
         is_begun: false,
+        is_in_order: config.is_in_order,
         is_comparison: false,
     }
 }

@@ -61,6 +61,10 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     // Reaching the limit would be one more way to end.
     ("--max-delete", Drawn(24, &["1000000"])),
     ("--ignore-errors", Drawn(16, FLAG)),
+    // Chaos moves trees, and these are for single files.
+    ("--copy-devices", Never),
+    ("--write-devices", Never),
+    ("--follow", Never),
     ("--checksum", Drawn(4, FLAG)),
     ("-D", Drawn(6, FLAG)),
     ("--devices", Drawn(12, FLAG)),
@@ -108,6 +112,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--source-threads", Drawn(6, THREADS)),
     ("--sink-threads", Drawn(6, THREADS)),
     ("--schedule", Drawn(2, &["file", "layout", "threshold", "adaptive"])),
+    // `serial` is `--schedule file`.
+    ("--order", Drawn(6, &["none", "loose"])),
     ("--polite", Drawn(8, FLAG)),
     ("--threshold", Drawn(8, &["window=4,limit_ms=1,skips=3"])),
     ("--layout", Drawn(3, LAYOUTS)),

@@ -79,6 +79,9 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
     ("lads cp --retry-for 1h run7 dtn2:/scratch/", "goes on by itself after an outage"),
     ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "leaves some of the network to others"),
     ("lads cp --json run7 dtn2:/scratch/ | jq .event", "tells another program what happens"),
+    ("tar c run7 | lads cp - dtn2:/scratch/run7.tar", "moves what another program writes"),
+    ("lads cp dtn2:/scratch/run7.tar - | tar x", "the other way: - as DST is standard output"),
+    ("lads cp --follow detector.raw dtn2:/scratch/", "moves a file while it grows, to its end"),
     ("lads cp run7 null:", "reads at full speed and keeps nothing: what reading costs"),
     ("lads cp zero:10G dtn2:/scratch/", "writes 10 GiB of zeros: what network and writing cost"),
 ];
@@ -95,6 +98,13 @@ Ends without storage:
   null:SIZE and zero:SIZE are sources whose bytes lie on no storage (blocks of null: are not even
   filled), and null: is a sink that keeps nothing; also on another host (host:null:). They show what
   one part of a transfer costs without the others. A file of such a name is written ./null:.
+
+Pipes and devices:
+  The SRC - is standard input, the DST - is standard output; a file of that name is written ./-. A
+  FIFO or a device is read and written as a file with --copy-devices and --write-devices. What comes
+  from a pipe has no length before its end: it is written under a temporary name until then, and
+  gets its own name only if all of it came. It cannot be read a second time: an interrupted transfer
+  begins anew, and ends if a data connection is lost.
 
 Security:
   Metadata and control go through ssh, which decides who may do what. Without --tunnel, data goes

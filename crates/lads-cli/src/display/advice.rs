@@ -26,7 +26,10 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
         Reason::Media => {
             "the storage there damages data: tell its administrator, and do not trust this file"
         }
-        Reason::Special => "to move such entries add -D (--devices for devices needs root)",
+        Reason::Special => {
+            "to move such entries add -D (--devices for devices needs root); to read one as a file, \
+             name it alone, with --copy-devices"
+        }
         Reason::InTheWay => "move what is there out of the way, then run the same command again",
         Reason::ParentFailed => "see what was said of the directory; this follows from it",
         Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
@@ -76,8 +79,10 @@ const EMFILE: i32 = 24;
 const ETXTBSY: i32 = 26;
 const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
+const ESPIPE: i32 = 29;
 const EROFS: i32 = 30;
 const EMLINK: i32 = 31;
+const EPIPE: i32 = 32;
 const ERANGE: i32 = 34;
 const ENAMETOOLONG: i32 = 36;
 const ENOLCK: i32 = 37;
@@ -139,6 +144,10 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
             "something is mounted there: unmount it, or leave it out with --exclude or -x"
         }
         (Sink, _, EBUSY | ETXTBSY) => "a program there uses it: end it, then run again",
+        (Sink, _, EPIPE) => "the program that reads it has ended",
+        (Source, _, ESPIPE) => {
+            "a part of it was lost on its way, and it cannot be read a second time: begin anew"
+        }
         (Sink, _, EFBIG) => {
             "it is longer than the file system or `ulimit -f` there permits: change the limit, or \
              choose another DST"

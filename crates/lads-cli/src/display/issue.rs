@@ -1,6 +1,7 @@
 //! Describes a failed entry for a person: what failed, where, why, and what to do.
 
 use super::advice::{ENOENT, advice};
+use super::again;
 use super::errno;
 use super::place::Places;
 use super::style::{Style, Tone};
@@ -8,6 +9,7 @@ use lads_core::entry::PATH_BYTES_MAX;
 use lads_core::issue::{Failure, Issue, Reason, Side};
 use lads_core::limits::DEPTH_MAX;
 use lads_core::sizes;
+use std::borrow::Cow;
 
 /// An issue in words.
 #[derive(Debug)]
@@ -15,7 +17,7 @@ pub(super) struct Described {
     /// What failed, where, and why.
     pub(super) message: String,
     /// What to do about it.
-    pub(super) advice: &'static str,
+    pub(super) advice: Cow<'static, str>,
     /// Whether it counts as failed.
     pub(super) is_failure: bool,
 }
@@ -40,7 +42,8 @@ pub(super) fn describe(issue: &Issue, places: &Places) -> Described {
         format!("skipping {place}: {}", reason(failure))
     };
     let is_remote = places.host(failure.side).is_some();
-    Described { message, advice: advice(failure, &issue.path, is_remote), is_failure }
+    let advice = again::fit(advice(failure, &issue.path, is_remote), places.is_once);
+    Described { message, advice, is_failure }
 }
 
 /// ` (block at 112 MiB, OST0007)`

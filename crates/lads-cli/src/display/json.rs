@@ -222,7 +222,7 @@ pub(super) fn issue(issue: &Issue, described: &Described, places: &Places) -> St
         block_bytes: Option<u32>,
         ost: Option<u32>,
         message: &'a str,
-        advice: &'static str,
+        advice: &'a str,
     }
     let failure = &issue.failure;
     let errno = if let Reason::Os(errno) = failure.reason { Some(errno) } else { None };
@@ -241,7 +241,7 @@ pub(super) fn issue(issue: &Issue, described: &Described, places: &Places) -> St
             block_bytes: failure.block.map(|(_, length)| length),
             ost: failure.ost.map(|ost| ost.0),
             message: &described.message,
-            advice: described.advice,
+            advice: &described.advice,
         },
     )
 }

@@ -10,12 +10,15 @@ use lads_engine::{Job, Location, shown_host};
 pub(crate) struct Places {
     pub(super) sources: Vec<Location>,
     pub(super) target: Location,
+    /// Whether an end can be read or written only once.
+    pub(super) is_once: bool,
 }
 
 impl Places {
     /// Takes the places from a job.
     pub(crate) fn new(job: &Job) -> Self {
-        Self { sources: job.sources.clone(), target: job.target.clone() }
+        let (sources, target) = (job.sources.clone(), job.target.clone());
+        Self { sources, target, is_once: job.is_once() }
     }
 
     /// Returns the target as text: `dtn2:/scratch/`.
@@ -93,7 +96,8 @@ mod tests {
 
     fn places(sources: &[&str], target: &str) -> Places {
         let parse = |text: &str| Location::parse(text.as_ref()).expect("it is text");
-        Places { sources: sources.iter().map(|text| parse(text)).collect(), target: parse(target) }
+        let sources = sources.iter().map(|text| parse(text)).collect();
+        Places { sources, target: parse(target), is_once: false }
     }
 
     fn check(sources: &[&str], target: &str, path: &str, source: &str, sink: &str) {

@@ -1,5 +1,6 @@
 //! The summary of a transfer, for a person.
 
+use super::again;
 use super::differences::Differences;
 use super::place::Places;
 use super::style::{Tone, escape, escape_text, indented};
@@ -24,7 +25,8 @@ pub(super) fn lines(
     }
     let mut lines = Vec::new();
     if let Some(message) = &report.message {
-        lines.push(format!("lads: {}", indented(&escape_text(message))));
+        let message = again::fit(message, places.is_once);
+        lines.push(format!("lads: {}", indented(&escape_text(&message))));
         if report.progress.source.files_found == 0 {
             // The transfer did not begin, and the message says why.
             return lines;
@@ -33,7 +35,7 @@ pub(super) fn lines(
     let tone = if is_good { Tone::Good } else { Tone::Bad };
     let outcome = match settings.is_check {
         true => outcome_of_check(report, differences),
-        false => outcome(report, settings, issues),
+        false => again::fit(&outcome(report, settings, issues), places.is_once).into_owned(),
     };
     lines.push(format!("lads: {}", settings.style.paint(tone, &outcome)));
     if settings.has_summary {

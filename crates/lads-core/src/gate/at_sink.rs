@@ -236,6 +236,14 @@ impl AtSink {
             (Ending::Incomplete, Some(live)) if !live.is_directory => {
                 Err(ProtocolError::OutOfPlace("FILE_DONE that closes a file like a directory"))
             }
+            (Ending::CompleteAt { size, mtime }, _)
+                if *size > FILE_BYTES_MAX || !is_moment(*mtime) =>
+            {
+                Err(ProtocolError::Impossible("the end of an unsized file"))
+            }
+            (Ending::CompleteAt { .. }, Some(live)) if live.is_directory => Err(
+                ProtocolError::OutOfPlace("FILE_DONE that ends a directory like an unsized file"),
+            ),
             (Ending::Dropped, Some(live)) if live.is_directory => {
                 Err(ProtocolError::OutOfPlace("FILE_DONE that drops a directory"))
             }

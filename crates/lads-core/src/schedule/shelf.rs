@@ -250,7 +250,7 @@ impl Shelf<'_> {
     fn can_be_split(&self, plan: &Plan) -> bool {
         let sink_count = plan.sink.position_count();
         let is_few = sink_count * plan.source.position_count() <= SPLIT_LANES_MAX;
-        sink_count > 1 && is_few && !self.has_tracks
+        sink_count > 1 && is_few && !self.has_tracks && !plan.is_in_order
     }
 
     fn admit(&mut self, entry: EntryId) -> bool {

@@ -23,6 +23,7 @@ fn plan(size: u64, source_ost: u32, sink_ost: u32) -> Plan {
         taken: RangeSet::new(),
         disk_offset: None,
         is_begun: false,
+        is_in_order: false,
         is_comparison: false,
     }
 }

@@ -213,6 +213,17 @@ impl Blocks {
         self.word = self.word.max(Word::Source);
     }
 
+    /// Whether exactly the first `size` bytes are written.
+    pub(super) fn has_just(&self, size: u64) -> bool {
+        self.written.byte_count() == size && self.written.contains(0..size)
+    }
+
+    /// It was unsized, and came to its end: its length is known now.
+    pub(super) fn on_end_met(&mut self, size: u64) {
+        self.data_bytes = size;
+        self.on_vouched();
+    }
+
     /// Whether its only block has come: then nothing of it goes on record.
     pub(super) fn is_whole(&self) -> bool {
         self.word == Word::Block

@@ -117,7 +117,7 @@ mod tests {
         let tuning = Tuning { committed_count: 3, committed_bytes: 10, ..Tuning::DEFAULT };
         let mut committing = Committing::new(u32::MAX, &tuning);
         for (number, bytes) in [(1, 9), (2, 9), (3, 10), (4, 0), (5, 1), (6, 2), (7, u64::MAX)] {
-            committing.push(Commit { entry: EntryId(number), verify: None }, bytes);
+            committing.push(Commit { entry: EntryId(number), verify: None, end: None }, bytes);
         }
         let next = || match committing.next_commit()? {
             Task::Commit(commits) => Some(commits.iter().map(|it| it.entry.0).collect::<Vec<_>>()),

@@ -18,8 +18,9 @@ impl Sink {
         }
         self.recording.forget(entry);
         let (verify, size) = (file.blocks().and_then(Blocks::to_read_back), file.size());
+        let end = file.ended_at().map(|mtime| (size, mtime));
         self.files.step(entry, Step::Complete);
-        self.committing.push(Commit { entry, verify }, size);
+        self.committing.push(Commit { entry, verify, end }, size);
     }
 
     /// The commit of a file has ended.
@@ -87,7 +88,8 @@ impl Sink {
         if !file.is_ending() {
             let written = file.blocks().filter(|it| it.purpose() == Purpose::Write);
             let on_record = written.map(Blocks::on_record).filter(|it| !it.is_empty());
-            let kept = match on_record.filter(|_| self.recording.has_journal()) {
+            let has_journal = self.recording.has_journal() && !file.is_unsized();
+            let kept = match on_record.filter(|_| has_journal) {
                 Some(on_record) => {
                     self.outbox.take_back_all_but(entry, on_record);
                     Kept::Yes

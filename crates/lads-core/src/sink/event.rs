@@ -1,6 +1,6 @@
 //! What the owner of a sink's session tells it, and what it is told to do.
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Timestamp};
 use crate::frame::Row;
 use crate::growth::Extent;
 use crate::issue::Failure;
@@ -79,6 +79,8 @@ pub struct Commit {
     pub entry: EntryId,
     /// What to read it back against, if it is to be read back.
     pub verify: Option<Vec<BlockRecord>>,
+    /// If it was unsized: its length in bytes, and when its data last changed.
+    pub end: Option<(u64, Timestamp)>,
 }
 
 /// A file that is to be dropped.

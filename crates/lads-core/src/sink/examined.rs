@@ -34,13 +34,13 @@ impl Sink {
     ) {
         let Some(file) = self.files.get(entry) else { return };
         let Some((data_bytes, placed)) = file.examined() else { return };
-        let size = file.size();
+        let (size, placed_size) = (file.size(), file.placed_size());
         // Blocks that no attempt of this program can have left count as missing.
         done.retain(|block| file.is_block(block.offset, u64::from(block.length)));
         let ranges: RangeSet =
             done.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect();
         let placed = self.decide(placed, &layout, ranges.byte_count());
-        self.placing.book(entry, &layout, size, ranges.iter());
+        self.placing.book(entry, &layout, placed_size, ranges.iter());
         let mut blocks = Blocks::new(Purpose::Write, data_bytes, layout.clone())
             .placed(placed)
             .growing(self.growing.begin(size, extents))

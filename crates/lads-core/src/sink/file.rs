@@ -37,6 +37,7 @@
 
 use super::blocks::{Blocks, Purpose};
 use crate::ahead::Placed;
+use crate::entry::{Timestamp, UNSIZED_PLACED_BYTES};
 use crate::frame::{Header, Row};
 use crate::gate;
 use crate::issue::Failure;
@@ -46,8 +47,18 @@ use crate::message::Ending;
 /// A file that was announced and has not ended.
 #[derive(Debug)]
 pub(super) struct File {
+    /// While it is unsized: [`UNSIZED_BYTES`](crate::entry::UNSIZED_BYTES).
     size: u64,
+    unsized_state: Option<Unsized>,
     state: State,
+}
+
+/// A file whose length nobody knows before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsized {
+    Still,
+    /// It has come to its end; its data last changed at this time.
+    EndMet(Timestamp),
 }
 
 /// Where a file is in its life.
@@ -215,7 +226,49 @@ impl Why {
 impl File {
     /// A file of `size` bytes that was announced, `data_bytes` of them data.
     pub(super) fn new(size: u64, data_bytes: u64) -> Self {
-        Self { size, state: State::Announced { data_bytes } }
+        Self { size, unsized_state: None, state: State::Announced { data_bytes } }
+    }
+
+    /// The same, if it is unsized.
+    pub(super) fn unsized_if(self, is_unsized: bool) -> Self {
+        Self { unsized_state: is_unsized.then_some(Unsized::Still), ..self }
+    }
+
+    /// Whether its length is not known before its end.
+    pub(super) fn is_unsized(&self) -> bool {
+        self.unsized_state.is_some()
+    }
+
+    /// Its size where places are chosen, in bytes.
+    pub(super) fn placed_size(&self) -> u64 {
+        if self.is_unsized() { UNSIZED_PLACED_BYTES } else { self.size }
+    }
+
+    /// If it was unsized and has come to its end: when its data last changed.
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        match self.unsized_state {
+            Some(Unsized::EndMet(mtime)) => Some(mtime),
+            _ => None,
+        }
+    }
+
+    /// Whether the source may say that the file was unsized and has this length: then all of it was
+    /// written, unless it is being dropped.
+    pub(super) fn may_end_at(&self, size: u64) -> bool {
+        let has_all = self.receiving().is_none_or(|blocks| blocks.has_just(size));
+        match self.unsized_state {
+            Some(Unsized::Still) => has_all,
+            Some(Unsized::EndMet(_)) => has_all && self.size == size,
+            None => false,
+        }
+    }
+
+    /// It was unsized, and came to its end.
+    pub(super) fn on_end_met(&mut self, size: u64, mtime: Timestamp) {
+        (self.size, self.unsized_state) = (size, Some(Unsized::EndMet(mtime)));
+        if let Some(blocks) = self.blocks_mut() {
+            blocks.on_end_met(size);
+        }
     }
 
     /// Something happens to it.
@@ -327,7 +380,10 @@ impl File {
         let end = offset.checked_add(length);
         (1..=u64::from(BLOCK_BYTES_MAX)).contains(&length)
             && gate::is_aligned(offset)
-            && end.is_some_and(|end| end == self.size || end < self.size && gate::is_aligned(end))
+            && end.is_some_and(|end| {
+                let is_piece = gate::is_aligned(end) || self.unsized_state == Some(Unsized::Still);
+                end == self.size || end < self.size && is_piece
+            })
     }
 
     /// Whether a row of a frame can be one of this file, in such a buffer.
@@ -404,7 +460,7 @@ mod tests {
 
     #[test]
     fn the_first_reason_to_drop_a_file_is_the_one_that_is_told() {
-        let mut file = File { size: 1, state: State::Receiving(blocks()) };
+        let mut file = File { size: 1, unsized_state: None, state: State::Receiving(blocks()) };
         file.step(Step::Failed(failure(), Kept::Yes));
         file.step(Step::GivenUp);
         file.step(Step::Idle);

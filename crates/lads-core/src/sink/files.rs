@@ -8,7 +8,7 @@ use super::file::{File, Step};
 use crate::ahead::Placed;
 use crate::entry::{Entry, Kind};
 use crate::gate::{AtSink, ProtocolError};
-use crate::message::Message;
+use crate::message::{Ending, Message};
 use crate::units::{EntryId, EntryMap};
 
 /// The files, and totals over all of them.
@@ -31,20 +31,27 @@ impl Files {
         self.announced.check(message)?;
         match message {
             Message::FileDone(endings) => {
-                endings.iter().try_for_each(|(entry, _)| self.check_answered(*entry))
+                endings.iter().try_for_each(|(entry, ending)| self.check_ending(*entry, ending))
             }
             _ => Ok(()),
         }
     }
 
-    /// The source cannot confirm or give up a file before the sink has said whether it wants it.
-    fn check_answered(&self, entry: EntryId) -> Result<(), ProtocolError> {
-        match self.open.get(&entry) {
-            Some(file) if file.is_unanswered() => {
-                Err(ProtocolError::OutOfPlace("FILE_DONE for a file that is not answered"))
+    /// The source cannot confirm or give up a file before the sink has said whether it wants it; an
+    /// unsized file is confirmed by its length, and nothing else is.
+    fn check_ending(&self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
+        let Some(file) = self.open.get(&entry) else { return Ok(()) };
+        let text = match ending {
+            _ if file.is_unanswered() => "FILE_DONE for a file that is not answered",
+            Ending::CompleteAt { size, .. } if !file.may_end_at(*size) => {
+                "FILE_DONE for an unsized file of another length"
             }
-            _ => Ok(()),
-        }
+            Ending::Complete if file.is_unsized() => {
+                "FILE_DONE for an unsized file without its length"
+            }
+            _ => return Ok(()),
+        };
+        Err(ProtocolError::OutOfPlace(text))
     }
 
     /// Sees that an entry was announced, whether or not it has ended since.
@@ -61,7 +68,8 @@ impl Files {
     pub(super) fn on_announced(&mut self, entry: &Entry) {
         self.announced.on_announced(entry);
         if let Kind::File { identity, data_bytes, .. } = &entry.kind {
-            self.open.insert(entry.id, File::new(identity.size, *data_bytes));
+            let file = File::new(identity.size, *data_bytes).unsized_if(entry.is_unsized());
+            self.open.insert(entry.id, file);
         }
     }
 

@@ -82,16 +82,17 @@ impl Sink {
         let written = |file: &mut File| {
             let blocks = file.receiving_mut()?;
             let new_bytes = blocks.on_written(row);
-            Some((new_bytes, blocks.is_whole(), blocks.left_bytes()))
+            let (is_whole, left_bytes) = (blocks.is_whole(), blocks.left_bytes());
+            Some((new_bytes, is_whole, left_bytes, file.is_unsized()))
         };
-        let Some((new_bytes, is_whole, left_bytes)) = self.files.with(entry, written).flatten()
-        else {
+        let written = self.files.with(entry, written).flatten();
+        let Some((new_bytes, is_whole, left_bytes, is_unsized)) = written else {
             return self.discard_if_idle(entry);
         };
         self.counters.bytes_done += new_bytes;
         if is_whole {
             self.commit_if_complete(entry);
-        } else if self.recording.has_journal() {
+        } else if self.recording.has_journal() && !is_unsized {
             self.recording.push(now, entry, record_of(row));
             if left_bytes == 0 {
                 self.settle(entry);

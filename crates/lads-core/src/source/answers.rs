@@ -33,6 +33,12 @@ impl Source {
         }
         let (verb, bytes) = (file.verb(), file.data_bytes());
         let outcome = match answer {
+            Answer::Have | Answer::Compare { .. } | Answer::Begun { .. } if file.is_unsized() => {
+                return Err(ProtocolError::OutOfPlace("FILE_ID that has some of an unsized file"));
+            }
+            Answer::Want { ref done, .. } if file.is_unsized() && !done.is_empty() => {
+                return Err(ProtocolError::OutOfPlace("FILE_ID that has some of an unsized file"));
+            }
             Answer::Want { done, layout } => return self.on_wanted(entry, &done, layout),
             Answer::Begun { done } => return self.on_begun(entry, &done),
             Answer::Compare { layout } => return self.on_compare(entry, layout),
@@ -151,8 +157,15 @@ impl Source {
     /// Blocks of a file are wanted: from now on they wait for their OSTs.
     fn start_moving(&mut self, entry: EntryId, place: Place, sink: Layout, blocks: Blocks) {
         let Place { layout: source, mirrors, data, disk_offset } = place;
+        let file = self.files.known(entry);
+        let is_in_order = self.config.is_in_order || file.is_unsized();
+        let (source, mirrors) = match is_in_order {
+            // What is read in order needs one queue.
+            true => (Layout::on(source.ost_at(0)), Vec::new()),
+            false => (source, mirrors),
+        };
         let plan = Plan {
-            size: self.files.known(entry).size(),
+            size: file.size(),
             source,
             mirrors,
             sink,
@@ -162,6 +175,7 @@ impl Source {
             taken: RangeSet::new(),
             disk_offset,
             is_begun: false,
+            is_in_order,
             is_comparison: blocks.purpose() == Purpose::Compare,
         };
         self.files.step(entry, Step::Wanted(blocks));

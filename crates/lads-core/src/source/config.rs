@@ -20,6 +20,9 @@ pub struct SourceConfig {
     pub window_entries: u64,
     /// The number of data streams to the sink.
     pub stream_count: u16,
+    /// Whether the blocks of a file are handed out in the order of their offsets, as those of an
+    /// unsized file are in any case.
+    pub is_in_order: bool,
     /// Whether nothing is moved, and the sink only says what would be.
     pub is_dry_run: bool,
     /// Whether the sink may pass entries over, because the person asked for that.

@@ -39,7 +39,7 @@ impl Source {
             }
             Ending::Complete => self.on_complete(entry),
             Ending::Dropped => return self.on_dropped(entry),
-            Ending::Incomplete => {
+            Ending::Incomplete | Ending::CompleteAt { .. } => {
                 return Err(ProtocolError::OutOfPlace("FILE_DONE as of a source"));
             }
         }
@@ -162,6 +162,7 @@ impl Source {
             let is_there = matches!(outcome, Outcome::Done(..));
             self.on_first_ended(key, if is_there { First::There } else { First::Failed });
         }
+        self.count_walk();
         let parent = file.parent();
         file.step(Step::Ended);
         self.end(entry, parent, outcome);

@@ -1,6 +1,6 @@
 //! What the owner tells a source's session, and what the session tells its owner to do.
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Timestamp};
 use crate::frame::Row;
 use crate::issue::Failure;
 use crate::layout::Layout;
@@ -64,6 +64,8 @@ pub enum ReadOutcome {
     Failed(Failure),
     /// The file is not the one that was announced, or has changed.
     Changed,
+    /// The file was unsized, and ended before this block.
+    BeyondEnd,
 }
 
 /// What the owner tells the session.
@@ -125,6 +127,15 @@ pub enum Event {
         service: Duration,
         /// One result for each block.
         outcomes: Vec<ReadOutcome>,
+    },
+    /// An unsized file has come to its end. Told before the result of the read that met the end.
+    EndMet {
+        /// The file.
+        entry: EntryId,
+        /// How long it is, in bytes.
+        size: u64,
+        /// When its data last changed.
+        mtime: Timestamp,
     },
     /// Blocks are in their slot of the stage.
     Staged {

@@ -40,11 +40,11 @@
 
 use super::blocks::{Blocks, Purpose};
 use super::links::LinkKey;
-use crate::entry::{Entry, Kind};
+use crate::entry::{Entry, Kind, Timestamp};
 use crate::gate::is_aligned;
 use crate::issue::Failure;
 use crate::layout::Layout;
-use crate::message::{BlockRange, Verb};
+use crate::message::{BlockRange, Ending, Verb};
 use crate::range::RangeSet;
 use crate::units::EntryId;
 
@@ -53,9 +53,14 @@ use crate::units::EntryId;
 pub(super) struct File {
     parent: EntryId,
     verb: Verb,
+    /// While it is unsized: [`UNSIZED_BYTES`](crate::entry::UNSIZED_BYTES).
     size: u64,
-    /// The bytes of data that the sink must have in the end.
+    /// The bytes of data that the sink must have in the end; of an unsized file, those read
+    /// so far.
     data_bytes: u64,
+    is_unsized: bool,
+    /// If it was unsized and has come to its end: when its data last changed.
+    ended_at: Option<Timestamp>,
     tries: Tries,
     known: Known,
     link: Option<LinkKey>,
@@ -221,6 +226,7 @@ impl File {
         link: Option<LinkKey>,
     ) -> Self {
         let (verb, data_bytes) = match &entry.kind {
+            Kind::File { .. } if entry.is_unsized() => (Verb::Send, 0),
             Kind::File { data_bytes, .. } => (Verb::Send, *data_bytes),
             Kind::HardLink { .. } => (Verb::HardLink, 0),
             Kind::Symlink { .. } => (Verb::Symlink, 0),
@@ -235,6 +241,8 @@ impl File {
             verb,
             size: entry.size(),
             data_bytes,
+            is_unsized: entry.is_unsized(),
+            ended_at: None,
             tries,
             known,
             link,
@@ -270,6 +278,38 @@ impl File {
     /// The bytes of data that the sink must have in the end.
     pub(super) fn data_bytes(&self) -> u64 {
         self.data_bytes
+    }
+
+    /// Whether its length is not known before its end.
+    pub(super) fn is_unsized(&self) -> bool {
+        self.is_unsized
+    }
+
+    /// Whether its length is not known yet.
+    pub(super) fn is_still_unsized(&self) -> bool {
+        self.is_unsized && self.ended_at.is_none()
+    }
+
+    /// An unsized file was read up to this offset. Returns how many bytes of it were not known
+    /// before.
+    pub(super) fn on_unsized_read(&mut self, end: u64) -> u64 {
+        let new_bytes =
+            if self.is_still_unsized() { end.saturating_sub(self.data_bytes) } else { 0 };
+        self.data_bytes += new_bytes;
+        new_bytes
+    }
+
+    /// It was unsized, and came to its end.
+    pub(super) fn on_end_met(&mut self, size: u64, mtime: Timestamp) {
+        (self.size, self.data_bytes, self.ended_at) = (size, size, Some(mtime));
+    }
+
+    /// What the sink is told when all of it is there and it is unchanged.
+    pub(super) fn good_ending(&self) -> Ending {
+        match self.ended_at {
+            Some(mtime) => Ending::CompleteAt { size: self.size, mtime },
+            None => Ending::Complete,
+        }
     }
 
     /// Holes are to be compared, too. Returns how many bytes that adds.

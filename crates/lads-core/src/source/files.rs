@@ -18,6 +18,8 @@ pub(super) struct Files {
     metadata_bytes: u64,
     /// The number of separate ranges that the sink has, over all files.
     range_count: usize,
+    /// Files whose length is not known yet.
+    unsized_count: usize,
     /// The last entry that the sink was told of.
     announced_last: EntryId,
 }
@@ -30,6 +32,7 @@ impl Files {
             failed: EntryMap::default(),
             metadata_bytes: 0,
             range_count: 0,
+            unsized_count: 0,
             announced_last: EntryId::ROOT,
         }
     }
@@ -37,6 +40,7 @@ impl Files {
     /// A file was found.
     pub(super) fn add(&mut self, entry: EntryId, file: File) {
         self.metadata_bytes += file.metadata_bytes();
+        self.unsized_count += usize::from(file.is_still_unsized());
         let other = self.open.insert(entry, file);
         assert!(other.is_none(), "{entry} was found twice");
     }
@@ -60,6 +64,11 @@ impl Files {
         if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("separate pieces of files")) }
     }
 
+    /// Whether there is a file whose length is not known yet.
+    pub(super) fn has_unsized(&self) -> bool {
+        self.unsized_count > 0
+    }
+
     pub(super) fn get(&self, entry: EntryId) -> Option<&File> {
         self.open.get(&entry)
     }
@@ -76,9 +85,10 @@ impl Files {
         what: impl FnOnce(&mut File) -> T,
     ) -> Option<T> {
         let file = self.open.get_mut(&entry)?;
-        let ranges = range_count(file);
+        let (ranges, is_open) = (range_count(file), file.is_still_unsized());
         let result = what(file);
         self.range_count = self.range_count + range_count(file) - ranges;
+        self.unsized_count -= usize::from(is_open && !file.is_still_unsized());
         Some(result)
     }
 
@@ -95,6 +105,7 @@ impl Files {
         let file = self.open.remove(&entry)?;
         self.metadata_bytes -= file.metadata_bytes();
         self.range_count -= range_count(&file);
+        self.unsized_count -= usize::from(file.is_still_unsized());
         Some(file)
     }
 

@@ -18,6 +18,7 @@ fn source() -> Source {
         block_size: BLOCK_BYTES,
         window_entries: 100,
         stream_count: 1,
+        is_in_order: false,
         is_dry_run: false,
         may_pass: false,
         may_be_asked: false,

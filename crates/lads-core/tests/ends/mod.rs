@@ -25,6 +25,7 @@ pub(crate) fn source_config() -> SourceConfig {
         block_size: BLOCK,
         window_entries: 100,
         stream_count: 1,
+        is_in_order: false,
         is_dry_run: false,
         may_pass: false,
         may_be_asked: false,

@@ -8,11 +8,8 @@
 use super::{Options, Verify};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
-use lads_core::entry::{Entry, Identity, Kind, Metadata, Timestamp};
-use lads_core::layout::Layout;
+use lads_core::entry::{Identity, Metadata, Timestamp};
 use lads_core::sizes::parse_bytes;
-use lads_core::source::Found;
-use lads_core::units::{EntryId, OstId};
 use rustix::process::{getegid, geteuid};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -103,25 +100,15 @@ impl NullSource {
         Identity { size: self.size, mtime: self.made_at, ctime: self.made_at, inode: 0 }
     }
 
-    /// The file, as the walk would have found it.
-    pub(crate) fn found(&self, id: EntryId) -> Found {
-        let layout = Layout::on(OstId(0));
-        let kind = Kind::File {
-            identity: self.identity(),
-            data_bytes: self.size,
-            striping: layout.striping(self.size),
-            source_ost: OstId(0),
-            is_different: false,
-        };
-        let metadata = Metadata {
+    /// The metadata of the file.
+    pub(crate) fn metadata(&self) -> Metadata {
+        Metadata {
             mode: 0o644,
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             mtime: self.made_at,
             xattrs: Vec::new(),
-        };
-        let (parent, name) = (EntryId::ROOT, self.name().to_vec());
-        Found { layout, ..Found::new(Entry { id, parent, name, kind, metadata }) }
+        }
     }
 
     /// Reads a block. Memory for blocks is zero at first, and nothing else is ever read into it.

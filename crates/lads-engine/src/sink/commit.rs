@@ -6,11 +6,14 @@ use crate::deeds::Subject;
 use crate::metadata::{apply, has_default_acl, set_mtime};
 use crate::paths::{NOT_THROUGH_LINKS, is_named, parent_of, remove_left_over};
 use crate::stat::mtime_of;
+use lads_core::entry::Timestamp;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
-use rustix::fs::{AtFlags, Mode, fchmod, fstat, fsync, mkdirat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, fchmod, fstat, fsync, ftruncate, mkdirat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -23,6 +26,8 @@ struct Ready<'a> {
     temporary: Arc<Temporary>,
     /// What to read it back against, if it is to be read back.
     verify: Option<&'a [BlockRecord]>,
+    /// If it was unsized: its length in bytes, and when its data last changed.
+    end: Option<(u64, Timestamp)>,
 }
 
 impl SinkEnd {
@@ -71,18 +76,26 @@ impl SinkEnd {
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
         // Only a head start. If it fails, the sync writes everything.
         let _ = lads_sys::start_writeback(&temporary.file);
-        Ok(Ready { entry: commit.entry, item, temporary, verify: commit.verify.as_deref() })
+        let Commit { entry, end, .. } = *commit;
+        Ok(Ready { entry, item, temporary, verify: commit.verify.as_deref(), end })
     }
 
     fn dress<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
         let of_metadata = |errno| Committed::Failed(failed(Operation::SetMetadata, errno));
         let _asked = self.begin_call(Operation::SetMetadata, ready.entry, None);
-        let Ready { item, temporary, .. } = &ready;
+        let Ready { item, temporary, end, .. } = &ready;
+        let mut metadata = item.metadata.clone();
+        if let Some((size, mtime)) = *end {
+            // It was made longer where that decides in how many parts it lies.
+            ftruncate(&temporary.file, size)
+                .map_err(|errno| Committed::Failed(failed(Operation::Write, errno)))?;
+            metadata.mtime = mtime;
+        }
         let stat = fstat(&temporary.file).map_err(of_metadata)?;
         // A file that an earlier attempt made has the mode that its directory gave it then.
         let inherits_acl = self.options.xattrs
             && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
-        apply(&temporary.file, &stat, &item.metadata, &self.options, inherits_acl)
+        apply(&temporary.file, &stat, &metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)
     }
@@ -178,7 +191,7 @@ impl SinkEnd {
     pub(super) fn finish(&self, is_complete: bool) {
         let asked = self.hub.deeds.begin(Operation::Journal, Subject::Target, None);
         if !self.options.dry_run
-            && !self.is_null
+            && self.instead.is_none()
             && let Err(failure) = self.finish_root(is_complete)
         {
             self.board.issue(self.target.clone(), failure);

@@ -1,6 +1,6 @@
 //! What is under an entry's name at the sink, and what is done about it before any data comes.
 
-use super::{Place, SinkEnd, failed, is_file, journal_failed};
+use super::{Instead, Place, SinkEnd, failed, is_file, journal_failed};
 use crate::board::lock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -17,6 +17,7 @@ use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
 use crate::sink::write::reopen_temporary;
 use crate::stat::{identity_of, mtime_of};
+use lads_core::entry::UNSIZED_PLACED_BYTES;
 use lads_core::entry::{Entry, Identity, Kind, is_own_name};
 use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -38,7 +39,13 @@ impl SinkEnd {
     /// Finds the directory into which everything goes, by rsync's rules, and makes it if need be.
     pub(super) fn open_place(&self, roots: &[Root]) -> Result<Place, Fatal> {
         let target = self.target.as_slice();
-        if self.is_null {
+        if let Some(instead) = &self.instead {
+            let is_file = matches!(roots, [Root { is_directory: false, .. }]);
+            if matches!(instead, Instead::Output(_)) && !is_file {
+                let name = String::from_utf8_lossy(target);
+                let text = format!("a single file can be written to {name}, and SRC is more");
+                return Err(Fatal::new(ExitCode::SinkRefuses, text));
+            }
             return self.missing_place();
         }
         if !self.see_to_parents(target)? {
@@ -162,7 +169,7 @@ impl SinkEnd {
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let target = self.place_name(path);
-        let journal = match self.options.dry_run || self.is_null {
+        let journal = match self.options.dry_run || self.instead.is_some() {
             true => Journal::of_dry_run(handle, &target)?,
             false => Journal::open(handle, &target, self.job_key, &self.board)?,
         };
@@ -358,7 +365,7 @@ impl SinkEnd {
         directory: &OwnedFd,
     ) -> Result<(Layout, Vec<Extent>), Failure> {
         let path = item.path();
-        let size = item.identity.map_or(0, |identity| identity.size);
+        let size = if item.is_unsized() { UNSIZED_PLACED_BYTES } else { item.known_size() };
         self.look_at_osts();
         let Placement { wish, first_extent_bytes } = self
             .hub

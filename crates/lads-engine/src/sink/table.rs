@@ -6,6 +6,7 @@ use crate::journal::Claim;
 use crate::metadata::Permitted;
 use crate::paths::Directory;
 use crate::setup::open_files_max;
+use lads_core::entry::UNSIZED_BYTES;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
@@ -124,6 +125,17 @@ pub(super) struct Temporary {
 }
 
 impl Item {
+    /// Whether its length is not known before its end.
+    pub(super) fn is_unsized(&self) -> bool {
+        self.identity.is_some_and(|identity| identity.size == UNSIZED_BYTES) && self.is_dense
+    }
+
+    /// Its length in bytes; zero if it is not known.
+    pub(super) fn known_size(&self) -> u64 {
+        let size = self.identity.map_or(0, |identity| identity.size);
+        if self.is_unsized() { 0 } else { size }
+    }
+
     /// Its path below the root.
     pub(super) fn path(&self) -> Vec<u8> {
         self.directory.as_ref().map_or_else(Vec::new, |directory| directory.path_of(&self.name))

@@ -1,7 +1,7 @@
 //! From a buffer to the temporary file, and from there onto record.
 
 use super::table::{FileState, Item, Temporary};
-use super::{SinkEnd, failed, journal_failed};
+use super::{Instead, SinkEnd, failed, journal_failed};
 use crate::board::lock;
 use crate::deeds::Subject;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
@@ -30,6 +30,12 @@ impl SinkEnd {
     pub(super) fn write_queued(&self, write: Write) {
         if write.is_comparison {
             return self.compare_queued(write);
+        }
+        if let Some(output) = self.output_in_order() {
+            if let Some(buffer) = self.bytes_of(&write) {
+                output.hold(write, buffer);
+            }
+            return;
         }
         // Others may wait for its extents, whatever becomes of the bytes.
         let grown = self.grow(&write);
@@ -69,10 +75,14 @@ impl SinkEnd {
     fn write_block(&self, block: &Block, ost: OstId, bytes: &[u8]) -> Result<(), Failure> {
         // The entry has ended meanwhile, and the session ignores the result.
         let Some(item) = self.table.get(block.entry) else { return Ok(()) };
-        if self.is_null {
+        if let Some(Instead::Null) = self.instead {
             return Ok(());
         }
         let _asked = self.begin_call(Operation::Write, block.entry, Some(ost));
+        if let Some(Instead::Output(output)) = &self.instead {
+            let written = output.write_at(bytes, block.offset);
+            return written.map_err(|errno| failed(Operation::Write, errno));
+        }
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
         write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))?;
@@ -99,15 +109,16 @@ impl SinkEnd {
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
         let journal = &self.place().journal;
         let (name, own) = (journal.temporary_name(&item.path()), journal.own());
-        let size = item.identity.map_or(0, |identity| identity.size);
+        let size = item.known_size();
+        let size_max = if item.is_unsized() { u64::MAX } else { size };
         let file = if item.goes_on.get().is_some() {
             // Its blocks were counted as done, so no new file can take its place.
-            reopen_temporary(&directory, &name, size, own).ok_or(Errno::STALE)
+            reopen_temporary(&directory, &name, size_max, own).ok_or(Errno::STALE)
         } else if let Some(Some(kept)) = made {
             Ok(kept.file)
         } else if made.is_some() {
             // It is empty, or has its full length already so that all its parts have a place.
-            reopen_temporary(&directory, &name, size, own)
+            reopen_temporary(&directory, &name, size_max, own)
                 .map_or_else(|| create_temporary(&directory, &name, own), Ok)
         } else {
             create_temporary(&directory, &name, own)

@@ -108,7 +108,10 @@ pub(super) fn look(
             }
             (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
             // This comes late because looking for holes can bring data back from an archive, too.
-            seen.data = data_of(handle, name, stat)?;
+            // A device has bytes where the file has holes, and a pipe must get them all.
+            if !options.write_devices {
+                seen.data = data_of(handle, name, stat)?;
+            }
             if identity.size > 0 {
                 seen.disk_offset = end.layouts.disk_offset(&at);
             }

@@ -4,6 +4,8 @@
 //! no other thread has to be woken. (Measured against a separate thread for sending:
 //! ARCHITECTURE.md, decision 1.)
 
+use super::input::{Got, Input};
+use super::instead::Instead;
 use super::table::{Item, OpenFile};
 use super::{SourceEnd, failed};
 use crate::event::ExitCode;
@@ -28,6 +30,14 @@ use twox_hash::XxHash3_64;
 
 /// Direct I/O needs addresses and offsets that are multiples of this.
 pub(super) const PAGE_BYTES: usize = 4096;
+
+/// A block that was read.
+struct ReadBlock {
+    /// Whether it is the whole file, and the file was unchanged afterwards.
+    is_whole: bool,
+    /// How many bytes of it there are: fewer than were asked for if an unsized file ended.
+    length: u32,
+}
 
 impl SourceEnd {
     /// Reads blocks from their files or from the stage, and sends or stages them.
@@ -62,14 +72,14 @@ impl SourceEnd {
         let mut at = 0;
         for block in &work.blocks {
             let _asked = self.begin(Operation::Read, block.entry, Some(work.source_ost));
-            let length = block.length as usize;
-            let room = length.next_multiple_of(PAGE_BYTES);
+            let room = (block.length as usize).next_multiple_of(PAGE_BYTES);
             match self.read_block(block, work, &mut buffer[at..at + room]) {
-                Ok(is_whole) => {
-                    let checksum = XxHash3_64::oneshot(&buffer[at..at + length]);
-                    rows.push(Row { block: *block, is_whole, checksum });
+                Ok(ReadBlock { is_whole, length }) => {
+                    let checksum = XxHash3_64::oneshot(&buffer[at..at + length as usize]);
+                    let block = Block { length, ..*block };
+                    rows.push(Row { block, is_whole, checksum });
                     outcomes.push(ReadOutcome::Good);
-                    at += room;
+                    at += (length as usize).next_multiple_of(PAGE_BYTES);
                 }
                 Err(outcome) => outcomes.push(outcome),
             }
@@ -113,16 +123,25 @@ impl SourceEnd {
         }
     }
 
-    /// Reads one block. Returns whether it is the whole file, and the file was unchanged
-    /// afterwards.
-    fn read_block(&self, block: &Block, work: &Work, to: &mut [u8]) -> Result<bool, ReadOutcome> {
+    /// Reads one block.
+    fn read_block(
+        &self,
+        block: &Block,
+        work: &Work,
+        to: &mut [u8],
+    ) -> Result<ReadBlock, ReadOutcome> {
         self.layouts.pretend(work.source_ost);
         let item = self.table.get(block.entry).ok_or(ReadOutcome::Changed)?;
         let size = item.identity.map_or(0, |identity| identity.size);
         let is_whole = block.offset == 0 && u64::from(block.length) == size;
-        if let Some(null) = &self.null {
-            null.fill(&mut to[..block.length as usize]);
-            return Ok(is_whole);
+        let read = ReadBlock { is_whole, length: block.length };
+        match &self.instead {
+            Some(Instead::Null(null)) => {
+                null.fill(&mut to[..block.length as usize]);
+                return Ok(read);
+            }
+            Some(Instead::Input(input)) => return self.read_input(input, block, work, to),
+            None => {}
         }
         let of_block = |errno| {
             let failure = failed(Operation::Read, errno);
@@ -150,7 +169,40 @@ impl SourceEnd {
         if is_whole {
             is_unchanged(&item, &file)?;
         }
-        Ok(is_whole)
+        Ok(read)
+    }
+
+    /// Reads one block of a pipe, a device or a file that grows. If it meets the end, the session
+    /// is told before it gets the block.
+    fn read_input(
+        &self,
+        input: &Input,
+        block: &Block,
+        work: &Work,
+        to: &mut [u8],
+    ) -> Result<ReadBlock, ReadOutcome> {
+        let is_stopping = || self.hub.with(|inner| inner.is_over || inner.session.is_stopping());
+        let got = input.read(block.offset, block.length as usize, to, is_stopping);
+        let count = match got {
+            Ok(Got::Bytes(count)) => count,
+            // The session asks for nothing more.
+            Ok(Got::Stopped) => return Err(ReadOutcome::BeyondEnd),
+            Err(errno) => {
+                let failure = failed(Operation::Read, errno);
+                let (offset, length) = (block.offset, block.length);
+                return Err(ReadOutcome::Failed(failure.of_block(offset, length, work.source_ost)));
+            }
+        };
+        let length = u32::try_from(count).expect("at most the length of the block");
+        if length < block.length
+            && let Some((size, mtime)) = input.end()
+        {
+            self.tell(Event::EndMet { entry: block.entry, size, mtime });
+        }
+        if length == 0 {
+            return Err(ReadOutcome::BeyondEnd);
+        }
+        Ok(ReadBlock { is_whole: false, length })
     }
 
     /// Opens the item's file and checks that it is what was announced. The file stays open if more
@@ -240,7 +292,7 @@ impl SourceEnd {
     pub(super) fn check(&self, entry: EntryId) {
         let _asked = self.begin(Operation::Examine, entry, None);
         let outcome = match self.table.get(entry) {
-            Some(_) if self.null.is_some() => None,
+            Some(_) if self.instead.is_some() => None,
             Some(item) => match item.take_file() {
                 Some(file) => is_unchanged(&item, &file).err(),
                 None => is_still_there(&item).err(),

@@ -3,7 +3,7 @@
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
-use crate::job::null::{self, NullSource};
+use crate::job::null;
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Root;
@@ -26,15 +26,15 @@ pub(crate) struct WalkRoot {
 }
 
 impl WalkRoot {
-    /// The place of a source that lies on no storage. Nothing is looked up in it.
-    pub(super) fn without_storage(null: &NullSource) -> Result<Self, Fatal> {
+    /// The place of a source that is no tree. Nothing is looked up in it.
+    pub(super) fn without_storage(name: &[u8]) -> Result<Self, Fatal> {
         let directory = open_named(b"/").map_err(|errno| {
             Fatal::new(ExitCode::SourceUnreadable, format!("cannot open the directory /: {errno}"))
         })?;
         Ok(Self {
             given: null::PLACE.to_vec(),
             directory: Directory::root(directory),
-            name: null.name().to_vec(),
+            name: name.to_vec(),
             is_directory: false,
             is_contents_only: false,
         })

@@ -7,6 +7,7 @@
 //! requests at once. Their jobs and results are in a [`Plan`], which releases results in the order
 //! in which a single thread would have found them.
 
+use super::instead::Instead;
 use super::list::{List, ListPlace};
 use super::look::{is_one_file_system, look, look_at_directory};
 use super::merge::Level;
@@ -16,7 +17,6 @@ use super::{SourceEnd, failed};
 use crate::board::lock;
 use crate::deeds::Subject;
 use crate::hub::Waiter;
-use crate::job::null::NullSource;
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_unnoticed};
 use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, is_own_name, shortened};
@@ -322,8 +322,8 @@ impl<'a> Walker<'a> {
         let end = self.end;
         let level = Arc::clone(&end.top);
         let listing = Listing::new(EntryId::ROOT, level, false);
-        if let Some(null) = &end.null {
-            self.announce_null(null, &listing);
+        if let Some(instead) = &end.instead {
+            self.announce_instead(instead, &listing);
             let following = all_of(&listing, Vec::new());
             return (Some(listing), following);
         }
@@ -343,13 +343,13 @@ impl<'a> Walker<'a> {
         (Some(listing), following)
     }
 
-    /// Announces the only file of a source that lies on no storage.
-    fn announce_null(&mut self, null: &NullSource, listing: &Listing) {
-        let id = self.end.table.new_id();
+    /// Announces the only file of a source that is no tree.
+    fn announce_instead(&mut self, instead: &Instead, listing: &Listing) {
+        let (id, identity) = (self.end.table.new_id(), instead.identity());
         let directory = Arc::clone(listing.level.directory(0));
-        let item = Item::new(directory, EntryId::ROOT, null.name().to_vec());
-        self.keep(id, Item { identity: Some(null.identity()), ..item });
-        self.found(null.found(id));
+        let item = Item::new(directory, EntryId::ROOT, instead.name().to_vec());
+        self.keep(id, Item { identity: Some(identity), ..item });
+        self.found(instead.found(id, identity));
     }
 
     /// Announces a directory, and begins with its entries.

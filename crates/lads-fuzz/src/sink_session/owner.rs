@@ -286,11 +286,12 @@ impl Owner {
         // Another file may have had its number.
         self.books.compared.remove(&entry.id);
         // No choice, so that inputs that were found before mean what they did.
-        if entry.id.0 % 7 == 5 && entry.size() > 0 {
+        let is_sized = !entry.is_unsized();
+        if entry.id.0 % 7 == 5 && entry.size() > 0 && is_sized {
             self.books.compared.insert(entry.id);
             return Examined::Compare { layout: self.layout(choices) };
         }
-        if choices.is_one_in(16) {
+        if choices.is_one_in(16) && is_sized {
             return Examined::Answer(Answer::Have);
         }
         let block_bytes = self.config.buffer_bytes;
@@ -299,7 +300,7 @@ impl Owner {
             length: block_bytes,
             checksum: 0,
         };
-        let is_begun = self.config.has_journal && choices.is_one_in(4);
+        let is_begun = self.config.has_journal && choices.is_one_in(4) && is_sized;
         let mut done = Vec::new();
         if is_begun {
             done.extend((0..4).filter(|_| choices.is_one_in(2)).map(block));

@@ -4,7 +4,7 @@
 use super::owner::Books;
 use crate::choices::Choices;
 use crate::nonsense::Topic;
-use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::entry::{Entry, Identity, Kind, Metadata, Timestamp, UNSIZED_BYTES};
 use lads_core::frame::Row;
 use lads_core::layout::Layout;
 use lads_core::limits::ALIGNMENT_BYTES;
@@ -21,6 +21,12 @@ const ENTRIES_MAX: usize = 40;
 /// Whole pages in the largest file.
 const PAGES_MAX: u32 = 24;
 
+/// Whether a file of this number is unsized when it is announced first. No choice, so that inputs
+/// that were found before mean what they did.
+fn is_unsized(id: EntryId) -> bool {
+    id.0 % 5 == 4
+}
+
 /// What became of a frame.
 #[derive(Debug)]
 pub(super) enum Sent {
@@ -32,6 +38,8 @@ pub(super) enum Sent {
 #[derive(Debug)]
 struct File {
     size: u64,
+    /// Whether its size is told only at its end.
+    is_unsized: bool,
     state: State,
     /// Whether the sink has asked for it to be announced anew, which it may do once.
     is_placed_again: bool,
@@ -136,11 +144,17 @@ impl Peer {
         };
         let parent = choices.one_of(&parents);
         let name = format!("n{}", id.0).into_bytes();
-        let entry = Entry { id, parent, name, kind, metadata: Metadata::default() };
+        let mut entry = Entry { id, parent, name, kind, metadata: Metadata::default() };
         if entry.is_directory() {
             self.directories.insert(id, Directory::Announced);
-        } else {
-            self.keep(&entry, false);
+            return entry;
+        }
+        self.keep(&entry, false);
+        if let Kind::File { identity, data_bytes, .. } = &mut entry.kind
+            && is_unsized(id)
+        {
+            (identity.size, *data_bytes) = (UNSIZED_BYTES, UNSIZED_BYTES);
+            self.files.get_mut(&id).expect("it was kept").is_unsized = true;
         }
         entry
     }
@@ -157,7 +171,8 @@ impl Peer {
 
     fn keep(&mut self, entry: &Entry, is_placed_again: bool) {
         let (size, state, is_replaced) = (entry.size(), State::Announced, false);
-        let file = File { size, state, is_placed_again, is_replaced, is_compared: false };
+        let (is_unsized, is_compared) = (false, false);
+        let file = File { size, is_unsized, state, is_placed_again, is_replaced, is_compared };
         self.files.insert(entry.id, file);
     }
 
@@ -193,7 +208,7 @@ impl Peer {
                 let length = u32::try_from(range.end - range.start).expect("fits a buffer");
                 bytes_left -= u64::from(length);
                 let block = Block { entry, offset: range.start, length };
-                let is_whole = u64::from(length) == file.size;
+                let is_whole = u64::from(length) == file.size && !file.is_unsized;
                 rows.push(Row { block, is_whole, checksum: 0 });
                 moving.sent.insert(range);
             }
@@ -228,7 +243,13 @@ impl Peer {
     /// The word that a file is whole, or that a directory is done, if there is one.
     pub(super) fn vouch(&mut self) -> Option<Message> {
         let entry = self.vouch_for_file().or_else(|| self.close_directory())?;
-        Some(Message::FileDone(vec![(entry, Ending::Complete)]))
+        let ending = match self.files.get(&entry) {
+            Some(File { is_unsized: true, size, .. }) => {
+                Ending::CompleteAt { size: *size, mtime: Timestamp::default() }
+            }
+            _ => Ending::Complete,
+        };
+        Some(Message::FileDone(vec![(entry, ending)]))
     }
 
     fn vouch_for_file(&mut self) -> Option<EntryId> {
@@ -364,7 +385,7 @@ impl Peer {
             return;
         };
         file.is_placed_again = true;
-        if matches!(file.state, State::Moving(_)) {
+        if matches!(file.state, State::Moving(_)) && !file.is_unsized {
             (file.state, file.is_replaced) = (State::Ending, true);
             self.to_drop.push(entry);
         }
@@ -394,10 +415,19 @@ impl Peer {
     }
 
     fn on_block_done(&mut self, range: &BlockRange, books: &Books) {
+        // Of a file that it gave up, the source does not know any more what was there before.
+        if matches!(self.files.get(&range.entry), Some(File { state: State::Ending, .. })) {
+            return;
+        }
         let bytes = range.offset..range.offset + range.length;
         let durable = books.durable.get(&range.entry);
         let is_durable = durable.is_some_and(|durable| durable.contains(bytes.clone()));
-        let is_true = is_durable || self.is_all_written(range.entry, books);
+        // Of an unsized file nothing could go on: it is told what is written.
+        let is_unsized = is_unsized(range.entry);
+        let is_written =
+            books.written.get(&range.entry).is_some_and(|written| written.contains(bytes.clone()));
+        let is_true =
+            is_durable || self.is_all_written(range.entry, books) || is_unsized && is_written;
         assert!(is_true, "{range:?} is not durable, nor is all of its file written");
         if let Some(File { state: State::Moving(moving), .. }) = self.files.get_mut(&range.entry) {
             moving.done.insert(bytes);

@@ -1,0 +1,72 @@
+//! `-`: standard input as a source, standard output as a target.
+
+use super::{Job, Options, Verify};
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+
+/// The path that stands for standard input or output. `./-` is a file.
+pub(crate) const STDIO: &[u8] = b"-";
+
+/// How much a pipe to or from another program should hold, in bytes: as much as Linux lets a user
+/// have. 1 GiB through a pipe into a file in memory takes 0.53 s (median of 7), and 1.65 s with the
+/// 64 KiB that a pipe holds otherwise.
+pub(crate) const PIPE_BYTES: usize = 1 << 20;
+
+/// Whether a path stands for standard input or output.
+pub(crate) fn is_stdio(path: &[u8]) -> bool {
+    path == STDIO
+}
+
+/// A path on another host: `-` is a file there, because standard input and output of the process
+/// there carry messages.
+pub(crate) fn on_other_host(path: &[u8]) -> Vec<u8> {
+    if is_stdio(path) { b"./-".to_vec() } else { path.to_vec() }
+}
+
+impl Job {
+    /// Whether an end can be read or written only once, from its beginning to its end: after an
+    /// outage, nothing can go on with it.
+    #[must_use]
+    pub fn is_once(&self) -> bool {
+        let is_stdio = self.sources.iter().chain([&self.target]).any(|it| is_stdio(&it.path));
+        is_stdio || self.options.copy_devices || self.options.write_devices
+    }
+}
+
+/// Checks that options have a meaning for a source that is a single file of an unusual sort: a
+/// pipe, a device, a file that grows.
+///
+/// # Errors
+/// What has none.
+pub(crate) fn check_input(paths: &[Vec<u8>], options: &Options) -> Result<(), Fatal> {
+    let text = match () {
+        () if paths.len() > 1 => {
+            "beside -, a FIFO, a device or a file that grows there can be no other SRC"
+        }
+        () if options.check => "lads check needs files that can be read again",
+        () if options.dry_run => "--dry-run needs files that can be examined",
+        () if options.deletion.is_some() => "--delete needs whole directories as SRC",
+        () if options.files_from.is_some() => "--files-from needs a directory as SRC",
+        () => return Ok(()),
+    };
+    Err(Fatal::new(ExitCode::Usage, text))
+}
+
+/// Checks that options have a meaning for a target that is a pipe or a device.
+///
+/// # Errors
+/// The option that has none.
+pub(crate) fn check_output(options: &Options) -> Result<(), Fatal> {
+    let option = match () {
+        () if options.check => "lads check",
+        () if options.dry_run => "--dry-run",
+        () if options.deletion.is_some() => "--delete",
+        () if options.verify == Verify::Media => "--verify media",
+        () if options.stage.is_some() => "--stage",
+        () => return Ok(()),
+    };
+    Err(Fatal::new(
+        ExitCode::Usage,
+        format!("{option} has no meaning where DST is a pipe or a device"),
+    ))
+}

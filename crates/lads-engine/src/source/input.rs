@@ -1,0 +1,345 @@
+//! A source that is a single file of an unusual sort: standard input, a FIFO, a device, or a file
+//! that grows while it is moved.
+//!
+//! Nobody knows the length of most of them before their end. They are announced as unsized, and
+//! their blocks are handed out in order. Several threads have blocks at a time: while one reads,
+//! the others send.
+
+use crate::board::lock;
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+use crate::job::stdio::{PIPE_BYTES, check_input, is_stdio};
+use crate::job::{IoMode, Options};
+use crate::metadata::metadata_of;
+use crate::stat::mtime_of;
+use lads_core::entry::UNSIZED_BYTES;
+use lads_core::entry::{Identity, Metadata, Timestamp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, seek};
+use rustix::io::{Errno, pread, read};
+use rustix::pipe::fcntl_setpipe_size;
+use rustix::process::{getegid, geteuid};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often a thread that waits for more bytes looks whether the transfer is to stop, and whether
+/// a file has grown. With half, a waiting transfer takes more of a processor than it need; with
+/// double, a person waits 0.2 s for Ctrl-C.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The permissions of what is made of a pipe: those of a new file with the usual umask.
+const PIPE_MODE: u32 = 0o644;
+
+/// The permissions of what is made of a device: only its owner reads it.
+const DEVICE_MODE: u32 = 0o600;
+
+/// A source that is a single file of an unusual sort.
+#[derive(Debug)]
+pub(super) struct Input {
+    name: Vec<u8>,
+    metadata: Metadata,
+    file: OwnedFd,
+    sort: Sort,
+    progress: Mutex<Progress>,
+    moved: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    /// It is read once, in order.
+    Pipe,
+    /// A file that is at its end when it has not grown for this long.
+    Growing(Duration),
+    /// A block device of this many bytes.
+    Device { bytes: u64 },
+}
+
+/// How far an input has been read.
+#[derive(Debug)]
+struct Progress {
+    /// Pipes are read up to here.
+    position: u64,
+    /// The length, once the end was met.
+    end: Option<u64>,
+    failure: Option<Errno>,
+    /// The length of a file that grows, when it was last seen to grow, and when that was.
+    grown: (u64, Instant),
+}
+
+/// What became of a block that was to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// This many bytes of it. If they are fewer than asked for, the input ends after them.
+    Bytes(usize),
+    /// Nothing: the transfer stops.
+    Stopped,
+}
+
+impl Input {
+    /// The input that the paths stand for; `None` if they are files and directories.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or there are others beside it.
+    pub(super) fn of(paths: &[Vec<u8>], options: &Options) -> Result<Option<Self>, Fatal> {
+        let follows = options.follow_seconds > 0;
+        let Some(path) = paths.iter().find(|path| is_stdio(path)).or_else(|| {
+            let first = paths.first()?;
+            (follows || options.copy_devices && is_device(first)).then_some(first)
+        }) else {
+            return Ok(None);
+        };
+        check_input(paths, options)?;
+        let input = match () {
+            () if is_stdio(path) => Self::standard(),
+            () if follows => Self::growing(path, options.follow_seconds),
+            () => Self::device(path, options.source_io),
+        };
+        let failed = |errno: Errno| {
+            let path = String::from_utf8_lossy(path);
+            Fatal::new(ExitCode::SourceUnreadable, format!("cannot read {path}: {errno}"))
+        };
+        input.map(Some).map_err(failed)
+    }
+
+    fn standard() -> Result<Self, Errno> {
+        let file = io::stdin().as_fd().try_clone_to_owned().map_err(|_| Errno::BADF)?;
+        Ok(Self::new(b"stdin", new_metadata(PIPE_MODE), file, Sort::Pipe))
+    }
+
+    fn growing(path: &[u8], seconds: u32) -> Result<Self, Errno> {
+        let file =
+            openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        let sort = Sort::Growing(Duration::from_secs(seconds.into()));
+        Ok(Self::new(last_of(path), metadata_of(&stat), file, sort))
+    }
+
+    fn device(path: &[u8], mode: IoMode) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(CWD, path, flags, Mode::empty())?;
+        if !is_block_device(&fstat(&file)?) {
+            return Ok(Self::new(last_of(path), new_metadata(PIPE_MODE), file, Sort::Pipe));
+        }
+        let bytes = seek(&file, SeekFrom::End(0))?;
+        let direct = (mode != IoMode::Buffered)
+            .then(|| openat(CWD, path, flags | OFlags::DIRECT, Mode::empty()).ok());
+        let file = direct.flatten().unwrap_or(file);
+        Ok(Self::new(last_of(path), new_metadata(DEVICE_MODE), file, Sort::Device { bytes }))
+    }
+
+    fn new(name: &[u8], metadata: Metadata, file: OwnedFd, sort: Sort) -> Self {
+        if sort == Sort::Pipe {
+            // Not all of them are pipes, and a user may have used up what he may have of this.
+            let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
+        }
+        let grown = (0, Instant::now());
+        let progress = Progress { position: 0, end: None, failure: None, grown };
+        let (name, progress) = (name.to_vec(), Mutex::new(progress));
+        Self { name, metadata, file, sort, progress, moved: Condvar::new() }
+    }
+
+    /// The name that it gets in a directory at the sink.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    pub(super) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// What it is announced as.
+    pub(super) fn identity(&self) -> Identity {
+        let size = match self.sort {
+            Sort::Device { bytes } => bytes,
+            Sort::Pipe | Sort::Growing(_) => UNSIZED_BYTES,
+        };
+        let now = now();
+        Identity { size, mtime: self.metadata.mtime, ctime: now, inode: 0 }
+    }
+
+    /// The length, and when the data last changed, once the end was met.
+    pub(super) fn end(&self) -> Option<(u64, Timestamp)> {
+        let end = lock(&self.progress).end?;
+        let mtime = match self.sort {
+            Sort::Growing(_) => fstat(&self.file).map(|stat| mtime_of(&stat)).ok(),
+            _ => None,
+        };
+        Some((end, mtime.unwrap_or_else(now)))
+    }
+
+    /// Reads `length` bytes at an offset, and waits until they are there or the input has come to
+    /// its end. `to` is whole pages.
+    ///
+    /// # Errors
+    /// Of the system call; ESPIPE if the bytes are to be read again and cannot be, ESTALE if a file
+    /// has become shorter.
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        length: usize,
+        to: &mut [u8],
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<Got, Errno> {
+        match self.sort {
+            Sort::Pipe => self.read_in_turn(offset, &mut to[..length], is_stopping),
+            Sort::Growing(idle) => {
+                self.read_as_it_grows(offset, &mut to[..length], idle, is_stopping)
+            }
+            Sort::Device { .. } => self.read_device(offset, length, to),
+        }
+    }
+
+    fn read_device(&self, offset: u64, length: usize, to: &mut [u8]) -> Result<Got, Errno> {
+        let mut filled = 0;
+        while filled < length {
+            match pread(&self.file, &mut to[filled..], offset + filled as u64) {
+                Ok(0) => return Err(Errno::STALE),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(Got::Bytes(length))
+    }
+
+    fn read_in_turn(
+        &self,
+        offset: u64,
+        to: &mut [u8],
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<Got, Errno> {
+        let mut progress = lock(&self.progress);
+        loop {
+            match &*progress {
+                Progress { failure: Some(errno), .. } => return Err(*errno),
+                Progress { end: Some(end), .. } if *end <= offset => return Ok(Got::Bytes(0)),
+                Progress { position, .. } if *position > offset => return Err(Errno::SPIPE),
+                Progress { position, .. } if *position == offset => break,
+                _ if is_stopping() => return Ok(Got::Stopped),
+                _ => {}
+            }
+            let waited = self.moved.wait_timeout(progress, LOOK_INTERVAL);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(progress);
+        // It is this thread's turn until the position moves on.
+        let result = read_pipe(&self.file, to, is_stopping);
+        let mut progress = lock(&self.progress);
+        match result {
+            Ok(Got::Bytes(count)) => {
+                progress.position += count as u64;
+                if count < to.len() {
+                    progress.end = Some(progress.position);
+                }
+            }
+            Ok(Got::Stopped) => {}
+            Err(errno) => progress.failure = Some(errno),
+        }
+        drop(progress);
+        self.moved.notify_all();
+        result
+    }
+
+    fn read_as_it_grows(
+        &self,
+        offset: u64,
+        to: &mut [u8],
+        idle: Duration,
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<Got, Errno> {
+        let mut filled = 0;
+        while filled < to.len() {
+            match pread(&self.file, &mut to[filled..], offset + filled as u64) {
+                Ok(0) => {}
+                Ok(count) => {
+                    filled += count;
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+            }
+            match self.has_ended(idle)? {
+                Some(end) if end <= offset + filled as u64 => {
+                    let count = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
+                    return Ok(Got::Bytes(count.min(filled)));
+                }
+                // It grew between the last two calls.
+                Some(_) => continue,
+                None if is_stopping() => return Ok(Got::Stopped),
+                None => std::thread::sleep(LOOK_INTERVAL),
+            }
+        }
+        Ok(Got::Bytes(filled))
+    }
+
+    /// The length of a file that grew, if it has come to its end.
+    fn has_ended(&self, idle: Duration) -> Result<Option<u64>, Errno> {
+        let mut progress = lock(&self.progress);
+        if progress.end.is_some() {
+            return Ok(progress.end);
+        }
+        let size = u64::try_from(fstat(&self.file)?.st_size).unwrap_or(0);
+        let (size_before, since) = progress.grown;
+        if size < size_before {
+            return Err(Errno::STALE);
+        }
+        if size > size_before {
+            progress.grown = (size, Instant::now());
+        } else if since.elapsed() >= idle {
+            progress.end = Some(size);
+        }
+        Ok(progress.end)
+    }
+}
+
+/// Fills `to` from a pipe, as far as there is something to come.
+fn read_pipe(file: &OwnedFd, to: &mut [u8], is_stopping: impl Fn() -> bool) -> Result<Got, Errno> {
+    let timeout = Timespec::try_from(LOOK_INTERVAL).expect("it is short");
+    let mut filled = 0;
+    while filled < to.len() {
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) if is_stopping() => return Ok(Got::Stopped),
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(errno),
+        }
+        match read(file, &mut to[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(Got::Bytes(filled))
+}
+
+/// Whether a path, links followed, is a FIFO or a device.
+fn is_device(path: &[u8]) -> bool {
+    let stat = rustix::fs::stat(path);
+    let sort = stat.map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(sort, Ok(FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice))
+}
+
+fn is_block_device(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+}
+
+fn last_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().filter(|name| !name.is_empty()).unwrap_or(b"input")
+}
+
+fn new_metadata(mode: u32) -> Metadata {
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    Metadata { mode, uid, gid, mtime: now(), xattrs: Vec::new() }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
+    Timestamp { seconds, nanos: since.subsec_nanos() }
+}
