@@ -33,9 +33,9 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 12] = [
     "big", "medium", "small", "null", "check", "journal", "memory", "threads", "lookups", "harm",
-    "slow-ost",
+    "slow-ost", "verdict",
 ];
 
 /// What every benchmark needs.
@@ -114,6 +114,7 @@ impl Bench {
             "lookups" => vec![lookups::run(self)?],
             "harm" => vec![room::harm::run(&self.lads)?],
             "slow-ost" => vec![room::slow_ost::run(&self.lads)?],
+            "verdict" => vec![room::verdict::run(&self.lads)?],
             _ => threads::run(self)?,
         };
         for table in &tables {
@@ -135,6 +136,10 @@ impl Bench {
             }
             "memory" => needs.space(&self.memory, memory::SPACE).space(&self.disk, memory::BYTES),
             "slow-ost" => room::mounts_need().space(&self.memory, room::slow_ost::SPACE),
+            "verdict" => {
+                let mounts = room::mounts_need().program("taskset").program("ip");
+                mounts.space(&self.memory, room::verdict::SPACE)
+            }
             "harm" => room::mounts_need().space(&self.memory, room::harm::SPACE),
             "lookups" => {
                 needs.space(&self.memory, lookups::SPACE).space(&self.disk, lookups::DISK_BYTES)

@@ -220,6 +220,12 @@ pub struct Counters {
     /// Time that the threads of this end waited for the network, in microseconds, summed over
     /// threads.
     pub network_micros: u64,
+    /// Time that threads of this end were ready to run and waited for a processor, in microseconds,
+    /// summed over threads.
+    pub cpu_delay_micros: u64,
+    /// At the source: time in which a thread found nothing to read although storage was free,
+    /// because the rest of the path held it up or nothing was left; in microseconds.
+    pub starved_micros: u64,
     /// Bytes that this end staged.
     pub bytes_staged: u64,
     /// Bytes that were ready to be read and sent, but had to wait for the person's rate limit.
@@ -243,7 +249,7 @@ pub struct Counters {
 
 impl Counters {
     /// All fields that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 29] {
+    pub(crate) fn numbers(&self) -> [u64; 31] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -261,6 +267,8 @@ impl Counters {
             self.memory_bytes_peak,
             self.storage_micros,
             self.network_micros,
+            self.cpu_delay_micros,
+            self.starved_micros,
             self.bytes_staged,
             self.bytes_limited,
             self.passed.newer,
@@ -529,6 +537,8 @@ wire_struct!(Counters {
     busiest_ost,
     storage_micros,
     network_micros,
+    cpu_delay_micros,
+    starved_micros,
     bytes_staged,
     bytes_limited,
     passed,

@@ -307,6 +307,12 @@ impl Schedule {
             || self.stage.has_ready(|ost| self.room.has(ost))
     }
 
+    /// Whether blocks wait for OSTs, and all of these OSTs have as many requests as they should.
+    #[must_use]
+    pub fn is_storage_busy(&self) -> bool {
+        self.queues.has_waiting() && !self.queues.has_ready()
+    }
+
     /// What the thread numbered `worker` should read now. The room at the sink, or the slot in the
     /// stage, is reserved for it.
     ///

@@ -27,6 +27,7 @@
 //! | `window.rs` | how many entries are under way |
 //! | `schedule.rs` of the crate | blocks that wait for their OSTs, room at the sink, the stage |
 //! | `limit.rs` | what the person's limit lets through |
+//! | `starving.rs` | how long the source waited for others |
 //! | `streams.rs` | frames that went out and may be lost |
 //! | `checking.rs` | files that are looked at once more |
 //! | `questions.rs` | what the sink asks before it removes anything |
@@ -52,6 +53,7 @@ mod limit;
 mod links;
 mod outbox;
 mod questions;
+mod starving;
 mod streams;
 mod window;
 
@@ -76,6 +78,7 @@ use limit::Limit;
 use links::Links;
 use outbox::Outbox;
 use questions::Questions;
+use starving::Starving;
 use std::time::Duration;
 use streams::Streams;
 use window::Window;
@@ -97,6 +100,7 @@ pub struct Source {
     questions: Questions,
     course: Course,
     outbox: Outbox,
+    starving: Starving,
     is_walk_ended: bool,
     counters: Counters,
 }
@@ -128,6 +132,7 @@ impl Source {
             questions: Questions::default(),
             course: Course::new(),
             outbox: Outbox::new(config.tuning),
+            starving: Starving::default(),
             is_walk_ended: false,
             counters: Counters::default(),
             config,
@@ -153,6 +158,8 @@ impl Source {
     /// # Errors
     /// If the sink broke the protocol; the session cannot go on.
     pub fn handle(&mut self, now: Instant, event: Event) -> Result<(), ProtocolError> {
+        self.starving.on_time(now);
+        self.counters.starved_micros = self.starving.micros();
         match event {
             Event::Found(found) => self.on_found(found),
             Event::Listed { directory, subdirectory_count } => {
@@ -239,6 +246,7 @@ impl Source {
             return None;
         }
         let work = self.schedule.next(now, worker);
+        self.starving.on_asked(now, work.is_none() && !self.schedule.is_storage_busy());
         let is_sent = |work: &&Work| !matches!(work.way, Way::Stage(_)) && !work.is_comparison;
         let sent_bytes = work.as_ref().filter(is_sent).map_or(0, Work::bytes);
         self.counters.bytes_limited += self.limit.on_sent(now, sent_bytes);

@@ -15,13 +15,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// few small files would never get one.
 const WORK_MICROS_MIN: u64 = 50_000;
 
-/// What limited the transfer lately.
+/// What limited the transfer lately, and for how long each part has.
 #[derive(Debug, Default)]
 pub(crate) struct Bottlenecks {
     decided: Instant,
     source: Counters,
     sink: Counters,
     lately: Option<Bottleneck>,
+    spans: Vec<(Bottleneck, Duration)>,
 }
 
 impl Bottlenecks {
@@ -32,49 +33,99 @@ impl Bottlenecks {
         source: &Counters,
         sink: &Counters,
     ) -> Option<Bottleneck> {
-        if now.since(self.decided) >= INTERVAL
-            && let Some(found) = between((&self.source, &self.sink), (source, sink))
+        let span = now.since(self.decided);
+        if span >= INTERVAL
+            && let Some(found) = between((&self.source, &self.sink), (source, sink), span)
         {
             self.decided = now;
             (self.source, self.sink) = (source.clone(), sink.clone());
             self.lately = Some(found);
+            match self.spans.iter_mut().find(|(it, _)| *it == found) {
+                Some((_, sum)) => *sum += span,
+                None => self.spans.push((found, span)),
+            }
         }
         self.lately
     }
+
+    /// What limited the whole transfer, which took until `now`: the part that did so for most of
+    /// the time. `None` if too little has happened to tell.
+    pub(crate) fn of_all(
+        &self,
+        now: Instant,
+        source: &Counters,
+        sink: &Counters,
+    ) -> Option<Bottleneck> {
+        let longest = self.spans.iter().max_by_key(|(_, sum)| *sum);
+        longest.map(|(it, _)| *it).or_else(|| {
+            let nothing = Counters::default();
+            between((&nothing, &nothing), (source, sink), now.since_start())
+        })
+    }
 }
 
-/// What limited the whole transfer, given the counters of both ends; `None` if too little has
-/// happened to tell.
-pub(crate) fn of_all(source: &Counters, sink: &Counters) -> Option<Bottleneck> {
-    between((&Counters::default(), &Counters::default()), (source, sink))
-}
-
-/// The rate limit, if most of the bytes sent had to wait for it: a limit far above the actual rate
-/// lets nearly everything pass at once. Otherwise the part for which threads needed most time. If
-/// the threads of the source mostly wait to send, that is the network, or a sink that takes longer
-/// to write than the network takes.
-fn between(before: (&Counters, &Counters), now: (&Counters, &Counters)) -> Option<Bottleneck> {
+/// What limited the transfer in a span of time, given the counters of both ends before and after:
+///
+/// - The rate limit, if most of the bytes sent had to wait for it: a limit far above the actual
+///   rate lets nearly everything pass at once.
+/// - The processors of an end, if its threads had to wait for them; of both ends, those for which
+///   threads waited the larger part of the time.
+/// - What follows the source, if the source had nothing to do although its storage was free. That
+///   is the sink's storage if calls there took long and sending did not, and otherwise the network.
+/// - Otherwise the source's storage, or the network if threads took longer to send than to read.
+///   Each block has room at the sink before it is sent, so slow storage there does not slow down
+///   sending.
+fn between(
+    before: (&Counters, &Counters),
+    now: (&Counters, &Counters),
+    span: Duration,
+) -> Option<Bottleneck> {
     let grown = |of: fn(&Counters) -> u64| of(now.0).saturating_sub(of(before.0));
+    let grown_at_sink = |of: fn(&Counters) -> u64| of(now.1).saturating_sub(of(before.1));
     let (limited, sent) = (grown(|it| it.bytes_limited), grown(|it| it.bytes_sent));
     if limited > sent / 2 {
         return Some(Bottleneck::Limit);
     }
     let reading = grown(|it| it.storage_micros);
     let sending = grown(|it| it.network_micros);
-    let writing = now.1.storage_micros.saturating_sub(before.1.storage_micros);
+    let writing = grown_at_sink(|it| it.storage_micros);
     if reading + sending + writing <= WORK_MICROS_MIN {
         return None;
     }
-    Some(match (reading >= sending, writing >= sending) {
-        (true, _) if reading >= writing => Bottleneck::SourceStorage,
-        (_, true) => Bottleneck::SinkStorage,
+    let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    let is_starved = grown(|it| it.starved_micros) > span / 2;
+    let (had, waited) = (grown(|it| it.cpu_micros), grown(|it| it.cpu_delay_micros));
+    // Threads that wait for a processor may hold what others of the source wait for.
+    let cpu_of_source = cpu_lack(had, waited, span).filter(|_| !is_starved || waited > span);
+    let (had, waited) =
+        (grown_at_sink(|it| it.cpu_micros), grown_at_sink(|it| it.cpu_delay_micros));
+    let cpu_of_sink = cpu_lack(had, waited, span);
+    Some(match (cpu_of_source, cpu_of_sink) {
+        (Some(source), sink) if sink.is_none_or(|sink| sink <= source) => Bottleneck::SourceCpu,
+        (_, Some(_)) => Bottleneck::SinkCpu,
+        _ if is_starved && sending < span / 2 && writing > span / 4 => Bottleneck::SinkStorage,
+        _ if !is_starved && reading >= sending => Bottleneck::SourceStorage,
         _ => Bottleneck::Network,
     })
+}
+
+/// For which part of the time that threads of an end wanted a processor they waited for it, in
+/// thousandths; `None` if that was no hindrance: together they wanted less than half of a
+/// processor, or waited for less than a third of that time.
+fn cpu_lack(had: u64, waited: u64, span: u64) -> Option<u64> {
+    let wanted = had.saturating_add(waited);
+    (wanted > span / 2 && waited > wanted / 3).then(|| waited.saturating_mul(1000) / wanted)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SPAN: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Instant {
+        Instant::after_start(Duration::from_millis(millis))
+    }
 
     fn source(reading: u64, sending: u64, bytes_sent: u64, bytes_limited: u64) -> Counters {
         Counters {
@@ -90,31 +141,68 @@ mod tests {
         Counters { storage_micros: writing, ..Counters::default() }
     }
 
+    fn found(source: &Counters, sink: &Counters) -> Option<Bottleneck> {
+        let nothing = Counters::default();
+        between((&nothing, &nothing), (source, sink), SPAN)
+    }
+
     #[test]
-    fn what_took_longest_held_the_others_up() {
-        for (reading, sending, writing, expected) in [
-            (900_000, 10, 10, Bottleneck::SourceStorage),
-            (10, 900_000, 10, Bottleneck::Network),
-            (10, 10, 900_000, Bottleneck::SinkStorage),
-            (10, 800_000, 900_000, Bottleneck::SinkStorage),
+    fn a_source_that_is_never_idle_reads_or_sends() {
+        let busy_sink = sink(3_000_000);
+        for (reading, sending, expected) in [
+            (900_000, 10, Bottleneck::SourceStorage),
+            (10, 900_000, Bottleneck::Network),
+            (2_000_000, 1_900_000, Bottleneck::SourceStorage),
         ] {
-            let found = of_all(&source(reading, sending, 100, 0), &sink(writing));
-            assert_eq!(found, Some(expected));
+            assert_eq!(found(&source(reading, sending, 100, 0), &busy_sink), Some(expected));
         }
-        assert_eq!(of_all(&source(10, 10, 100, 0), &sink(10)), None);
+        assert_eq!(found(&source(10, 10, 100, 0), &sink(10)), None);
+    }
+
+    #[test]
+    fn a_source_that_is_idle_waits_for_the_storage_of_the_sink_if_that_is_busy() {
+        let idle = Counters { starved_micros: 600_000, ..source(100_000, 300_000, 100, 0) };
+        assert_eq!(found(&idle, &sink(900_000)), Some(Bottleneck::SinkStorage));
+        assert_eq!(found(&idle, &sink(100_000)), Some(Bottleneck::Network), "it waits for answers");
+        let sends = Counters { network_micros: 900_000, ..idle };
+        assert_eq!(found(&sends, &sink(900_000)), Some(Bottleneck::Network));
+    }
+
+    #[test]
+    fn threads_that_wait_for_a_processor_need_it() {
+        let with = |counters, cpu_micros, cpu_delay_micros| Counters {
+            cpu_micros,
+            cpu_delay_micros,
+            ..counters
+        };
+        let (reading, idle) = (source(900_000, 10, 100, 0), sink(10));
+        let short = |counters| with(counters, 400_000, 400_000);
+        assert_eq!(found(&short(reading.clone()), &idle), Some(Bottleneck::SourceCpu));
+        assert_eq!(found(&reading, &short(idle.clone())), Some(Bottleneck::SinkCpu));
+        let both = found(&with(reading.clone(), 900_000, 800_000), &short(idle.clone()));
+        assert_eq!(both, Some(Bottleneck::SinkCpu), "its threads wait for more of the time");
+        let plenty = found(&with(reading.clone(), 900_000, 100_000), &idle);
+        assert_eq!(plenty, Some(Bottleneck::SourceStorage), "it has what it needs");
+        let little = found(&with(reading, 50_000, 200_000), &idle);
+        assert_eq!(little, Some(Bottleneck::SourceStorage), "it needs little");
     }
 
     /// The summary blamed storage for what `--bwlimit` held up.
     #[test]
     fn a_limit_that_most_bytes_waited_for_held_the_others_up_however_slow_storage_is() {
         let slow = sink(900_000_000);
-        assert_eq!(of_all(&source(900_000, 10, 100, 95), &slow), Some(Bottleneck::Limit));
-        assert_eq!(of_all(&source(900_000, 10, 100, 10), &slow), Some(Bottleneck::SinkStorage));
+        let limited = |bytes| Counters {
+            starved_micros: 900_000,
+            cpu_delay_micros: 900_000,
+            cpu_micros: 900_000,
+            ..source(900_000, 10, 100, bytes)
+        };
+        assert_eq!(found(&limited(95), &slow), Some(Bottleneck::Limit));
+        assert_eq!(found(&limited(10), &slow), Some(Bottleneck::SinkStorage));
     }
 
     #[test]
     fn it_is_decided_by_what_happened_in_the_last_second_or_so() {
-        let at = |millis| Instant::after_start(Duration::from_millis(millis));
         let mut found = Bottlenecks::default();
         let sink = Counters::default();
         assert_eq!(found.lately(at(900), &source(900_000, 0, 10, 0), &sink), None);
@@ -125,5 +213,17 @@ mod tests {
         assert_eq!(found.lately(at(2000), &later, &sink), Some(Bottleneck::Limit));
         // Nothing has happened since: it is as it was.
         assert_eq!(found.lately(at(9000), &later, &sink), Some(Bottleneck::Limit));
+    }
+
+    #[test]
+    fn all_in_all_it_is_what_limited_most_of_the_time() {
+        let mut found = Bottlenecks::default();
+        let idle = Counters::default();
+        let all = found.of_all(at(500), &source(0, 400_000, 1, 0), &idle);
+        assert_eq!(all, Some(Bottleneck::Network), "it was over before it was decided");
+        found.lately(at(3000), &source(900_000, 0, 10, 0), &idle);
+        found.lately(at(4000), &source(900_000, 900_000, 10, 0), &idle);
+        let all = found.of_all(at(4100), &source(900_000, 8_900_000, 10, 0), &idle);
+        assert_eq!(all, Some(Bottleneck::SourceStorage));
     }
 }

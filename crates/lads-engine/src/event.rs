@@ -51,8 +51,12 @@ pub struct Waiting {
 pub enum Bottleneck {
     /// Reading at the source.
     SourceStorage,
+    /// The processors of the source's host.
+    SourceCpu,
     /// The network between the ends.
     Network,
+    /// The processors of the sink's host.
+    SinkCpu,
     /// Writing at the sink.
     SinkStorage,
     /// The limit that the person set.

@@ -52,10 +52,10 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use table::{Item, KeptFiles, Table};
 
 /// The numbers of policy.
@@ -83,6 +83,9 @@ pub(crate) struct SinkEnd {
     kept_open: KeptFiles,
     /// Set when the first file grows. Until then, no write has to look whether its file grows.
     grows: OnceLock<()>,
+    /// Time in calls to storage other than those that write blocks, in microseconds, summed over
+    /// threads.
+    other_storage_micros: AtomicU64,
     /// Entries that have ended well without what `--privileges` would have kept.
     reduced_count: AtomicU64,
     pub(crate) streams: Arc<Streams>,
@@ -191,6 +194,7 @@ impl SinkEnd {
             new_file_count: AtomicU64::new(0),
             kept_open: KeptFiles::default(),
             grows: OnceLock::new(),
+            other_storage_micros: AtomicU64::new(0),
             reduced_count: AtomicU64::new(0),
             streams,
             missing: Mutex::default(),
@@ -325,6 +329,16 @@ impl SinkEnd {
     }
 
     fn do_task(&self, task: Task) {
+        let is_other = !matches!(task, Task::Write(_) | Task::Stage(..) | Task::Release(_));
+        let started = Instant::now();
+        self.do_task_of_files(task);
+        if is_other {
+            let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.other_storage_micros.fetch_add(micros, Ordering::Relaxed);
+        }
+    }
+
+    fn do_task_of_files(&self, task: Task) {
         match task {
             Task::Write(write) => self.write_queued(write),
             Task::Stage(write, slot) => self.put_aside(write, slot),

@@ -2,7 +2,7 @@
 //! over.
 
 use crate::board::{Board, OWN_MAX, lock};
-use crate::bottleneck::{self, Bottlenecks};
+use crate::bottleneck::Bottlenecks;
 use crate::clock::Clock;
 use crate::closing::{Closing, STOP_DEADLINE};
 use crate::control::{MessageReader, NotedWriter};
@@ -123,7 +123,7 @@ impl Watch<'_, '_> {
             Side::Source => (&progress.source, &progress.sink),
             Side::Sink => (&progress.sink, &progress.source),
         };
-        progress.bottleneck = bottleneck::of_all(source, sink);
+        progress.bottleneck = pace.bottlenecks.of_all(self.clock.now(), source, sink);
         let mut report = self.report(progress, fatal, is_finished, &aftermath);
         report.is_clear = connected.is_clear;
         report

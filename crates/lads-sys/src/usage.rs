@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Usage {
     /// Processor time, user and system.
     pub cpu: Duration,
+    /// Time that its threads were ready to run and waited for a processor, summed over the threads
+    /// that have not ended. Zero where the kernel does not count it.
+    pub cpu_delay: Duration,
     /// Largest resident memory, in bytes.
     pub memory_bytes_peak: u64,
 }
@@ -14,7 +17,7 @@ pub struct Usage {
 /// What this process has used.
 #[must_use]
 pub fn usage() -> Usage {
-    Usage { cpu: cpu(), memory_bytes_peak: memory_bytes_peak() }
+    Usage { cpu: cpu(), cpu_delay: cpu_delay(), memory_bytes_peak: memory_bytes_peak() }
 }
 
 fn cpu() -> Duration {
@@ -26,6 +29,16 @@ fn cpu() -> Duration {
         return Duration::ZERO;
     }
     duration(usage.ru_utime) + duration(usage.ru_stime)
+}
+
+/// The second number of `/proc/self/task/*/schedstat`, in nanoseconds.
+fn cpu_delay() -> Duration {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let of_thread = |path: std::path::PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+    };
+    threads.flatten().filter_map(|thread| of_thread(thread.path())).sum()
 }
 
 fn duration(time: libc::timeval) -> Duration {

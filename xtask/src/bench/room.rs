@@ -16,6 +16,7 @@ mod route;
 mod scenario;
 pub(crate) mod show;
 pub(super) mod slow_ost;
+pub(super) mod verdict;
 
 use super::machine::Machine;
 use super::needs::Needs;

@@ -11,6 +11,7 @@ use lads_trees::{hash_of, is_own_name, visit};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -145,15 +146,37 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
     let is_to_do = |line: &&str| {
         !line.starts_with("skipping non-regular file") && !line.contains("cannot delete non-empty")
     };
-    // LADS's own names do not have to be removed.
+    // LADS's own names do not have to be removed, nor directories that only they keep: a file that
+    // was not on record when its transfer was killed stays until `lads clean`.
     let is_own = |line: &str| {
-        let path = line.strip_prefix("*deleting");
-        path.is_some_and(|path| is_own_name(Path::new(path.trim_start())))
+        line.strip_prefix("*deleting").is_some_and(|path| {
+            let path = Path::new(path.trim_start());
+            is_own_name(path) || holds_only_own(&room.target_beneath().join(path))
+        })
     };
     let to_do: Vec<&str> = told.lines().filter(is_to_do).filter(|line| !is_own(line)).collect();
     let to_do = to_do.join("\n");
     ensure!(to_do.is_empty(), "exit 0, and rsync would still do this ({command:?}):\n{to_do}");
     Ok(())
+}
+
+/// Whether all that is in a directory and below it are names of LADS's own, and there are some.
+fn holds_only_own(directory: &Path) -> bool {
+    let mut directories = vec![directory.to_path_buf()];
+    let mut own_count = 0;
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = fs::read_dir(directory) else { return false };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if is_own_name(&path) {
+                own_count += 1;
+            } else if path.is_dir() && !path.is_symlink() {
+                directories.push(path);
+            } else {
+                return false;
+            }
+        }
+    }
+    own_count > 0
 }
 
 #[cfg(test)]
@@ -164,7 +187,6 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use lads_trees::Rng;
-    use std::fs;
 
     /// A room in memory, and a step without accidents that moves everything.
     struct Bench {

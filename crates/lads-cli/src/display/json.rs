@@ -154,7 +154,9 @@ fn rounded(seconds: f64) -> f64 {
 fn bottleneck(bottleneck: Bottleneck) -> &'static str {
     match bottleneck {
         Bottleneck::SourceStorage => "source-storage",
+        Bottleneck::SourceCpu => "source-cpu",
         Bottleneck::Network => "network",
+        Bottleneck::SinkCpu => "sink-cpu",
         Bottleneck::SinkStorage => "sink-storage",
         Bottleneck::Limit => "limit",
     }

@@ -217,7 +217,9 @@ impl Figures {
 fn name(bottleneck: Bottleneck) -> &'static str {
     match bottleneck {
         Bottleneck::SourceStorage => "source storage",
+        Bottleneck::SourceCpu => "source CPU",
         Bottleneck::Network => "network",
+        Bottleneck::SinkCpu => "sink CPU",
         Bottleneck::SinkStorage => "sink storage",
         Bottleneck::Limit => "--bwlimit",
     }

@@ -339,7 +339,9 @@ fn busy(ost: &BusyOst, elapsed: Duration) -> String {
 fn slowest(bottleneck: Bottleneck) -> &'static str {
     match bottleneck {
         Bottleneck::SourceStorage => "reading at the source held the rest up",
+        Bottleneck::SourceCpu => "the processors of the source held the rest up",
         Bottleneck::Network => "the network held the rest up",
+        Bottleneck::SinkCpu => "the processors of the sink held the rest up",
         Bottleneck::SinkStorage => "writing at the sink held the rest up",
         Bottleneck::Limit => "--bwlimit held the rest up",
     }

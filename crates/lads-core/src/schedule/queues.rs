@@ -226,6 +226,12 @@ impl<T> OstQueues<T> {
         self.judge.slowness_recent(ost).max(1.0)
     }
 
+    /// Whether something waits for any OST.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.waiting.is_empty())
+    }
+
     /// Whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {

@@ -12,6 +12,7 @@ use lads_core::sink::Sink;
 use lads_core::source::Note;
 use lads_core::units::{EntryId, Instant};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,10 +34,12 @@ impl End for SinkEnd {
     }
 
     fn counters(&self) -> Counters {
-        self.hub.with(|inner| {
+        let mut counters = self.hub.with(|inner| {
             let session = &inner.session;
             usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
-        })
+        });
+        counters.storage_micros += self.other_storage_micros.load(Ordering::Relaxed);
+        counters
     }
 
     fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {

@@ -151,6 +151,8 @@ pub(super) const CASES: &[Case] = &[
             memory_bytes_peak: all,
             storage_micros: all,
             network_micros: all,
+            cpu_delay_micros: all,
+            starved_micros: all,
             ..Counters::default()
         };
         peer.say(&Message::Progress(counters))?;

@@ -66,10 +66,15 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Sets up a line.
+    /// Sets up a line of the usual rate.
     pub(super) fn lay(testbed: &Path, distance: Distance) -> Result<Self> {
+        Self::lay_at(testbed, distance, LINE_RATE)
+    }
+
+    /// Sets up a line of a rate, such as `4Gbit`.
+    pub(super) fn lay_at(testbed: &Path, distance: Distance, rate: &str) -> Result<Self> {
         let mut child = shell::command(testbed)
-            .args(["wan", "--preset", distance.preset(), "--rate", LINE_RATE])
+            .args(["wan", "--preset", distance.preset(), "--rate", rate])
             .args(["up", "lads-bench"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -81,7 +86,7 @@ impl Line {
         // From here on, the line is removed whatever happens.
         let mut line = Self { ssh: None, child, route: Route::loopback() };
         let said = serde_json::from_str(&said).context("the line was not laid")?;
-        line.route = route_of(&said, distance)?;
+        line.route = route_of(&said, distance, rate)?;
         let ssh = SshConnection::open(&line.route)?;
         line.route.remote_shell = ssh.remote_shell();
         line.ssh = Some(ssh);
@@ -166,12 +171,12 @@ impl Drop for SshConnection {
     }
 }
 
-fn route_of(said: &Value, distance: Distance) -> Result<Route> {
+fn route_of(said: &Value, distance: Distance, rate: &str) -> Result<Route> {
     let prefix = |end: &str| -> Result<Vec<String>> {
         Ok(["ip", "netns", "exec", &text(said, end, "namespace")?].map(str::to_owned).to_vec())
     };
     Ok(Route {
-        name: format!("{} there and back, {LINE_RATE}/s", distance.said()),
+        name: format!("{} there and back, {rate}/s", distance.said()),
         source_address: text(said, "source", "address")?,
         sink_address: text(said, "sink", "address")?,
         source_prefix: prefix("source")?,

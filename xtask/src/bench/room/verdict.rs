@@ -1,0 +1,223 @@
+//! Measures how often LADS says rightly which part limits a transfer. Each part in turn is made the
+//! slow one, to four degrees, twice each; besides, the person's own limit.
+
+use super::super::table::Table;
+use super::contest::{drop_caches, remove};
+use super::data::DataSet;
+use super::mount::{Mount, Pair, Storage};
+use super::route::{Distance, Line, Route};
+use crate::scratch::Scratch;
+use crate::shell;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The memory that is used as file systems, in bytes.
+pub(in crate::bench) const SPACE: u64 = 5 << 30;
+
+/// How long each transfer should take, in seconds, so that a verdict settles.
+const SECONDS: u64 = 6;
+
+/// The rates of each of eight OSTs where storage is slow, in bytes per second. With twice as much
+/// as the most of them, the processors of this machine may be the slowest part.
+const OST_RATES: [u64; 4] = [5_000_000, 10_000_000, 20_000_000, 40_000_000];
+
+/// The rates of the line where the network is slow.
+const LINE_RATES: [(&str, u64); 4] = [
+    ("100Mbit", 12_500_000),
+    ("200Mbit", 25_000_000),
+    ("400Mbit", 50_000_000),
+    ("800Mbit", 100_000_000),
+];
+
+/// How many other programs share the processor of an end where that is slow.
+const OTHERS: [usize; 4] = [1, 2, 4, 8];
+
+/// About as many zeros as an end with a processor of its own moves in [`SECONDS`].
+const ZEROS: u64 = 24 << 30;
+
+/// Limits that the person sets, in MiB per second.
+const LIMITS: [u64; 4] = [10, 20, 40, 80];
+
+/// How often each is tried.
+const TRIES: usize = 2;
+
+/// What LADS said, of each try.
+type Said = Vec<String>;
+
+/// Lets LADS say which part is slow, with each part slow in turn.
+pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
+    let testbed = shell::build_testbed()?;
+    let notes = Scratch::new(&std::env::temp_dir(), "lads-verdict")?;
+    let bed = Bed { lads, testbed: &testbed, notes: &notes };
+    let mut rows = bed.slow_storage()?;
+    rows.extend(bed.slow_processors()?);
+    rows.extend(bed.slow_network()?);
+    let (mut right, mut all) = (0, 0);
+    let rows = rows
+        .into_iter()
+        .map(|(part, degree, said)| {
+            right += said.iter().filter(|it| *it == part).count();
+            all += said.len();
+            vec![part.to_owned(), degree, said.join(", ")]
+        })
+        .collect();
+    let title = format!("verdict: which part is slow, {right} of {all} times right");
+    Ok(Table::of_words(&title, &["slow part", "degree", "LADS says"], rows))
+}
+
+struct Bed<'a> {
+    lads: &'a Path,
+    testbed: &'a Path,
+    notes: &'a Scratch,
+}
+
+type Row = (&'static str, String, Said);
+
+impl Bed<'_> {
+    fn slow_storage(&self) -> Result<Vec<Row>> {
+        let storage = Storage::default();
+        let pair = Pair::start(self.testbed, storage, storage, &self.notes.join("mounts"))?;
+        let mut rows = Vec::new();
+        for rate in OST_RATES {
+            make_data(&pair, rate * u64::from(storage.osts))?;
+            for (part, slow) in [("source-storage", &pair.source), ("sink-storage", &pair.sink)] {
+                let said = (0..TRIES).map(|_| self.between(&pair, Some((slow, rate)), &[]));
+                let degree = format!("8 OSTs of {} MB/s", rate / 1_000_000);
+                rows.push((part, degree, said.collect::<Result<_>>()?));
+            }
+        }
+        for limit in LIMITS {
+            make_data(&pair, limit << 20)?;
+            let words = ["--bwlimit", &format!("{limit}M")];
+            let said = (0..TRIES).map(|_| self.between(&pair, None, &words));
+            rows.push(("limit", format!("{limit} MiB/s"), said.collect::<Result<_>>()?));
+        }
+        Ok(rows)
+    }
+
+    /// Moves the data between the two file systems; one of them may be slow.
+    fn between(
+        &self,
+        pair: &Pair,
+        slow: Option<(&Mount, u64)>,
+        options: &[&str],
+    ) -> Result<String> {
+        pair.release()?;
+        let target = pair.sink.path().join("target");
+        remove(&target)?;
+        drop_caches(pair)?;
+        pair.throttle()?;
+        for mount in [&pair.source, &pair.sink] {
+            mount.control("rate all unlimited")?;
+        }
+        if let Some((mount, rate)) = slow {
+            mount.control(&format!("rate all {rate}"))?;
+        }
+        let mut command = shell::command(self.lads);
+        command.args(["cp", "--json"]).args(options);
+        command.arg(pair.source.path().join("data")).arg(&target);
+        verdict(command)
+    }
+
+    /// Zeros go to a sink that keeps nothing; each end has one processor, which one of them shares
+    /// with others.
+    fn slow_processors(&self) -> Result<Vec<Row>> {
+        let (shell, there) = (self.notes.join("shell"), self.notes.join("there"));
+        script(&shell, "shift; exec \"$@\"")?;
+        script(&there, &format!("exec taskset -c 1 {} \"$@\"", self.lads.display()))?;
+        let mut rows = Vec::new();
+        for others in OTHERS {
+            for (part, processor) in [("source-cpu", "0"), ("sink-cpu", "1")] {
+                let mut said = Said::new();
+                for _ in 0..TRIES {
+                    let source = format!("zero:{}", ZEROS / (others as u64 + 1));
+                    let others = Others::begin(processor, others)?;
+                    let mut command = shell::command("taskset");
+                    command.args(["-c", "0"]).arg(self.lads).args(["cp", "--json", "-e"]);
+                    command.arg(&shell).arg("--remote-lads").arg(&there);
+                    command.args(["--data-address", "127.0.0.1"]).args([&source, "there:null:"]);
+                    said.push(verdict(command)?);
+                    drop(others);
+                }
+                rows.push((part, format!("shared with {others}"), said));
+            }
+        }
+        Ok(rows)
+    }
+
+    fn slow_network(&self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for (rate, bytes_per_second) in LINE_RATES {
+            let mut said = Said::new();
+            for distance in [Distance::Ornl, Distance::Seattle] {
+                let line = Line::lay_at(self.testbed, distance, rate)?;
+                said.push(verdict(self.over(&line.route, bytes_per_second * SECONDS))?);
+            }
+            rows.push(("network", rate.to_owned(), said));
+        }
+        Ok(rows)
+    }
+
+    fn over(&self, route: &Route, bytes: u64) -> Command {
+        let mut command = route.at_source(&self.lads.display().to_string());
+        command.args(["cp", "--json", "-e", &route.remote_shell, "--remote-lads"]);
+        command.arg(self.lads).args(["--data-address", &route.sink_address]);
+        command.arg(format!("null:{bytes}")).arg("sink:null:");
+        command
+    }
+}
+
+/// As much at the source as takes [`SECONDS`] at a rate.
+fn make_data(pair: &Pair, bytes_per_second: u64) -> Result<()> {
+    let data = pair.source.path().join("data");
+    pair.release()?;
+    remove(&data)?;
+    let files = (bytes_per_second * SECONDS) >> 20;
+    DataSet::Uniform { files, bytes_each: 1 << 20 }.make(&data)?;
+    Ok(())
+}
+
+/// Runs a transfer; what it says at its end of what was slow.
+fn verdict(mut command: Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().context("cannot start lads")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "lads fails: {told}");
+    let text = String::from_utf8(output.stdout)?;
+    let last: Value = serde_json::from_str(text.lines().last().context("it says nothing")?)?;
+    Ok(last["bottleneck"].as_str().unwrap_or("nothing").to_owned())
+}
+
+/// Makes a script for a shell.
+fn script(path: &Path, text: &str) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(path, format!("#!/bin/sh\n{text}\n"))?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+}
+
+/// Programs that want all of a processor. They end when this is dropped.
+struct Others(Vec<Child>);
+
+impl Others {
+    fn begin(processor: &str, count: usize) -> Result<Self> {
+        let mut others = Self(Vec::new());
+        for _ in 0..count {
+            let mut command = shell::command("taskset");
+            command.args(["-c", processor, "sh", "-c", "while :; do :; done"]);
+            others.0.push(command.spawn().context("no taskset here")?);
+        }
+        Ok(others)
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // An error means that it has already ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
