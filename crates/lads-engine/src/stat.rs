@@ -2,6 +2,7 @@
 
 use lads_core::entry::{Identity, Timestamp};
 use rustix::fs::Stat;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The identity of a file: the values that must stay the same while the file moves.
 pub(crate) fn identity_of(stat: &Stat) -> Identity {
@@ -20,4 +21,11 @@ pub(crate) fn mtime_of(stat: &Stat) -> Timestamp {
 
 fn timestamp(seconds: i64, nanos: u64) -> Timestamp {
     Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }
+}
+
+/// The present time, as file systems record it.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
+    Timestamp { seconds, nanos: since.subsec_nanos() }
 }

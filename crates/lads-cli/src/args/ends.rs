@@ -26,8 +26,8 @@ pub(crate) struct EndsArgs {
 
     /// SRC is a file that grows: move also what is added to it while it is moved
     ///
-    /// It counts as ended when it has not grown for so long [default: 10 s]. If the transfer is
-    /// interrupted, it begins anew.
+    /// The file is at its end when it has not grown for this number of seconds [default: 10]. A
+    /// transfer that was interrupted begins anew.
     #[arg(long, value_name = "SECONDS", help_heading = SELECTION, hide_short_help = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = FOLLOW_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]

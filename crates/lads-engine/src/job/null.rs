@@ -8,10 +8,10 @@
 use super::{Options, Verify};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+use crate::stat::now;
 use lads_core::entry::{Identity, Metadata, Timestamp};
 use lads_core::sizes::parse_bytes;
 use rustix::process::{getegid, geteuid};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The path of a sink that keeps nothing.
 const NULL_SINK: &[u8] = b"null:";
@@ -84,10 +84,7 @@ impl NullSource {
             "null" => false,
             _ => return None,
         };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
-        let made_at = Timestamp { seconds, nanos: since.subsec_nanos() };
-        Some(Self { is_filled, size: parse_bytes(size).ok()?, made_at })
+        Some(Self { is_filled, size: parse_bytes(size).ok()?, made_at: now() })
     }
 
     /// The name that the file gets in a directory at the sink.

@@ -10,7 +10,7 @@ use crate::board::lock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::Options;
-use crate::job::stdio::{PIPE_BYTES, check_output, is_stdio};
+use crate::job::stdio::{LOOK_INTERVAL, PIPE_BYTES, check_output, is_stdio};
 use crate::whole::write_all;
 use lads_core::entry::Entry;
 use lads_core::issue::{Failure, Operation};
@@ -28,11 +28,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How often the thread that writes looks whether the transfer is to stop. With half, a waiting
-/// transfer takes more of a processor than it need; with double, a person waits 0.2 s for Ctrl-C.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// A target that is no directory and no file.
 pub(super) struct Output {
@@ -211,9 +207,6 @@ impl SinkEnd {
         let is_stopping = || self.hub.with(|inner| inner.is_over || inner.session.is_stopping());
         loop {
             let mut queue = lock(&output.queue);
-            if queue.failure.is_none() && !queue.held.is_empty() && is_stopping() {
-                queue.failure = Some(failed(Operation::Write, Errno::INTR));
-            }
             let next = match (&queue.failure, queue.held.first_key_value()) {
                 (Some(_), Some(_)) => queue.held.pop_first(),
                 (None, Some((&offset, _))) if offset <= queue.position => queue.held.pop_first(),
@@ -221,8 +214,11 @@ impl SinkEnd {
             };
             let Some((_, frames)) = next else {
                 let waited = output.changed.wait_timeout(queue, LOOK_INTERVAL);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
-                if is_over() {
+                let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if !queue.held.is_empty() && is_stopping() {
+                    // What is missing before it will not come.
+                    queue.failure.get_or_insert_with(|| failed(Operation::Write, Errno::INTR));
+                } else if queue.held.is_empty() && is_over() {
                     return;
                 }
                 continue;

@@ -8,10 +8,10 @@
 use crate::board::lock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
-use crate::job::stdio::{PIPE_BYTES, check_input, is_stdio};
+use crate::job::stdio::{LOOK_INTERVAL, PIPE_BYTES, check_input, is_stdio};
 use crate::job::{IoMode, Options};
 use crate::metadata::metadata_of;
-use crate::stat::mtime_of;
+use crate::stat::{mtime_of, now};
 use lads_core::entry::UNSIZED_BYTES;
 use lads_core::entry::{Identity, Metadata, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,12 +22,7 @@ use rustix::process::{getegid, geteuid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// How often a thread that waits for more bytes looks whether the transfer is to stop, and whether
-/// a file has grown. With half, a waiting transfer takes more of a processor than it need; with
-/// double, a person waits 0.2 s for Ctrl-C.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+use std::time::{Duration, Instant};
 
 /// The permissions of what is made of a pipe: those of a new file with the usual umask.
 const PIPE_MODE: u32 = 0o644;
@@ -336,10 +331,4 @@ fn last_of(path: &[u8]) -> &[u8] {
 fn new_metadata(mode: u32) -> Metadata {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     Metadata { mode, uid, gid, mtime: now(), xattrs: Vec::new() }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
-    Timestamp { seconds, nanos: since.subsec_nanos() }
 }
