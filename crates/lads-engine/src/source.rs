@@ -84,7 +84,7 @@ impl SourceEnd {
         let Setup { options, streams, board, clock, .. } = setup;
         let instead = Instead::of(paths, &options)?;
         let roots = match &instead {
-            Some(instead) => vec![WalkRoot::without_storage(instead.name())?],
+            Some(it) => vec![WalkRoot::without_storage(it.name(), it.is_directory())?],
             None => roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?,
         };
         let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();

@@ -1,5 +1,7 @@
 //! Ends without storage: `null:SIZE` and `zero:SIZE` as a source, `null:` as a sink.
 //!
+//! `null:COUNTxSIZE,...` is a directory of files without storage: what files cost, and not bytes.
+//!
 //! With them a person measures one part of a transfer without the others: what reading costs
 //! (`lads cp SRC null:`), what writing costs (`lads cp zero:10G DST`), and what LADS itself and the
 //! network cost (`lads cp null:10G host:null:`). XDD calls this the null transfer (figures 26 and
@@ -43,15 +45,51 @@ pub(crate) fn check_null_sink(options: &Options) -> Result<(), Fatal> {
     Err(refused(&format!("{option} needs a sink that keeps what it gets; null: keeps nothing")))
 }
 
-/// A source of bytes that lie on no storage: one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A source of bytes that lie on no storage: one file, or a directory of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NullSource {
     /// Whether every block is filled with zeros, which costs about as much as a copy from the page
     /// cache. Otherwise nothing touches a block before it is sent.
     is_filled: bool,
-    size: u64,
+    shape: Shape,
     /// Two transfers never take their sources for the same file, even if the sizes are the same.
     made_at: Timestamp,
+}
+
+/// Which files a source without storage has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One file of this many bytes.
+    File(u64),
+    /// A directory with so many files of so many bytes each.
+    Directory(Vec<(u64, u64)>),
+}
+
+impl Shape {
+    /// `SIZE`, or `COUNTxSIZE` several times with commas between.
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(size) = parse_bytes(text) {
+            return Some(Self::File(size));
+        }
+        let files = |text: &str| {
+            let (count, size) = text.split_once('x')?;
+            Some((count.parse().ok()?, parse_bytes(size).ok()?))
+        };
+        text.split(',').map(files).collect::<Option<_>>().map(Self::Directory)
+    }
+
+    /// All bytes; `None` if no file system could hold so many.
+    fn bytes(&self) -> Option<i64> {
+        let sum = match self {
+            Self::File(size) => *size,
+            Self::Directory(files) => {
+                files.iter().try_fold(0_u64, |sum, &(count, size)| {
+                    sum.checked_add(count.checked_mul(size.max(1))?)
+                })?
+            }
+        };
+        i64::try_from(sum).ok()
+    }
 }
 
 impl NullSource {
@@ -70,37 +108,56 @@ impl NullSource {
             () if options.check => "lads check needs files at both ends",
             () if options.deletion.is_some() => "--delete needs whole directories as SRC",
             () if options.files_from.is_some() => "--files-from needs a directory as SRC",
-            () if i64::try_from(source.size).is_err() => "no file can be that long",
+            () if source.shape.bytes().is_none() => "no file can be that long",
             () => return Ok(Some(source)),
         };
         Err(refused(text))
     }
 
-    /// `null:SIZE` or `zero:SIZE`; anything else is a path.
+    /// `null:SHAPE` or `zero:SHAPE`; anything else is a path.
     fn parse(path: &[u8]) -> Option<Self> {
-        let (word, size) = std::str::from_utf8(path).ok()?.split_once(':')?;
+        let (word, shape) = std::str::from_utf8(path).ok()?.split_once(':')?;
         let is_filled = match word {
             "zero" => true,
             "null" => false,
             _ => return None,
         };
-        Some(Self { is_filled, size: parse_bytes(size).ok()?, made_at: now() })
+        Some(Self { is_filled, shape: Shape::parse(shape)?, made_at: now() })
     }
 
-    /// The name that the file gets in a directory at the sink.
+    /// Whether it is a directory of files.
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.shape, Shape::Directory(_))
+    }
+
+    /// The size of each file of the directory, from this one on; of the only file otherwise.
+    pub(crate) fn sizes_from(&self, first: u64) -> impl Iterator<Item = u64> {
+        let files = match &self.shape {
+            Shape::File(size) => vec![(1, *size)],
+            Shape::Directory(files) => files.clone(),
+        };
+        let mut passed = first;
+        files.into_iter().flat_map(move |(count, size)| {
+            let here = passed.min(count);
+            passed -= here;
+            (here..count).map(move |_| size)
+        })
+    }
+
+    /// The name that the file or directory gets in a directory at the sink.
     pub(crate) fn name(&self) -> &'static [u8] {
         if self.is_filled { b"zero" } else { b"null" }
     }
 
-    /// What the file stays while it is read.
-    pub(crate) fn identity(&self) -> Identity {
-        Identity { size: self.size, mtime: self.made_at, ctime: self.made_at, inode: 0 }
+    /// What a file of this size stays while it is read.
+    pub(crate) fn identity(&self, size: u64) -> Identity {
+        Identity { size, mtime: self.made_at, ctime: self.made_at, inode: 0 }
     }
 
-    /// The metadata of the file.
-    pub(crate) fn metadata(&self) -> Metadata {
+    /// The metadata of a file or of the directory.
+    pub(crate) fn metadata(&self, is_directory: bool) -> Metadata {
         Metadata {
-            mode: 0o644,
+            mode: if is_directory { 0o755 } else { 0o644 },
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             mtime: self.made_at,
@@ -134,15 +191,26 @@ mod tests {
     #[test]
     fn a_size_makes_a_source_and_anything_else_is_a_path() {
         let of = |path| source(&[path], &Options::default()).unwrap();
-        let size = |path| of(path).map(|it| it.identity().size);
+        let size = |path| of(path).and_then(|it| it.sizes_from(0).next());
         assert_eq!([size("null:10"), size("zero:1.5K")], [Some(10), Some(1536)]);
         assert_eq!(
             [of("null:1").unwrap().name(), of("zero:1").unwrap().name()],
             [b"null", b"zero"]
         );
-        for path in ["null:x", "./null:1", "/null:1", "nul:1", "null", "zero:", "zero:-1", "a"] {
+        let others = ["null:x", "./null:1", "/null:1", "nul:1", "null", "zero:", "zero:-1", "a"];
+        for path in others.into_iter().chain(["null:x4K", "null:4x", "null:1x1,", "null:-1x1"]) {
             assert!(of(path).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn counts_and_sizes_make_a_directory() {
+        let source = source(&["null:3x4K,0x9,2x1M"], &Options::default()).unwrap().unwrap();
+        assert!(source.is_directory());
+        let sizes = |first| source.sizes_from(first).collect::<Vec<_>>();
+        assert_eq!(sizes(0), [4096, 4096, 4096, 1 << 20, 1 << 20]);
+        assert_eq!((sizes(2), sizes(4)), (vec![4096, 1 << 20, 1 << 20], vec![1 << 20]));
+        assert_eq!((sizes(5), sizes(99)), (vec![], vec![]));
     }
 
     #[test]
@@ -151,7 +219,9 @@ mod tests {
         let text = |result: Result<Option<NullSource>, Fatal>| result.unwrap_err().text;
         assert!(text(source(&["null:1", "a"], &options)).contains("no other source"));
         assert!(text(source(&["null:"], &options)).contains("needs a size"));
-        assert!(text(source(&["zero:15E"], &options)).contains("that long"));
+        for path in ["zero:15E", "null:16x1E", "null:18446744073709551615x0"] {
+            assert!(text(source(&[path], &options)).contains("that long"), "{path}");
+        }
         let checks = Options { check: true, ..Options::default() };
         assert!(text(source(&["null:1"], &checks)).contains("lads check"));
         assert!(check_null_sink(&checks).unwrap_err().text.contains("keeps nothing"));

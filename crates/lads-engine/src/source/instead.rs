@@ -1,4 +1,4 @@
-//! Sources that are no tree: a single file that no walk finds.
+//! Sources that no walk finds: a single file, or a directory of files without storage.
 
 use super::input::Input;
 use crate::fatal::Fatal;
@@ -8,8 +8,9 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::layout::Layout;
 use lads_core::source::Found;
 use lads_core::units::{EntryId, OstId};
+use std::iter;
 
-/// A source that is no tree.
+/// A source that no walk finds.
 #[derive(Debug)]
 pub(super) enum Instead {
     /// Its bytes lie on no storage.
@@ -39,23 +40,40 @@ impl Instead {
         }
     }
 
-    /// What it is announced as.
-    pub(super) fn identity(&self) -> Identity {
+    /// Whether it is a directory of files without storage.
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self, Self::Null(null) if null.is_directory())
+    }
+
+    /// What its files are announced as, from the file of this number on.
+    pub(super) fn identities_from(&self, first: u64) -> Box<dyn Iterator<Item = Identity> + '_> {
         match self {
-            Self::Null(null) => null.identity(),
-            Self::Input(input) => input.identity(),
+            Self::Null(null) => Box::new(null.sizes_from(first).map(|size| null.identity(size))),
+            Self::Input(input) => Box::new(iter::once(input.identity())),
         }
     }
 
-    fn metadata(&self) -> Metadata {
+    fn metadata(&self, is_directory: bool) -> Metadata {
         match self {
-            Self::Null(null) => null.metadata(),
+            Self::Null(null) => null.metadata(is_directory),
             Self::Input(input) => input.metadata().clone(),
         }
     }
 
-    /// The file, as the walk would have found it.
-    pub(super) fn found(&self, id: EntryId, identity: Identity) -> Found {
+    /// The directory, as the walk would have found it.
+    pub(super) fn found_directory(&self, id: EntryId, parent: EntryId) -> Found {
+        let (name, metadata) = (self.name().to_vec(), self.metadata(true));
+        Found::new(Entry { id, parent, name, kind: Kind::Directory, metadata })
+    }
+
+    /// A file, as the walk would have found it.
+    pub(super) fn found(
+        &self,
+        id: EntryId,
+        parent: EntryId,
+        name: Vec<u8>,
+        identity: Identity,
+    ) -> Found {
         let layout = Layout::on(OstId(0));
         let kind = Kind::File {
             identity,
@@ -64,7 +82,7 @@ impl Instead {
             source_ost: OstId(0),
             is_different: false,
         };
-        let (parent, name, metadata) = (EntryId::ROOT, self.name().to_vec(), self.metadata());
+        let metadata = self.metadata(false);
         Found { layout, ..Found::new(Entry { id, parent, name, kind, metadata }) }
     }
 }

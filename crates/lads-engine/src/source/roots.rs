@@ -26,8 +26,8 @@ pub(crate) struct WalkRoot {
 }
 
 impl WalkRoot {
-    /// The place of a source that is no tree. Nothing is looked up in it.
-    pub(super) fn without_storage(name: &[u8]) -> Result<Self, Fatal> {
+    /// The place of a source that no walk finds. Nothing is looked up in it.
+    pub(super) fn without_storage(name: &[u8], is_directory: bool) -> Result<Self, Fatal> {
         let directory = open_named(b"/").map_err(|errno| {
             Fatal::new(ExitCode::SourceUnreadable, format!("cannot open the directory /: {errno}"))
         })?;
@@ -35,7 +35,7 @@ impl WalkRoot {
             given: null::PLACE.to_vec(),
             directory: Directory::root(directory),
             name: name.to_vec(),
-            is_directory: false,
+            is_directory,
             is_contents_only: false,
         })
     }

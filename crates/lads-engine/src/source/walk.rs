@@ -68,6 +68,8 @@ enum Job {
     List(Reading),
     /// Examine names in a directory.
     Meet(Arc<Listing>, Vec<Name>),
+    /// Announce files of a directory without storage, from the file of this number on.
+    Invent(Arc<Listing>, u64),
 }
 
 /// A directory that the walk has still to visit.
@@ -239,6 +241,7 @@ impl<'a> Walker<'a> {
                 names.into_iter().for_each(|name| self.meet(&listing, name));
                 (Some(listing), Vec::new())
             }
+            Job::Invent(listing, first) => self.invent(listing, first),
         };
         let report = Report::Met(std::mem::take(&mut self.met), listing);
         hub.with(|inner| {
@@ -323,7 +326,14 @@ impl<'a> Walker<'a> {
         let level = Arc::clone(&end.top);
         let listing = Listing::new(EntryId::ROOT, level, false);
         if let Some(instead) = &end.instead {
-            self.announce_instead(instead, &listing);
+            let (parent, name) = (EntryId::ROOT, instead.name().to_vec());
+            let above = vec![Arc::clone(listing.level.directory(0))];
+            match instead.is_directory() {
+                true => self.met.directories.push(Pending { above, parent, name, listed: None }),
+                false => {
+                    self.invent_files(instead, &listing, 0, 1);
+                }
+            }
             let following = all_of(&listing, Vec::new());
             return (Some(listing), following);
         }
@@ -343,17 +353,60 @@ impl<'a> Walker<'a> {
         (Some(listing), following)
     }
 
-    /// Announces the only file of a source that is no tree.
-    fn announce_instead(&mut self, instead: &Instead, listing: &Listing) {
-        let (id, identity) = (self.end.table.new_id(), instead.identity());
-        let directory = Arc::clone(listing.level.directory(0));
-        let item = Item::new(directory, EntryId::ROOT, instead.name().to_vec());
-        self.keep(id, Item { identity: Some(identity), ..item });
-        self.found(instead.found(id, identity));
+    /// Announces at most `count` files of a source that no walk finds, from the file of this number
+    /// on. Returns how many there were.
+    fn invent_files(
+        &mut self,
+        instead: &Instead,
+        listing: &Listing,
+        first: u64,
+        count: usize,
+    ) -> usize {
+        let (directory, parent) = (listing.level.directory(0), listing.entry);
+        let identities = instead.identities_from(first).take(count);
+        let files = (first..).zip(identities).map(|(number, identity)| {
+            let id = self.end.table.new_id();
+            let name = match instead.is_directory() {
+                true => format!("{number:07}").into_bytes(),
+                false => instead.name().to_vec(),
+            };
+            let item = Item::new(Arc::clone(directory), parent, name.clone());
+            self.keep(id, Item { identity: Some(identity), ..item });
+            self.found(instead.found(id, parent, name, identity));
+        });
+        files.count()
+    }
+
+    /// Announces some files of a directory without storage.
+    fn invent(&mut self, listing: Arc<Listing>, first: u64) -> (Option<Arc<Listing>>, Following) {
+        let Some(instead) = &self.end.instead else { return (None, Vec::new()) };
+        let count = self.invent_files(instead, &listing, first, NAMES_PER_LOT);
+        let following = match count < NAMES_PER_LOT {
+            true => all_of(&listing, Vec::new()),
+            false => vec![Step::Job(Job::Invent(listing, first + count as u64))],
+        };
+        (None, following)
+    }
+
+    /// Announces a directory without storage, and begins with its files.
+    fn enter_instead(
+        &mut self,
+        instead: &Instead,
+        pending: &Pending,
+    ) -> (Option<Arc<Listing>>, Following) {
+        let (id, above) = (self.end.table.new_id(), &pending.above[0]);
+        self.keep(id, Item::new(Arc::clone(above), pending.parent, pending.name.clone()));
+        self.found(instead.found_directory(id, pending.parent));
+        let level = Level::below(vec![above.child(&pending.name, false)]);
+        let listing = Listing::new(id, level.into(), false);
+        (None, vec![Step::Job(Job::Invent(listing, 0))])
     }
 
     /// Announces a directory, and begins with its entries.
     fn enter(&mut self, pending: &Pending) -> (Option<Arc<Listing>>, Following) {
+        if let Some(instead) = &self.end.instead {
+            return self.enter_instead(instead, pending);
+        }
         let Some((entry, directories)) = self.announce_directory(pending) else {
             return (None, Vec::new());
         };
