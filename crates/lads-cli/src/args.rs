@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use bench::BenchArgs;
+pub(crate) use bench::{BenchArgs, only_for_one_path};
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
 use ends::EndsArgs;
@@ -391,6 +391,17 @@ pub(crate) struct CopyArgs {
     /// Begin again by itself until an outage has lasted this long: 45s, 10m, 1.5h, 2d
     #[arg(long, value_name = "TIME", help_heading = SAFETY, value_parser = sizes::parse_span)]
     pub(crate) retry_for: Option<Duration>,
+
+    /// Stop after this time, as a signal does: 30s, 45m, 8h; the same command goes on from there
+    ///
+    /// A number without a letter is refused: rsync would take it for minutes.
+    #[arg(long, value_name = "TIME", help_heading = SAFETY, hide_short_help = true)]
+    #[arg(alias = "time-limit", value_parser = sizes::parse_span_with_unit)]
+    pub(crate) stop_after: Option<Duration>,
+
+    /// Stop when standard input ends, as it does if the program that started this is gone
+    #[arg(long, hide = true)]
+    pub(crate) stop_with_stdin: bool,
 
     /// End the transfer when nothing has moved for this long; 0: wait for ever [default: 600]
     ///

@@ -1,14 +1,16 @@
 //! `lads bench`: shows how fast storage is in which mode, as tables, as JSON and as a page with
-//! heat maps.
+//! heat maps. With two paths, it is about the parts of a transfer ([`parts`]).
 
 mod json;
 mod page;
+mod parts;
 mod table;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, only_for_one_path};
 use crate::display::escape_text;
-use crate::{code_of_printing, complain, front};
+use crate::{code_of_printing, complain, front, parsed};
 use anyhow::{Context, Result};
+use clap::ArgMatches;
 use lads_core::mode::{Caching, Direction, Figure};
 use lads_core::sizes;
 use lads_engine::{BenchConfig, BenchError, BenchReport, ExitCode, StopFlag, bench};
@@ -20,8 +22,28 @@ use std::time::{Duration, Instant};
 /// The shortest time between two redraws of the line of progress.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Measures, and shows the result.
-pub(crate) fn run(args: &BenchArgs) -> std::process::ExitCode {
+/// How long storage is measured, and how long the file is at most, if nothing is said.
+const TIME: Duration = Duration::from_secs(60);
+const SIZE_BYTES: u64 = 1 << 30;
+
+/// Measures storage, or the parts of a transfer.
+pub(crate) fn run(matches: &ArgMatches) -> std::process::ExitCode {
+    let args: BenchArgs = parsed(matches);
+    let meaningless = only_for_one_path(matches);
+    match (args.paths.len(), meaningless.first()) {
+        (1, _) if args.options.is_empty() => measure_storage(&args),
+        (1, _) => refuse("options of lads cp are for lads bench SRC DST"),
+        (_, Some(name)) => refuse(&format!("--{name} is for lads bench PATH, not for SRC and DST")),
+        _ => parts::run(&args),
+    }
+}
+
+fn refuse(text: &str) -> std::process::ExitCode {
+    complain(text);
+    std::process::ExitCode::from(ExitCode::Usage as u8)
+}
+
+fn measure_storage(args: &BenchArgs) -> std::process::ExitCode {
     front::run(|stop| match measure(args, stop) {
         Ok(report) => code_of_printing(show(args, &report), ExitCode::Other),
         Err(error) => {
@@ -37,9 +59,9 @@ pub(crate) fn run(args: &BenchArgs) -> std::process::ExitCode {
 
 fn measure(args: &BenchArgs, stop: &StopFlag) -> Result<BenchReport, BenchError> {
     let config = BenchConfig {
-        directory: args.path.as_os_str().as_bytes().to_vec(),
-        size_bytes: args.size,
-        time: args.time,
+        directory: args.paths[0].as_os_str().as_bytes().to_vec(),
+        size_bytes: args.size.unwrap_or(SIZE_BYTES),
+        time: args.time.unwrap_or(TIME),
         request_bytes: sorted(&args.requests),
         thread_counts: sorted(&args.threads),
     };
@@ -73,7 +95,7 @@ fn show(args: &BenchArgs, report: &BenchReport) -> Result<()> {
     }
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", json::object(&args.path, report))?;
+        writeln!(out, "{}", json::object(&args.paths[0], report))?;
     } else {
         writeln!(out, "{}\n", title(args, report))?;
         table::write(report, &mut out)?;
@@ -84,7 +106,7 @@ fn show(args: &BenchArgs, report: &BenchReport) -> Result<()> {
 fn title(args: &BenchArgs, report: &BenchReport) -> String {
     format!(
         "{}: a file of {}, measured for {}",
-        escape_text(&args.path.to_string_lossy()),
+        escape_text(&args.paths[0].to_string_lossy()),
         sizes::bytes(report.size_bytes),
         sizes::span(report.elapsed)
     )

@@ -5,6 +5,7 @@ use crate::display::{Display, Meters, Places, Settings, Style};
 use crate::{complain, front, parsed, refusals, request};
 use anyhow::{Context, Result};
 use clap::ArgMatches;
+use lads_core::sizes;
 use lads_engine::{Job, StopFlag};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
@@ -66,11 +67,36 @@ pub(crate) fn transfer(
     if job.options.dry_run {
         display.stop_without_reader(stop.clone());
     }
+    if let Some(after) = args.stop_after {
+        stop_later(stop, after);
+    }
+    if args.stop_with_stdin {
+        stop_with_stdin(stop);
+    }
     display.start();
     notices.iter().for_each(|notice| display.on_notice(notice));
     lads_engine::raise_open_files_limit();
     let report = lads_engine::run(job, stop, &mut display);
     display.finish(&report)
+}
+
+/// Sets the flag after this time, which the user has limited the transfer to.
+fn stop_later(stop: &StopFlag, after: Duration) {
+    let stop = stop.clone();
+    let reason = format!("stopped after {} (--stop-after)", sizes::span(after));
+    std::thread::spawn(move || {
+        std::thread::sleep(after);
+        stop.set(&reason);
+    });
+}
+
+/// Sets the flag when standard input ends.
+fn stop_with_stdin(stop: &StopFlag) {
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.set("told to stop: standard input has ended");
+    });
 }
 
 /// Reports what is wrong with the command line.

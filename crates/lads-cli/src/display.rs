@@ -94,6 +94,8 @@ pub(crate) struct Display<'a> {
     meter: Meter,
     /// When to show progress next.
     next_shown: Duration,
+    /// Whether it was shown that data has begun to move.
+    has_begun: bool,
     has_status_line: bool,
     /// Whether something is written in the line below the cursor.
     has_line_below: bool,
@@ -144,6 +146,7 @@ impl<'a> Display<'a> {
             stop: None,
             meter: Meter::default(),
             next_shown,
+            has_begun: false,
             has_status_line: false,
             has_line_below: false,
             is_wait_told: false,
@@ -209,7 +212,10 @@ impl<'a> Display<'a> {
         let figures = self.meter.take(progress);
         // Lines and issues are flushed at least this often.
         self.out.flush();
-        if progress.elapsed < self.next_shown {
+        // A program that wants to know how fast data moves must know when it began to move.
+        let begins = self.settings.is_json && !self.has_begun && progress.source.bytes_sent > 0;
+        self.has_begun |= begins;
+        if progress.elapsed < self.next_shown && !begins {
             return;
         }
         let interval = match self.settings.meters {
@@ -309,7 +315,7 @@ impl<'a> Display<'a> {
         self.out.flush();
         (self.issues, self.differences) = (IssueCount::default(), Differences::default());
         (self.meter, self.is_wait_told) = (Meter::default(), false);
-        self.next_shown = first_shown(&self.settings);
+        (self.next_shown, self.has_begun) = (first_shown(&self.settings), false);
     }
 
     fn on_line(&mut self, line: &lads_core::message::Line) {

@@ -21,7 +21,7 @@ mod subject;
 
 use anyhow::Context as _;
 use args::{
-    BenchArgs, CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs,
+    CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
-        Some(("bench", matches)) => bench::run(&parsed::<BenchArgs>(matches)),
+        Some(("bench", matches)) => bench::run(matches),
         Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
         Some(("serve", _)) => {

@@ -31,8 +31,7 @@ const OUTPUT: &str = "use -v for one line per path, or --json for events";
 const LOG: &str = "use --log FILE for failed entries, or --json for everything";
 const FILTER: &str = "write it with --include and --exclude, or list files with --files-from";
 const BATCH: &str = "lads has no batch files; move to each sink in turn";
-const STOP: &str = "use `timeout --signal=USR1 TIME lads cp ...`: it stops cleanly, and the same \
-                    command goes on later";
+const STOP: &str = "use --stop-after";
 const DELTA: &str = "lads sends whole files (-W); for small changes in large files use rsync";
 const MISSING: &str = "lads moves the rest, lists what is missing, and exits with 3";
 const INTERNAL: &str = "lads has no such setting; leave it out";
@@ -132,8 +131,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("--daemon", DAEMON),
     ("--config=FILE", DAEMON),
     ("--list-only", "use --dry-run, or ls(1) through ssh"),
-    ("--stop-after=TIME", STOP),
-    ("--time-limit=TIME", STOP),
     ("--stop-at=TIME", STOP),
     ("--write-batch=FILE", BATCH),
     ("--only-write-batch=FILE", BATCH),

@@ -59,6 +59,22 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(millis))
 }
 
+/// The same for a time that other tools count in other units: it must have its unit, and be longer
+/// than none.
+///
+/// # Errors
+/// If it is not written like that, in words for a person.
+pub fn parse_span_with_unit(text: &str) -> Result<Duration, String> {
+    let span = parse_span(text)?;
+    match () {
+        () if !text.ends_with(|letter: char| letter.is_ascii_alphabetic()) => {
+            Err(format!("`{text}` has no unit: write {text}m for minutes, {text}s for seconds"))
+        }
+        () if span.is_zero() => Err("it is no time at all".to_owned()),
+        () => Ok(span),
+    }
+}
+
 fn parse(text: &str, unit_by_default: u64) -> Result<u64, String> {
     let explain = || format!("`{text}` is not a size; write it like 4096, 64K, 1.5G or 100MB");
     let number_length = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -196,6 +212,13 @@ pub fn clock(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_that_may_be_mistaken_needs_its_unit() {
+        assert_eq!(parse_span_with_unit("90s"), Ok(Duration::from_secs(90)));
+        assert!(parse_span_with_unit("90").unwrap_err().contains("write 90m for minutes"));
+        assert!(parse_span_with_unit("0s").is_err() && parse_span_with_unit("s").is_err());
+    }
 
     #[test]
     fn reads_sizes_as_rsync_does() {

@@ -118,6 +118,13 @@ pub trait Layouts: Send + Sync {
         false
     }
 
+    /// Whether it is worth while to reserve the space of a file before it is written. In memory it
+    /// is not: space is reserved by filling it with zeros. Two files of 1 GiB take 1.6 to 4.8 s
+    /// into tmpfs with it, and 0.9 to 1.2 s without; `cp` takes 0.8 to 2.4 s.
+    fn reserves_well(&self) -> bool {
+        true
+    }
+
     /// Waits as long as a pretended OST would take for one request.
     fn pretend(&self, _ost: OstId) {}
 }

@@ -92,6 +92,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--timeout", Drawn(1, &["5", "8", "12"])),
     ("--retries", Drawn(6, &["1", "2"])),
     ("--retry-for", Drawn(12, &["5s"])),
+    // A round needs a transfer that comes to its end.
+    ("--stop-after", Drawn(12, &["1h"])),
     ("--stall-timeout", Drawn(4, &["0", "40", "600"])),
     ("--connect-timeout", Drawn(8, &["20", "60"])),
     ("--rsh", ByRound),

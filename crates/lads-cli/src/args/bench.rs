@@ -2,15 +2,17 @@
 
 use super::text;
 use clap::builder::ValueHint;
-use clap::{Args, Command};
+use clap::{ArgMatches, Args, Command};
 use lads_core::sizes;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// `lads bench`.
 pub(super) fn command() -> Command {
     BenchArgs::augment_args(Command::new("bench"))
-        .about("Measures how fast storage is, and in which mode it is fastest")
+        .about("Measures how fast storage is, or each part of a transfer")
+        .override_usage("lads bench [OPTIONS] PATH\n       lads bench [OPTIONS] SRC DST [-- OPTIONS OF lads cp]")
         .long_about(text::BENCH_ABOUT)
         .before_help(text::BENCH_EXAMPLES)
         .after_long_help(text::BENCH_NOTES)
@@ -20,17 +22,23 @@ pub(super) fn command() -> Command {
 /// What `lads bench` is told.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// A directory on the storage to be measured
-    #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]
-    pub(crate) path: PathBuf,
+    /// A directory on the storage to be measured; or SRC and DST, as for lads cp
+    #[arg(value_name = "PATH", num_args = 1..=2, required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
 
-    /// How long to measure: 90, 45s, 10m
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = sizes::parse_span)]
-    pub(crate) time: Duration,
+    /// For SRC and DST: options of lads cp, for every transfer
+    #[arg(value_name = "OPTIONS OF lads cp", last = true, allow_hyphen_values = true)]
+    pub(crate) options: Vec<OsString>,
 
-    /// The longest that the file may be; it takes at most a quarter of the free space
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = sizes::parse_bytes)]
-    pub(crate) size: u64,
+    /// How long to measure: 90, 45s, 10m [default: 1m; 2m for SRC and DST]
+    #[arg(long, value_name = "TIME", value_parser = sizes::parse_span)]
+    pub(crate) time: Option<Duration>,
+
+    /// The longest that the file may be, or the most that a transfer moves
+    ///
+    /// It takes at most a quarter of the free space. [default: 1G; 10G for SRC and DST]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_bytes)]
+    pub(crate) size: Option<u64>,
 
     /// Sizes of requests, multiples of 4K
     #[arg(
@@ -63,6 +71,13 @@ pub(crate) struct BenchArgs {
     /// Show no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// Those options that have no meaning for SRC and DST, of those that were given.
+pub(crate) fn only_for_one_path(matches: &ArgMatches) -> Vec<&'static str> {
+    let is_given =
+        |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+    ["requests", "threads", "html"].into_iter().filter(is_given).collect()
 }
 
 /// The longest request, in bytes: as the longest block of a transfer.

@@ -26,6 +26,7 @@ const CHECK_TAKES: &[&str] = &[
     "timeout",
     "retries",
     "retry_for",
+    "stop_after",
     "stall_timeout",
     "rsh",
     "remote_lads",

@@ -140,7 +140,7 @@ Exit status:
     6  the sink is full, over quota, read-only, or does not permit it
     7  data at the sink is not what was sent
     8  something kept changing while it was read
-    9  stopped by a signal; the same command goes on from there
+    9  stopped by a signal or by --stop-after; the same command goes on from there
    10  as many were deleted as --max-delete allows, and there are more
    11  lads check has found differences
    12  the same transfer is running already
@@ -151,7 +151,10 @@ pub(super) const BENCH_ABOUT: &str = "\
 Measures how fast storage is read and written: over the size of requests and the number of \
 threads, past the page cache and through it. It ends with the best mode for each direction, which \
 is the one with the fewest threads and the smallest requests among those within 5 % of the \
-fastest, and with what the order of requests does to it.";
+fastest, and with what the order of requests does to it.
+
+With SRC and DST, as for lads cp, it measures each part of a transfer alone (reading, the network, \
+writing) and then all together, and says which part limits and by how much.";
 
 /// Examples for `lads bench`.
 pub(super) const BENCH_EXAMPLES: &str = "\
@@ -162,6 +165,9 @@ Examples:
   lads bench --threads 1,8,64 --requests 1M,4M --json /scratch | jq .best_read
                                        for another program
   ssh dtn2 lads bench /scratch         on another host
+  lads bench run7 dtn2:/scratch        each part of this transfer, alone and together
+  lads bench run7 dtn2:/scratch -- --streams 8 --tunnel
+                                       the same with options of lads cp
 
 ";
 
@@ -174,6 +180,13 @@ How it is measured:
   is like another one. Servers may have caches of their own: a file that is larger than those
   (--size) takes longer to write, so give it more --time.
 
+How the parts are measured:
+  Each part is a transfer, three times, and the median counts. Reading: SRC to null:, on the host of
+  SRC. Network: from null: to null:, between the hosts. Writing: from null: to DST, on its host, as
+  many bytes in files of the mean size of those of SRC. Each transfer stops after a twelfth of the
+  time. Bytes count when they are done, which means durable at the sink; what comes before data
+  moves does not count. SRC is read past the page cache.
+
 Orders of requests, as in XDD:
   none    each thread has its own requests, and waits for no other thread
   loose   a request is issued as soon as the one before it in the file has been issued
@@ -182,10 +195,14 @@ Orders of requests, as in XDD:
 Safety:
   lads bench writes into a file of its own, which loses its name as soon as it is open: whatever
   ends lads, nothing is left. The file takes at most a quarter of the free space.
+  With SRC and DST, it writes into a directory of its own in DST, .lads-bench-..., and removes it;
+  kill -9 may leave it behind. A transfer moves at most a quarter of the free space. SRC is only
+  read.
 
 Exit status:
     0  measured
     6  the file cannot be made or written there, or there is too little space
+   ..  with SRC and DST: as a transfer of lads cp that failed
     9  stopped by a signal
   130  ended at once by a second SIGINT";
 

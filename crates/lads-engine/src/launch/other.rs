@@ -14,9 +14,11 @@ use crate::stop::StopFlag;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
@@ -117,7 +119,7 @@ impl Other {
     /// the person gave it.
     pub(super) fn start(job: &Job, typed: &RemoteShell, host: Option<&str>) -> Result<Self, Fatal> {
         let mut command = match host {
-            Some(host) => remote_command(&job.remote, host, &["serve".to_owned()]),
+            Some(host) => job.remote.command_on(host, &[job.remote.lads.as_bytes(), b"serve"]),
             None => {
                 let mut command = Command::new(&job.program);
                 // An interrupt from the keyboard is for this process; the sink stops when it is
@@ -397,11 +399,15 @@ fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) 
     }
 }
 
-/// A command that runs LADS with these words on another host.
-fn remote_command(remote: &RemoteShell, host: &str, words: &[String]) -> Command {
-    let mut command = shell_command(remote);
-    command.arg(host).arg(quoted(&remote.lads)).args(words);
-    command
+impl RemoteShell {
+    /// A command that runs these words on another host, where a shell takes them for a command and
+    /// its arguments.
+    #[must_use]
+    pub fn command_on(&self, host: &str, words: &[&[u8]]) -> Command {
+        let mut command = shell_command(self);
+        command.arg(host).args(words.iter().map(|word| OsString::from_vec(quoted_bytes(word))));
+        command
+    }
 }
 
 /// The remote shell with the arguments that the person gave it.
@@ -428,9 +434,16 @@ fn shown<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 /// A word, quoted for a remote shell; a plain word is left as it is, so that `~` works.
 fn quoted(word: &str) -> String {
-    let is_plain =
-        word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~-+@:".contains(&byte));
-    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    String::from_utf8_lossy(&quoted_bytes(word.as_bytes())).into_owned()
+}
+
+fn quoted_bytes(word: &[u8]) -> Vec<u8> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_./~-+@:".contains(byte);
+    if !word.is_empty() && word.iter().all(is_plain) {
+        return word.to_vec();
+    }
+    let parts: Vec<&[u8]> = word.split(|&byte| byte == b'\'').collect();
+    [b"'", &*parts.join(&br"'\''"[..]), b"'"].concat()
 }
 
 /// Whether this is a signal with which people and systems ask programs to stop.

@@ -38,6 +38,8 @@ const AUTOFS: &str = "autofs";
 
 /// The type of a mount that a program serves. Some say which program: `fuse.sshfs`.
 const FUSE: &str = "fuse";
+/// The kind of a mount whose files are in memory.
+const TMPFS: &str = "tmpfs";
 
 /// One target for each set of disks, and for each file system without disks, at or below some
 /// roots.
@@ -255,6 +257,10 @@ impl Layouts for Local {
         let is_best =
             |held: &Held| held.is_on_device || (held.tracks.is_some() && held.is_served());
         self.targets.iter().all(is_best)
+    }
+
+    fn reserves_well(&self) -> bool {
+        !self.targets.iter().all(|held| held.mount.kind == TMPFS)
     }
 
     fn divide(&mut self, wanted: TracksWanted) {

@@ -148,7 +148,8 @@ impl SinkEnd {
             return Ok(());
         }
         let is_in_pieces = size > u64::from(self.options.block_size);
-        if self.options.preallocate && item.is_dense && is_in_pieces {
+        let is_wanted = self.options.preallocate && self.layouts.reserves_well();
+        if is_wanted && item.is_dense && is_in_pieces {
             match fallocate(file, FallocateFlags::empty(), 0, size) {
                 // Reserving is optional: a file system without it works as well.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}

@@ -204,6 +204,13 @@ fn a_long_file_is_written_on_several_tracks_and_past_the_page_cache_of_fuse() {
 }
 
 #[test]
+fn space_is_reserved_on_disks_and_not_in_memory() {
+    let place = Place::new();
+    let reserves = |kind| place.layouts(&Machine::new(), &[place.mount(kind, "x")]).reserves_well();
+    assert_eq!(["ext4", "tmpfs", "nfs4"].map(reserves), [true, false, true]);
+}
+
+#[test]
 fn disks_and_memory_are_not_divided() {
     let (place, machine) = (Place::new(), Machine::new());
     assert_eq!(divided(&place, "tmpfs", Side::Sink).osts().len(), 1);
