@@ -20,9 +20,7 @@ mod signals;
 mod subject;
 
 use anyhow::Context as _;
-use args::{
-    CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs,
-};
+use args::{CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;

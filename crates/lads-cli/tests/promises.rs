@@ -43,6 +43,8 @@ mod network;
 mod order;
 #[path = "promises/outages.rs"]
 mod outages;
+#[path = "promises/parts.rs"]
+mod parts;
 #[path = "promises/passing.rs"]
 mod passing;
 #[path = "promises/pipes.rs"]

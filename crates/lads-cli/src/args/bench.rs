@@ -12,7 +12,10 @@ use std::time::Duration;
 pub(super) fn command() -> Command {
     BenchArgs::augment_args(Command::new("bench"))
         .about("Measures how fast storage is, or each part of a transfer")
-        .override_usage("lads bench [OPTIONS] PATH\n       lads bench [OPTIONS] SRC DST [-- OPTIONS OF lads cp]")
+        .override_usage(concat!(
+            "lads bench [OPTIONS] PATH\n",
+            "       lads bench [OPTIONS] SRC DST [-- OPTIONS OF lads cp]"
+        ))
         .long_about(text::BENCH_ABOUT)
         .before_help(text::BENCH_EXAMPLES)
         .after_long_help(text::BENCH_NOTES)

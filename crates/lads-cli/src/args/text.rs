@@ -82,6 +82,7 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
     ("tar c run7 | lads cp - dtn2:/scratch/run7.tar", "moves what another program writes"),
     ("lads cp dtn2:/scratch/run7.tar - | tar x", "the other way: - as DST is standard output"),
     ("lads cp --follow detector.raw dtn2:/scratch/", "moves a file while it grows, to its end"),
+    ("lads cp --stop-after 8h run7 dtn2:/scratch/", "stops in the morning; the same goes on"),
     ("lads cp run7 null:", "reads at full speed and keeps nothing: what reading costs"),
     ("lads cp zero:10G dtn2:/scratch/", "writes 10 GiB of zeros: what network and writing cost"),
 ];
@@ -97,7 +98,8 @@ pub(crate) const COPY_NOTES: &str = "\
 Ends without storage:
   null:SIZE and zero:SIZE are sources whose bytes lie on no storage (blocks of null: are not even
   filled), and null: is a sink that keeps nothing; also on another host (host:null:). They show what
-  one part of a transfer costs without the others. A file of such a name is written ./null:.
+  one part of a transfer costs without the others. null:20000x4K is a directory of so many files.
+  `lads bench SRC DST` does all that at once. A file of such a name is written ./null:.
 
 Pipes and devices:
   The SRC - is standard input, the DST - is standard output; a file of that name is written ./-. A

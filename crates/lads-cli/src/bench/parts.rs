@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 
 /// How often each part is measured. With half, there is no spread; with double, each transfer has
 /// half the time, and ssh and slow start of TCP take a larger part of it.
-const ROUNDS: usize = 3;
+const ROUNDS: u32 = 3;
+/// The number of transfers.
+const RUNS: u32 = ROUNDS * 4;
 
 /// How long all is measured, if nothing is said: 10 seconds for each transfer. With half, a line of
 /// 128 ms is at its full rate for 3 seconds of each; with double, a person waits for four minutes.
@@ -167,11 +169,10 @@ impl Plan {
         if !is_storage(&job.sources[0]) || !is_storage(&job.target) {
             bail!("lads bench SRC DST measures storage at both ends");
         }
-        let time = args.time.unwrap_or(TIME) / (Part::ALL.len() * ROUNDS) as u32;
+        let time = args.time.unwrap_or(TIME) / RUNS;
         ensure!(
             time >= RUN_TIME_MIN,
-            "--time must be 24s or more: each of {} transfers needs 2 s",
-            Part::ALL.len() * ROUNDS
+            "--time must be 24s or more: each of {RUNS} transfers needs 2 s"
         );
         Ok(Self {
             job,
@@ -187,11 +188,13 @@ impl Plan {
         let limits = Limits { bytes: self.limits.bytes.min(room.free_bytes / 4), ..self.limits };
         let mut figures = Part::ALL.map(|part| Figure { part, rates: Vec::new() });
         let mut shape = String::new();
+        let mut begun = 0;
         for round in 0..ROUNDS {
             // Reading comes first: it says of which sizes the files are.
-            for (index, figure) in figures.iter_mut().enumerate() {
+            for figure in &mut figures {
                 let part = figure.part;
-                self.show(part, round * Part::ALL.len() + index);
+                begun += 1;
+                self.show(part, begun);
                 let command = self.command(part, &shape, &room);
                 let measured = measure(command, &limits, stop);
                 let measured = measured.with_context(|| part_name(part))?;
@@ -211,11 +214,11 @@ impl Plan {
         Ok(Findings { figures: figures.into(), elapsed: began.elapsed() })
     }
 
-    fn show(&self, part: Part, done: usize) {
+    fn show(&self, part: Part, number: u32) {
         if self.is_shown {
-            let (name, all) = (part_name(part), ROUNDS * Part::ALL.len());
+            let name = part_name(part);
             // If stderr is closed, nobody waits for progress.
-            let _ = write!(io::stderr(), "\rlads: {name} ({} of {all})\x1b[K", done + 1);
+            let _ = write!(io::stderr(), "\rlads: {name} ({number} of {RUNS})\x1b[K");
         }
     }
 
@@ -304,7 +307,8 @@ mod tests {
     #[test]
     fn the_slowest_part_limits() {
         let verdict =
-            findings([[9.0, 8.0, 9.5], [4.0, 3.0, 3.5], [1.0, 1.1, 0.9], [0.8, 0.9, 0.9]]).verdict();
+            findings([[9.0, 8.0, 9.5], [4.0, 3.0, 3.5], [1.0, 1.1, 0.9], [0.8, 0.9, 0.9]])
+                .verdict();
         let expected = Verdict { slowest: Part::Write, rivals: vec![], headroom: 3.5, share: 0.9 };
         assert_eq!(verdict, expected);
     }
@@ -312,7 +316,8 @@ mod tests {
     #[test]
     fn parts_that_overlap_may_both_be_the_slowest() {
         let verdict =
-            findings([[2.0, 2.2, 2.1], [2.0, 2.3, 2.4], [9.0, 9.0, 9.0], [1.0, 1.0, 1.0]]).verdict();
+            findings([[2.0, 2.2, 2.1], [2.0, 2.3, 2.4], [9.0, 9.0, 9.0], [1.0, 1.0, 1.0]])
+                .verdict();
         assert_eq!((verdict.slowest, verdict.rivals), (Part::Read, vec![Part::Network]));
     }
 

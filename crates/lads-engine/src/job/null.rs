@@ -82,11 +82,9 @@ impl Shape {
     fn bytes(&self) -> Option<i64> {
         let sum = match self {
             Self::File(size) => *size,
-            Self::Directory(files) => {
-                files.iter().try_fold(0_u64, |sum, &(count, size)| {
-                    sum.checked_add(count.checked_mul(size.max(1))?)
-                })?
-            }
+            Self::Directory(files) => files.iter().try_fold(0_u64, |sum, &(count, size)| {
+                sum.checked_add(count.checked_mul(size.max(1))?)
+            })?,
         };
         i64::try_from(sum).ok()
     }

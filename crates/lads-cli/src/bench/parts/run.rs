@@ -212,7 +212,9 @@ mod tests {
     fn bytes_count_from_when_the_first_were_done_unless_that_was_late() {
         let began = r#"{"event":"progress","elapsed_seconds":1.0,"bytes_done":0,"bytes_sent":9}"#;
         let line = |at: u32| {
-            format!(r#"{{"event":"progress","elapsed_seconds":{at},"bytes_done":40,"bytes_sent":50}}"#)
+            format!(
+                r#"{{"event":"progress","elapsed_seconds":{at},"bytes_done":40,"bytes_sent":50}}"#
+            )
         };
         let end = r#"{"event":"summary","exit_code":0,"elapsed_seconds":7.0,"bytes_done":100}"#;
         assert_eq!(course(&[began, &line(2), end]).bytes_per_second(), Some(12.0));

@@ -10,12 +10,14 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 /// The length of the longest bar.
-const BAR_COLUMNS: f64 = 32.0;
+const BAR_COLUMNS: u8 = 32;
 
 /// Below this share of its slowest part, a transfer is held up by something that no part alone
 /// shows. The median of three runs differs by some per cent from run to run; half of the distance
 /// to 1 would be within that.
 const SHARE_GOOD: f64 = 0.9;
+/// Above this share, the figures contradict each other by more than that.
+const SHARE_MUCH: f64 = 1.1;
 
 /// Writes what was found, as the user asked for it.
 pub(super) fn write(args: &BenchArgs, findings: &Findings, out: &mut dyn Write) -> Result<()> {
@@ -38,7 +40,8 @@ fn table(findings: &Findings) -> Vec<String> {
     let most = findings.figures.iter().map(Figure::median).fold(0.0, f64::max);
     let row = |figure: &Figure| {
         let spread = format!("[{} to {}]", sizes::rate(figure.least()), sizes::rate(figure.most()));
-        let columns = (BAR_COLUMNS * figure.median() / most).round() as usize;
+        let filled = f64::from(BAR_COLUMNS) * figure.median() / most;
+        let columns = (1..=BAR_COLUMNS).filter(|&it| f64::from(it) <= filled + 0.5).count();
         let (name, rate) = (part_name(figure.part), sizes::rate(figure.median()));
         format!("{name:<15}{rate:>10}  {spread:<27}{}", "█".repeat(columns.max(1)))
     };
@@ -55,7 +58,10 @@ fn words(verdict: &Verdict) -> Vec<String> {
     };
     let first = if verdict.rivals.is_empty() {
         let next = verdict.headroom;
-        format!("limits    {}: the next part alone is {next:.1} times as fast", name(verdict.slowest))
+        format!(
+            "limits    {}: the next part alone is {next:.1} times as fast",
+            name(verdict.slowest)
+        )
     } else {
         let parts: Vec<_> =
             [verdict.slowest].iter().chain(&verdict.rivals).map(|it| name(*it)).collect();
@@ -63,16 +69,15 @@ fn words(verdict: &Verdict) -> Vec<String> {
     };
     let percent = (100.0 * verdict.share).round();
     let mut lines = vec![first, format!("together  {percent} % of what that part reaches alone")];
-    if verdict.share < SHARE_GOOD {
-        lines.push(
-            "          the parts hold each other up: processors or memory that they share, a round \
-             trip"
-                .to_owned(),
-        );
-        lines.push(
-            "          that is long for so little data, or storage that reads and writes".to_owned(),
-        );
-    }
+    let why: &[&str] = match verdict.share {
+        ..SHARE_GOOD => &[
+            "the parts hold each other up: processors, memory or storage that they share,",
+            "or round trips that are long for so little data",
+        ],
+        SHARE_MUCH.. => &["rates differ from run to run here: --time measures longer"],
+        _ => &[],
+    };
+    lines.extend(why.iter().map(|line| format!("          {line}")));
     lines
 }
 
@@ -130,7 +135,7 @@ mod tests {
         let figures = Part::ALL.into_iter().zip(rates);
         let figures = figures.map(|(part, rates)| Figure { part, rates: rates.to_vec() });
         let findings = Findings { figures: figures.collect(), elapsed: Duration::ZERO };
-        let lines = [table(&findings), words(&findings.verdict())].concat();
+        let lines = [table(&findings), words(&findings.verdict())].concat().join("\n");
         expect_test::expect![[r#"
             read alone       800 MB/s  [790 MB/s to 812 MB/s]     ████████████████████████████████
             network alone    118 MB/s  [117 MB/s to 118 MB/s]     █████
@@ -138,7 +143,8 @@ mod tests {
             all together    90.0 MB/s  [90.0 MB/s to 90.0 MB/s]   ████
             limits    the network: the next part alone is 3.4 times as fast
             together  76 % of what that part reaches alone
-                      the parts hold each other up: processors or memory that they share, a round trip
-                      that is long for so little data, or storage that reads and writes"#]].assert_eq(&lines.join("\n"));
+                      the parts hold each other up: processors, memory or storage that they share,
+                      or round trips that are long for so little data"#]]
+        .assert_eq(&lines);
     }
 }
