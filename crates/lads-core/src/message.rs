@@ -223,6 +223,9 @@ pub struct Counters {
     /// Time that threads of this end were ready to run and waited for a processor, in microseconds,
     /// summed over threads.
     pub cpu_delay_micros: u64,
+    /// Time that the processors on which this end may run had nothing to do, in microseconds,
+    /// summed over processors.
+    pub cpu_idle_micros: u64,
     /// At the source: time in which a thread found nothing to read although storage was free,
     /// because the rest of the path held it up or nothing was left; in microseconds.
     pub starved_micros: u64,
@@ -249,7 +252,7 @@ pub struct Counters {
 
 impl Counters {
     /// All fields that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 31] {
+    pub(crate) fn numbers(&self) -> [u64; 32] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -268,6 +271,7 @@ impl Counters {
             self.storage_micros,
             self.network_micros,
             self.cpu_delay_micros,
+            self.cpu_idle_micros,
             self.starved_micros,
             self.bytes_staged,
             self.bytes_limited,
@@ -538,6 +542,7 @@ wire_struct!(Counters {
     storage_micros,
     network_micros,
     cpu_delay_micros,
+    cpu_idle_micros,
     starved_micros,
     bytes_staged,
     bytes_limited,

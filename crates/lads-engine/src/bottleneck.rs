@@ -15,6 +15,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// few small files would never get one.
 const WORK_MICROS_MIN: u64 = 50_000;
 
+/// Idle times of both ends are told apart if they differ by this part of a processor. The kernel
+/// counts them in hundredths of a second. A source that is held up by a sink with a third of a
+/// processor is idle for a ninth of the time, so that half of this number would be too coarse;
+/// double is the noise of a machine that does other things.
+const IDLE_PART: u64 = 20;
+
 /// What limited the transfer lately, and for how long each part has.
 #[derive(Debug, Default)]
 pub(crate) struct Bottlenecks {
@@ -68,8 +74,10 @@ impl Bottlenecks {
 ///
 /// - The rate limit, if most of the bytes sent had to wait for it: a limit far above the actual
 ///   rate lets nearly everything pass at once.
-/// - The processors of an end, if its threads had to wait for them; of both ends, those for which
-///   threads waited the larger part of the time.
+/// - The processors of an end, if its threads had to wait for them. Threads that are woken together
+///   wait for each other even where a processor is idle most of the time: if both ends wait, it is
+///   the end whose processors had less idle time, or else the one whose threads waited the larger
+///   part of the time.
 /// - What follows the source, if the source had nothing to do although its storage was free. That
 ///   is the sink's storage if calls there took long and sending did not, and otherwise the network.
 /// - Otherwise the source's storage, or the network if threads took longer to send than to read.
@@ -100,9 +108,15 @@ fn between(
     let (had, waited) =
         (grown_at_sink(|it| it.cpu_micros), grown_at_sink(|it| it.cpu_delay_micros));
     let cpu_of_sink = cpu_lack(had, waited, span);
+    let idle = grown(|it| it.cpu_idle_micros);
+    let idle_at_sink = grown_at_sink(|it| it.cpu_idle_micros);
     Some(match (cpu_of_source, cpu_of_sink) {
-        (Some(source), sink) if sink.is_none_or(|sink| sink <= source) => Bottleneck::SourceCpu,
-        (_, Some(_)) => Bottleneck::SinkCpu,
+        (Some(_), None) => Bottleneck::SourceCpu,
+        (None, Some(_)) => Bottleneck::SinkCpu,
+        (Some(_), Some(_)) if idle + span / IDLE_PART < idle_at_sink => Bottleneck::SourceCpu,
+        (Some(_), Some(_)) if idle_at_sink + span / IDLE_PART < idle => Bottleneck::SinkCpu,
+        (Some(source), Some(sink)) if sink <= source => Bottleneck::SourceCpu,
+        (Some(_), Some(_)) => Bottleneck::SinkCpu,
         _ if is_starved && sending < span / 2 && writing > span / 4 => Bottleneck::SinkStorage,
         _ if !is_starved && reading >= sending => Bottleneck::SourceStorage,
         _ => Bottleneck::Network,
@@ -175,15 +189,21 @@ mod tests {
             cpu_delay_micros,
             ..counters
         };
-        let (reading, idle) = (source(900_000, 10, 100, 0), sink(10));
+        let (reading, idle_sink) = (source(900_000, 10, 100, 0), sink(10));
         let short = |counters| with(counters, 400_000, 400_000);
-        assert_eq!(found(&short(reading.clone()), &idle), Some(Bottleneck::SourceCpu));
-        assert_eq!(found(&reading, &short(idle.clone())), Some(Bottleneck::SinkCpu));
-        let both = found(&with(reading.clone(), 900_000, 800_000), &short(idle.clone()));
+        assert_eq!(found(&short(reading.clone()), &idle_sink), Some(Bottleneck::SourceCpu));
+        assert_eq!(found(&reading, &short(idle_sink.clone())), Some(Bottleneck::SinkCpu));
+        let both = found(&with(reading.clone(), 900_000, 800_000), &short(idle_sink.clone()));
         assert_eq!(both, Some(Bottleneck::SinkCpu), "its threads wait for more of the time");
-        let plenty = found(&with(reading.clone(), 900_000, 100_000), &idle);
+        let idle = |counters, cpu_idle_micros| Counters { cpu_idle_micros, ..counters };
+        let source = short(reading.clone());
+        let held_up = idle(with(reading.clone(), 900_000, 4_000_000), 100_000);
+        assert_eq!(found(&held_up, &short(idle_sink.clone())), Some(Bottleneck::SinkCpu));
+        let sink = idle(with(idle_sink.clone(), 300_000, 2_000_000), 400_000);
+        assert_eq!(found(&source, &sink), Some(Bottleneck::SourceCpu), "the sink has idle time");
+        let plenty = found(&with(reading.clone(), 900_000, 100_000), &idle_sink);
         assert_eq!(plenty, Some(Bottleneck::SourceStorage), "it has what it needs");
-        let little = found(&with(reading, 50_000, 200_000), &idle);
+        let little = found(&with(reading, 50_000, 200_000), &idle_sink);
         assert_eq!(little, Some(Bottleneck::SourceStorage), "it needs little");
     }
 

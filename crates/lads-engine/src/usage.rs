@@ -27,6 +27,7 @@ pub(crate) fn complete<'a>(
     Counters {
         cpu_micros: micros(usage.cpu),
         cpu_delay_micros: micros(usage.cpu_delay),
+        cpu_idle_micros: micros(usage.cpu_idle),
         memory_bytes_peak: usage.memory_bytes_peak,
         busiest_ost,
         storage_micros: stats.iter().map(|stats| micros(stats.busy)).sum(),

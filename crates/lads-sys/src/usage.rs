@@ -1,5 +1,8 @@
 //! How much processor time and memory this process has used.
 
+use rustix::param::clock_ticks_per_second;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// What a process has used since it began.
@@ -10,6 +13,9 @@ pub struct Usage {
     /// Time that its threads were ready to run and waited for a processor, summed over the threads
     /// that have not ended. Zero where the kernel does not count it.
     pub cpu_delay: Duration,
+    /// Time that processors had nothing to do, since this was first asked: those on which this
+    /// process may run, summed up. Zero where the kernel does not tell.
+    pub cpu_idle: Duration,
     /// Largest resident memory, in bytes.
     pub memory_bytes_peak: u64,
 }
@@ -17,7 +23,8 @@ pub struct Usage {
 /// What this process has used.
 #[must_use]
 pub fn usage() -> Usage {
-    Usage { cpu: cpu(), cpu_delay: cpu_delay(), memory_bytes_peak: memory_bytes_peak() }
+    let (cpu_delay, cpu_idle) = (cpu_delay(), cpu_idle());
+    Usage { cpu: cpu(), cpu_delay, cpu_idle, memory_bytes_peak: memory_bytes_peak() }
 }
 
 fn cpu() -> Duration {
@@ -41,6 +48,27 @@ fn cpu_delay() -> Duration {
     threads.flatten().filter_map(|thread| of_thread(thread.path())).sum()
 }
 
+fn cpu_idle() -> Duration {
+    static AT_FIRST: OnceLock<Duration> = OnceLock::new();
+    let Ok(ours) = sched_getaffinity(None) else { return Duration::ZERO };
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = idle_ticks(&text, |cpu| cpu < CpuSet::MAX_CPU && ours.is_set(cpu));
+    let micros = ticks.saturating_mul(1_000_000) / clock_ticks_per_second().max(1);
+    let idle = Duration::from_micros(micros);
+    idle.saturating_sub(*AT_FIRST.get_or_init(|| idle))
+}
+
+/// The fourth number of each line `cpuN` of `/proc/stat`, summed up.
+fn idle_ticks(stat: &str, is_ours: impl Fn(usize) -> bool) -> u64 {
+    let of_line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let cpu = words.next()?.parse().ok()?;
+        let idle = words.nth(3)?.parse::<u64>().ok()?;
+        is_ours(cpu).then_some(idle)
+    };
+    stat.lines().filter_map(of_line).sum()
+}
+
 fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
@@ -61,5 +89,13 @@ mod tests {
     fn a_process_has_used_something() {
         let usage = super::usage();
         assert!(usage.memory_bytes_peak > 0);
+    }
+
+    #[test]
+    fn idle_time_is_that_of_our_processors() {
+        let stat =
+            "cpu  9 9 9 999 9 9\ncpu0 1 2 3 40 5 6\ncpu1 1 2 3 70 5 6\ncpu12 1 2 3 8\nintr 5";
+        assert_eq!(super::idle_ticks(stat, |cpu| cpu != 1), 48);
+        assert_eq!(super::idle_ticks("", |_| true), 0);
     }
 }

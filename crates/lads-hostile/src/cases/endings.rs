@@ -152,6 +152,7 @@ pub(super) const CASES: &[Case] = &[
             storage_micros: all,
             network_micros: all,
             cpu_delay_micros: all,
+            cpu_idle_micros: all,
             starved_micros: all,
             ..Counters::default()
         };

@@ -11,8 +11,10 @@ use crate::shell;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 /// The memory that is used as file systems, in bytes.
 pub(in crate::bench) const SPACE: u64 = 5 << 30;
@@ -32,17 +34,32 @@ const LINE_RATES: [(&str, u64); 4] = [
     ("800Mbit", 100_000_000),
 ];
 
-/// How many other programs share the processor of an end where that is slow.
-const OTHERS: [usize; 4] = [1, 2, 4, 8];
+/// How many other programs share the processor of an end where that is slow. Beside one, the sink
+/// still has as much as it needs: the source costs more, because its processor also does the work
+/// of the kernel's network on loopback.
+const OTHERS: [usize; 4] = [2, 4, 8, 16];
 
-/// About as many zeros as an end with a processor of its own moves in [`SECONDS`].
-const ZEROS: u64 = 24 << 30;
+/// More zeros than an end moves in [`SECONDS`].
+const ZEROS: &str = "zero:1T";
+
+/// A processor counts as slow if the transfer reaches less than this share of what it reaches with
+/// processors of its own.
+const SLOWED: f64 = 0.95;
+
+/// The exit status of a transfer that was stopped.
+const STOPPED: i32 = 9;
 
 /// Limits that the person sets, in MiB per second.
 const LIMITS: [u64; 4] = [10, 20, 40, 80];
 
 /// How often each is tried.
 const TRIES: usize = 2;
+
+/// For how many events LADS names a part before another one becomes slow.
+const SETTLED: u32 = 4;
+
+/// How many times [`SECONDS`] pass while parts become slow in turn.
+const CHANGES: u64 = 8;
 
 /// What LADS said, of each try.
 type Said = Vec<String>;
@@ -55,15 +72,13 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
     let mut rows = bed.slow_storage()?;
     rows.extend(bed.slow_processors()?);
     rows.extend(bed.slow_network()?);
-    let (mut right, mut all) = (0, 0);
-    let rows = rows
-        .into_iter()
-        .map(|(part, degree, said)| {
-            right += said.iter().filter(|it| *it == part).count();
-            all += said.len();
-            vec![part.to_owned(), degree, said.join(", ")]
-        })
-        .collect();
+    let changes = bed.changes()?;
+    let said = |it: &Row| it.2.iter().filter(|said| **said == it.0).count();
+    let (right, all) = (rows.iter().map(said).sum::<usize>(), rows.iter().map(|it| it.2.len()));
+    let all = all.sum::<usize>();
+    rows.extend(changes);
+    let words = |(part, degree, said): Row| vec![part.to_owned(), degree, said.join(", ")];
+    let rows = rows.into_iter().map(words).collect();
     let title = format!("verdict: which part is slow, {right} of {all} times right");
     Ok(Table::of_words(&title, &["slow part", "degree", "LADS says"], rows))
 }
@@ -75,6 +90,12 @@ struct Bed<'a> {
 }
 
 type Row = (&'static str, String, Said);
+
+/// What LADS said at its end.
+struct Ended {
+    bottleneck: String,
+    bytes_per_second: f64,
+}
 
 impl Bed<'_> {
     fn slow_storage(&self) -> Result<Vec<Row>> {
@@ -119,7 +140,51 @@ impl Bed<'_> {
         let mut command = shell::command(self.lads);
         command.args(["cp", "--json"]).args(options);
         command.arg(pair.source.path().join("data")).arg(&target);
-        verdict(command)
+        Ok(verdict(command)?.bottleneck)
+    }
+
+    /// How long it takes until LADS names another part, when another one becomes slow.
+    fn changes(&self) -> Result<Vec<Row>> {
+        let storage = Storage::default();
+        let pair = Pair::start(self.testbed, storage, storage, &self.notes.join("changes"))?;
+        let rate = OST_RATES[2];
+        // Enough for all of it, each part in turn.
+        make_data(&pair, rate * u64::from(storage.osts) * CHANGES)?;
+        let ends = [("source-storage", &pair.source), ("sink-storage", &pair.sink)];
+        pair.release()?;
+        drop_caches(&pair)?;
+        pair.sink.control("rate all unlimited")?;
+        pair.source.control(&format!("rate all {rate}"))?;
+        let mut command = shell::command(self.lads);
+        command.args(["cp", "--json"]).arg(pair.source.path().join("data"));
+        command.arg(pair.sink.path().join("target"));
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start lads")?;
+        let told = child.stdout.take().context("it has no output")?;
+        let mut rows: Vec<Row> =
+            ends.iter().map(|end| (end.0, String::new(), Vec::new())).collect();
+        let (mut slow, mut changed) = (0, None::<Instant>);
+        let mut right = 0;
+        for line in BufReader::new(told).lines() {
+            let event: Value = serde_json::from_str(&line?)?;
+            if event["event"] != "progress" || event["bottleneck"] != ends[slow].0 {
+                continue;
+            }
+            if let Some(changed) = changed.take() {
+                let seconds = changed.elapsed().as_secs_f64();
+                rows[slow].1 = "since it is slow".to_owned();
+                rows[slow].2.push(format!("after {seconds:.1} s"));
+            }
+            right += 1;
+            if right == SETTLED && rows.iter().any(|row| row.2.len() < TRIES) {
+                ends[slow].1.control("rate all unlimited")?;
+                slow = 1 - slow;
+                ends[slow].1.control(&format!("rate all {rate}"))?;
+                (changed, right) = (Some(Instant::now()), 0);
+            }
+        }
+        child.wait()?;
+        ensure!(rows.iter().all(|row| row.2.len() == TRIES), "the transfer ended too early");
+        Ok(rows)
     }
 
     /// Zeros go to a sink that keeps nothing; each end has one processor, which one of them shares
@@ -128,21 +193,31 @@ impl Bed<'_> {
         let (shell, there) = (self.notes.join("shell"), self.notes.join("there"));
         script(&shell, "shift; exec \"$@\"")?;
         script(&there, &format!("exec taskset -c 1 {} \"$@\"", self.lads.display()))?;
+        let seconds = format!("{SECONDS}s");
+        let ended = || {
+            let mut command = shell::command("taskset");
+            command.args(["-c", "0"]).arg(self.lads).args(["cp", "--json", "-e"]).arg(&shell);
+            command.arg("--remote-lads").arg(&there).args(["--stop-after", &seconds]);
+            command.args(["--data-address", "127.0.0.1"]).args([ZEROS, "there:null:"]);
+            verdict(command)
+        };
+        let alone = ended()?.bytes_per_second;
         let mut rows = Vec::new();
-        for others in OTHERS {
+        for count in OTHERS {
             for (part, processor) in [("source-cpu", "0"), ("sink-cpu", "1")] {
                 let mut said = Said::new();
                 for _ in 0..TRIES {
-                    let source = format!("zero:{}", ZEROS / (others as u64 + 1));
-                    let others = Others::begin(processor, others)?;
-                    let mut command = shell::command("taskset");
-                    command.args(["-c", "0"]).arg(self.lads).args(["cp", "--json", "-e"]);
-                    command.arg(&shell).arg("--remote-lads").arg(&there);
-                    command.args(["--data-address", "127.0.0.1"]).args([&source, "there:null:"]);
-                    said.push(verdict(command)?);
+                    let others = Others::begin(processor, count)?;
+                    let ended = ended()?;
                     drop(others);
+                    ensure!(
+                        ended.bytes_per_second < SLOWED * alone,
+                        "{part} is not slow beside {count} others: {} of {alone} bytes a second",
+                        ended.bytes_per_second
+                    );
+                    said.push(ended.bottleneck);
                 }
-                rows.push((part, format!("shared with {others}"), said));
+                rows.push((part, format!("shared with {count}"), said));
             }
         }
         Ok(rows)
@@ -154,7 +229,8 @@ impl Bed<'_> {
             let mut said = Said::new();
             for distance in [Distance::Ornl, Distance::Seattle] {
                 let line = Line::lay_at(self.testbed, distance, rate)?;
-                said.push(verdict(self.over(&line.route, bytes_per_second * SECONDS))?);
+                let ended = verdict(self.over(&line.route, bytes_per_second * SECONDS))?;
+                said.push(ended.bottleneck);
             }
             rows.push(("network", rate.to_owned(), said));
         }
@@ -181,13 +257,17 @@ fn make_data(pair: &Pair, bytes_per_second: u64) -> Result<()> {
 }
 
 /// Runs a transfer; what it says at its end of what was slow.
-fn verdict(mut command: Command) -> Result<String> {
+fn verdict(mut command: Command) -> Result<Ended> {
     let output = command.stdin(Stdio::null()).output().context("cannot start lads")?;
     let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "lads fails: {told}");
+    let is_over = matches!(output.status.code(), Some(0 | STOPPED));
+    ensure!(is_over, "lads fails: {told}");
     let text = String::from_utf8(output.stdout)?;
     let last: Value = serde_json::from_str(text.lines().last().context("it says nothing")?)?;
-    Ok(last["bottleneck"].as_str().unwrap_or("nothing").to_owned())
+    Ok(Ended {
+        bottleneck: last["bottleneck"].as_str().unwrap_or("nothing").to_owned(),
+        bytes_per_second: last["bytes_per_second"].as_f64().context("it tells no rate")?,
+    })
 }
 
 /// Makes a script for a shell.
