@@ -8,14 +8,15 @@
 
 use crate::tuning::Tuning;
 use crate::units::OstId;
+use std::time::Duration;
 
 /// The sink's books: how many buffers may be under way for each OST.
 ///
 /// An OST does not get its whole share at once. More than its writers and the network need would
 /// only wait in memory, and push other buffers out of the cache. So each OST has a window. The
-/// window begins small. It doubles when the source has used up its grants although the OST has
-/// nothing to write (then the network holds the frames). It shrinks by one for each frame that
-/// finds a long queue.
+/// window begins small; on a long path, with what the network holds besides. It doubles when the
+/// source has used up its grants although the OST has nothing to write (then the network holds the
+/// frames). It shrinks by one for each frame that finds a long queue.
 #[derive(Debug)]
 pub struct Grants {
     osts: Vec<Book>,
@@ -80,6 +81,17 @@ impl Grants {
         };
         let parts = tuning.grant_parts.max(1);
         Self { osts: in_flight_max.map(book).collect(), share, out_count: 0, parts }
+    }
+
+    /// A round trip to the source takes this long: an OST may have as many frames more as the
+    /// network holds. Windows would grow to that by themselves, but only double per round trip.
+    pub fn on_round_trip(&mut self, time: Duration, buffer_bytes: u32, tuning: &Tuning) {
+        let bytes = time.as_micros().saturating_mul(tuning.room_rate.into()) / 1_000_000;
+        let frames = bytes / u128::from(buffer_bytes.max(1));
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        for book in &mut self.osts {
+            book.window = book.window.max(book.window_min.saturating_add(frames).min(self.share));
+        }
     }
 
     /// Whether the source has no grant left for this OST, and gets none until a buffer of the OST

@@ -167,6 +167,9 @@ impl Sink {
                 self.on_message(message);
             }
             Event::Osts(known) => self.placing.on_osts(&known),
+            Event::RoundTrip(time) => {
+                self.frames.on_round_trip(time, self.buffer_bytes, &self.tuning);
+            }
             Event::Examined(results) => {
                 for (entry, examined) in results {
                     self.on_examined(entry, examined);

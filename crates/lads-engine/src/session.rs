@@ -135,11 +135,12 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     let stop = watch.stop;
     let mut threads = E::start(&end);
     if let Some(opening) = connected.opening.take() {
-        threads.push(spawn_for(&end, "opening", |end| {
-            if let Some(fatal) = opening.failure() {
-                end.hub().fail(fatal);
-            }
+        threads.push(spawn_for(&end, "opening", |end| match opening.failure() {
+            Some(fatal) => end.hub().fail(fatal),
+            None => E::on_open(&end).into_iter().for_each(|thread| drop(thread.join())),
         }));
+    } else {
+        threads.extend(E::on_open(&end));
     }
     let report = watch.over(&end, &threads, connected);
     let closing = Closing::new(stop);

@@ -118,6 +118,11 @@ impl Streams {
         Ok((index, guard))
     }
 
+    /// How long a round trip to the other end takes, if that is known.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.transport.round_trip()
+    }
+
     /// Whether all streams are lost.
     pub(crate) fn are_all_lost(&self) -> bool {
         self.streams.iter().all(|stream| stream.is_lost.load(Ordering::Relaxed))

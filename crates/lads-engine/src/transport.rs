@@ -58,6 +58,7 @@ use std::fmt::Debug;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The data streams between two ends. Frames go from source to sink.
 pub(crate) trait Transport: Debug + Send + Sync {
@@ -80,6 +81,12 @@ pub(crate) trait Transport: Debug + Send + Sync {
 
     /// Counters of a stream.
     fn traffic(&self, stream: StreamId) -> &Traffic;
+
+    /// How long a round trip to the other end takes; `None` if that is not known, or not yet. The
+    /// shortest that a stream has measured: others may have lost a packet.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
 
     /// Whether messages use the same connection as frames. Then a frame is a sign of life, and a
     /// message may have to wait for a frame.

@@ -21,6 +21,7 @@ use lads_core::sink::{
     BufferId, Commit, Committed, Discard, Event, Examined, Place, SyncFile, Write,
 };
 use lads_core::units::{EntryId, Instant};
+use std::time::Duration;
 
 /// Linux's ENOSPC.
 const ENOSPC: i32 = 28;
@@ -196,6 +197,8 @@ impl SinkEnd {
             ..Candidate::default()
         });
         let known = known.collect();
+        let delay_micros = world.options.network.delay_micros;
+        self.tell(world, Event::RoundTrip(Duration::from_micros(2 * delay_micros)))?;
         self.tell(world, Event::Osts(known))
     }
 

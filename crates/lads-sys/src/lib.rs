@@ -10,6 +10,7 @@ mod fork;
 pub mod lustre;
 mod realtime;
 mod residency;
+mod tcp;
 mod usage;
 mod writeback;
 
@@ -18,5 +19,6 @@ pub use extent::first_extent;
 pub use fork::{Forked, fork};
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
+pub use tcp::{round_trip, widen_window};
 pub use usage::{Usage, usage};
 pub use writeback::{start_writeback, start_writeback_of};

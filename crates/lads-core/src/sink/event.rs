@@ -183,6 +183,8 @@ pub enum Event {
     /// What is known of the OSTs now, in the order of their numbers.
     /// [`Candidate::queued_bytes`] and [`Candidate::slowness`] are the session's own to know.
     Osts(Vec<Candidate>),
+    /// A round trip to the source, on the network alone, takes this long.
+    RoundTrip(Duration),
     /// [`Task::Examine`] is done.
     Examined(Vec<(EntryId, Examined)>),
     /// [`Task::Write`] is done.

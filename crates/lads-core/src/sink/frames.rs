@@ -11,6 +11,7 @@ use crate::frame::Header;
 use crate::room::Grants;
 use crate::schedule::{OstQueues, OstStats, Policy};
 use crate::staging::Slot;
+use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -56,6 +57,11 @@ impl Frames {
             buffers: Buffers::default(),
             to_release: Vec::new(),
         }
+    }
+
+    /// A round trip to the source takes this long.
+    pub(super) fn on_round_trip(&mut self, time: Duration, buffer_bytes: u32, tuning: &Tuning) {
+        self.grants.on_round_trip(time, buffer_bytes, tuning);
     }
 
     /// A frame begins to arrive; `false` if there is no room for it.

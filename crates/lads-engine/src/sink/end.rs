@@ -8,7 +8,7 @@ use crate::hub::Hub;
 use crate::usage;
 use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
-use lads_core::sink::Sink;
+use lads_core::sink::{Event, Sink};
 use lads_core::source::Note;
 use lads_core::units::{EntryId, Instant};
 use std::sync::Arc;
@@ -23,6 +23,13 @@ impl End for SinkEnd {
 
     fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
         end.start()
+    }
+
+    fn on_open(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        if let Some(time) = end.streams.round_trip() {
+            end.tell(Event::RoundTrip(time));
+        }
+        Vec::new()
     }
 
     fn hub(&self) -> &Hub<Sink> {

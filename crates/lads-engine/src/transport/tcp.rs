@@ -88,6 +88,11 @@ impl Transport for Tcp {
         }
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        let sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_ref());
+        sockets.filter_map(lads_sys::round_trip).min()
+    }
+
     fn traffic(&self, stream: StreamId) -> &Traffic {
         &self.streams[stream.index()].traffic
     }

@@ -10,6 +10,7 @@ use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::patience::{Cut, Patience};
 use crate::whole::fill_random;
+use lads_sys::widen_window;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt;
 use socket2::{Domain, Socket, Type};
@@ -41,6 +42,11 @@ const TAKEN_INTERVAL: Duration = Duration::from_millis(20);
 /// How many connections the kernel keeps until they are looked at, which happens at once. If more
 /// strangers than this connect at the same moment, TCP of the other end tries again after 1 s.
 const BACKLOG: i32 = 1024;
+
+/// Each connection has room for this many bytes from the start; without it, the window follows the
+/// data a round trip late. A sender that begins with ten packets of 9,000 bytes could use 2.9 MB
+/// after five round trips; then the kernel has adapted the window.
+const WINDOW_BYTES: u32 = 4 << 20;
 
 /// A port to which data streams can be connected, with a token for each.
 #[derive(Debug)]
@@ -357,6 +363,7 @@ fn tune(stream: &TcpStream) {
         .with_interval(Duration::from_secs(5))
         .with_retries(3);
     let _ = socket.set_tcp_keepalive(&probes);
+    let _ = widen_window(stream, WINDOW_BYTES);
     if stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback()) {
         // On a path that cannot be congested, pacing and probing only cost time: BBR took 8 to 14 %
         // of the throughput over loopback.
