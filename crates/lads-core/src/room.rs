@@ -90,7 +90,8 @@ impl Grants {
         let frames = bytes / u128::from(buffer_bytes.max(1));
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         for book in &mut self.osts {
-            book.window = book.window.max(book.window_min.saturating_add(frames).min(self.share));
+            book.window_min = book.window_min.saturating_add(frames).min(self.share);
+            book.window = book.window.max(book.window_min);
         }
     }
 
