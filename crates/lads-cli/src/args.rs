@@ -729,6 +729,11 @@ pub(crate) enum Io {
 impl From<Io> for IoMode {
     fn from(argument: Io) -> Self {
         match argument {
+    /// Through the page cache, and nothing stays there
+    ///
+    /// With RWF_DONTCACHE (Linux 6.14 and later) where the file system knows it; elsewhere the
+    /// kernel is told afterwards to drop the pages.
+    Uncached,
             Io::Auto => Self::Auto,
             Io::Direct => Self::Direct,
             Io::Buffered => Self::Buffered,
@@ -737,6 +742,7 @@ impl From<Io> for IoMode {
 }
 
 /// `5000-5009`, or one port.
+            Io::Uncached => Self::Uncached,
 fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {

@@ -77,6 +77,8 @@ mod trace;
 mod truth;
 #[path = "promises/walking.rs"]
 mod walking;
+#[path = "promises/uncached.rs"]
+mod uncached;
 #[path = "promises/words.rs"]
 mod words;
 #[path = "promises/world.rs"]

@@ -130,6 +130,9 @@ pub enum IoMode {
     /// Through the page cache.
     Buffered,
 }
+    /// Through the page cache, and nothing stays there (`RWF_DONTCACHE`, where the kernel and the
+    /// file system know it).
+    Uncached,
 
 /// Files of at least this length, in bytes, are read and written past the page cache with
 /// [`IoMode::Auto`]. For shorter files that gains nothing and costs a wait for the device.
@@ -472,7 +475,7 @@ wire_struct!(Assignment {
     port_first,
     port_last,
 });
-wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered });
+wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered, 3 => Uncached });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
 wire_struct!(Options {
     block_size,

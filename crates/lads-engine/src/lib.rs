@@ -19,6 +19,7 @@
 mod bench;
 mod board;
 mod bottleneck;
+mod caching;
 mod clean;
 mod clock;
 mod closing;

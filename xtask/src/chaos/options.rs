@@ -34,7 +34,7 @@ const LAYOUTS: &[&str] = &[
     "synthetic:osts=6,stripe_size=128K,stripe_count=2,copies=2",
 ];
 const THREADS: &[&str] = &["1", "2", "5"];
-const IO_MODES: &[&str] = &["auto", "direct", "buffered"];
+const IO_MODES: &[&str] = &["auto", "direct", "buffered", "uncached"];
 
 /// All options, in the order of `lads cp --help`.
 pub(super) const OPTIONS: &[(&str, Use)] = &[
