@@ -24,6 +24,7 @@ mod clean;
 mod clock;
 mod closing;
 mod control;
+mod cpu;
 mod deeds;
 mod end;
 mod event;

@@ -126,6 +126,10 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--source-io", Drawn(3, IO_MODES)),
     ("--sink-io", Drawn(3, IO_MODES)),
     ("--no-preallocate", Drawn(5, FLAG)),
+    ("--max-cpu", Drawn(6, &["5%", "0.3", "100%"])),
+    ("--pin", Drawn(6, &["0", "node:0"])),
+    ("--source-pin", Drawn(12, &["0"])),
+    ("--sink-pin", Drawn(12, &["0"])),
 ];
 
 /// Options that leave entries out. rsync needs them, too, when it judges.
