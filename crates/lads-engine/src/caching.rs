@@ -2,9 +2,9 @@
 //! there.
 //!
 //! Linux 6.14 and later drop the pages of a call with `RWF_DONTCACHE` as soon as they are read or
-//! written, on file systems that know the flag. Elsewhere the call is made without the flag, and the
-//! kernel is told afterwards that the pages are not needed. It drops clean pages at once, and starts
-//! to write dirty ones; those are dropped by another word after the sync.
+//! written, on file systems that know the flag. Elsewhere the call is made without the flag, and
+//! the kernel is told afterwards that the pages are not needed. It drops clean pages at once, and
+//! starts to write dirty ones; those are dropped by another word after the sync.
 
 use crate::job::IoMode;
 use rustix::fs::{Advice, fadvise};

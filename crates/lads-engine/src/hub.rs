@@ -166,8 +166,8 @@ impl<S: Wakes> Hub<S> {
     }
 
     /// Calls `ask` until it returns something, or until the transfer is over (`None`). Between
-    /// calls it waits, at most as long as `ask` says. Before the first, it waits for its share of the
-    /// processors, unless it writes messages.
+    /// calls it waits, at most as long as `ask` says. Before the first, it waits for its share of
+    /// the processors, unless it writes messages.
     pub(crate) fn wait_for<R>(
         &self,
         waiter: Waiter,
@@ -191,8 +191,8 @@ impl<S: Wakes> Hub<S> {
         }
     }
 
-    /// Waits as long as the person's share of the processors demands, or until there is nothing more
-    /// to take on.
+    /// Waits as long as the person's share of the processors demands, or until there is nothing
+    /// more to take on.
     pub(crate) fn wait_for_share(&self) {
         let Some(limit) = &self.processors.limit else { return };
         limit.wait(|time| {

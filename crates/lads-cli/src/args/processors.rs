@@ -9,8 +9,8 @@ pub(crate) struct ProcessorArgs {
     /// The most processor time for each end: 50% of its host's processors, or 1.5 processors
     ///
     /// Counted is the time of LADS's own threads, and of the kernel in their calls. Threads wait
-    /// before their next block; a transfer that needs less is not slowed down. Within one host, both
-    /// ends together may use twice as much.
+    /// before their next block; a transfer that needs less is not slowed down. Within one host,
+    /// both ends together may use twice as much.
     #[arg(long, value_name = "SHARE", help_heading = super::STORAGE, hide_short_help = true)]
     #[arg(value_parser = CpuShare::parse)]
     pub(crate) max_cpu: Option<CpuShare>,

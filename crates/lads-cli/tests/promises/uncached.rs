@@ -1,5 +1,5 @@
-//! `--source-io uncached` and `--sink-io uncached` leave nothing in the page cache, and a file system
-//! that does not take them makes no transfer fail.
+//! `--source-io uncached` and `--sink-io uncached` leave nothing in the page cache, and a file
+//! system that does not take them makes no transfer fail.
 
 use crate::world::{Rng, World, assert_identical, not_tried, run};
 use std::fs::File;
