@@ -8,6 +8,7 @@ mod check;
 mod choice;
 mod ends;
 mod imbalance;
+mod processors;
 mod text;
 mod threshold;
 
@@ -30,6 +31,7 @@ use choice::ChoiceArgs;
 use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
+use processors::ProcessorArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
 /// Help that begins with examples.
@@ -591,6 +593,9 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = STORAGE, hide_short_help = true)]
     pub(crate) no_preallocate: bool,
 
+    #[command(flatten)]
+    pub(crate) processors: ProcessorArgs,
+
     /// Print short help, if given without paths; --help says more
     ///
     /// Beside paths it means what it means to rsync: numbers for people, which lads always shows.
@@ -724,6 +729,11 @@ pub(crate) enum Io {
     Direct,
     /// Through the page cache
     Buffered,
+    /// Through the page cache, and nothing stays there
+    ///
+    /// With RWF_DONTCACHE (Linux 6.14 and later) where the file system knows it; elsewhere the
+    /// kernel is told afterwards to drop the pages.
+    Uncached,
 }
 
 impl From<Io> for IoMode {
@@ -732,6 +742,7 @@ impl From<Io> for IoMode {
             Io::Auto => Self::Auto,
             Io::Direct => Self::Direct,
             Io::Buffered => Self::Buffered,
+            Io::Uncached => Self::Uncached,
         }
     }
 }

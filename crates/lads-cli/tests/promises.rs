@@ -55,6 +55,8 @@ mod placing;
 mod power;
 #[path = "promises/privileges.rs"]
 mod privileges;
+#[path = "promises/processors.rs"]
+mod processors;
 #[path = "promises/proxy.rs"]
 mod proxy;
 #[path = "promises/quiet.rs"]
@@ -75,6 +77,8 @@ mod storage;
 mod trace;
 #[path = "promises/truth.rs"]
 mod truth;
+#[path = "promises/uncached.rs"]
+mod uncached;
 #[path = "promises/walking.rs"]
 mod walking;
 #[path = "promises/words.rs"]

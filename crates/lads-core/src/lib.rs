@@ -16,6 +16,8 @@ pub mod ahead;
 pub mod beegfs;
 pub mod ceph;
 pub mod congestion;
+pub mod cpu_list;
+pub mod cpu_share;
 pub mod entry;
 pub mod errno;
 pub mod filter;

@@ -10,6 +10,7 @@ pub mod wire;
 
 use crate::ceph::ObjectStriping;
 use crate::congestion::Threshold;
+use crate::cpu_share::{CpuShare, CpuUnit};
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
@@ -233,6 +234,9 @@ pub struct Counters {
     pub bytes_staged: u64,
     /// Bytes that were ready to be read and sent, but had to wait for the person's rate limit.
     pub bytes_limited: u64,
+    /// Time in which at least one thread of this end waited because of the person's share of the
+    /// processors, in microseconds.
+    pub cpu_limited_micros: u64,
     /// Entries that were passed over.
     pub passed: PassCounts,
     /// Entries that were removed at the sink, or would be.
@@ -252,7 +256,7 @@ pub struct Counters {
 
 impl Counters {
     /// All fields that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 32] {
+    pub(crate) fn numbers(&self) -> [u64; 33] {
         let busiest = self.busiest_ost.as_ref();
         [
             self.files_found,
@@ -275,6 +279,7 @@ impl Counters {
             self.starved_micros,
             self.bytes_staged,
             self.bytes_limited,
+            self.cpu_limited_micros,
             self.passed.newer,
             self.passed.there,
             self.passed.missing,
@@ -546,6 +551,7 @@ wire_struct!(Counters {
     starved_micros,
     bytes_staged,
     bytes_limited,
+    cpu_limited_micros,
     passed,
     entries_removed,
     files_verified,
@@ -561,6 +567,8 @@ wire_enum!(Verdict { 0 => Include, 1 => Exclude });
 wire_enum!(Place { 0 => Inherit, 1 => Same, 2 => Spread, 3 => Aware });
 wire_enum!(Policy { 0 => File, 1 => Layout, 2 => Threshold, 3 => Adaptive, 4 => Polite });
 wire_struct!(Threshold { window, limit_micros, skips });
+wire_struct!(CpuShare { thousandths, of });
+wire_enum!(CpuUnit { 0 => Processor, 1 => Host });
 wire_struct!(EntryId { 0 });
 wire_struct!(OstId { 0 });
 wire_struct!(Timestamp { seconds, nanos });

@@ -348,6 +348,14 @@ tuning! {
     /// is late delays nothing.
     /// Half and double: same.
     pace_slack: Duration = Duration::from_millis(100);
+    /// `--max-cpu`: the processor time that pays for this time may be used early. A thread that is
+    /// late delays nothing then, and nobody waits for shorter than it takes to wake a thread.
+    /// Half and double: same.
+    cpu_slack: Duration = Duration::from_millis(50);
+    /// `--max-cpu`: the longest that a thread waits before its next block. Far less than `--timeout`
+    /// by default, because the peer waits meanwhile; with half of it, 64 threads use more than a
+    /// hundredth of two processors, and with double of it, no more than they should either.
+    cpu_wait_max: Duration = Duration::from_secs(2);
     /// About how many bytes of entries one announcing message holds: some five hundred files.
     /// Half and double: same.
     announced_bytes: usize = 64 << 10;

@@ -21,6 +21,12 @@ const WORK_MICROS_MIN: u64 = 50_000;
 /// double is the noise of a machine that does other things.
 const IDLE_PART: u64 = 20;
 
+/// If threads of an end wait for their share of the processors for this part of the time, that is
+/// what limits the transfer. Whoever uses all of the share waits between any two blocks. Half of
+/// this is the noise of a transfer that uses nearly all of it; with double, a share that takes away
+/// a fifth of what the transfer would use is blamed on something else.
+const CPU_LIMITED_PART: u64 = 10;
+
 /// What limited the transfer lately, and for how long each part has.
 #[derive(Debug, Default)]
 pub(crate) struct Bottlenecks {
@@ -74,6 +80,7 @@ impl Bottlenecks {
 ///
 /// - The rate limit, if most of the bytes sent had to wait for it: a limit far above the actual
 ///   rate lets nearly everything pass at once.
+/// - The share of the processors that the person allows, if threads of an end had to wait for it.
 /// - The processors of an end, if its threads had to wait for them. Threads that are woken together
 ///   wait for each other even where a processor is idle most of the time: if both ends wait, it is
 ///   the end whose processors had less idle time, or else the one whose threads waited the larger
@@ -101,6 +108,10 @@ fn between(
         return None;
     }
     let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    let cpu_limited = |it: &Counters| it.cpu_limited_micros;
+    if grown(cpu_limited).max(grown_at_sink(cpu_limited)) > span / CPU_LIMITED_PART {
+        return Some(Bottleneck::CpuLimit);
+    }
     let is_starved = grown(|it| it.starved_micros) > span / 2;
     let (had, waited) = (grown(|it| it.cpu_micros), grown(|it| it.cpu_delay_micros));
     // Threads that wait for a processor may hold what others of the source wait for.
@@ -219,6 +230,18 @@ mod tests {
         };
         assert_eq!(found(&limited(95), &slow), Some(Bottleneck::Limit));
         assert_eq!(found(&limited(10), &slow), Some(Bottleneck::SinkStorage));
+    }
+
+    #[test]
+    fn an_end_that_waits_for_its_share_of_the_processors_is_held_up_by_that() {
+        let with = |counters, cpu_limited_micros| Counters { cpu_limited_micros, ..counters };
+        let (source, sink) = (source(900_000, 10, 100, 0), sink(900_000));
+        for (at_source, at_sink) in [(500_000, 0), (0, 150_000)] {
+            let found = found(&with(source.clone(), at_source), &with(sink.clone(), at_sink));
+            assert_eq!(found, Some(Bottleneck::CpuLimit));
+        }
+        let rarely = found(&with(source.clone(), 50_000), &sink);
+        assert_eq!(rarely, Some(Bottleneck::SourceStorage));
     }
 
     #[test]

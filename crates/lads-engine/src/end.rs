@@ -54,8 +54,6 @@ pub(crate) trait Talks: Wakes {
     fn next_message(&mut self) -> Option<Message>;
     fn next_note(&mut self) -> Option<Note>;
     fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError>;
-    /// Whether it was told to stop, and has not yet said that everything is done.
-    fn is_stopping(&self) -> bool;
     fn is_over(&self) -> bool;
     fn is_finished(&self) -> bool;
 }
@@ -70,6 +68,7 @@ pub(crate) fn spawn_for<E: End>(
     let (end, name) = (Arc::clone(end), format!("lads-{name}"));
     spawn(&name.clone(), move || {
         let _alarm = Alarm { end: Arc::clone(&end), name };
+        end.hub().processors.pin_this_thread();
         run(end);
     })
 }
@@ -105,6 +104,10 @@ impl Wakes for Source {
     fn wants_entries(&self) -> bool {
         self.wants_entries()
     }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping()
+    }
 }
 
 impl Wakes for Sink {
@@ -119,6 +122,10 @@ impl Wakes for Sink {
     /// At the sink, this wakes the thread that removes what the source does not have.
     fn wants_entries(&self) -> bool {
         self.wants_removal()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping()
     }
 }
 
@@ -141,10 +148,6 @@ impl Talks for Source {
 
     fn stop(&mut self, now: Instant, reason: &str) -> Result<(), ProtocolError> {
         self.handle(now, SourceEvent::Stop(reason.to_owned()))
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.is_stopping()
     }
 
     fn is_over(&self) -> bool {
@@ -175,10 +178,6 @@ impl Talks for Sink {
 
     fn stop(&mut self, now: Instant, _reason: &str) -> Result<(), ProtocolError> {
         self.handle(now, SinkEvent::Stop)
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.is_stopping()
     }
 
     fn is_over(&self) -> bool {

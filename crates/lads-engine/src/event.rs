@@ -59,8 +59,10 @@ pub enum Bottleneck {
     SinkCpu,
     /// Writing at the sink.
     SinkStorage,
-    /// The limit that the person set.
+    /// The rate limit that the person set.
     Limit,
+    /// The share of the processors that the person set.
+    CpuLimit,
 }
 
 /// How far a transfer has come.

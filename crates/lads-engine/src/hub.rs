@@ -5,6 +5,7 @@
 //! it. A thread that finds nothing to do waits. Whoever changes the session wakes the threads that
 //! have something to do now, and no others: each wake-up costs a system call and a context switch.
 
+use crate::cpu::{CpuLimit, Processors};
 use crate::deeds::Deeds;
 use crate::fatal::Fatal;
 use crate::stream::Streams;
@@ -38,6 +39,8 @@ pub(crate) trait Wakes {
     fn has_message(&self) -> bool;
     /// Whether the walk should go on.
     fn wants_entries(&self) -> bool;
+    /// Whether it was told to stop, and has not yet said that everything is done.
+    fn is_stopping(&self) -> bool;
 }
 
 /// The session and those waiting for it.
@@ -49,6 +52,10 @@ pub(crate) struct Hub<S> {
     others: Condvar,
     walkers: Condvar,
     watch: Condvar,
+    /// Threads that wait for their share of the processors.
+    limited: Condvar,
+    /// What the person wants of the processors of this end.
+    pub(crate) processors: Processors,
     wake: Wake,
     streams: Arc<Streams>,
     /// Counts steps of this end that moved the transfer on.
@@ -82,7 +89,12 @@ pub(crate) enum Waiter {
 }
 
 impl<S: Wakes> Hub<S> {
-    pub(crate) fn new(session: S, wake: Wake, streams: Arc<Streams>) -> Self {
+    pub(crate) fn new(
+        session: S,
+        wake: Wake,
+        streams: Arc<Streams>,
+        processors: Processors,
+    ) -> Self {
         let inner = Inner {
             session,
             messages: VecDeque::new(),
@@ -100,6 +112,8 @@ impl<S: Wakes> Hub<S> {
             others: Condvar::new(),
             walkers: Condvar::new(),
             watch: Condvar::new(),
+            limited: Condvar::new(),
+            processors,
             wake,
             streams,
             moves: AtomicU64::new(0),
@@ -152,12 +166,16 @@ impl<S: Wakes> Hub<S> {
     }
 
     /// Calls `ask` until it returns something, or until the transfer is over (`None`). Between
-    /// calls it waits, at most as long as `ask` says.
+    /// calls it waits, at most as long as `ask` says. Before the first, it waits for its share of
+    /// the processors, unless it writes messages.
     pub(crate) fn wait_for<R>(
         &self,
         waiter: Waiter,
         mut ask: impl FnMut(&mut Inner<S>) -> Result<R, Option<Duration>>,
     ) -> Option<R> {
+        if waiter != Waiter::Comm {
+            self.wait_for_share();
+        }
         let mut inner = self.lock();
         loop {
             if inner.is_over {
@@ -171,6 +189,21 @@ impl<S: Wakes> Hub<S> {
                 Err(timeout) => inner = self.wait(inner, waiter, timeout),
             }
         }
+    }
+
+    /// Waits as long as the person's share of the processors demands, or until there is nothing
+    /// more to take on.
+    pub(crate) fn wait_for_share(&self) {
+        let Some(limit) = &self.processors.limit else { return };
+        limit.wait(|time| {
+            let goes_on = |inner: &mut Inner<S>| !inner.is_over && !inner.session.is_stopping();
+            drop(self.limited.wait_timeout_while(self.lock(), time, goes_on));
+        });
+    }
+
+    /// How long at least one thread has waited for its share of the processors.
+    pub(crate) fn cpu_limited(&self) -> Duration {
+        self.processors.limit.as_ref().map_or(Duration::ZERO, CpuLimit::waited)
     }
 
     /// Ends the transfer at once for every thread of this end.
@@ -215,6 +248,7 @@ impl<S: Wakes> Hub<S> {
         self.others.notify_all();
         self.walkers.notify_all();
         self.watch.notify_all();
+        self.limited.notify_all();
     }
 
     /// There is work for this many threads of the walk.
@@ -247,6 +281,9 @@ impl<S: Wakes> Hub<S> {
         let has_message = || !inner.messages.is_empty() || inner.session.has_message();
         if inner.comm_waiting > 0 && has_message() {
             self.comm.notify_all();
+        }
+        if self.processors.limit.is_some() && inner.session.is_stopping() {
+            self.limited.notify_all();
         }
         if inner.others_waiting > 0 && inner.session.wants_entries() {
             self.others.notify_all();

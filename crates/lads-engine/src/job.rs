@@ -9,6 +9,7 @@ use crate::event::ExitCode;
 use crate::fatal::Fatal;
 
 use lads_core::congestion::Threshold;
+use lads_core::cpu_share::CpuShare;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
@@ -129,6 +130,9 @@ pub enum IoMode {
     Direct,
     /// Through the page cache.
     Buffered,
+    /// Through the page cache, and nothing stays there (`RWF_DONTCACHE`, where the kernel and the
+    /// file system know it).
+    Uncached,
 }
 
 /// Files of at least this length, in bytes, are read and written past the page cache with
@@ -232,6 +236,13 @@ pub struct Options {
     pub stall_timeout_seconds: u32,
     /// The rate limit in bytes per second; zero for no limit.
     pub bytes_per_second: u64,
+    /// The most processor time that each end may use; `None` for no limit.
+    pub max_cpu: Option<CpuShare>,
+    /// The processors on which the source runs, as [`lads_core::cpu_list::Pin`] reads them; empty
+    /// for any. Other threads of the program run where they did.
+    pub source_pin: String,
+    /// The same for the sink.
+    pub sink_pin: String,
     /// The directory for the stage, on local flash at the end that [`Self::stage_at`] names; `None`
     /// for no stage.
     pub stage: Option<Vec<u8>>,
@@ -346,6 +357,9 @@ impl Default for Options {
             timeout_seconds: 30,
             stall_timeout_seconds: 600,
             bytes_per_second: 0,
+            max_cpu: None,
+            source_pin: String::new(),
+            sink_pin: String::new(),
             stage: None,
             stage_bytes: 8 << 30,
             stage_at: Side::Source,
@@ -472,7 +486,7 @@ wire_struct!(Assignment {
     port_first,
     port_last,
 });
-wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered });
+wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered, 3 => Uncached });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
 wire_struct!(Options {
     block_size,
@@ -522,6 +536,9 @@ wire_struct!(Options {
     copy_devices,
     write_devices,
     follow_seconds,
+    max_cpu,
+    source_pin,
+    sink_pin,
 });
 
 #[cfg(test)]

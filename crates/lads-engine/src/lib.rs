@@ -19,10 +19,12 @@
 mod bench;
 mod board;
 mod bottleneck;
+mod caching;
 mod clean;
 mod clock;
 mod closing;
 mod control;
+mod cpu;
 mod deeds;
 mod end;
 mod event;

@@ -20,6 +20,7 @@ mod write;
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::cpu::Processors;
 use crate::deeds::{Subject, UnderWay};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -135,6 +136,7 @@ impl SinkEnd {
     /// Makes everything ready; the target directory is opened when the source has said what comes.
     pub(crate) fn open(target: Vec<u8>, job_key: u64, setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { mut options, streams, board, clock, .. } = setup;
+        let processors = Processors::of(&options, Side::Sink, clock)?;
         let instead = Instead::of(&target, &mut options)?;
         let path = if instead.is_some() { PLACE } else { &target };
         let path = PathBuf::from(OsStr::from_bytes(path));
@@ -177,8 +179,9 @@ impl SinkEnd {
             stage: stage.as_ref().map(|_| stage_config(&options, &osts, drains_max)),
         };
         tell_if_not_spread(&options, layouts.as_ref(), &board);
+        let session = Sink::new(&config);
         Ok(Arc::new(Self {
-            hub: Hub::new(Sink::new(&config), Wake::One, Arc::clone(&streams)),
+            hub: Hub::new(session, Wake::One, Arc::clone(&streams), processors),
             placing: placing::Placing::new(placing.rule),
             osts,
             options,

@@ -15,6 +15,7 @@ mod walk;
 
 use crate::board::Board;
 use crate::clock::Clock;
+use crate::cpu::Processors;
 use crate::deeds::{Subject, UnderWay};
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
@@ -85,6 +86,7 @@ impl SourceEnd {
     /// Looks at what is to be moved and prepares everything.
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
         let Setup { options, streams, board, clock, .. } = setup;
+        let processors = Processors::of(&options, Side::Source, clock)?;
         let instead = Instead::of(paths, &options)?;
         let roots = match &instead {
             Some(it) => vec![WalkRoot::without_storage(it.name(), it.is_directory())?],
@@ -124,7 +126,7 @@ impl SourceEnd {
         let wake = if options.schedule == Policy::File { Wake::All } else { Wake::One };
         let session = Source::new(config, &osts);
         let end = Self {
-            hub: Hub::new(session, wake, Arc::clone(&streams)),
+            hub: Hub::new(session, wake, Arc::clone(&streams), processors),
             osts,
             top: Arc::new(Level::of(&roots)),
             frontier: Frontier::new(options.files_from.as_deref()),

@@ -13,7 +13,6 @@ pub(crate) fn complete<'a>(
     streams: &Streams,
 ) -> Counters {
     let usage = lads_sys::usage();
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let stats: Vec<&OstStats> = stats.collect();
     let busiest_ost = by_target(osts, stats.iter().copied())
         .into_iter()
@@ -34,6 +33,11 @@ pub(crate) fn complete<'a>(
         network_micros: streams.busy_micros(),
         ..counters.clone()
     }
+}
+
+/// A time as counters have it.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The bytes of each target, in the order of their numbers. The tracks of a target are added up.

@@ -10,6 +10,7 @@ use crate::end::spawn_for;
 use crate::end::{End, Talks};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report};
 use crate::fatal::Fatal;
+use crate::hub::Wakes as _;
 use crate::launch::Connected;
 use crate::stall::{ABSENCE_MAX, Stall};
 use crate::stop::StopFlag;

@@ -16,9 +16,19 @@ pub(crate) fn read_at_least(
     offset: u64,
     length: usize,
 ) -> Result<(), Errno> {
+    fill(to, offset, length, |to, offset| pread(file, to, offset))
+}
+
+/// The same by calls of `read`, which is given where to put bytes and from which offset.
+pub(crate) fn fill(
+    to: &mut [u8],
+    offset: u64,
+    length: usize,
+    mut read: impl FnMut(&mut [u8], u64) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
     let mut filled = 0;
     while filled < length {
-        match pread(file, &mut to[filled..], offset + filled as u64) {
+        match read(&mut to[filled..], offset + filled as u64) {
             Ok(0) => return Err(Errno::IO),
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}

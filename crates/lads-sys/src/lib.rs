@@ -20,5 +20,5 @@ pub use fork::{Forked, fork};
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use tcp::{round_trip, widen_window};
-pub use usage::{Usage, usage};
+pub use usage::{Usage, cpu_time, usage};
 pub use writeback::{start_writeback, start_writeback_of};

@@ -24,10 +24,13 @@ pub struct Usage {
 #[must_use]
 pub fn usage() -> Usage {
     let (cpu_delay, cpu_idle) = (cpu_delay(), cpu_idle());
-    Usage { cpu: cpu(), cpu_delay, cpu_idle, memory_bytes_peak: memory_bytes_peak() }
+    Usage { cpu: cpu_time(), cpu_delay, cpu_idle, memory_bytes_peak: memory_bytes_peak() }
 }
 
-fn cpu() -> Duration {
+/// The processor time that this process has used since it began, user and system: quicker to learn
+/// than all of its usage.
+#[must_use]
+pub fn cpu_time() -> Duration {
     // SAFETY: `rusage` is plain numbers, for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a `rusage` of ours, which the call fills in.

@@ -34,7 +34,7 @@ const LAYOUTS: &[&str] = &[
     "synthetic:osts=6,stripe_size=128K,stripe_count=2,copies=2",
 ];
 const THREADS: &[&str] = &["1", "2", "5"];
-const IO_MODES: &[&str] = &["auto", "direct", "buffered"];
+const IO_MODES: &[&str] = &["auto", "direct", "buffered", "uncached"];
 
 /// All options, in the order of `lads cp --help`.
 pub(super) const OPTIONS: &[(&str, Use)] = &[
@@ -126,6 +126,10 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--source-io", Drawn(3, IO_MODES)),
     ("--sink-io", Drawn(3, IO_MODES)),
     ("--no-preallocate", Drawn(5, FLAG)),
+    ("--max-cpu", Drawn(6, &["5%", "0.3", "100%"])),
+    ("--pin", Drawn(6, &["0", "node:0"])),
+    ("--source-pin", Drawn(12, &["0"])),
+    ("--sink-pin", Drawn(12, &["0"])),
 ];
 
 /// Options that leave entries out. rsync needs them, too, when it judges.

@@ -50,6 +50,10 @@ const CHECK_TAKES: &[&str] = &[
     "sink_layout",
     "source_io",
     "sink_io",
+    "max_cpu",
+    "pin",
+    "source_pin",
+    "sink_pin",
     "help_short",
     "help",
 ];

@@ -159,6 +159,7 @@ fn bottleneck(bottleneck: Bottleneck) -> &'static str {
         Bottleneck::SinkCpu => "sink-cpu",
         Bottleneck::SinkStorage => "sink-storage",
         Bottleneck::Limit => "limit",
+        Bottleneck::CpuLimit => "cpu-limit",
     }
 }
 

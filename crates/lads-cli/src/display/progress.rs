@@ -222,6 +222,7 @@ fn name(bottleneck: Bottleneck) -> &'static str {
         Bottleneck::SinkCpu => "sink CPU",
         Bottleneck::SinkStorage => "sink storage",
         Bottleneck::Limit => "--bwlimit",
+        Bottleneck::CpuLimit => "--max-cpu",
     }
 }
 

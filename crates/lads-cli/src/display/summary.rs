@@ -344,6 +344,7 @@ fn slowest(bottleneck: Bottleneck) -> &'static str {
         Bottleneck::SinkCpu => "the processors of the sink held the rest up",
         Bottleneck::SinkStorage => "writing at the sink held the rest up",
         Bottleneck::Limit => "--bwlimit held the rest up",
+        Bottleneck::CpuLimit => "--max-cpu held the rest up",
     }
 }
 

@@ -333,7 +333,9 @@ fn short_reads_and_writes_change_nothing() {
             grow(&mut rng, &bench.source(), &Scale::SMALL);
             bench.write("large", &rng.bytes(1 << 20));
             bench.storage.command(&format!("short read,write percent=60 seed={seed}"));
-            let ways: [&[&str]; 3] = [&[], &["--verify", "media"], &["--sink-io", "direct"]];
+            let uncached = ["--source-io", "uncached", "--sink-io", "uncached"];
+            let ways: [&[&str]; 4] =
+                [&[], &["--verify", "media"], &["--sink-io", "direct"], &uncached];
             let ended = run(bench.cp(ways[rng.below(ways.len())])).expect(0);
             assert!(!bench.storage.log().is_empty(), "nothing was short");
             assert_eq!(ended.count("blocks_resent"), 0, "{ended:?}");

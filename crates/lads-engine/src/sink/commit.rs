@@ -112,6 +112,7 @@ impl SinkEnd {
         let asked = self.begin_call(Operation::Sync, ready.entry, None);
         fsync(&ready.temporary.file)
             .map_err(|errno| Committed::Failed(failed(Operation::Sync, errno)))?;
+        ready.temporary.on_synced();
         drop(asked);
         if let Some(records) = ready.verify {
             let _asked = self.begin_call(Operation::Verify, ready.entry, None);

@@ -3,11 +3,12 @@
 use super::table::Item;
 use super::write::PAGE_BYTES;
 use super::{SinkEnd, failed};
+use crate::caching::{Caching, Flag, read_uncached};
 use crate::job::{DIRECT_BYTES_MIN, IoMode, Verify};
 use crate::metadata::differs;
 use crate::paths::{NOT_THROUGH_LINKS, open_unnoticed};
 use crate::stat::identity_of;
-use crate::whole::read_at_least;
+use crate::whole::{fill, read_at_least};
 use lads_core::entry::Identity;
 use lads_core::frame::Row;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -19,7 +20,6 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use twox_hash::XxHash3_64;
@@ -36,8 +36,7 @@ pub(super) struct There {
 #[derive(Debug)]
 struct OpenThere {
     handle: OwnedFd,
-    /// Whether it is read past the page cache.
-    is_direct: bool,
+    caching: Caching,
 }
 
 impl SinkEnd {
@@ -89,11 +88,17 @@ impl SinkEnd {
         let Some(there) = item.compared.get() else { return Ok(Compared::Same) };
         let Some(file) = self.open_there(&item, there)? else { return self.changed_there() };
         let (offset, length) = (row.block.offset, row.block.length as usize);
-        let room = match file.is_direct {
-            true => length.next_multiple_of(PAGE_BYTES),
-            false => length,
+        let read = match file.caching {
+            Caching::Direct => {
+                let room = length.next_multiple_of(PAGE_BYTES);
+                read_at_least(&file.handle, &mut buffer[..room], offset, length)
+            }
+            Caching::Buffered => read_at_least(&file.handle, &mut buffer[..length], offset, length),
+            Caching::Uncached => fill(&mut buffer[..length], offset, length, |to, offset| {
+                self.read_uncached(&file, to, offset)
+            }),
         };
-        match read_at_least(&file.handle, &mut buffer[..room], offset, length) {
+        match read {
             Ok(()) if XxHash3_64::oneshot(&buffer[..length]) == row.checksum => Ok(Compared::Same),
             Ok(()) => {
                 self.tell_difference(&item, Verb::OtherContents);
@@ -101,6 +106,14 @@ impl SinkEnd {
             }
             Err(errno) => Err(failed(Operation::Read, errno)),
         }
+    }
+
+    fn read_uncached(&self, file: &OpenThere, to: &mut [u8], at: u64) -> Result<usize, Errno> {
+        let (count, flag) = read_uncached(&file.handle, to, at)?;
+        if flag == Flag::Unknown {
+            self.notice_fallback("uncached I/O: what was read is dropped from the page cache");
+        }
+        Ok(count)
     }
 
     /// The file, opened when it is first needed; `None` if it is not what was looked at.
@@ -139,26 +152,16 @@ impl SinkEnd {
         if is_asked_for || is_large {
             match open(flags | OFlags::DIRECT) {
                 Err(Errno::INVAL) => {}
-                handle => return Ok(OpenThere { handle: handle?, is_direct: true }),
+                handle => return Ok(OpenThere { handle: handle?, caching: Caching::Direct }),
             }
         }
         let handle = open(flags)?;
         if is_asked_for {
-            self.notice_cached();
+            self.notice_fallback("direct I/O: what is compared there may come from the page cache");
             // Clean pages are dropped, so that most of the file is read from storage.
             let _ = fadvise(&handle, 0, None, Advice::DontNeed);
         }
-        Ok(OpenThere { handle, is_direct: false })
-    }
-
-    fn notice_cached(&self) {
-        if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
-            self.board.notice(
-                "the sink file system does not take direct I/O: what is compared there may come \
-                 from the page cache"
-                    .to_owned(),
-            );
-        }
+        Ok(OpenThere { handle, caching: Caching::within(self.options.sink_io) })
     }
 
     /// Somebody else has written to the file since it was examined.

@@ -45,6 +45,7 @@ impl End for SinkEnd {
             let session = &inner.session;
             usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
         });
+        counters.cpu_limited_micros = usage::micros(self.hub.cpu_limited());
         counters.storage_micros += self.other_storage_micros.load(Ordering::Relaxed);
         counters
     }

@@ -35,7 +35,11 @@ impl SinkEnd {
     /// Receives frames until the stream ends, then says how many arrived whole.
     pub(super) fn receive(&self, stream: u16, mut receiver: Box<dyn Receiver>) {
         let (mut frame, mut checked, mut frames) = (Frame::default(), Vec::new(), 0);
-        while receiver.next_frame(&mut frame).unwrap_or(false) {
+        loop {
+            self.hub.wait_for_share();
+            if !receiver.next_frame(&mut frame).unwrap_or(false) {
+                break;
+            }
             frames += 1;
             self.streams.on_frame_received(StreamId(stream));
             if let Some(arrived) = frame.arrived.take() {

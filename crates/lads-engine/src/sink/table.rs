@@ -2,6 +2,7 @@
 
 use super::comparison::There;
 use super::growing::Growing;
+use crate::caching::Caching;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
 use crate::paths::Directory;
@@ -119,9 +120,9 @@ pub(super) struct Temporary {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) name: String,
     pub(super) file: OwnedFd,
-    /// Whether it is open to be written past the page cache. It is open once only: a file that is
-    /// open for the cache, too, has its writers wait for each other (FUSE).
-    pub(super) is_direct: bool,
+    /// How it is written. It is open once only: a file that is open for the cache beside direct
+    /// writes has its writers wait for each other (FUSE).
+    pub(super) caching: Caching,
 }
 
 impl Item {

@@ -3,6 +3,7 @@
 use super::table::{FileState, Item, Temporary};
 use super::{Instead, SinkEnd, failed, journal_failed};
 use crate::board::lock;
+use crate::caching::{Caching, Flag, drop_written, write_all_uncached};
 use crate::deeds::Subject;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
 use crate::journal::{Durable, Own};
@@ -85,8 +86,12 @@ impl SinkEnd {
         }
         let temporary = self.temporary(&item)?;
         let offset = block.offset;
-        write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))?;
-        if self.layouts.starts_writeback() && !temporary.is_direct {
+        let flag =
+            write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))?;
+        if flag == Flag::Unknown {
+            self.notice_fallback("uncached I/O: what is written is dropped from the page cache");
+        }
+        if self.layouts.starts_writeback() && temporary.caching != Caching::Direct {
             // Only a head start, as in `begin_sync`.
             let _ = lads_sys::start_writeback_of(&temporary.file, offset..block.end());
         }
@@ -131,11 +136,11 @@ impl SinkEnd {
             }
             failed(Operation::Preallocate, errno)
         })?;
-        let (file, is_direct) = match self.open_direct(&file, &directory, &name, size) {
-            Some(direct) => (direct, true),
-            None => (file, false),
+        let (file, caching) = match self.open_direct(&file, &directory, &name, size) {
+            Some(direct) => (direct, Caching::Direct),
+            None => (file, Caching::within(self.options.sink_io)),
         };
-        let temporary = Arc::new(Temporary { directory, name, file, is_direct });
+        let temporary = Arc::new(Temporary { directory, name, file, caching });
         *state = FileState::Open(Arc::clone(&temporary));
         Ok(temporary)
     }
@@ -173,23 +178,24 @@ impl SinkEnd {
         let is_wanted = match self.options.sink_io {
             IoMode::Direct => true,
             IoMode::Auto => size >= DIRECT_BYTES_MIN && self.layouts.prefers_direct_writes(),
-            IoMode::Buffered => false,
+            IoMode::Buffered | IoMode::Uncached => false,
         };
         if !is_wanted {
             return None;
         }
         let direct = reopen(file, directory, name, OFlags::RDWR | OFlags::DIRECT).ok();
         let is_asked_for = self.options.sink_io == IoMode::Direct;
-        if direct.is_none()
-            && is_asked_for
-            && !self.has_noticed_fallback.swap(true, Ordering::Relaxed)
-        {
-            self.board.notice(
-                "the sink file system does not take direct I/O: writing through the page cache"
-                    .to_owned(),
-            );
+        if direct.is_none() && is_asked_for {
+            self.notice_fallback("direct I/O: writing through the page cache");
         }
         direct
+    }
+
+    /// Tells once what the file system does not take, and what is done instead.
+    pub(super) fn notice_fallback(&self, what: &str) {
+        if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
+            self.board.notice(format!("the sink file system does not take {what}"));
+        }
     }
 
     /// Makes data durable, then puts it on record, durable too.
@@ -231,7 +237,7 @@ impl SinkEnd {
         let _asked = self.begin_call(Operation::Sync, entry, None);
         if let Some(item) = self.table.get(entry)
             && let Ok(temporary) = self.temporary(&item)
-            && !temporary.is_direct
+            && temporary.caching != Caching::Direct
         {
             // Only a head start. If it fails, the sync writes everything.
             let _ = lads_sys::start_writeback(&temporary.file);
@@ -245,6 +251,7 @@ impl SinkEnd {
         let _asked = self.begin_call(Operation::Sync, entry, None);
         let temporary = self.temporary(&item)?;
         fdatasync(&temporary.file)
+            .inspect(|()| temporary.on_synced())
             .and_then(|()| fstat(&temporary.file))
             .map(|stat| Some(identity_of(&stat)))
             .map_err(|errno| failed(Operation::Sync, errno))
@@ -337,20 +344,31 @@ fn create_temporary(directory: &OwnedFd, name: &str, own: &Own) -> Result<OwnedF
     }
 }
 
+impl Temporary {
+    /// All that was written so far is on storage.
+    pub(super) fn on_synced(&self) {
+        if self.caching == Caching::Uncached {
+            drop_written(&self.file);
+        }
+    }
+}
+
 /// Writes a block. Bytes that cannot go past the page cache go through it, by a second descriptor.
-fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<(), Errno> {
-    let Temporary { file, directory, name, is_direct } = temporary;
-    if !is_direct {
-        return write_all(file, bytes, offset);
+fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<Flag, Errno> {
+    let Temporary { file, directory, name, caching } = temporary;
+    match caching {
+        Caching::Uncached => return write_all_uncached(file, bytes, offset),
+        Caching::Buffered => return write_all(file, bytes, offset).map(|()| Flag::Known),
+        Caching::Direct => {}
     }
     let pages_end = direct_bytes(bytes, offset);
     let (pages, rest) = bytes.split_at(pages_end);
     write_all(file, pages, offset)?;
     if rest.is_empty() {
-        return Ok(());
+        return Ok(Flag::Known);
     }
     let through_cache = reopen(file, directory, name, OFlags::WRONLY)?;
-    write_all(&through_cache, rest, offset + pages_end as u64)
+    write_all(&through_cache, rest, offset + pages_end as u64).map(|()| Flag::Known)
 }
 
 /// How many of the bytes, from the first on, can go past the page cache: whole pages, if they
@@ -388,7 +406,8 @@ mod tests {
         let path = there.path().join("name");
         let directory: Arc<OwnedFd> = Arc::new(fs::File::open(there.path()).unwrap().into());
         let file = create_temporary(&directory, "name", &Own::usual()).unwrap();
-        let temporary = Temporary { directory, name: "name".into(), file, is_direct: true };
+        let caching = Caching::Direct;
+        let temporary = Temporary { directory, name: "name".into(), file, caching };
         let bytes = [1; PAGE_BYTES + 1];
         write_to(&temporary, &bytes, 0).unwrap();
         assert_eq!(fs::read(&path).unwrap(), bytes);

@@ -36,10 +36,11 @@ impl End for SourceEnd {
     }
 
     fn counters(&self) -> Counters {
-        self.hub.with(|inner| {
+        let counters = self.hub.with(|inner| {
             let session = &inner.session;
             usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
-        })
+        });
+        Counters { cpu_limited_micros: usage::micros(self.hub.cpu_limited()), ..counters }
     }
 
     fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {

@@ -8,6 +8,7 @@ use super::input::{Got, Input};
 use super::instead::Instead;
 use super::table::{Item, OpenFile};
 use super::{SourceEnd, failed};
+use crate::caching::{Caching, Flag, read_uncached};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
@@ -149,11 +150,12 @@ impl SourceEnd {
         };
         let file = self.open_item(&item, work.mirror, !is_whole)?;
         let length = block.length as usize;
-        match read_at(&file, block.offset, length, to) {
+        match self.read_at(&file, block.offset, length, to) {
             Ok(()) => {}
-            Err(Errno::INVAL) if file.is_direct => {
+            Err(Errno::INVAL) if file.caching == Caching::Direct => {
                 let buffered = self.open_new(&item, false)?;
-                read_at(&buffered, block.offset, length, to).map_err(|errno| match errno {
+                let read = self.read_at(&buffered, block.offset, length, to);
+                read.map_err(|errno| match errno {
                     Errno::PIPE => ReadOutcome::Changed,
                     errno => of_block(errno),
                 })?;
@@ -162,7 +164,7 @@ impl SourceEnd {
             // One copy cannot be read: the file system may find another one.
             Err(_) if item.copy(work.mirror).0.is_some() => {
                 let any = self.open_new(&item, true)?;
-                read_at(&any, block.offset, length, to).map_err(of_block)?;
+                self.read_at(&any, block.offset, length, to).map_err(of_block)?;
             }
             Err(errno) => return Err(of_block(errno)),
         }
@@ -249,7 +251,7 @@ impl SourceEnd {
             && match self.options.source_io {
                 IoMode::Direct => true,
                 IoMode::Auto => size >= DIRECT_BYTES_MIN,
-                IoMode::Buffered => false,
+                IoMode::Buffered | IoMode::Uncached => false,
             };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let name = item.name.as_slice();
@@ -257,17 +259,18 @@ impl SourceEnd {
             true => open_unnoticed(&directory, name, flags),
             false => openat(&directory, name, flags, Mode::empty()),
         };
+        let cached = Caching::within(self.options.source_io);
         let file = if wants_direct {
             match open(flags | OFlags::DIRECT) {
-                Ok(handle) => OpenFile { handle, is_direct: true },
+                Ok(handle) => OpenFile { handle, caching: Caching::Direct },
                 Err(Errno::INVAL) => {
-                    self.notice_fallback();
-                    OpenFile { handle: open(flags).map_err(of_open)?, is_direct: false }
+                    self.notice_fallback("direct I/O: reading through the page cache");
+                    OpenFile { handle: open(flags).map_err(of_open)?, caching: cached }
                 }
                 Err(errno) => return Err(of_open(errno)),
             }
         } else {
-            OpenFile { handle: open(flags).map_err(of_open)?, is_direct: false }
+            OpenFile { handle: open(flags).map_err(of_open)?, caching: cached }
         };
         is_unchanged(item, &file)?;
         if self.options.restore {
@@ -279,12 +282,43 @@ impl SourceEnd {
         Ok(file)
     }
 
-    fn notice_fallback(&self) {
+    /// Reads exactly `length` bytes; `Errno::PIPE` if the file ends before.
+    fn read_at(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        length: usize,
+        to: &mut [u8],
+    ) -> Result<(), Errno> {
+        let mut filled = 0;
+        while filled < length {
+            // Past the page cache, whole pages must be read, even beyond the end of the file.
+            let end = if file.caching == Caching::Direct { to.len() } else { length };
+            match self.read_once(file, &mut to[filled..end], offset + filled as u64) {
+                Ok(0) => return Err(Errno::PIPE),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_once(&self, file: &OpenFile, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        if file.caching != Caching::Uncached {
+            return pread(&file.handle, to, offset);
+        }
+        let (count, flag) = read_uncached(&file.handle, to, offset)?;
+        if flag == Flag::Unknown {
+            self.notice_fallback("uncached I/O: what was read is dropped from the page cache");
+        }
+        Ok(count)
+    }
+
+    /// Tells once what the file system does not take, and what is done instead.
+    fn notice_fallback(&self, what: &str) {
         if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
-            self.board.notice(
-                "the source file system does not take direct I/O: reading through the page cache"
-                    .to_owned(),
-            );
+            self.board.notice(format!("the source file system does not take {what}"));
         }
     }
 
@@ -327,20 +361,4 @@ fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
     let stat = statat(&directory, item.name.as_slice(), crate::paths::NOT_THROUGH_LINKS)
         .map_err(failed)?;
     if Some(identity_of(&stat)) == item.identity { Ok(()) } else { Err(ReadOutcome::Changed) }
-}
-
-/// Reads exactly `length` bytes; `Errno::PIPE` if the file ends before.
-fn read_at(file: &OpenFile, offset: u64, length: usize, to: &mut [u8]) -> Result<(), Errno> {
-    let mut filled = 0;
-    while filled < length {
-        // Past the page cache, whole pages must be read, even beyond the end of the file.
-        let end = if file.is_direct { to.len() } else { length };
-        match pread(&file.handle, &mut to[filled..end], offset + filled as u64) {
-            Ok(0) => return Err(Errno::PIPE),
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What the source keeps of an entry until the entry has ended: its place, and its open file.
 
+use crate::caching::Caching;
 use crate::layout::Mirror;
 use crate::paths::Directory;
 use lads_core::entry::Identity;
@@ -36,8 +37,7 @@ pub(super) struct OpenMirror {
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) handle: OwnedFd,
-    /// Whether it is read past the page cache.
-    pub(super) is_direct: bool,
+    pub(super) caching: Caching,
 }
 
 impl Item {
