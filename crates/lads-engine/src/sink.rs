@@ -179,9 +179,8 @@ impl SinkEnd {
             stage: stage.as_ref().map(|_| stage_config(&options, &osts, drains_max)),
         };
         tell_if_not_spread(&options, layouts.as_ref(), &board);
-        let session = Sink::new(&config);
         Ok(Arc::new(Self {
-            hub: Hub::new(session, Wake::One, Arc::clone(&streams), processors),
+            hub: Hub::new(Sink::new(&config), Wake::One, Arc::clone(&streams), processors),
             placing: placing::Placing::new(placing.rule),
             osts,
             options,
