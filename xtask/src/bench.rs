@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 impl Bench {
-    /// Runs a benchmark; of one that has stages, those with `word` in their name. Only some are kept
+    /// Runs a benchmark; of one that has stages, those with `word` in their name, which are kept
     /// under a name of their own.
     fn run(&self, name: &str, word: Option<&str>) -> Result<()> {
         let missing = self.needs(name).missing()?;
@@ -124,7 +124,9 @@ impl Bench {
             println!("{table}");
         }
         let kept_as = match (name, word) {
-            ("grid", Some(word)) => format!("{name}-{}", word.replace(' ', "-")),
+            ("grid", Some(word)) => {
+                format!("{name}-{}", word.replace(|it: char| !it.is_alphanumeric(), "-"))
+            }
             _ => name.to_owned(),
         };
         self.keep(&kept_as, &machine, &tables, start.elapsed().as_secs_f64())

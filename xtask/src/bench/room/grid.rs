@@ -3,7 +3,7 @@
 //!
 //! First, each point of the grid runs once. Then the best few, the worst, and LADS with nothing
 //! said take turns, and their medians count: the best of many single runs is often the luckiest
-//! one. A run that takes several times as long as LADS with nothing said is stopped, and its rate is
+//! one. A run that takes several times as long as LADS with nothing said is stopped. Its rate is
 //! that of what it has moved until then.
 
 mod disk;
@@ -146,14 +146,16 @@ pub(in crate::bench) fn needs() -> Needs<'static> {
     disk::LIMITS.iter().fold(needs, |needs, path| needs.file(Path::new(path)))
 }
 
-/// Measures the profiles that have this word in their name, or all. Makes two tables of each, and one
-/// of all.
+/// Measures the profiles that have this word in their name, or all. Makes two tables of each, and
+/// one of all.
 pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Result<Vec<Table>> {
     let testbed = shell::build_testbed()?;
     let is_wanted = |profile: &Profile| word.is_none_or(|word| profile.name.contains(word));
+    let wanted: Vec<Profile> = profiles().into_iter().filter(is_wanted).collect();
+    ensure!(!wanted.is_empty(), "no profile is called so");
     let mut tables = Vec::new();
     let mut shares = Vec::new();
-    for profile in profiles().into_iter().filter(is_wanted) {
+    for profile in wanted {
         let found = measured(lads, &testbed, disk, &profile).context(profile.name)?;
         shares.extend(found.share(&profile));
         tables.extend(found.tables(&profile));
