@@ -33,9 +33,9 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 12] = [
+pub(crate) const NAMES: [&str; 13] = [
     "big", "medium", "small", "null", "check", "journal", "memory", "threads", "lookups", "harm",
-    "slow-ost", "verdict",
+    "slow-ost", "verdict", "grid",
 ];
 
 /// What every benchmark needs.
@@ -89,14 +89,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         if room::NAMES.contains(&name) {
             room::Room::new(&bench.lads, &bench.disk)?.run(name, choice)?;
         } else {
-            bench.run(name)?;
+            bench.run(name, choice.stage.as_deref())?;
         }
     }
     Ok(())
 }
 
 impl Bench {
-    fn run(&self, name: &str) -> Result<()> {
+    /// Runs a benchmark; of one that has stages, those with `word` in their name, which are kept
+    /// under a name of their own.
+    fn run(&self, name: &str, word: Option<&str>) -> Result<()> {
         let missing = self.needs(name).missing()?;
         if !missing.is_empty() {
             println!("not measured, for want of: {}", missing.join("; "));
@@ -115,12 +117,19 @@ impl Bench {
             "harm" => vec![room::harm::run(&self.lads)?],
             "slow-ost" => vec![room::slow_ost::run(&self.lads)?],
             "verdict" => vec![room::verdict::run(&self.lads)?],
+            "grid" => room::grid::run(&self.lads, &self.disk, word)?,
             _ => threads::run(self)?,
         };
         for table in &tables {
             println!("{table}");
         }
-        self.keep(name, &machine, &tables, start.elapsed().as_secs_f64())
+        let kept_as = match (name, word) {
+            ("grid", Some(word)) => {
+                format!("{name}-{}", word.replace(|it: char| !it.is_alphanumeric(), "-"))
+            }
+            _ => name.to_owned(),
+        };
+        self.keep(&kept_as, &machine, &tables, start.elapsed().as_secs_f64())
     }
 
     fn needs(&self, name: &str) -> Needs<'_> {
@@ -140,6 +149,9 @@ impl Bench {
                 let mounts = room::mounts_need().program("taskset").program("ip");
                 mounts.space(&self.memory, room::verdict::SPACE)
             }
+            "grid" => room::grid::needs()
+                .space(&self.memory, room::grid::SPACE)
+                .space(&self.disk, room::grid::SPACE),
             "harm" => room::mounts_need().space(&self.memory, room::harm::SPACE),
             "lookups" => {
                 needs.space(&self.memory, lookups::SPACE).space(&self.disk, lookups::DISK_BYTES)

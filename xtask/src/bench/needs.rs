@@ -10,6 +10,7 @@ pub(super) struct Needs<'a> {
     programs: Vec<&'static str>,
     spaces: Vec<(&'a Path, u64)>,
     devices: Vec<&'a Path>,
+    files: Vec<&'a Path>,
     /// What only root can do here, in words.
     for_root: Option<&'static str>,
 }
@@ -33,6 +34,12 @@ impl<'a> Needs<'a> {
         self
     }
 
+    /// Adds a file of the kernel's that the benchmark needs.
+    pub(super) fn file(mut self, path: &'a Path) -> Self {
+        self.files.push(path);
+        self
+    }
+
     /// Adds that the benchmark needs root, and what for.
     pub(super) fn root(mut self, what_for: &'static str) -> Self {
         self.for_root = Some(what_for);
@@ -49,6 +56,8 @@ impl<'a> Needs<'a> {
             .collect();
         let devices = self.devices.iter().filter(|path| !path.exists());
         missing.extend(devices.map(|path| format!("the device {}", path.display())));
+        let files = self.files.iter().filter(|path| !path.exists());
+        missing.extend(files.map(|path| format!("the file {}", path.display())));
         if let Some(what_for) = self.for_root.filter(|_| !setup::is_root()) {
             missing.push(format!("root ({what_for})"));
         }

@@ -415,8 +415,13 @@ fn load_average() -> Result<f64> {
 /// already written. So the two file systems are synced first, but no others, because that would
 /// take time.
 pub(super) fn drop_caches(pair: &Pair) -> Result<()> {
-    for mount in [&pair.source, &pair.sink] {
-        rustix::fs::syncfs(File::open(mount.path())?)?;
+    drop_caches_of(&[&pair.source, &pair.sink].map(|mount| mount.path().to_owned()))
+}
+
+/// The same for the file systems that hold these directories.
+pub(super) fn drop_caches_of(roots: &[PathBuf]) -> Result<()> {
+    for root in roots {
+        rustix::fs::syncfs(File::open(root)?)?;
     }
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")
 }

@@ -20,20 +20,33 @@ const TIMED_OUT: i32 = 124;
 
 /// LADS with these options.
 pub(super) fn lads(lads: &Path, line: &str, at: Option<&str>, options: &[&str]) -> Contestant {
-    let lads = lads.display().to_string();
+    let lads = lads.to_owned();
     let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     contestant(line, at, move |route, source, target| {
-        let mut command = route.at_source(&lads);
-        command.args(["cp", "-q", "--json"]).args(&options);
-        let [source, mut target] = slashed(source, target);
-        if !route.is_local() {
-            command.args(["-e", &route.remote_shell, "--remote-lads", &lads]);
-            command.args(["--data-address", &route.sink_address]);
-            target = format!("sink:{target}");
-        }
-        let (elapsed, said) = timed(command.args([source, target]))?;
+        let (elapsed, said) = timed(&mut lads_command(&lads, route, &options, source, target))?;
         Ok(Run { elapsed, ends: Some(ends(&said)?) })
     })
+}
+
+/// The command that moves the content of the first directory into the second, along a route.
+pub(super) fn lads_command(
+    lads: &Path,
+    route: &Route,
+    options: &[String],
+    source: &Path,
+    target: &Path,
+) -> Command {
+    let lads = lads.display().to_string();
+    let mut command = route.at_source(&lads);
+    command.args(["cp", "-q", "--json"]).args(options);
+    let [source, mut target] = slashed(source, target);
+    if !route.is_local() {
+        command.args(["-e", &route.remote_shell, "--remote-lads", &lads]);
+        command.args(["--data-address", &route.sink_address]);
+        target = format!("sink:{target}");
+    }
+    command.args([source, target]);
+    command
 }
 
 /// The resources of both ends, from the summary of LADS.
@@ -274,7 +287,7 @@ fn timed(command: &mut Command) -> Result<(Duration, String)> {
 }
 
 /// Why a command failed: the first line on its stderr, or the message in the summary of LADS.
-fn reason(output: &Output) -> String {
+pub(super) fn reason(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     if let Some(first) = said.trim().lines().next() {
         return first.to_owned();
