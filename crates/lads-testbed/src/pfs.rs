@@ -93,6 +93,7 @@ fn model(settings: &Settings) -> Model {
         model.set_rate(ost, settings.rate.0);
         model.set_latency(ost, Duration::from_micros(settings.latency));
         model.set_jitter(ost, Duration::from_micros(settings.jitter));
+        model.set_seek(ost, Duration::from_micros(settings.seek));
     }
     for oss in 0..model.queues().oss_count() {
         model.set_oss_rate(oss, settings.oss_rate.0);

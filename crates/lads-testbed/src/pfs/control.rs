@@ -17,6 +17,8 @@ pub(super) enum Order {
     Latency(Vec<usize>, Duration),
     /// `jitter OST|all MICROSECONDS`
     Jitter(Vec<usize>, Duration),
+    /// `seek OST|all MICROSECONDS`
+    Seek(Vec<usize>, Duration),
     /// `oss-rate OSS|all BYTES_PER_SECOND|unlimited`
     OssRate(Vec<usize>, Rate),
     /// `state OST|all up|degraded|full|down|no-create`
@@ -61,6 +63,7 @@ impl Order {
             ["rate", which, rate] => Ok(Self::Rate(osts(which)?, parse_rate(rate)?)),
             ["latency", which, time] => Ok(Self::Latency(osts(which)?, micros(time)?)),
             ["jitter", which, time] => Ok(Self::Jitter(osts(which)?, micros(time)?)),
+            ["seek", which, time] => Ok(Self::Seek(osts(which)?, micros(time)?)),
             ["oss-rate", which, rate] => {
                 Ok(Self::OssRate(indices(which, counts.osses, "OSS")?, parse_rate(rate)?))
             }
@@ -148,6 +151,7 @@ mod tests {
             ("rate 3 10M", Order::Rate(vec![3], Some(10 << 20))),
             ("rate all unlimited", Order::Rate(vec![0, 1, 2, 3], None)),
             ("latency 0,2 500", Order::Latency(vec![0, 2], Duration::from_micros(500))),
+            ("seek 1 8000", Order::Seek(vec![1], Duration::from_millis(8))),
             ("oss-rate 1 5", Order::OssRate(vec![1], Some(5))),
             ("state 1 no-create", Order::State(vec![1], TargetState::NoCreate)),
             (" record  on ", Order::Record(true)),

@@ -114,6 +114,11 @@ impl Model {
         self.note(What::OssRate { oss, rate_bytes_per_second: rate });
     }
 
+    /// See [`Queues::set_seek`].
+    pub(super) fn set_seek(&mut self, ost: usize, seek: Duration) {
+        self.queues.set_seek(ost, seek);
+    }
+
     /// See [`Queues::set_latency`].
     pub(super) fn set_latency(&mut self, ost: usize, latency: Duration) {
         self.queues.set_latency(ost, latency);
@@ -233,7 +238,7 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pfs::queues::Direction;
+    use crate::pfs::queues::{Direction, Start};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -260,6 +265,8 @@ mod tests {
         model.record().map(|entry| serde_json::to_string(entry).unwrap()).collect()
     }
 
+    const START: Start = Start { file: 1, offset: 0 };
+
     #[test]
     fn congestion_slows_osts_and_gives_them_their_own_rate_back() {
         let mut model = model();
@@ -276,7 +283,7 @@ mod tests {
         let mut model = model();
         model.congest(Pattern::Moving { count: 1, dwell: SECOND }, 0, 3);
         let slow = rates(&model).iter().position(|rate| *rate == Some(0)).unwrap();
-        let piece = Piece { ticket: 9, bytes: 1000, direction: Direction::Read };
+        let piece = Piece { ticket: 9, bytes: 1000, direction: Direction::Read, start: START };
         model.submit(slow, piece);
         assert!(advance(&mut model, Duration::from_millis(1999)).is_empty());
         assert_eq!(advance(&mut model, Duration::from_millis(2001)), [9]);
@@ -314,8 +321,9 @@ mod tests {
     fn samples_come_every_tenth_of_a_second() {
         let mut model = model();
         model.set_sampling(true);
-        model.submit(1, Piece { ticket: 1, bytes: 50, direction: Direction::Write });
-        model.submit(1, Piece { ticket: 2, bytes: 50, direction: Direction::Write });
+        let piece = Piece { ticket: 1, bytes: 50, direction: Direction::Write, start: START };
+        model.submit(1, piece);
+        model.submit(1, Piece { ticket: 2, ..piece });
         advance(&mut model, Duration::from_millis(120));
         model.set_sampling(false);
         advance(&mut model, SECOND);

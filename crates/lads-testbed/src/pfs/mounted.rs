@@ -8,7 +8,7 @@ use super::attributes::{Changes, attributes, change, drop_privileges, entry};
 use super::file::{FileBody, errno};
 use super::hidden::{self, Hidden};
 use super::layouts;
-use super::queues::Direction;
+use super::queues::{Direction, Start};
 use super::system::System;
 use super::tree::{Directory, Kind, Maker, NewName, Renaming, Tree};
 use crate::kernel_words::{code, kind};
@@ -445,7 +445,7 @@ impl Filesystem for Mounted {
     fn read(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -473,7 +473,8 @@ impl Filesystem for Mounted {
             }),
             Err(error) => reply.error(code(error)),
         };
-        self.system.service.submit(&shares, Direction::Read, Box::new(answer));
+        let start = Start { file: ino.0, offset };
+        self.system.service.submit(&shares, Direction::Read, start, Box::new(answer));
     }
 
     fn write(
@@ -502,9 +503,10 @@ impl Filesystem for Mounted {
             Ok(shares) => shares,
             Err(error) => return answer(Err(error)),
         };
+        let start = Start { file: number, offset };
         // The bytes move while the storage targets serve them.
         let service = &self.system.service;
-        let ticket = service.begin(&shares, Direction::Write, Box::new(answer));
+        let ticket = service.begin(&shares, Direction::Write, start, Box::new(answer));
         let written = file.write(offset, data);
         self.on_write(number, write_flags);
         service.release(ticket, written);

@@ -38,6 +38,17 @@ pub(super) struct Piece {
     pub(super) bytes: u64,
     /// Whether it reads or writes.
     pub(super) direction: Direction,
+    /// Where its request begins.
+    pub(super) start: Start,
+}
+
+/// Where a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The number of the file.
+    pub(super) file: u64,
+    /// The offset in the file.
+    pub(super) offset: u64,
 }
 
 /// The counts of an OST.
@@ -72,6 +83,10 @@ struct Ost {
     rate: Rate,
     latency: Duration,
     jitter: Duration,
+    /// What a piece takes longer that does not begin where the one before it has ended.
+    seek: Duration,
+    /// Where the last piece that was begun ends.
+    arm: Option<Start>,
     waiting: VecDeque<Piece>,
     serving: Option<Serving>,
     tally: Tally,
@@ -174,6 +189,12 @@ impl Queues {
         self.osts[ost].jitter = jitter;
     }
 
+    /// Sets what a piece takes longer that does not begin where the one before it has ended: the
+    /// time in which the arm of a disk moves. Pieces of striped files always take longer.
+    pub(super) fn set_seek(&mut self, ost: usize, seek: Duration) {
+        self.osts[ost].seek = seek;
+    }
+
     /// Clears the counts.
     pub(super) fn reset_tallies(&mut self) {
         for ost in &mut self.osts {
@@ -234,7 +255,8 @@ impl Queues {
     fn is_instant(&self, ost: usize) -> bool {
         let it = &self.osts[ost];
         let is_unlimited = it.rate.is_none() && self.oss_rates[it.oss].is_none();
-        is_unlimited && it.latency.is_zero() && it.jitter.is_zero() && it.serving.is_none()
+        let has_no_delay = it.latency.is_zero() && it.jitter.is_zero() && it.seek.is_zero();
+        is_unlimited && has_no_delay && it.serving.is_none()
     }
 
     /// Begins the next phase, or the next piece, when a phase of the piece that an OST serves has
@@ -259,7 +281,9 @@ impl Queues {
         let (now, it) = (self.now, &mut self.osts[ost]);
         let Some(piece) = it.waiting.pop_front() else { return };
         let jitter = it.jitter.mul_f64(self.chance.f64());
-        let latency = it.latency + jitter;
+        let seek = if it.arm == Some(piece.start) { Duration::ZERO } else { it.seek };
+        it.arm = Some(Start { offset: piece.start.offset + piece.bytes, ..piece.start });
+        let latency = it.latency + jitter + seek;
         let phase = match latency {
             Duration::ZERO => Phase::moving(piece, now),
             _ => Phase::Latency { until: now + latency },
@@ -301,6 +325,8 @@ impl Ost {
             rate: None,
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
+            seek: Duration::ZERO,
+            arm: None,
             waiting: VecDeque::new(),
             serving: None,
             tally: Tally::default(),

@@ -7,7 +7,7 @@
 //! the thread that submits one answers it at once.
 
 use super::model::Model;
-use super::queues::{Direction, Piece, Ticket};
+use super::queues::{Direction, Piece, Start, Ticket};
 use crate::clock::monotonic;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -84,19 +84,31 @@ impl Service {
 
     /// Submits a request to all OSTs that have a share in it, and answers it when they have served
     /// it. If nothing limits them, it is answered before this returns.
-    pub(super) fn submit(&self, shares: &[Share], direction: Direction, answer: Answer) {
-        let ticket = self.begin(shares, direction, answer);
+    pub(super) fn submit(
+        &self,
+        shares: &[Share],
+        direction: Direction,
+        start: Start,
+        answer: Answer,
+    ) {
+        let ticket = self.begin(shares, direction, start, answer);
         self.release(ticket, Ok(()));
     }
 
     /// Like [`Self::submit`], but does not answer before [`Self::release`]: the caller can do
     /// something while the OSTs serve the request.
-    pub(super) fn begin(&self, shares: &[Share], direction: Direction, answer: Answer) -> Ticket {
+    pub(super) fn begin(
+        &self,
+        shares: &[Share],
+        direction: Direction,
+        start: Start,
+        answer: Answer,
+    ) -> Ticket {
         let mut state = self.shared.lock();
         state.advance();
         let ticket = state.next_ticket();
         let queued = shares.iter().filter(|(ost, bytes)| {
-            state.model.submit(*ost, Piece { ticket, bytes: *bytes, direction })
+            state.model.submit(*ost, Piece { ticket, bytes: *bytes, direction, start })
         });
         let pieces_left = queued.count();
         state.requests.insert(ticket, Request { pieces_left, is_held: true, answer });

@@ -31,6 +31,10 @@ pub(super) struct Settings {
     /// Up to this many microseconds more, by chance
     #[arg(long, default_value_t = 0)]
     pub(super) jitter: u64,
+    /// Microseconds more for a request that does not begin where the last one of its target has
+    /// ended, as on a disk whose arm must move
+    #[arg(long, default_value_t = 0)]
+    pub(super) seek: u64,
     /// Microseconds that an operation on names takes
     #[arg(long, default_value_t = 0)]
     pub(super) metadata_latency: u64,

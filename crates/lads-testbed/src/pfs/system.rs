@@ -206,6 +206,7 @@ impl System {
                 Order::Jitter(osts, time) => {
                     osts.into_iter().for_each(|it| model.set_jitter(it, time));
                 }
+                Order::Seek(osts, time) => osts.into_iter().for_each(|it| model.set_seek(it, time)),
                 Order::OssRate(osses, rate) => {
                     osses.into_iter().for_each(|it| model.set_oss_rate(it, rate));
                 }

@@ -12,7 +12,12 @@ fn queues(ost_count: usize) -> Queues {
 }
 
 fn read(ticket: Ticket) -> Piece {
-    Piece { ticket, bytes: MB, direction: Direction::Read }
+    read_at(ticket, ticket, 0)
+}
+
+fn read_at(ticket: Ticket, file: u64, offset: u64) -> Piece {
+    let start = Start { file, offset };
+    Piece { ticket, bytes: MB, direction: Direction::Read, start }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -157,4 +162,15 @@ fn an_ost_that_goes_down_gives_back_what_it_had_to_do() {
     queues.submit(1, read(7));
     assert_eq!(queues.abandon(0), [0, 1, 2]);
     assert_eq!(run(&mut queues, ms(1000)), [(100, 7)]);
+}
+
+#[test]
+fn the_arm_moves_unless_a_request_begins_where_the_last_one_has_ended() {
+    let mut queues = queues(1);
+    queues.set_seek(0, ms(8));
+    queues.submit(0, read_at(1, 7, 0));
+    queues.submit(0, read_at(2, 7, MB));
+    queues.submit(0, read_at(3, 7, 3 * MB));
+    queues.submit(0, read_at(4, 8, 4 * MB));
+    assert_eq!(run(&mut queues, ms(1000)), [(108, 1), (208, 2), (316, 3), (424, 4)]);
 }
