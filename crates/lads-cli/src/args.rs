@@ -507,7 +507,8 @@ pub(crate) struct CopyArgs {
     #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]
     pub(crate) block_size: u64,
 
-    /// I/O threads at both ends; 0: follow the number of OSTs
+    /// I/O threads at both ends; 0: follow the number of OSTs, and where these are hidden, what is
+    /// measured
     #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value_t = 0)]
     pub(crate) threads: u16,

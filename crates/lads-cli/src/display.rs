@@ -17,6 +17,7 @@ mod style;
 mod summary;
 
 use lads_core::issue::{Issue, Reason, Side};
+use lads_core::matching::Why;
 use lads_core::message::OstBytes;
 use lads_core::sizes;
 use lads_engine::{
@@ -96,6 +97,8 @@ pub(crate) struct Display<'a> {
     next_shown: Duration,
     /// Whether it was shown that data has begun to move.
     has_begun: bool,
+    /// The number of requests of each end that was told last, and why it is that number.
+    matching_told: [Option<(u32, Why)>; 2],
     has_status_line: bool,
     /// Whether something is written in the line below the cursor.
     has_line_below: bool,
@@ -147,6 +150,7 @@ impl<'a> Display<'a> {
             meter: Meter::default(),
             next_shown,
             has_begun: false,
+            matching_told: [None; 2],
             has_status_line: false,
             has_line_below: false,
             is_wait_told: false,
@@ -213,6 +217,7 @@ impl<'a> Display<'a> {
         // Lines and issues are flushed at least this often.
         self.out.flush();
         // A program that wants to know how fast data moves must know when it began to move.
+        self.tell_matching(progress);
         let begins = self.settings.is_json && !self.has_begun && progress.source.bytes_sent > 0;
         self.has_begun |= begins;
         if progress.elapsed < self.next_shown && !begins {
@@ -237,6 +242,21 @@ impl<'a> Display<'a> {
             }
         };
         self.next_shown = progress.elapsed + interval;
+    }
+
+    /// Only a program gets this while it happens; a person sees it at the end.
+    fn tell_matching(&mut self, progress: &Progress) {
+        if !self.settings.is_json {
+            return;
+        }
+        let ends = [(Side::Source, &progress.source), (Side::Sink, &progress.sink)];
+        for ((side, counters), told) in ends.into_iter().zip(&mut self.matching_told) {
+            let Some(requests) = &counters.requests else { continue };
+            let what = (requests.limit, requests.why);
+            if told.replace(what) != Some(what) {
+                self.out.line(&json::matching(progress.elapsed, side, requests));
+            }
+        }
     }
 
     /// Only a program gets this; a person sees the busiest OST at the end.
@@ -316,6 +336,7 @@ impl<'a> Display<'a> {
         (self.issues, self.differences) = (IssueCount::default(), Differences::default());
         (self.meter, self.is_wait_told) = (Meter::default(), false);
         (self.next_shown, self.has_begun) = (first_shown(&self.settings), false);
+        self.matching_told = [None; 2];
     }
 
     fn on_line(&mut self, line: &lads_core::message::Line) {

@@ -6,6 +6,7 @@
 //! ([`crate::frame`]). Everything about single files travels in batches. `docs/protocol.md` shows
 //! the bytes.
 
+mod counters;
 pub mod wire;
 
 use crate::ceph::ObjectStriping;
@@ -16,8 +17,10 @@ use crate::filter::{Rule, Verdict};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::{Layout, Part};
 use crate::limits::{NAME_OVERHEAD_BYTES, RANGES_PER_MESSAGE};
+use crate::matching::Why;
 use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
+use crate::pool::{Io, Requests};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
@@ -63,8 +66,7 @@ pub struct Hello {
     pub software: String,
     /// The host's own name, for messages to a person.
     pub host: String,
-    /// A digest of the wire that this end speaks, field by field; ours is
-    /// [`crate::schema::DIGEST`].
+    /// A digest of the wire that this end speaks, field by field: [`crate::schema::DIGEST`].
     pub schema: SchemaDigest,
 }
 
@@ -252,48 +254,8 @@ pub struct Counters {
     pub files_compared: u64,
     /// The bytes of `files_compared`.
     pub bytes_compared: u64,
-}
-
-impl Counters {
-    /// All fields that are sums.
-    pub(crate) fn numbers(&self) -> [u64; 33] {
-        let busiest = self.busiest_ost.as_ref();
-        [
-            self.files_found,
-            self.directories_found,
-            self.bytes_found,
-            self.files_moved,
-            self.files_skipped,
-            self.files_failed,
-            self.bytes_done,
-            self.bytes_skipped,
-            self.bytes_sent,
-            self.blocks_sent,
-            self.blocks_resent,
-            self.cpu_micros,
-            self.memory_bytes_peak,
-            self.storage_micros,
-            self.network_micros,
-            self.cpu_delay_micros,
-            self.cpu_idle_micros,
-            self.starved_micros,
-            self.bytes_staged,
-            self.bytes_limited,
-            self.cpu_limited_micros,
-            self.passed.newer,
-            self.passed.there,
-            self.passed.missing,
-            self.passed.size,
-            self.entries_removed,
-            self.files_verified,
-            self.files_unread,
-            self.bytes_unread,
-            self.files_compared,
-            self.bytes_compared,
-            busiest.map_or(0, |ost| ost.busy_micros),
-            busiest.map_or(0, |ost| ost.bytes),
-        ]
-    }
+    /// What the requests of this end to its storage are like.
+    pub requests: Option<Requests>,
 }
 
 /// How long one OST worked for this transfer.
@@ -559,7 +521,11 @@ wire_struct!(Counters {
     bytes_unread,
     files_compared,
     bytes_compared,
+    requests,
 });
+wire_struct!(Requests { in_flight, files, request_bytes, limit, why, gain_per_mille, io });
+wire_enum!(Why { 0 => Fixed, 1 => Guess, 2 => Less, 3 => More });
+wire_enum!(Io { 0 => Buffered, 1 => Direct, 2 => Uncached, 3 => Absent });
 wire_struct!(PassCounts { newer, there, missing, size });
 wire_enum!(Pass { 0 => Newer, 1 => There, 2 => Missing, 3 => Size });
 wire_struct!(Rule { verdict, pattern });

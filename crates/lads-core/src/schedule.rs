@@ -21,6 +21,7 @@ use crate::congestion::{Rule, Threshold};
 use crate::frame::Row;
 use crate::layout::Layout;
 use crate::plan::{Lane, Piece, Plan};
+use crate::pool::{Pool, Requests};
 use crate::room::Room;
 use crate::staging::{Slot, Slots, Stage};
 use crate::tuning::Tuning;
@@ -118,6 +119,7 @@ pub struct Schedule {
     policy: Policy,
     tuning: Tuning,
     queues: OstQueues<Lane>,
+    pool: Pool,
     shares: Shares,
     /// Plans of the files that have lanes in the queues.
     plans: EntryMap<Plan>,
@@ -188,6 +190,7 @@ impl Schedule {
             policy,
             tuning: *tuning,
             queues: OstQueues::new(policy.rule(threshold), tuning, osts),
+            pool: Pool::default(),
             shares: Shares::new(osts, tuning.share_bytes_min),
             plans: EntryMap::default(),
             again: VecDeque::new(),
@@ -215,6 +218,22 @@ impl Schedule {
     /// At most this many files are begun at a time; at least one.
     pub fn set_begun_max(&mut self, count_max: u32) {
         self.begun.count_max = count_max.max(1);
+    }
+
+    /// From now on at most `most` reads are in flight at a time, or fewer if these are better.
+    pub fn match_requests(&mut self, most: u32) {
+        self.queues.match_requests(most);
+    }
+
+    /// When [`Self::next`] may find something even if no read is complete before.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.queues.next_timeout()
+    }
+
+    /// Time has passed.
+    pub fn on_time(&mut self, now: Instant) {
+        self.queues.on_time(now);
     }
 
     /// Queues a file's blocks.
@@ -320,14 +339,26 @@ impl Schedule {
     /// needed.
     pub fn next(&mut self, now: Instant, worker: usize) -> Option<Work> {
         let next = self.next_again(now).or_else(|| self.next_staged());
-        next.or_else(|| match self.policy {
+        let work = next.or_else(|| match self.policy {
             Policy::File => self.next_by_file(now, worker),
             _ => self.next_by_layout(now).or_else(|| self.next_to_stage(now)),
-        })
+        })?;
+        if !matches!(work.way, Way::Drain(..)) {
+            self.pool.on_start(work.blocks[0].entry, work.bytes());
+        }
+        Some(work)
+    }
+
+    /// What the latest reads were like; `None` before the first.
+    #[must_use]
+    pub fn requests(&self) -> Option<Requests> {
+        let (limit, why, gain) = self.queues.limit();
+        self.pool.requests(limit, why, gain)
     }
 
     /// A read is complete; its OST can get another request.
     pub fn on_read(&mut self, now: Instant, work: &Work, service: Duration) {
+        self.pool.on_finish(work.blocks[0].entry);
         self.queues.finish(now, work.source_ost, work.bytes(), service);
     }
 

@@ -4,7 +4,7 @@
 //! An engine asks when it sets up an end, the simulator when it plays one: what is measured there
 //! is what the command does.
 
-use crate::schedule::OstSpec;
+use crate::schedule::{OstSpec, Policy};
 use crate::tuning::Tuning;
 use std::time::Duration;
 
@@ -56,8 +56,20 @@ pub fn reading_threads(asked_for: u16, osts: &[OstSpec]) -> u32 {
     }
 }
 
-/// I/O threads that a source has besides, once it knows how long a round trip takes: on a long path,
-/// as many as make one for each stream.
+/// With how many requests in flight an end begins that looks for the number that is best
+/// ([`crate::matching`]); `None` if the number is fixed.
+///
+/// It is looked for where OSTs are hidden. Where they are known, each has the number that is best
+/// for its kind. A person who says how many threads there are has fixed it, too.
+#[must_use]
+pub fn matched_requests(asked_for: u16, policy: Policy, osts: &[OstSpec]) -> Option<u32> {
+    let is_hidden = !osts.is_empty() && osts.iter().all(|ost| ost.is_track);
+    let is_matched = asked_for == 0 && policy == Policy::Adaptive && is_hidden;
+    is_matched.then(|| osts.iter().map(|ost| ost.in_flight_max).sum())
+}
+
+/// I/O threads that a source has besides, once it knows how long a round trip takes: on a long
+/// path, as many as make one for each stream.
 ///
 /// A thread that sends waits until its connection has taken the block. While a connection is new,
 /// that takes some round trips, and only connections on which a thread sends grow. Over 128 ms,

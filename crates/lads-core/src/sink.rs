@@ -62,7 +62,8 @@ pub use crate::gate::ProtocolError;
 use crate::limits::RANGES_MAX;
 use crate::message::{Counters, Ending, Message};
 use crate::placement::{NewFile, Striping, Wish};
-use crate::schedule::OstStats;
+use crate::pool::Requests;
+use crate::schedule::{OstStats, earlier};
 use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
 use again::Again;
@@ -154,6 +155,12 @@ impl Sink {
             Message::There { number, answers } => self.removal.check(*number, answers),
             _ => Ok(()),
         }
+    }
+
+    /// From now on at most `most` writes are in flight at a time, or fewer if these are better
+    /// ([`crate::matching`]).
+    pub fn match_requests(&mut self, most: u32) {
+        self.frames.match_requests(most);
     }
 
     /// Takes in what happened.
@@ -306,6 +313,7 @@ impl Sink {
 
     /// What an I/O thread should do now, if anything.
     pub fn next_task(&mut self, now: Instant) -> Option<Task> {
+        self.frames.on_time(now);
         if let Some(task) = self.frames.next_release().or_else(|| self.next_sync(now)) {
             return Some(task);
         }
@@ -345,7 +353,7 @@ impl Sink {
     /// When [`Self::next_task`] may have something to do even if nothing happens until then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.recording.due_at()
+        earlier(self.recording.due_at(), self.frames.queues().next_timeout())
     }
 
     /// Whether [`Self::next_task`] may find something now. Tasks that only become due by time do
@@ -433,6 +441,12 @@ impl Sink {
         }
         let left_bytes = self.ahead.transfer_bytes().saturating_sub(self.counters.bytes_done);
         self.growing.extent_bytes(left_bytes, self.frames.queues().ost_count())
+    }
+
+    /// What the latest writes were like; `None` before the first.
+    #[must_use]
+    pub fn requests(&self) -> Option<Requests> {
+        self.frames.requests()
     }
 
     /// What each sink OST did.

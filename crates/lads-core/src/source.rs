@@ -64,7 +64,8 @@ use crate::gate::{AtSource, impossible};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::limits::{AGAIN_MAX, ENTRIES_OPEN_MAX, RESENDS_MAX};
 use crate::message::{BlockRange, Counters, Ending, Message, Presence, Question};
-use crate::schedule::{OstSpec, OstStats, Schedule, Way, Work};
+use crate::pool::Requests;
+use crate::schedule::{OstSpec, OstStats, Schedule, Way, Work, earlier};
 use crate::units::{EntryId, Instant, StreamId};
 use blocks::Blocks;
 use checking::Checking;
@@ -137,6 +138,12 @@ impl Source {
             counters: Counters::default(),
             config,
         }
+    }
+
+    /// From now on at most `most` reads are in flight at a time, or fewer if these are better
+    /// ([`crate::matching`]).
+    pub fn match_requests(&mut self, most: u32) {
+        self.schedule.match_requests(most);
     }
 
     /// Checks whether the sink may send this message now, except for what concerns a single file:
@@ -227,6 +234,7 @@ impl Source {
         if !self.course.goes_on() {
             return None;
         }
+        self.schedule.on_time(now);
         if let Some(task) = self.checking.next() {
             return Some(task);
         }
@@ -261,7 +269,7 @@ impl Source {
     /// When [`Self::next_task`] may have something to do even if nothing happens until then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.limit.ready_at()
+        earlier(self.limit.ready_at(), self.schedule.next_timeout())
     }
 
     /// Whether [`Self::next_task`] may find something, so that it is worth waking a thread.
@@ -322,6 +330,12 @@ impl Source {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What the latest reads were like; `None` before the first.
+    #[must_use]
+    pub fn requests(&self) -> Option<Requests> {
+        self.schedule.requests()
     }
 
     /// Counters of each source OST.

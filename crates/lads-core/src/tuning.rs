@@ -79,6 +79,49 @@ tuning! {
     /// measured on hidden OSTs.
     /// Half and double: same.
     share_bytes_min: u64 = 4 * MIB;
+    /// Where OSTs are hidden, fewer requests in flight than the first guess are taken only if they
+    /// gain this part of the rate.
+    ///
+    /// The figures of this field and of the next ones are rates over 60 s of simulated storage
+    /// (`matching/tests.rs`, noise of 20 %), in percent of what the guess of 128 requests reaches:
+    /// 99.8 and 99.4 on 8 and 32 hidden OSTs and 99.7 on one server (± 0.3: what probes cost), 141
+    /// on one disk, 158 on a server with a knee. Since then, the first short requests are not
+    /// measured any more, and the last two are 138 and 153. Half and double: same within the error.
+    /// A gain of a tenth is beyond what chance shows.
+    match_gain_min: f64 = 0.1;
+    /// A rate that is lower by no more than this part counts as the same. With half, the knee
+    /// reaches 146 and the disk 139: probes end too early; double costs 0.2 on hidden OSTs.
+    match_loss_max: f64 = 0.08;
+    /// A rate is measured over at least this time while other numbers are tried, and twice this
+    /// time during a hold. Half: knee 155; double: knee 160, but a server loses 0.2 more.
+    match_epoch_min: Duration = Duration::from_millis(200);
+    /// A rate is measured over no more than this time, if at least `match_count_min` requests are
+    /// complete. Half and double: the same within the error; with double, one disk is found half a
+    /// second later.
+    match_epoch_max: Duration = Duration::from_millis(1500);
+    /// A rate is measured over at least this many requests, and four times as many during a hold.
+    /// Half: knee 152, and 0.5 lost on hidden OSTs; double: knee 162, disk 140.
+    match_count_min: u32 = 16;
+    /// While other numbers are tried, a rate that is lower by this part ends the measurement when
+    /// half of `match_count_min` requests are complete. Half: knee 154; double, so never: 0.3 lost.
+    match_clear_loss: f64 = 0.3;
+    /// The shortest time for which a number of requests is held before another one is tried. Half:
+    /// same; double: disk 139, knee 153, found later.
+    match_hold_min: Duration = Duration::from_secs(2);
+    /// The longest time. A change that does not change the rate is followed after it, which should
+    /// be within 15 seconds. Half and double: same within the error.
+    match_hold_max: Duration = Duration::from_secs(12);
+    /// After a probe, the number is held for as long as the probe has lost, times this: so that
+    /// probes lose about one part in this number. Half and double: same within the error, because
+    /// `match_hold_max` holds more often.
+    match_cost_parts: u32 = 100;
+    /// If the rate changes by this part, another number is tried at once. Half: knee 150, chance
+    /// does it; double: same, but only a change by half is followed at once.
+    match_change: f64 = 0.25;
+    /// If fewer requests than the first guess are in flight, and none returns for this time, the
+    /// others begin. No storage of the sweep hangs. Half could be the time of one request; with
+    /// double, a hidden OST that hangs stops all others for four seconds.
+    match_silence_max: Duration = Duration::from_secs(2);
     /// The number of OSTs of an end from which on OSTs are compared. With fewer there is nothing to
     /// compare with and no other OST to go to, so none is ever congested. Two OSTs that differ
     /// cannot both be the usual one.
@@ -336,9 +379,9 @@ tuning! {
     /// growing files with 4 stripes reach 87 % instead of 91 % on 8 OSTs with a congested sink.
     /// Half +0.13 ± 0.15, double -0.09 ± 0.13.
     room_spare: u32 = 6;
-    /// It grants as many more as a line of this rate, in bytes per second, holds for one round trip,
-    /// within the OST's share of the buffers. Without them, grants double with each round trip, and
-    /// a line of 4 Gbit/s with 128 ms waits for them as long as for TCP.
+    /// It grants as many more as a line of this rate, in bytes per second, holds for one round
+    /// trip, within the OST's share of the buffers. Without them, grants double with each round
+    /// trip, and a line of 4 Gbit/s with 128 ms waits for them as long as for TCP.
     room_rate: u64 = 1_250_000_000;
     /// Grants are sent when those that an OST may have, divided by this, are free, so that one
     /// message carries several.

@@ -35,6 +35,7 @@ use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
 use crate::transport::GrantedBuffers;
+use crate::usage::IoBytes;
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::gate::ProtocolError;
 use lads_core::growth::GrowthConfig;
@@ -43,7 +44,9 @@ use lads_core::limits::{OSTS_MAX, RESENDS_MAX};
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
-use lads_core::shares::{STAGE_THREADS, commits_max, part_from_stage, writing_threads};
+use lads_core::shares::{
+    STAGE_THREADS, commits_max, matched_requests, part_from_stage, writing_threads,
+};
 use lads_core::sink::{Event, Sink, SinkConfig, StageConfig, Task};
 use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, OstId, StreamId};
@@ -95,6 +98,7 @@ pub(crate) struct SinkEnd {
     names: extra::Names,
     board: Arc<Board>,
     clock: Clock,
+    io_bytes: IoBytes,
     has_noticed_fallback: AtomicBool,
 }
 
@@ -180,7 +184,7 @@ impl SinkEnd {
         };
         tell_if_not_spread(&options, layouts.as_ref(), &board);
         Ok(Arc::new(Self {
-            hub: Hub::new(Sink::new(&config), Wake::One, Arc::clone(&streams), processors),
+            hub: Hub::new(session(&config, &options), Wake::One, Arc::clone(&streams), processors),
             placing: placing::Placing::new(placing.rule),
             osts,
             options,
@@ -203,6 +207,7 @@ impl SinkEnd {
             names: extra::Names::default(),
             board,
             clock,
+            io_bytes: IoBytes::default(),
             has_noticed_fallback: AtomicBool::new(false),
         }))
     }
@@ -414,6 +419,15 @@ fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
 fn placed_bytes_min(options: &Options, layouts: &dyn Layouts, ost_count: usize) -> Option<u64> {
     let is_aware = options.place == PlaceRule::Aware && layouts.heeds() == Heeds::Place;
     is_aware.then_some(ost_count as u64 * TUNING.placed_bytes_each)
+}
+
+/// A session that looks for the best number of requests in flight, if that is not fixed.
+fn session(config: &SinkConfig, options: &Options) -> Sink {
+    let mut session = Sink::new(config);
+    if let Some(most) = matched_requests(options.sink_threads, options.schedule, &config.osts) {
+        session.match_requests(most);
+    }
+    session
 }
 
 fn stage_config(options: &Options, osts: &[OstSpec], drains_max: u32) -> StageConfig {

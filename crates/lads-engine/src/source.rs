@@ -24,13 +24,15 @@ use crate::layout::Layouts;
 use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
+use crate::usage::IoBytes;
 use instead::Instead;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Verb};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::shares::{
-    DRAIN_THREADS, RETRIES_MAX, filling_threads_max, reading_threads, sending_threads,
+    DRAIN_THREADS, RETRIES_MAX, filling_threads_max, matched_requests, reading_threads,
+    sending_threads,
 };
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_core::tuning::Tuning;
@@ -71,6 +73,7 @@ pub(crate) struct SourceEnd {
     pub(crate) frames_told: Mutex<FramesTold>,
     board: Arc<Board>,
     clock: Clock,
+    io_bytes: IoBytes,
     has_noticed_fallback: AtomicBool,
     has_noticed_mirrors: AtomicBool,
 }
@@ -124,7 +127,10 @@ impl SourceEnd {
             stage_threads_max: filling_threads_max(threads, arena.buffer_count()),
         };
         let wake = if options.schedule == Policy::File { Wake::All } else { Wake::One };
-        let session = Source::new(config, &osts);
+        let mut session = Source::new(config, &osts);
+        if let Some(most) = matched_requests(options.source_threads, options.schedule, &osts) {
+            session.match_requests(most);
+        }
         let end = Self {
             hub: Hub::new(session, wake, Arc::clone(&streams), processors),
             osts,
@@ -142,6 +148,7 @@ impl SourceEnd {
             frames_told: Mutex::default(),
             board,
             clock,
+            io_bytes: IoBytes::default(),
             has_noticed_fallback: AtomicBool::new(false),
             has_noticed_mirrors: AtomicBool::new(false),
         };

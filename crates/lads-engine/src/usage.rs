@@ -1,9 +1,58 @@
 //! What is known of this process and of each storage target, for the counters.
 
+use crate::caching::Caching;
 use crate::stream::Streams;
+use lads_core::matching::Why;
 use lads_core::message::{BusyOst, Counters};
+use lads_core::pool::{Io, Requests};
 use lads_core::schedule::{OstSpec, OstStats};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// How many bytes went to or from storage, by the way that they went.
+#[derive(Debug, Default)]
+pub(crate) struct IoBytes {
+    direct: AtomicU64,
+    buffered: AtomicU64,
+    uncached: AtomicU64,
+}
+
+impl IoBytes {
+    /// So many bytes were read or written.
+    pub(crate) fn count(&self, caching: Caching, bytes: u64) {
+        let sum = match caching {
+            Caching::Direct => &self.direct,
+            Caching::Buffered => &self.buffered,
+            Caching::Uncached => &self.uncached,
+        };
+        sum.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The way that most bytes went.
+    fn most(&self) -> Io {
+        let ways = [
+            (&self.buffered, Io::Buffered),
+            (&self.uncached, Io::Uncached),
+            (&self.direct, Io::Direct),
+        ];
+        let bytes = ways.map(|(bytes, io)| (bytes.load(Ordering::Relaxed), io));
+        let most = bytes.into_iter().max_by_key(|(bytes, _)| *bytes);
+        most.filter(|(bytes, _)| *bytes > 0).map_or(Io::Absent, |(_, io)| io)
+    }
+
+    /// What requests were like, with the way that most bytes went. `threads_asked_for` is zero
+    /// unless a person has fixed how many threads there are.
+    pub(crate) fn complete(&self, requests: Requests, threads_asked_for: u16) -> Requests {
+        let io = self.most();
+        match threads_asked_for {
+            0 => Requests { io, ..requests },
+            count => {
+                let limit = requests.limit.min(count.into());
+                Requests { io, limit, why: Why::Fixed, ..requests }
+            }
+        }
+    }
+}
 
 /// Adds processor time, memory, the busiest OST and where the threads' time went.
 pub(crate) fn complete<'a>(

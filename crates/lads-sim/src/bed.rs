@@ -401,6 +401,7 @@ impl Scenario {
                 stage: None,
             },
             source_workers,
+            matched: None,
             sink_workers,
             network: NETWORK,
             sink_open_files_max: 1000,

@@ -30,6 +30,8 @@ struct StreamLog {
 pub(crate) struct Books {
     config: SourceConfig,
     in_flight_max: Vec<u32>,
+    /// Whether the source looks for the best number of requests in flight.
+    pub(crate) is_matched: bool,
     in_flight: Vec<u32>,
     /// Grants not used, by sink OST.
     room: Vec<u32>,
@@ -62,6 +64,7 @@ impl Books {
         Self {
             config: config.clone(),
             in_flight_max: osts.iter().map(|ost| ost.in_flight_max).collect(),
+            is_matched: false,
             in_flight: vec![0; osts.len()],
             room: vec![0; sink_ost_count],
             plans: BTreeMap::new(),
@@ -259,6 +262,10 @@ impl Books {
 
     /// A thread was told that there is nothing to do: is that so?
     pub(crate) fn check_idle(&self) -> Checked {
+        // Fewer requests than could be may be better, but not none.
+        if self.is_matched && self.in_flight.iter().any(|&count| count > 0) {
+            return Ok(());
+        }
         // Where each file is read in its order, its other blocks wait for the next one.
         if self.config.policy == Policy::File || self.config.is_in_order {
             return Ok(());

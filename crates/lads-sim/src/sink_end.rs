@@ -136,6 +136,8 @@ pub(crate) struct SinkEnd {
     pub(crate) has_placed_again: bool,
     woken_at: Option<Instant>,
     is_talk_due: bool,
+    /// Whether it looks for the best number of requests in flight.
+    is_matched: bool,
 }
 
 impl SinkEnd {
@@ -143,8 +145,13 @@ impl SinkEnd {
         let config = world.options.sink.clone();
         let rows = vec![0; config.osts.len()];
         let stream_count = world.options.network.stream_count;
+        let mut session = Sink::new(&config);
+        if let Some(most) = world.options.matched {
+            session.match_requests(most);
+        }
         let mut end = Self {
-            session: Sink::new(&config),
+            session,
+            is_matched: world.options.matched.is_some(),
             items: BTreeMap::new(),
             journal: Journal::open(&mut world.disk, config.has_journal)?,
             workers: (0..world.options.sink_workers).map(|_| None).collect(),
@@ -329,6 +336,10 @@ impl SinkEnd {
 
     /// A thread was told that there is nothing to do: is that so?
     fn check_idle(&self) -> Checked {
+        // Fewer requests than could be may be better, but not none.
+        if self.is_matched && self.writing.iter().any(|&count| count > 0) {
+            return Ok(());
+        }
         let stage = self.config.stage;
         let may_drain = !self.is_stopping
             && stage.is_some_and(|it| (self.brought_back.len() as u64) < it.drains_max.into());

@@ -82,9 +82,15 @@ impl SourceEnd {
         let options = &world.options;
         let specs = options.source_specs();
         let streams = (0..options.network.stream_count).map(|_| Stream::default()).collect();
+        let mut session = Source::new(options.source.clone(), &specs);
+        if let Some(most) = options.matched {
+            session.match_requests(most);
+        }
+        let mut books = Books::new(&options.source, &specs, options.sink_osts.len());
+        books.is_matched = options.matched.is_some();
         Self {
-            session: Source::new(options.source.clone(), &specs),
-            books: Books::new(&options.source, &specs, options.sink_osts.len()),
+            session,
+            books,
             items: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             placed_again: BTreeSet::new(),
@@ -253,7 +259,8 @@ impl SourceEnd {
         for step in 0..self.workers.len() {
             let worker = (first + step) % self.workers.len();
             if self.workers[worker].is_none() {
-                let is_expected = self.session.may_have_task();
+                let is_late = self.session.next_timeout().is_some_and(|at| at <= world.now);
+                let is_expected = is_late || self.session.may_have_task();
                 match self.session.next_task(world.now, worker) {
                     Some(task) if !is_expected => {
                         return Err(format!("nobody would have been woken for {task:?}"));

@@ -161,6 +161,7 @@ impl World {
         let mut options = Options::draw(&mut rng);
         options.draw_stage(&mut Rng::new(mix(seed)));
         options.draw_troubles(seed);
+        options.draw_matching(seed);
         let mut of_removal = Rng::new(mix(seed) ^ seed);
         options.draw_removal(&mut of_removal);
         let tree = Tree::draw(&mut rng, &options);

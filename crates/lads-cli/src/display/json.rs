@@ -9,10 +9,13 @@ use super::place::Places;
 use super::progress::Figures;
 use super::summary::mean_rate;
 use lads_core::issue::{Issue, Operation, Reason, Side};
+use lads_core::matching::Why;
 use lads_core::message::{Counters, Line, OstBytes};
+use lads_core::pool::{Io, Requests};
 use lads_engine::{Bottleneck, ExitCode, Location, Progress, Report, Retry, Verify};
 use serde::Serialize;
 use std::fmt::Write;
+use std::time::Duration;
 
 const VERSION: u32 = 1;
 
@@ -302,6 +305,63 @@ struct End<'a> {
     storage_seconds: f64,
     network_seconds: f64,
     busiest_ost: Option<BusiestOst<'a>>,
+    matching: Option<Matching>,
+}
+
+/// What the requests of an end to its storage are like.
+#[derive(Serialize)]
+struct Matching {
+    in_flight: u32,
+    in_flight_max: u32,
+    files: u32,
+    request_bytes: u64,
+    io: &'static str,
+    reason: &'static str,
+    gain: f64,
+}
+
+impl Matching {
+    fn new(requests: &Requests) -> Self {
+        let reason = match requests.why {
+            Why::Fixed => "fixed",
+            Why::Guess => "guess",
+            Why::Less => "less",
+            Why::More => "more",
+        };
+        Self {
+            in_flight: requests.in_flight,
+            in_flight_max: requests.limit,
+            files: requests.files,
+            request_bytes: requests.request_bytes,
+            io: io(requests.io),
+            reason,
+            gain: f64::from(requests.gain_per_mille) / 1000.0,
+        }
+    }
+}
+
+/// The word for how bytes go to and from storage.
+pub(super) fn io(io: Io) -> &'static str {
+    match io {
+        Io::Buffered => "buffered",
+        Io::Direct => "direct",
+        Io::Uncached => "uncached",
+        Io::Absent => "none",
+    }
+}
+
+/// The event that says that an end has another number of requests in flight, and why.
+pub(super) fn matching(elapsed: Duration, side: Side, requests: &Requests) -> String {
+    #[derive(Serialize)]
+    struct Told {
+        elapsed_seconds: f64,
+        side: &'static str,
+        #[serde(flatten)]
+        matching: Matching,
+    }
+    let elapsed_seconds = rounded(elapsed.as_secs_f64());
+    let matching = Matching::new(requests);
+    event("matching", Told { elapsed_seconds, side: side.word(), matching })
 }
 
 #[derive(Serialize)]
@@ -324,6 +384,7 @@ impl<'a> End<'a> {
                 busy_seconds: seconds(ost.busy_micros),
                 bytes: ost.bytes,
             }),
+            matching: counters.requests.as_ref().map(Matching::new),
         }
     }
 }

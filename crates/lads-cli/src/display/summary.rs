@@ -2,11 +2,14 @@
 
 use super::again;
 use super::differences::Differences;
+use super::json::io;
 use super::place::Places;
 use super::style::{Tone, escape, escape_text, indented};
 use super::{IssueCount, Settings};
+use lads_core::matching::Why;
 use lads_core::message::{BusyOst, Counters};
 use lads_core::pass::PassCounts;
+use lads_core::pool::Requests;
 use lads_core::sizes::{bytes, count, counted, rate, span};
 use lads_engine::{Bottleneck, ExitCode, Progress, Report, Verify};
 use std::time::Duration;
@@ -316,6 +319,11 @@ fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
         ost.as_ref()
             .map(|ost| ("busiest", format!("{side} {}", busy(ost, report.progress.elapsed))))
     }));
+    let pools = [("reads", &source.requests), ("writes", &sink.requests)];
+    rows.extend(pools.into_iter().filter_map(|(title, requests)| {
+        let requests = requests.as_ref().filter(|it| is_verbose || it.has_changed())?;
+        Some((title, matched(requests)))
+    }));
     if is_verbose {
         rows.push(("in storage", both(&|end| seconds(end.storage_micros))));
         rows.push(("in network", both(&|end| seconds(end.network_micros))));
@@ -334,6 +342,20 @@ fn busy(ost: &BusyOst, elapsed: Duration) -> String {
     let percent = (share * 100.0).min(100.0);
     let name = escape(ost.name.as_bytes());
     format!("{name}: busy for {percent:.0} % of the time, with {}", bytes(ost.bytes))
+}
+
+/// `24 in flight over 12 files, 1.0 MiB each, direct`
+fn matched(requests: &Requests) -> String {
+    let Requests { in_flight, files, request_bytes, limit, .. } = *requests;
+    let files = counted(files.into(), "file");
+    let way = io(requests.io);
+    let text = format!("{in_flight} in flight over {files}, {} each, {way}", bytes(request_bytes));
+    let gain = f64::from(requests.gain_per_mille) / 1000.0;
+    match requests.why {
+        Why::Fixed | Why::Guess => text,
+        Why::Less => format!("{text}; {limit} at most: {gain:.2} times the rate"),
+        Why::More => format!("{text}; {limit} at most again"),
+    }
 }
 
 fn slowest(bottleneck: Bottleneck) -> &'static str {

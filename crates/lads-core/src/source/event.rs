@@ -69,6 +69,7 @@ pub enum ReadOutcome {
 }
 
 /// What the owner tells the session.
+#[expect(clippy::large_enum_variant, reason = "messages are few, and are taken in at once")]
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The walk met an entry.

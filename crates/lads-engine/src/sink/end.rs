@@ -43,7 +43,17 @@ impl End for SinkEnd {
     fn counters(&self) -> Counters {
         let mut counters = self.hub.with(|inner| {
             let session = &inner.session;
-            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
+            let requests = session.requests();
+            let threads = self.options.sink_threads;
+            Counters {
+                requests: requests.map(|it| self.io_bytes.complete(it, threads)),
+                ..usage::complete(
+                    session.counters(),
+                    &self.osts,
+                    session.ost_stats(),
+                    &self.streams,
+                )
+            }
         });
         counters.cpu_limited_micros = usage::micros(self.hub.cpu_limited());
         counters.storage_micros += self.other_storage_micros.load(Ordering::Relaxed);

@@ -91,6 +91,7 @@ impl SinkEnd {
         if flag == Flag::Unknown {
             self.notice_fallback("uncached I/O: what is written is dropped from the page cache");
         }
+        self.io_bytes.count(temporary.caching, bytes.len() as u64);
         if self.layouts.starts_writeback() && temporary.caching != Caching::Direct {
             // Only a head start, as in `begin_sync`.
             let _ = lads_sys::start_writeback_of(&temporary.file, offset..block.end());

@@ -38,7 +38,17 @@ impl End for SourceEnd {
     fn counters(&self) -> Counters {
         let counters = self.hub.with(|inner| {
             let session = &inner.session;
-            usage::complete(session.counters(), &self.osts, session.ost_stats(), &self.streams)
+            let requests = session.requests();
+            let threads = self.options.source_threads;
+            Counters {
+                requests: requests.map(|it| self.io_bytes.complete(it, threads)),
+                ..usage::complete(
+                    session.counters(),
+                    &self.osts,
+                    session.ost_stats(),
+                    &self.streams,
+                )
+            }
         });
         Counters { cpu_limited_micros: usage::micros(self.hub.cpu_limited()), ..counters }
     }

@@ -151,9 +151,10 @@ impl SourceEnd {
         let file = self.open_item(&item, work.mirror, !is_whole)?;
         let length = block.length as usize;
         match self.read_at(&file, block.offset, length, to) {
-            Ok(()) => {}
+            Ok(()) => self.io_bytes.count(file.caching, length as u64),
             Err(Errno::INVAL) if file.caching == Caching::Direct => {
                 let buffered = self.open_new(&item, false)?;
+                self.io_bytes.count(buffered.caching, length as u64);
                 let read = self.read_at(&buffered, block.offset, length, to);
                 read.map_err(|errno| match errno {
                     Errno::PIPE => ReadOutcome::Changed,

@@ -42,6 +42,7 @@ fn examples() -> Vec<String> {
         line(&different),
         issue(&no_space, &describe(&no_space, &places()), &places()),
         notice("direct I/O is not possible at the source; reading through the page cache"),
+        matching(Duration::from_millis(9100), Side::Source, &few_requests()),
         retry(&Retry {
             attempt: 2,
             message: "lost the connection to dtn2: connection reset; the same command resumes"
@@ -50,6 +51,18 @@ fn examples() -> Vec<String> {
         }),
         summary(&report(), &settings(), &places(), &Differences::default()),
     ]
+}
+
+fn few_requests() -> Requests {
+    Requests {
+        in_flight: 2,
+        files: 2,
+        request_bytes: 1 << 20,
+        limit: 1,
+        why: Why::Less,
+        gain_per_mille: 1752,
+        io: Io::Direct,
+    }
 }
 
 #[test]
@@ -73,6 +86,18 @@ fn every_event_is_as_the_schema_says() {
         let plain = Issue { path: b"run7/\xff".to_vec(), failure };
         events.push(issue(&plain, &describe(&plain, &places()), &places()));
     }
+    for (why, io) in [
+        (Why::Fixed, Io::Absent),
+        (Why::Guess, Io::Buffered),
+        (Why::Less, Io::Uncached),
+        (Why::More, Io::Direct),
+    ] {
+        let requests = Requests { why, io, ..few_requests() };
+        events.push(matching(Duration::ZERO, Side::Sink, &requests));
+    }
+    let mut matched = report();
+    matched.progress.source.requests = Some(few_requests());
+    events.push(summary(&matched, &settings(), &places(), &Differences::default()));
     events.push(progress(&Progress::default(), &Figures::default()));
     for exit_code in [ExitCode::Different, ExitCode::Running, ExitCode::Limit, ExitCode::Mismatch] {
         let report = Report { exit_code, ..report() };

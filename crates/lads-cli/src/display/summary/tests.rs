@@ -3,6 +3,7 @@ use crate::display::issue::tests::places;
 use crate::display::{Meters, Style};
 use expect_test::{Expect, expect};
 use lads_core::message::Verb;
+use lads_core::pool::Io;
 use lads_engine::Progress;
 
 pub(in crate::display) fn settings() -> Settings {
@@ -112,6 +113,40 @@ fn a_good_end_says_all_that_was_done() {
                   security   connections authenticated;
                              data neither encrypted nor protected on its way (use --tunnel)"#]],
     );
+}
+
+#[test]
+fn a_number_of_requests_that_was_found_to_be_better_is_told() {
+    let mut report = report();
+    let requests = Requests {
+        in_flight: 128,
+        files: 80,
+        request_bytes: 1 << 20,
+        limit: 128,
+        why: Why::Guess,
+        gain_per_mille: 1000,
+        io: Io::Buffered,
+    };
+    report.progress.sink.requests = Some(requests);
+    let few = Requests { in_flight: 2, files: 1, limit: 1, io: Io::Direct, ..requests };
+    let few = Requests { why: Why::Less, gain_per_mille: 1752, ..few };
+    report.progress.source.requests = Some(few);
+    let told = |is_verbose| {
+        let settings = Settings { is_verbose, ..settings() };
+        let counted = (&IssueCount::default(), &Differences::default());
+        let lines = lines(&report, &settings, &places(), counted);
+        let told = lines.into_iter().filter(|line| line.contains(" in flight "));
+        told.collect::<Vec<_>>().join("\n").replace("; ", ";\n")
+    };
+    expect![[r#"
+              reads      2 in flight over 1 file, 1.0 MiB each, direct;
+        1 at most: 1.75 times the rate"#]]
+    .assert_eq(&told(false));
+    expect![[r#"
+              reads      2 in flight over 1 file, 1.0 MiB each, direct;
+        1 at most: 1.75 times the rate
+              writes     128 in flight over 80 files, 1.0 MiB each, buffered"#]]
+    .assert_eq(&told(true));
 }
 
 #[test]
