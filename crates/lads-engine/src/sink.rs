@@ -157,10 +157,8 @@ impl SinkEnd {
         let threads = writing_threads(options.sink_threads, &osts);
         let commits_max = commits_max(threads, reads_max);
         let read_count = reads_max.map_or(0, |_| commits_max);
-        let drains_max = match &stage {
-            Some(_) => part_from_stage(&mut osts, buffer_count - read_count),
-            None => 0,
-        };
+        let drains_max =
+            stage.as_ref().map_or(0, |_| part_from_stage(&mut osts, buffer_count - read_count));
         let placing = placing::config(&options, layouts.as_ref());
         let config = SinkConfig {
             tuning: TUNING,
