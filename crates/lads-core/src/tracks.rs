@@ -53,6 +53,8 @@ impl Tracks {
     pub fn of_written(&mut self, size: u64) -> Layout {
         let first = self.next(size).0 - self.first;
         let stripe_count = (1 + size / self.tuning.track_bytes.max(1)).min(self.count.into());
+        // The next file begins behind this one: two files on one track would wait for each other.
+        self.other_count += stripe_count - 1;
         let osts = (0..stripe_count).map(|step| self.track(u64::from(first) + step)).collect();
         // Each track gets one part of the file, as each track of the source does.
         let stripe_size = size.div_ceil(stripe_count).max(1).next_multiple_of(self.block_bytes);
@@ -114,6 +116,7 @@ mod tests {
         let two = tracks.of_written(Tuning::DEFAULT.track_bytes);
         assert_eq!(two.osts().collect::<Vec<_>>(), [OstId(4), OstId(5)]);
         assert_eq!(two.stripe_end(0), Tuning::DEFAULT.track_bytes / 2);
+        assert_eq!(tracks.of_written(MIB), Layout::on(OstId(6)), "behind both tracks of that file");
         assert_eq!(tracks.of_written(1 << 40).position_count(), 4);
     }
 }
