@@ -52,7 +52,8 @@ impl Tracks {
     /// several, because its blocks come from distant offsets at the same time.
     pub fn of_written(&mut self, size: u64) -> Layout {
         let first = self.next(size).0 - self.first;
-        let stripe_count = (1 + size / self.tuning.track_bytes.max(1)).min(self.count.into());
+        let parts = size.div_ceil(self.tuning.track_bytes.max(1));
+        let stripe_count = parts.clamp(1, self.count.into());
         // The next file begins behind this one: two files on one track would wait for each other.
         self.other_count += stripe_count - 1;
         let osts = (0..stripe_count).map(|step| self.track(u64::from(first) + step)).collect();
@@ -113,9 +114,9 @@ mod tests {
     fn each_track_gets_one_part_of_a_long_file() {
         let mut tracks = tracks();
         let _ = tracks.of_written(MIB);
-        let two = tracks.of_written(Tuning::DEFAULT.track_bytes);
+        let two = tracks.of_written(2 * Tuning::DEFAULT.track_bytes);
         assert_eq!(two.osts().collect::<Vec<_>>(), [OstId(4), OstId(5)]);
-        assert_eq!(two.stripe_end(0), Tuning::DEFAULT.track_bytes / 2);
+        assert_eq!(two.stripe_end(0), Tuning::DEFAULT.track_bytes);
         assert_eq!(tracks.of_written(MIB), Layout::on(OstId(6)), "behind both tracks of that file");
         assert_eq!(tracks.of_written(1 << 40).position_count(), 4);
     }
