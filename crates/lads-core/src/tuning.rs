@@ -397,9 +397,11 @@ tuning! {
     /// late delays nothing then, and nobody waits for shorter than it takes to wake a thread.
     /// Half and double: same.
     cpu_slack: Duration = Duration::from_millis(50);
-    /// `--max-cpu`: the longest that a thread waits before its next block. Far less than `--timeout`
-    /// by default, because the peer waits meanwhile; with half of it, 64 threads use more than a
-    /// hundredth of two processors, and with double of it, no more than they should either.
+    /// `--max-cpu`: the longest that a thread waits before its next block. Far less than
+    /// `--timeout` by default, because the peer waits meanwhile. If 64 threads take a block of half
+    /// a millisecond after each such wait, they use 1.6 % of a processor; half would be 3.2 %, more
+    /// than `--max-cpu 1%` of two processors allows.
+    /// Half and double: same.
     cpu_wait_max: Duration = Duration::from_secs(2);
     /// About how many bytes of entries one announcing message holds: some five hundred files.
     /// Half and double: same.
