@@ -6,13 +6,9 @@
 
 use crate::schedule::{OstSpec, Policy};
 use crate::tuning::Tuning;
-use std::time::Duration;
 
 /// More I/O threads than this help no one on one host.
 const THREADS_MAX: u32 = 128;
-/// A path with a round trip of at least this time is long. Measured at 0.28, 26.8 and 128 ms:
-/// between the first two, half and double are the same.
-const LONG_PATH: Duration = Duration::from_millis(4);
 /// Memory for blocks at an end of which nothing is said, in bytes.
 pub const BUFFERS_BYTES: u64 = 256 << 20;
 /// Threads of a source besides, if it has a stage: bringing blocks back should not keep those from
@@ -66,18 +62,6 @@ pub fn matched_requests(asked_for: u16, policy: Policy, osts: &[OstSpec]) -> Opt
     let is_hidden = !osts.is_empty() && osts.iter().all(|ost| ost.is_track);
     let is_matched = asked_for == 0 && policy == Policy::Adaptive && is_hidden;
     is_matched.then(|| osts.iter().map(|ost| ost.in_flight_max).sum())
-}
-
-/// I/O threads that a source has besides, once it knows how long a round trip takes: on a long
-/// path, as many as make one for each stream.
-///
-/// A thread that sends waits until its connection has taken the block. While a connection is new,
-/// that takes some round trips, and only connections on which a thread sends grow. Over 128 ms,
-/// 768 MiB take 3.45 s with 32 threads and streams, and 3.6 s with 4 or 16 threads. Over 0.28 ms,
-/// 32 threads only get in each other's way: 600 files of 1 MiB take 0.87 s, with 4 threads 0.65 s.
-#[must_use]
-pub fn sending_threads(threads: u32, streams: u16, round_trip: Duration) -> u32 {
-    if round_trip < LONG_PATH { 0 } else { u32::from(streams).saturating_sub(threads) }
 }
 
 /// I/O threads of a sink with these OSTs; `asked_for` if that is not zero.
@@ -184,13 +168,6 @@ mod tests {
         let counts = [1, 8, 32, 500].map(|count| writing_threads(0, &osts(count)));
         assert_eq!(counts, [2, 16, 64, 128]);
         assert_eq!((reading_threads(3, &osts(8)), writing_threads(300, &osts(8))), (3, 300));
-    }
-
-    #[test]
-    fn on_a_long_path_each_stream_has_a_thread() {
-        let more = |threads, millis| sending_threads(threads, 32, Duration::from_millis(millis));
-        assert_eq!((more(4, 0), more(4, 3), more(4, 4), more(4, 128)), (0, 0, 28, 28));
-        assert_eq!((more(32, 128), more(100, 128)), (0, 0));
     }
 
     #[test]

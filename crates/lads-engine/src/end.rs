@@ -23,8 +23,8 @@ pub(crate) trait End: Send + Sync + 'static {
 
     /// Starts its threads.
     fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>>;
-    /// All streams are open. Returns the threads that were started because of it.
-    fn on_open(end: &Arc<Self>) -> Vec<JoinHandle<()>>;
+    /// All streams are open.
+    fn on_open(&self) {}
     fn hub(&self) -> &Hub<Self::Session>;
     /// What the engine does with a checked message before the session acts on it.
     fn before(&self, message: &Message) -> Result<(), Fatal>;

@@ -43,15 +43,12 @@ const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// read yet. The smallest pipe holds 4 KiB; jobs without long lists have some 200 bytes. With half
 /// or double of this, jobs with lists of 1 to 4 KiB would take a round trip more or less.
 const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
-/// The default number of streams within a host, and through ssh: as many as I/O threads can send on
-/// at a time, two for each processor, so that no thread waits for another. Measured:
-/// `docs/benchmarks.md`.
-const STREAMS_NEAR: std::ops::RangeInclusive<usize> = 4..=8;
-/// The default number of streams to another host. Each is a connection that begins with ten packets
-/// per round trip, so on a long path many fill the line sooner. Over 128 ms and 4 Gbit/s, 768 MiB
-/// take 3.45 s with 32, 3.50 with 16 and 3.60 with 4; over 0.28 ms, 4, 16 and 32 are the same,
-/// because threads use the first that is free.
-const STREAMS_FAR: u16 = 32;
+/// The default number of streams: as many as I/O threads can send on at a time, two for each
+/// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`. More fill a
+/// long line a little sooner (`null:768M` over 128 ms: 3.45 s with 32, 3.6 s with 4), but lose
+/// packets where a switch has a small buffer: over 0.28 ms and 4 Gbit/s, with a buffer of one round
+/// trip, 1 GiB takes 3.3 s with 4 or 8, 5 s with 16, and 4 to 12 s with 32.
+const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
 
 /// Two ends that have exchanged HELLO.
 pub(crate) struct Connected {
@@ -121,7 +118,7 @@ pub(crate) fn start(
 ) -> Result<Connected, Fatal> {
     let (own_side, host) = sides(job)?;
     job.options.check()?;
-    let options = with_defaults(&job.options, host.is_some() && !job.remote.tunnel);
+    let options = with_defaults(&job.options);
     let assignment = assignment(job, own_side, &options, host.as_deref());
     let told = job_message(&assignment)?;
     let silence = Duration::from_secs(options.timeout_seconds.into());
@@ -264,12 +261,11 @@ fn sides(job: &Job) -> Result<(Side, Option<String>), Fatal> {
     }
 }
 
-fn with_defaults(options: &Options, is_far: bool) -> Options {
+fn with_defaults(options: &Options) -> Options {
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let streams = match options.streams {
-        0 if is_far => STREAMS_FAR,
         0 => {
-            let count = (processors * 2).clamp(*STREAMS_NEAR.start(), *STREAMS_NEAR.end());
+            let count = (processors * 2).clamp(*STREAMS_DEFAULT.start(), *STREAMS_DEFAULT.end());
             u16::try_from(count).expect("at most the end of the range")
         }
         count => count.min(STREAMS_MAX),

@@ -137,10 +137,10 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     if let Some(opening) = connected.opening.take() {
         threads.push(spawn_for(&end, "opening", |end| match opening.failure() {
             Some(fatal) => end.hub().fail(fatal),
-            None => E::on_open(&end).into_iter().for_each(|thread| drop(thread.join())),
+            None => end.on_open(),
         }));
     } else {
-        threads.extend(E::on_open(&end));
+        end.on_open();
     }
     let report = watch.over(&end, &threads, connected);
     let closing = Closing::new(stop);

@@ -32,7 +32,6 @@ use lads_core::message::{Line, Message, Verb};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::shares::{
     DRAIN_THREADS, RETRIES_MAX, filling_threads_max, matched_requests, reading_threads,
-    sending_threads,
 };
 use lads_core::source::{Event, Note, Outcome, Source, SourceConfig, Task};
 use lads_core::tuning::Tuning;
@@ -41,7 +40,6 @@ use lads_sys::Arena;
 use lookup::Lookup;
 use merge::Level;
 use roots::WalkRoot;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -161,29 +159,12 @@ impl SourceEnd {
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let walk = |end: Arc<Self>| Walker::new(&end).run();
         let mut threads: Vec<_> = (0..WALKERS).map(|_| self.spawn("walk", walk)).collect();
-        threads.extend(self.start_workers(0..self.workers_min()));
-        threads
-    }
-
-    /// Starts further I/O threads if the path is long, unless somebody said how many there are.
-    fn start_senders(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        let has_fixed = self.options.source_threads > 0 || self.options.schedule == Policy::File;
-        let Some(time) = self.streams.round_trip().filter(|_| !has_fixed) else {
-            return Vec::new();
-        };
-        let first = self.workers_min();
-        self.start_workers(first..first + sending_threads(first, self.streams.count(), time))
-    }
-
-    /// I/O threads from the start.
-    fn workers_min(&self) -> u32 {
         let drain_threads = self.stage.as_ref().map_or(0, |_| DRAIN_THREADS);
-        reading_threads(self.options.source_threads, &self.osts) + drain_threads
-    }
-
-    fn start_workers(self: &Arc<Self>, numbers: Range<u32>) -> Vec<JoinHandle<()>> {
-        let start = |worker| self.spawn("io", move |end| end.work(worker as usize));
-        numbers.map(start).collect()
+        let count = reading_threads(self.options.source_threads, &self.osts) + drain_threads;
+        for worker in 0..count as usize {
+            threads.push(self.spawn("io", move |end| end.work(worker)));
+        }
+        threads
     }
 
     fn spawn(

@@ -26,7 +26,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// than they are checked; shorter pauses would add to the load.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// The number of streams that are opened at a time: as many as a transfer has by default, and fewer
+/// The number of streams that are opened at a time: more than a transfer has by default, and fewer
 /// than may wait at the port of the other end without a token. Each takes a thread for two round
 /// trips. At 128 ms, 1 MiB takes 0.90 s with four streams opened at once, and 1.66 s with one after
 /// the other. Half and double differ only for transfers with more streams than this.

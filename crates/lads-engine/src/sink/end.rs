@@ -25,11 +25,10 @@ impl End for SinkEnd {
         end.start()
     }
 
-    fn on_open(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        if let Some(time) = end.streams.round_trip() {
-            end.tell(Event::RoundTrip(time));
+    fn on_open(&self) {
+        if let Some(time) = self.streams.round_trip() {
+            self.tell(Event::RoundTrip(time));
         }
-        Vec::new()
     }
 
     fn hub(&self) -> &Hub<Sink> {

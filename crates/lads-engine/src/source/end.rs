@@ -23,10 +23,6 @@ impl End for SourceEnd {
         end.start()
     }
 
-    fn on_open(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        end.start_senders()
-    }
-
     fn hub(&self) -> &Hub<Source> {
         &self.hub
     }
