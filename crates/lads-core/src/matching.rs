@@ -118,7 +118,7 @@ struct Epoch {
     bytes: u64,
 }
 
-/// When an epoch is over: when so many requests are complete, and so long a time is over. Sooner,
+/// When an epoch is over: when `count` requests are complete and the time `took` is over. Sooner,
 /// if fewer bytes come in a second than would be a clear loss.
 #[derive(Clone, Copy, Debug)]
 struct Goal {

@@ -1,4 +1,4 @@
-//! A disk that does so many bytes a second: a loop device over a file in memory, with ext4, which
+//! A disk of a given rate: a loop device over a file in memory, with ext4, which
 //! the kernel throttles.
 //!
 //! The limit is set for the root of the control groups, and so for everybody on the machine: what
