@@ -36,7 +36,7 @@ pub struct Requests {
     pub request_bytes: u64,
     /// How many may be in flight at a time.
     pub limit: u32,
-    /// Why so many may be.
+    /// Why it is this number.
     pub why: Why,
     /// What the last change of `limit` gained: the rate after it in thousandths of the rate before.
     pub gain_per_mille: u32,

@@ -45,9 +45,9 @@ const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
 /// The default number of streams: as many as I/O threads can send on at a time, two for each
 /// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`. More fill a
-/// long line a little sooner (`null:768M` over 128 ms: 3.45 s with 32, 3.6 s with 4), but lose
+/// long line a little sooner (`null:768M` over 128 ms: 3.5 s with 32, 3.6 s with 4), but lose
 /// packets where a switch has a small buffer: over 0.28 ms and 4 Gbit/s, with a buffer of one round
-/// trip, 1 GiB takes 3.3 s with 4 or 8, 5 s with 16, and 4 to 12 s with 32.
+/// trip, 1 GiB takes 3.3 s with 4 or 8, 4.5 to 5.2 s with 16, and 3.6 to 12.9 s with 32.
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
 
 /// Two ends that have exchanged HELLO.

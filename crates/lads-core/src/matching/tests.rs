@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// Requests in so many seconds, with a fixed number in flight.
+/// The requests that are complete after a time, with a fixed number in flight.
 fn fixed(storage: Storage, limit: u32, seconds: f64) -> f64 {
     let mut world = World::new(storage, limit, false, 7);
     world.run(seconds);

@@ -133,7 +133,7 @@ impl<T> OstQueues<T> {
         self.matching = Some(Matching::new(&self.tuning, most));
     }
 
-    /// How many requests may be in flight at a time, why so many, and what the last change of that
+    /// How many requests may be in flight at a time, why, and what the last change of that
     /// number gained.
     #[must_use]
     pub fn limit(&self) -> (u32, Why, f64) {
