@@ -8,6 +8,7 @@ use super::room::{Room, Storage};
 use super::selection::Selection;
 use anyhow::{Context, Result, ensure};
 use lads_trees::{hash_of, is_own_name, visit};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,6 +16,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The exit code of a command that a second SIGINT ended at once. It says nothing more.
+const AT_ONCE: i32 = 130;
 
 /// The result of a step.
 #[derive(Debug)]
@@ -63,6 +67,12 @@ fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room
         ensure!(is_killed, "a signal ended it, and nobody sent one: {}", ended.told());
         return Ok(());
     };
+    if code == AT_ONCE {
+        let is_interrupt = |it: &&Accident| matches!(it, Accident::Stop(_, Signal::INT));
+        let interrupts = outcome.happened.iter().filter(is_interrupt).count();
+        ensure!(interrupts >= 2, "nobody interrupted it twice: {}", ended.told());
+        return Ok(());
+    }
     let explained = outcome.happened.iter().flat_map(Accident::exit_codes);
     let mut codes: HashSet<i32> = explained.copied().chain([0]).collect();
     if !step.network.is_empty() {
