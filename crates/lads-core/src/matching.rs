@@ -146,8 +146,7 @@ impl Matching {
             home: most,
             limit: most,
             state: State::Hold(Hold::new(None, Way::Fewer, false, None)),
-            // The first requests to each OST are short.
-            epoch: Epoch::after(most.saturating_mul(tuning.first_count)),
+            epoch: Epoch::after(0),
             hold: tuning.match_hold_min,
             last: Instant::START,
             why: Why::Guess,

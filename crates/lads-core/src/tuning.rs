@@ -87,8 +87,7 @@ tuning! {
     /// The figures of this field and of the next ones are rates over 60 s of simulated storage
     /// (`matching/tests.rs`, noise of 20 %), in percent of what the guess of 128 requests reaches:
     /// 99.8 and 99.4 on 8 and 32 hidden OSTs and 99.7 on one server (± 0.3: what probes cost), 141
-    /// on one disk, 158 on a server with a knee. Since then, the first short requests are not
-    /// measured any more, and the last two are 138 and 153. Half and double: same within the error.
+    /// on one disk, 158 on a server with a knee. Half and double: same within the error.
     /// A gain of a tenth is beyond what chance shows.
     match_gain_min: f64 = 0.1;
     /// A rate that is lower by no more than this part counts as the same. With half, the knee
@@ -194,7 +193,7 @@ tuning! {
     /// Half -0.00 ± 0.00, double same.
     calm_after: Duration = Duration::from_secs(5);
     /// The first requests to every OST, this many, are short and one at a time, to learn what a
-    /// probe usually takes.
+    /// probe usually takes. None to a track: there is nothing to learn.
     /// Half -0.49 ± 0.30, double -0.16 ± 0.27.
     first_count: u32 = 2;
     /// This many slow answers in a row show that an OST is congested, and this many good ones that

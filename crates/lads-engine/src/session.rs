@@ -64,7 +64,8 @@ fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Repo
     match launch::start(job, stop, observer) {
         Ok(connected) => {
             let pushes = connected.own_side == Side::Source;
-            let mut report = drive(connected, clock, stop, Some(observer));
+            let keeps_data = job.target.keeps_data();
+            let mut report = drive(connected, clock, stop, keeps_data, Some(observer));
             if !pushes {
                 let progress = &mut report.progress;
                 std::mem::swap(&mut progress.source, &mut progress.sink);
@@ -92,7 +93,7 @@ pub fn serve() -> ExitCode {
     // Without these pipes, nobody can be told that they are missing.
     let Ok((input, output)) = pipes else { return ExitCode::Other };
     match launch::answer(input, output) {
-        Ok(connected) => drive(connected, clock, &StopFlag::new(), None).exit_code,
+        Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).exit_code,
         // The reason was told to the other end.
         Err(fatal) => fatal.code,
     }
@@ -102,13 +103,14 @@ fn drive(
     connected: Connected,
     clock: Clock,
     stop: &StopFlag,
+    keeps_data: bool,
     observer: Option<&mut dyn Observer>,
 ) -> Report {
     let streams = Arc::new(Streams::new(Arc::clone(&connected.transport)));
     let board = Arc::new(Board::new(connected.own_host.clone(), observer.is_some()));
     board.on_listening(clock.now());
     let setup = Setup { options: connected.options.clone(), streams, board, clock };
-    let watch = Watch { board: Arc::clone(&setup.board), clock, stop, observer };
+    let watch = Watch { board: Arc::clone(&setup.board), clock, stop, keeps_data, observer };
     let paths = connected.paths.clone();
     match connected.own_side {
         Side::Source => {

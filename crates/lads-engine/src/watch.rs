@@ -46,6 +46,8 @@ pub(crate) struct Watch<'a, 'o> {
     pub(crate) board: Arc<Board>,
     pub(crate) clock: Clock,
     pub(crate) stop: &'a StopFlag,
+    /// Whether the sink keeps what it gets.
+    pub(crate) keeps_data: bool,
     /// Set at the end that a person started.
     pub(crate) observer: Option<&'a mut (dyn Observer + 'o)>,
 }
@@ -114,7 +116,7 @@ impl Watch<'_, '_> {
         let mut aftermath = self
             .not_waited_for(end, is_at_rest, &connected)
             .map(|it| format!(", not waiting: {it}"));
-        if !connected.options.dry_run {
+        if !connected.options.dry_run && self.keeps_data {
             aftermath.get_or_insert_default().push_str(KEPT);
         }
         let aftermath = aftermath.unwrap_or_default();

@@ -50,6 +50,21 @@ fn a_sink_that_keeps_nothing_takes_all_and_leaves_nothing() {
 }
 
 #[test]
+fn a_stop_before_a_sink_that_keeps_nothing_promises_no_unfinished_files() {
+    let kept = "what is unfinished stays";
+    let scratch = World::new();
+    let stopped = |target: &str| {
+        cp(&["--stop-after", "1s", "--bwlimit", "10M", "null:1T", target], &scratch.path("."))
+            .expect(9)
+            .summary()
+            .to_string()
+    };
+    let (nowhere, here) = (stopped("null:"), stopped("here"));
+    assert!(!nowhere.contains(kept), "{nowhere}");
+    assert!(here.contains(kept), "{here}");
+}
+
+#[test]
 fn what_has_no_meaning_without_storage_is_refused() {
     let world = World::with_files(&mut Rng::new(2));
     let source = world.source_contents();

@@ -244,11 +244,11 @@ fn the_rates_of_the_page() {
         rows += &format!("{:.0} {:.1}\n", 100.0 * best / plain, 100.0 * matched / plain);
     }
     expect![[r#"
-        102 99.5
-        99 99.7
+        102 99.4
+        99 99.4
         100 99.7
-        148 138.0
-        182 152.9
+        148 140.6
+        182 155.5
     "#]]
     .assert_eq(&rows);
 }
