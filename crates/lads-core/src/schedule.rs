@@ -16,6 +16,7 @@ mod share;
 mod shelf;
 
 pub use queues::{OstQueues, OstSpec, OstStats};
+pub(crate) use share::tracks_of;
 
 use crate::congestion::{Rule, Threshold};
 use crate::frame::Row;

@@ -11,8 +11,23 @@ use crate::units::{EntryMap, OstId};
 use std::ops::Range;
 
 /// The tracks of each target that has any, as ranges of their numbers.
+pub(crate) fn tracks_of(osts: &[OstSpec]) -> Vec<Range<usize>> {
+    let mut targets: Vec<Range<usize>> = Vec::new();
+    for (index, ost) in osts.iter().enumerate().filter(|(_, ost)| ost.is_track) {
+        match targets.last_mut() {
+            Some(last) if last.end == index && osts[last.start].name == ost.name => {
+                last.end = index + 1;
+            }
+            _ => targets.push(index..index + 1),
+        }
+    }
+    targets
+}
+
+/// What idle tracks take over.
 #[derive(Debug)]
 pub(super) struct Shares {
+    /// The tracks of each target that has any.
     targets: Vec<Range<usize>>,
     /// An idle track takes over half of a file only if both halves have this many bytes.
     bytes_min: u64,
@@ -36,16 +51,7 @@ enum Part {
 
 impl Shares {
     pub(super) fn new(osts: &[OstSpec], bytes_min: u64) -> Self {
-        let mut targets: Vec<Range<usize>> = Vec::new();
-        for (index, ost) in osts.iter().enumerate().filter(|(_, ost)| ost.is_track) {
-            match targets.last_mut() {
-                Some(last) if last.end == index && osts[last.start].name == ost.name => {
-                    last.end = index + 1;
-                }
-                _ => targets.push(index..index + 1),
-            }
-        }
-        Self { targets, bytes_min }
+        Self { targets: tracks_of(osts), bytes_min }
     }
 
     /// Whether any target has tracks.

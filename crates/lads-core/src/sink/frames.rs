@@ -10,11 +10,12 @@ use super::{SinkConfig, Task};
 use crate::frame::Header;
 use crate::pool::{Pool, Requests};
 use crate::room::Grants;
-use crate::schedule::{OstQueues, OstStats, Policy};
+use crate::schedule::{OstQueues, OstStats, Policy, tracks_of};
 use crate::staging::Slot;
 use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Whether what is in the stage may be brought back.
@@ -33,6 +34,8 @@ pub(super) struct Frames {
     at_once_max: Duration,
     grants: Grants,
     queues: OstQueues<Write>,
+    /// The tracks of each target that has any.
+    tracks: Vec<Range<usize>>,
     pool: Pool,
     aside: Aside,
     buffers: Buffers,
@@ -55,6 +58,7 @@ impl Frames {
             ),
             // What waits here can go elsewhere if files grow, what is under way cannot.
             queues: if config.growth.is_some() { queues.sparing() } else { queues },
+            tracks: tracks_of(&config.osts),
             pool: Pool::default(),
             aside: Aside::new(config.stage, config.buffer_bytes),
             buffers: Buffers::default(),
@@ -124,9 +128,30 @@ impl Frames {
         self.queues.in_flight_count() < self.aside.writes_max()
     }
 
-    /// Whether something waits for an OST that is free.
+    /// Whether something waits for an OST that is free, or could be written by an idle track.
     pub(super) fn has_ready(&self) -> bool {
-        self.queues.has_ready()
+        self.queues.has_ready() || self.find_overtaking().is_some()
+    }
+
+    /// The track with most to do that is busy with a write, and a track of the same target with
+    /// nothing to do. Tracks keep files apart, and the parts of a long file; but what has arrived
+    /// can be written by any of them.
+    ///
+    /// With this rule, one file of 2 GiB in 8 stripes on hidden OSTs, one of which is slow, takes
+    /// 15.0 s instead of 16.6, and 15.9 instead of 20 if one is slow at the source, too.
+    fn find_overtaking(&self) -> Option<(OstId, OstId)> {
+        self.tracks.iter().find_map(|target| {
+            let tracks = || target.clone().map(OstId::from_index);
+            let to =
+                tracks().find(|&track| self.queues.is_idle(track) && self.queues.is_free(track))?;
+            let waits = |track: &OstId| {
+                self.queues.in_flight(*track) > 0
+                    && self.queues.waiting(*track).any(Write::is_in_memory)
+            };
+            let most = |track: &OstId| self.queues.waiting_count(*track);
+            let from = tracks().filter(waits).max_by_key(most)?;
+            Some((from, to))
+        })
     }
 
     /// The frame that is written next, not to one of the OSTs that are left alone; it counts as
@@ -146,12 +171,25 @@ impl Frames {
             let bytes = write.bytes();
             Some((write, bytes))
         };
-        let (_, write) = match self.policy.takes_best() {
+        let found = match self.policy.takes_best() {
             true => queues.next_best(now, false, take),
             false => queues.next(now, take),
-        }?;
+        };
+        let write = match found {
+            Some((_, write)) => write,
+            None => self.overtake(now)?,
+        };
         self.buffers.take(&write);
         self.count(&write);
+        Some(write)
+    }
+
+    /// A frame that waits behind a write of its track, to be written by an idle track.
+    fn overtake(&mut self, now: Instant) -> Option<Write> {
+        let (from, to) = self.find_overtaking()?;
+        let mut write = self.queues.remove_last(from, Write::is_in_memory, Write::bytes)?;
+        write.ost = to;
+        self.queues.start(now, to, write.bytes());
         Some(write)
     }
 

@@ -17,6 +17,7 @@ pub(crate) fn osts() -> Vec<OstSpec> {
 }
 
 /// A source with one stream.
+#[allow(dead_code, reason = "not every test needs a source")]
 pub(crate) fn source_config() -> SourceConfig {
     SourceConfig {
         tuning: Tuning::DEFAULT,

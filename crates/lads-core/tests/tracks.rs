@@ -1,0 +1,122 @@
+//! Tracks of a sink: what has arrived for one track is written by any that has nothing to do.
+
+mod ends;
+
+use ends::{BLOCK, sink_config};
+use lads_core::entry::{Entry, Identity, Kind, Metadata};
+use lads_core::frame::{Header, Row};
+use lads_core::layout::Layout;
+use lads_core::message::Message;
+use lads_core::placement::Striping;
+use lads_core::schedule::OstSpec;
+use lads_core::sink::{BufferId, Event, Examined, Sink, SinkConfig, Task, Write};
+use lads_core::units::{Block, EntryId, Instant, OstId};
+use std::time::Duration;
+
+const FILE: EntryId = EntryId(1);
+
+/// A sink with two tracks of one target and one of another, and an OST that is no track. A file of
+/// 16 blocks is wanted, all of them on the first track.
+fn sink() -> Sink {
+    let track = |name: &str| OstSpec { is_track: true, ..OstSpec::new(name, 1) };
+    let osts = vec![track("mount"), track("mount"), track("other"), OstSpec::new("mount", 1)];
+    let mut sink = Sink::new(&SinkConfig { osts, ..sink_config() });
+    let size = 16 * u64::from(BLOCK);
+    let entry = Entry {
+        id: FILE,
+        parent: EntryId::ROOT,
+        name: b"file".to_vec(),
+        kind: Kind::File {
+            identity: Identity { size, inode: 1, ..Identity::default() },
+            data_bytes: size,
+            striping: Striping::default(),
+            source_ost: OstId(0),
+            is_different: false,
+        },
+        metadata: Metadata::default(),
+    };
+    for message in [Message::Roots(Vec::new()), Message::NewFile(vec![entry])] {
+        sink.handle(Instant::START, Event::Message(message)).expect("as it should be");
+    }
+    assert!(matches!(sink.next_task(Instant::START), Some(Task::Examine(_))));
+    let layout = Layout::on(OstId(0));
+    let want = Examined::Want { done: Vec::new(), layout, extents: Vec::new() };
+    sink.handle(Instant::START, Event::Examined(vec![(FILE, want)])).expect("our own word");
+    while sink.next_message().is_some() {}
+    sink
+}
+
+/// The first blocks of the file, this many, arrive and wait.
+fn arrive(sink: &mut Sink, count: u32) {
+    for number in 0..count {
+        let block =
+            Block { entry: FILE, offset: u64::from(number) * u64::from(BLOCK), length: BLOCK };
+        let row = Row { block, is_whole: false, checksum: 0 };
+        let header = Header {
+            count: 1,
+            payload_bytes: BLOCK,
+            table_crc: 0,
+            number: 0,
+            sink_ost: OstId(0),
+            is_last_grant: false,
+            has_only_sums: false,
+        };
+        sink.admit(&header, &[row]).expect("there is room");
+        let at_once = sink.on_frame(Instant::START, BufferId(number), &header, &[(row, true)]);
+        assert_eq!(at_once, None);
+    }
+}
+
+fn next_write(sink: &mut Sink) -> Option<Write> {
+    let has_task = sink.may_have_task();
+    match sink.next_task(Instant::START) {
+        Some(Task::Write(write)) => {
+            assert!(has_task, "a thread that sleeps would not be woken");
+            Some(write)
+        }
+        None => None,
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+fn written(sink: &mut Sink, write: Write) {
+    let (service, failures) = (Duration::ZERO, vec![None; write.rows.len()]);
+    let event = Event::Written { write, service, failures };
+    sink.handle(Instant::START, event).expect("our own word");
+}
+
+#[test]
+fn an_idle_track_writes_what_waits_for_another_track_of_its_target() {
+    let mut sink = sink();
+    arrive(&mut sink, 4);
+    let first = next_write(&mut sink).expect("its track is free");
+    let second = next_write(&mut sink).expect("the other track is free");
+    assert_eq!([first.ost, second.ost], [OstId(0), OstId(1)]);
+    assert_eq!(next_write(&mut sink), None, "neither another target nor an OST takes part");
+    assert!(!sink.may_have_task());
+    written(&mut sink, second);
+    let third = next_write(&mut sink).expect("a track is free again");
+    assert_eq!((third.ost, third.room), (OstId(1), OstId(0)));
+}
+
+#[test]
+fn the_room_of_what_another_track_has_written_is_granted_again_where_it_was() {
+    let mut sink = sink();
+    arrive(&mut sink, 4);
+    let mut writes = Vec::new();
+    for _ in 0..2 {
+        let both = [next_write(&mut sink), next_write(&mut sink)];
+        both.into_iter().for_each(|write| {
+            let write = write.expect("both tracks are free");
+            writes.push(write.rows[0].0.block.offset);
+            written(&mut sink, write);
+        });
+    }
+    writes.sort_unstable();
+    assert_eq!(writes, [0, 1, 2, 3].map(|number| number * u64::from(BLOCK)));
+    let granted = std::iter::from_fn(|| sink.next_message()).find_map(|message| match message {
+        Message::Grant(lots) => Some(lots),
+        _ => None,
+    });
+    assert_eq!(granted, Some(vec![(OstId(0), 4)]));
+}
