@@ -55,4 +55,5 @@ pub mod staging;
 pub mod tracks;
 pub mod tuning;
 pub mod units;
+pub mod view;
 pub mod walk;

@@ -14,6 +14,7 @@ use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::lov::{Lov, Stripes};
 use lads_core::packet::{Channel, Packet};
 use lads_core::units::{Block, EntryId, OstId, StreamId};
+use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
 use lads_fuzz::{TARGETS, sink_session, source_session};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -181,6 +182,49 @@ fn layouts_begin_with_what_each_file_system_says() {
         ("parts", kind(5, &[1, 0, 1, 3, 0, 20, 3, 0, 16])),
     ];
     check("layouts", seeds);
+}
+
+#[test]
+fn views_begin_with_datatypes_of_every_kind() {
+    let seed = |datatype: &Datatype| {
+        let mut bytes = [4096_u64.to_le_bytes(), 100_u64.to_le_bytes()].concat();
+        datatype.write(&mut bytes);
+        bytes
+    };
+    let double = || Box::new(Datatype::Bytes(8));
+    let vector = Datatype::Vector { count: 5, block: 2, stride: 32, of: double() };
+    let resized = Datatype::Resized { begin: -8, extent: 24, of: double() };
+    let indexed = Datatype::Indexed { blocks: vec![(2, 0), (1, 64), (3, 80)], of: double() };
+    let part = |block, at, of| Part { block, at, of };
+    let seeds = [
+        ("struct", Datatype::Struct(vec![part(1, 0, vector.clone()), part(2, 256, resized)])),
+        ("vector", vector),
+        ("indexed", indexed),
+        (
+            "subarray",
+            Datatype::Subarray {
+                is_fortran: false,
+                slices: vec![
+                    Slice { size: 4, length: 2, start: 1 },
+                    Slice { size: 9, length: 3, start: 6 },
+                ],
+                of: double(),
+            },
+        ),
+        (
+            "darray",
+            Datatype::Darray {
+                is_fortran: true,
+                rank: 3,
+                dimensions: vec![
+                    Dimension { size: 7, distribution: Distribution::Cyclic(2), processes: 2 },
+                    Dimension { size: 9, distribution: Distribution::Block(None), processes: 3 },
+                ],
+                of: double(),
+            },
+        ),
+    ];
+    check("view", seeds.iter().map(|(name, it)| (*name, seed(it))).collect());
 }
 
 /// As Lustre answers it for a file: a wish that was granted.

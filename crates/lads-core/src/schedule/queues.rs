@@ -100,8 +100,9 @@ impl<T> OstQueues<T> {
     pub fn new(rule: Rule, tuning: &Tuning, osts: &[OstSpec]) -> Self {
         let tuning = &match osts.iter().any(|ost| ost.is_track) {
             // A track has the time of whatever hidden OST its file lies on. So there is nothing to
-            // learn from a short request, and files would be made at the sink in another order than
-            // they come: 640 files of 1 MiB between 8 and 8 hidden OSTs take 3.75 s instead of 3.58.
+            // learn from a short request, and files would be made at the sink in another order
+            // than they come: 640 files of 1 MiB between 8 and 8 hidden OSTs take 3.75 s instead of
+            // 3.58.
             true => Tuning { first_count: 0, ..*tuning },
             false => *tuning,
         };
