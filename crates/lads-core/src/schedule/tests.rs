@@ -566,6 +566,20 @@ fn on_tracks(count: usize) -> Schedule {
 }
 
 #[test]
+fn the_first_request_to_an_ost_is_short_and_to_a_track_is_not() {
+    let first = |osts: &[OstSpec]| {
+        let mut schedule =
+            Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, osts, BLOCK);
+        schedule.on_grant(OstId(0), 10);
+        schedule.add(EntryId(1), plan(8 * u64::from(BLOCK), 0, 0));
+        schedule.next(Instant::START, 0).unwrap().blocks[0].length
+    };
+    assert_eq!(first(&osts(4, 1)), TUNING.probe_bytes);
+    let track = OstSpec { is_track: true, ..OstSpec::new("mount", 1) };
+    assert_eq!(first(&vec![track; 4]), BLOCK);
+}
+
+#[test]
 fn an_idle_track_takes_over_the_later_half_of_the_files_that_wait_for_another() {
     let mut schedule = on_tracks(2);
     for entry in 0..4 {
