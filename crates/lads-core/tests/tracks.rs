@@ -100,6 +100,18 @@ fn an_idle_track_writes_what_waits_for_another_track_of_its_target() {
 }
 
 #[test]
+fn an_idle_track_takes_over_nothing_if_enough_is_in_flight() {
+    let mut sink = sink();
+    sink.match_requests(1);
+    arrive(&mut sink, 4);
+    let first = next_write(&mut sink).expect("one write is allowed");
+    assert_eq!(next_write(&mut sink), None);
+    assert!(!sink.may_have_task());
+    written(&mut sink, first);
+    assert!(next_write(&mut sink).is_some());
+}
+
+#[test]
 fn the_room_of_what_another_track_has_written_is_granted_again_where_it_was() {
     let mut sink = sink();
     arrive(&mut sink, 4);

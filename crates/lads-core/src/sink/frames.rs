@@ -133,9 +133,8 @@ impl Frames {
         self.queues.has_ready() || self.find_overtaking().is_some()
     }
 
-    /// The track with most to do that is busy with a write, and a track of the same target with
-    /// nothing to do. Tracks keep files apart, and the parts of a long file; but what has arrived
-    /// can be written by any of them.
+    /// The track with most to do, and a track of the same target with nothing to do. Tracks keep
+    /// files apart, and the parts of a long file; but what has arrived can be written by any.
     ///
     /// With this rule, one file of 2 GiB in 8 stripes on hidden OSTs, one of which is slow, takes
     /// 15.0 s instead of 16.6, and 15.9 instead of 20 if one is slow at the source, too.
@@ -144,10 +143,7 @@ impl Frames {
             let tracks = || target.clone().map(OstId::from_index);
             let to =
                 tracks().find(|&track| self.queues.is_idle(track) && self.queues.is_free(track))?;
-            let waits = |track: &OstId| {
-                self.queues.in_flight(*track) > 0
-                    && self.queues.waiting(*track).any(Write::is_in_memory)
-            };
+            let waits = |track: &OstId| self.queues.waiting(*track).any(Write::is_in_memory);
             let most = |track: &OstId| self.queues.waiting_count(*track);
             let from = tracks().filter(waits).max_by_key(most)?;
             Some((from, to))
