@@ -317,6 +317,20 @@ mod tests {
     }
 
     #[test]
+    fn a_long_path_has_room_for_what_it_holds_from_the_beginning() {
+        let mut grants = grants(256, 2);
+        let count = |grants: &mut Grants| -> u32 {
+            grants.take_new().iter().map(|(_, count)| count).sum()
+        };
+        let before = count(&mut grants);
+        let tuning = Tuning { room_rate: 100 << 20, ..Tuning::DEFAULT };
+        grants.on_round_trip(Duration::from_millis(250), 1 << 20, &tuning);
+        assert_eq!(count(&mut grants), 2 * 25, "25 buffers more for each OST");
+        grants.on_round_trip(Duration::from_secs(9), 1 << 20, &tuning);
+        assert_eq!(before + 2 * 25 + count(&mut grants), 256, "no more than there are");
+    }
+
+    #[test]
     fn an_unknown_ost_has_no_room() {
         assert!(!grants(8, 2).on_arrival(OstId(2), false));
         assert!(!Room::default().has(OstId(9)));
