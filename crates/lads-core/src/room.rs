@@ -319,9 +319,8 @@ mod tests {
     #[test]
     fn a_long_path_has_room_for_what_it_holds_from_the_beginning() {
         let mut grants = grants(256, 2);
-        let count = |grants: &mut Grants| -> u32 {
-            grants.take_new().iter().map(|(_, count)| count).sum()
-        };
+        let count =
+            |grants: &mut Grants| -> u32 { grants.take_new().iter().map(|(_, count)| count).sum() };
         let before = count(&mut grants);
         let tuning = Tuning { room_rate: 100 << 20, ..Tuning::DEFAULT };
         grants.on_round_trip(Duration::from_millis(250), 1 << 20, &tuning);

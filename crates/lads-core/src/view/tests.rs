@@ -349,6 +349,12 @@ fn parts_that_go_back_are_no_filetype() {
     assert_eq!(View::new(0, &before), Err(ViewError::NotInOrder), "before the file");
     assert!(View::new(8, &before).is_ok(), "not with this displacement");
     assert_eq!(View::new(0, &Datatype::Bytes(0)), Err(ViewError::Empty));
+    let apart = Datatype::Vector { count: 2, block: 1, stride: 100, of: bytes(4) };
+    let of = Box::new(apart);
+    let woven = Datatype::Resized { begin: 0, extent: 10, of: of.clone() };
+    assert_eq!(View::new(0, &woven), Err(ViewError::NotInOrder), "the second filetype goes back");
+    let behind = Datatype::Resized { begin: 0, extent: 104, of };
+    assert!(View::new(0, &behind).is_ok());
     let window = Datatype::Vector { count: 3, block: 1, stride: 2, of: bytes(4) };
     let window = View::new(0, &window).expect("it can be read");
     assert!(window.overlaps(), "and not be written");
