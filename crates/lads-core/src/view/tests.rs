@@ -359,3 +359,27 @@ fn parts_that_go_back_are_no_filetype() {
     let window = View::new(0, &window).expect("it can be read");
     assert!(window.overlaps(), "and not be written");
 }
+
+#[test]
+fn a_share_of_an_array_lies_in_the_array() {
+    let share = |rank, distribution, processes| {
+        let dimensions = vec![Dimension { size: 10, distribution, processes }];
+        let of = Box::new(Datatype::Bytes(4));
+        View::new(0, &Datatype::Darray { is_fortran: false, rank, dimensions, of })
+    };
+    assert!(share(2, Distribution::Block(Some(4)), 3).is_ok());
+    let outside = Err(ViewError::OutsideArray);
+    assert_eq!(share(0, Distribution::Block(Some(3)), 3), outside, "an element is nobody's");
+    assert_eq!(share(3, Distribution::Cyclic(1), 3), outside, "there are three processes");
+    assert_eq!(share(0, Distribution::None, 2), outside, "only one can have them all");
+    assert_eq!(share(0, Distribution::Cyclic(1), 0), outside);
+    let slice = |length, start| {
+        let slices = vec![Slice { size: 10, length, start }];
+        let of = Box::new(Datatype::Bytes(4));
+        View::new(0, &Datatype::Subarray { is_fortran: false, slices, of })
+    };
+    assert!(slice(7, 3).is_ok());
+    for (length, start) in [(8, 3), (0, 3), (1, 10), (u64::MAX, 3)] {
+        assert_eq!(slice(length, start), outside, "{length} from {start}");
+    }
+}
