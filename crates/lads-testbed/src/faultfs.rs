@@ -53,8 +53,9 @@ pub struct Args {
     pub directory: PathBuf,
     /// Where it is mounted
     pub mount: PathBuf,
-    /// Calls that are served, or held up, at a time
-    #[arg(long, value_name = "N", default_value_t = 24)]
+    /// Calls that are served, or held up, at a time: more than an end of LADS makes, so that one is
+    /// left for commands
+    #[arg(long, value_name = "N", default_value_t = 160)]
     pub threads: usize,
     /// Refuse flock, as Lustre does that is mounted without it
     #[arg(long)]
