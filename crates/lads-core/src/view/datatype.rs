@@ -31,7 +31,7 @@ pub enum Datatype {
     Resized {
         /// Its lower bound.
         begin: i64,
-        /// Its upper bound is so much behind that.
+        /// The distance from there to its upper bound.
         extent: i64,
         /// The datatype.
         of: Box<Self>,
