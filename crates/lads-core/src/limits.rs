@@ -156,3 +156,13 @@ pub const QUESTIONS_BYTES_MAX: usize = 4 << 20;
 /// One file's queue is split into at most this many parts, by OSTs of both ends. Beyond, blocks for
 /// one OST of the sink may wait for those before them.
 pub const SPLIT_LANES_MAX: usize = 1024;
+
+/// The most levels of an MPI datatype. A hyperslab of HDF5 has two for each dimension, of which
+/// there are at most 32. Half would refuse it; double is as many frames more on the stack.
+pub const VIEW_LEVELS_MAX: usize = 72;
+
+/// The most parts of an MPI datatype that are listed one by one: as many as the cells that a
+/// process has of an unstructured mesh. They take 25 MiB as they travel, and 184 bytes each when
+/// they are taken apart. With half, such a mesh needs two views; with double, a client that lies
+/// takes twice the memory.
+pub const VIEW_PARTS_MAX: usize = 1 << 20;

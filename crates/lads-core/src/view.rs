@@ -12,6 +12,7 @@
 mod datatype;
 mod shape;
 
+use crate::limits::{VIEW_LEVELS_MAX, VIEW_PARTS_MAX};
 use datatype::Lowered;
 pub use datatype::{Datatype, Dimension, Distribution, Part, Slice};
 use shape::{Form, Laid, Shape, sum};
@@ -24,11 +25,11 @@ pub enum ViewError {
     /// The bytes do not describe a datatype.
     #[error("the description of a datatype is damaged at byte {0}")]
     Damaged(usize),
-    /// There are more levels than [`DEPTH_MAX`].
-    #[error("a datatype with more than {DEPTH_MAX} levels")]
+    /// There are more levels than [`VIEW_LEVELS_MAX`].
+    #[error("a datatype with more than {VIEW_LEVELS_MAX} levels")]
     TooDeep,
-    /// There are more parts than [`PARTS_MAX`].
-    #[error("a datatype with more than {PARTS_MAX} parts")]
+    /// There are more parts than [`VIEW_PARTS_MAX`].
+    #[error("a datatype with more than {VIEW_PARTS_MAX} parts")]
     TooManyParts,
     /// A number of the datatype, or a place in the file, is beyond what a file can have.
     #[error("a datatype or a position beyond the largest file")]
@@ -43,13 +44,6 @@ pub enum ViewError {
     #[error("a part of an array that does not lie in the array")]
     OutsideArray,
 }
-
-/// The most levels of a datatype. A hyperslab of HDF5 has two for each dimension, of at most 32.
-pub const DEPTH_MAX: usize = 72;
-
-/// The most parts of a datatype that are listed one by one: a list of a million places takes 24
-/// MiB as it travels, and 72 MiB as a tree.
-pub const PARTS_MAX: usize = 1 << 20;
 
 /// What a program sees of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +90,7 @@ impl View {
     #[must_use]
     pub fn overlaps(&self) -> bool {
         let Laid { shape, .. } = &self.filetype;
-        shape.overlaps || shape.first + self.extent < shape.end
+        shape.overlaps || self.filetype.first() + self.extent < self.filetype.end()
     }
 
     /// Where the bytes of the stream from one position to another lie in the file, in the order of

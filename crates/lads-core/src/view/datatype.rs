@@ -19,8 +19,9 @@
 //!
 //! A block is a number of copies of the datatype, one after the other.
 
+use super::ViewError;
 use super::shape::{Laid, sum};
-use super::{DEPTH_MAX, PARTS_MAX, ViewError};
+use crate::limits::{VIEW_LEVELS_MAX, VIEW_PARTS_MAX};
 
 /// A datatype, as a program makes it (MPI 4.0, chapter 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,10 +181,10 @@ impl Datatype {
             words(out, &[block, at.cast_unsigned()]);
         };
         let count = |out: &mut Vec<u8>, count: usize| {
-            let count = u32::try_from(count).expect("at most PARTS_MAX");
+            let count = u32::try_from(count).expect("at most VIEW_PARTS_MAX");
             out.extend_from_slice(&count.to_le_bytes());
         };
-        let dimensions = |count: usize| u8::try_from(count).expect("at most DEPTH_MAX");
+        let dimensions = |count: usize| u8::try_from(count).expect("at most VIEW_LEVELS_MAX");
         match self {
             Self::Bytes(count) => {
                 out.push(0);
@@ -380,7 +381,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn datatype(&mut self, depth: usize) -> Result<Datatype, ViewError> {
-        if depth >= DEPTH_MAX {
+        if depth >= VIEW_LEVELS_MAX {
             return Err(ViewError::TooDeep);
         }
         let start = self.at;
@@ -432,7 +433,7 @@ impl Reader<'_> {
         let start = self.at;
         let count = u32::from_le_bytes(self.array()?) as usize;
         self.part_count += count;
-        if self.part_count > PARTS_MAX {
+        if self.part_count > VIEW_PARTS_MAX {
             return Err(ViewError::TooManyParts);
         }
         if count > (self.bytes.len() - self.at) / 16 {
@@ -444,7 +445,7 @@ impl Reader<'_> {
     /// Each dimension becomes a level of the tree, or two.
     fn dimension_count(&mut self, depth: usize) -> Result<usize, ViewError> {
         let count = usize::from(self.byte()?);
-        if depth + count < DEPTH_MAX { Ok(count) } else { Err(ViewError::TooDeep) }
+        if depth + count < VIEW_LEVELS_MAX { Ok(count) } else { Err(ViewError::TooDeep) }
     }
 
     fn dimension(&mut self) -> Result<Dimension, ViewError> {

@@ -327,13 +327,13 @@ fn copies_of_copies_take_no_more_memory_than_their_description() {
 #[test]
 fn what_is_too_deep_or_has_too_many_parts_is_refused() {
     let mut deep = Vec::new();
-    for _ in 0..DEPTH_MAX {
+    for _ in 0..VIEW_LEVELS_MAX {
         deep.push(1);
         deep.extend([0; 16]);
     }
     assert_eq!(Datatype::take(&deep), Err(ViewError::TooDeep));
     let mut wide = vec![3];
-    wide.extend(u32::try_from(PARTS_MAX + 1).unwrap().to_le_bytes());
+    wide.extend(u32::try_from(VIEW_PARTS_MAX + 1).unwrap().to_le_bytes());
     assert_eq!(Datatype::take(&wide), Err(ViewError::TooManyParts));
     let mut short = vec![3];
     short.extend(1000_u32.to_le_bytes());
@@ -358,6 +358,17 @@ fn parts_that_go_back_are_no_filetype() {
     let window = Datatype::Vector { count: 3, block: 1, stride: 2, of: bytes(4) };
     let window = View::new(0, &window).expect("it can be read");
     assert!(window.overlaps(), "and not be written");
+}
+
+#[test]
+fn a_filetype_far_behind_its_origin_holds_no_sum_that_overflows() {
+    let away = 1 << 62;
+    let of = Box::new(Datatype::Bytes(4));
+    let of = Box::new(Datatype::Indexed { blocks: vec![(1, away), (1, away + 8)], of });
+    let of = Box::new(Datatype::Indexed { blocks: vec![(1, -away)], of });
+    let view = View::new(0, &Datatype::Resized { begin: 0, extent: away, of }).unwrap();
+    assert!(!view.overlaps());
+    assert_eq!(places(&view, 3..5), [3, 8]);
 }
 
 #[test]
