@@ -37,6 +37,7 @@ pub mod layout;
 mod metadata;
 mod paths;
 mod patience;
+pub mod remote;
 mod session;
 mod setup;
 mod sink;

@@ -46,6 +46,7 @@ use lads_core::units::StreamId;
 use outgoing::{MessageWriter, Outgoing};
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,9 +87,38 @@ pub(crate) fn open(
         // If this fails (no pipe, or the length is not permitted), the length stays as it is.
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
     }
+    let coming_count = match own_side {
+        Side::Source => 0,
+        Side::Sink => stream_count,
+    };
+    start(input, output, stream_count, coming_count)
+}
+
+/// The same, but frames go both ways. The pipes may be the two directions of a socket.
+pub(crate) fn open_both_ways(
+    input: File,
+    output: File,
+    stream_count: u16,
+) -> (Arc<dyn Transport>, Channel) {
+    start(input, output, stream_count, stream_count)
+}
+
+/// Ends a connection that was made of a socket: whoever reads from it or writes to it returns.
+pub(crate) fn end_socket(socket: &OwnedFd) {
+    // An error means that it has ended already.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// `coming_count` streams may come to this end.
+fn start(
+    input: File,
+    output: File,
+    stream_count: u16,
+    coming_count: u16,
+) -> (Arc<dyn Transport>, Channel) {
     let streams = (0..stream_count).map(|_| Stream::default()).collect();
     let pipe = Arc::new(Pipe { outgoing: Outgoing::new(output), streams });
-    let messages = incoming::start(input, Arc::clone(&pipe), own_side);
+    let messages = incoming::start(input, Arc::clone(&pipe), coming_count);
     let reader = MessageReader { messages };
     let writer = MessageWriter { pipe: Arc::clone(&pipe) };
     (pipe, Channel { input: Box::new(reader), output: Box::new(writer) })

@@ -3,10 +3,12 @@
 //! [`door`] says how connections are opened, and who may open them.
 
 mod door;
+mod service;
 
 #[cfg(test)]
 pub(crate) use door::tests::opening;
 pub(crate) use door::{Listener, connect};
+pub(crate) use service::{Service, connect_to_service};
 
 use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};

@@ -5,7 +5,6 @@ use super::super::assembly::Assembly;
 use super::super::{Frame, GrantedBuffers, Receiver};
 use super::{MESSAGES_BYTES_MAX, Pipe};
 use lads_core::frame::{Header, Row};
-use lads_core::issue::Side;
 use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::packet::{Channel, HEAD_BYTES, Packet};
 use lads_core::units::{OstId, StreamId};
@@ -16,13 +15,9 @@ use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Starts the thread. Returns the queue into which it puts messages.
-pub(super) fn start(input: File, pipe: Arc<Pipe>, own_side: Side) -> Arc<Messages> {
+pub(super) fn start(input: File, pipe: Arc<Pipe>, coming_count: u16) -> Arc<Messages> {
     let messages = Arc::new(Messages::default());
-    let count = match own_side {
-        Side::Source => 0,
-        Side::Sink => pipe.streams.len(),
-    };
-    let coming = (0..count).map(|_| Assembly::new()).collect();
+    let coming = (0..coming_count).map(|_| Assembly::new()).collect();
     let into = Arc::clone(&messages);
     let mut incoming = Incoming { input, pipe, messages: into, coming, scratch: Vec::new() };
     crate::thread::spawn("lads-pipe", move || {

@@ -5,6 +5,7 @@ use super::Pipe;
 use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::packet::{Channel, Packet};
 use lads_core::units::StreamId;
+use rustix::net::{Shutdown, shutdown};
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -137,6 +138,8 @@ impl Write for MessageWriter {
 
 impl Drop for MessageWriter {
     fn drop(&mut self) {
-        *self.pipe.outgoing.lock() = None;
+        let file = self.pipe.outgoing.lock().take();
+        // Of a socket, the other direction may be open still; a pipe closes when it is dropped.
+        let _ = file.map(|file| shutdown(file, Shutdown::Write));
     }
 }

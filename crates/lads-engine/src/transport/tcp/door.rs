@@ -121,22 +121,30 @@ impl Listener {
     }
 }
 
-/// The connections that wait at the port.
+/// A port, and the connections to it that have not shown a token yet.
+#[derive(Debug)]
+pub(super) struct Lobby {
+    listener: TcpListener,
+    /// What a connection must show first.
+    opening: [u8; 8],
+    /// Connections without a token, the oldest first.
+    undecided: VecDeque<Visitor>,
+}
+
+/// The connections that wait at the port of a transfer.
 #[derive(Debug)]
 struct Door {
-    listener: TcpListener,
+    lobby: Lobby,
     tokens: Vec<[u8; 32]>,
     /// For each token, the stream that showed it.
     streams: Vec<Option<OwnedFd>>,
-    /// Connections that have not shown a token yet, the oldest first.
-    undecided: VecDeque<Visitor>,
     /// Since when this end has waited for all streams.
     since: Instant,
 }
 
 /// A connection that has not shown a token yet.
 #[derive(Debug)]
-struct Visitor {
+pub(super) struct Visitor {
     stream: TcpStream,
     opening: [u8; OPENING_BYTES],
     filled: usize,
@@ -155,12 +163,11 @@ enum Shown {
 
 impl Door {
     fn new(listener: TcpListener, tokens: Vec<[u8; 32]>) -> Result<Self, Fatal> {
-        listener.set_nonblocking(true).map_err(|error| {
+        let lobby = Lobby::new(listener, OPENING).map_err(|error| {
             Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
         })?;
         let streams = tokens.iter().map(|_| None).collect();
-        let since = Instant::now();
-        Ok(Self { listener, tokens, streams, undecided: VecDeque::new(), since })
+        Ok(Self { lobby, tokens, streams, since: Instant::now() })
     }
 
     fn take_if_complete(&mut self) -> Option<Vec<OwnedFd>> {
@@ -171,22 +178,53 @@ impl Door {
     /// Waits a short time until there is something to look at. Returns whether the other end has
     /// closed the control channel.
     fn wait(&self, patience: &Patience<'_>, control: impl AsFd) -> Result<bool, Cut> {
-        let mut polled = Vec::with_capacity(self.undecided.len() + 2);
         // Bytes that wait there are read later; only the end of the channel matters now.
-        polled.push(PollFd::new(&control, PollFlags::RDHUP));
-        polled.push(PollFd::new(&self.listener, PollFlags::IN));
-        let visitors = self.undecided.iter();
-        polled.extend(visitors.map(|visitor| PollFd::new(&visitor.stream, PollFlags::IN)));
+        let mut polled = vec![PollFd::new(&control, PollFlags::RDHUP)];
+        polled.extend(self.lobby.polled());
         patience.look(&mut polled, self.since)?;
         let end = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
         Ok(polled[0].revents().intersects(end))
     }
 
-    /// Looks at all connections without a token, then at new ones.
+    /// Looks at all connections, and takes those that show a token.
     fn look(&mut self, now: Instant) {
+        for visitor in self.lobby.look(now) {
+            self.admit(visitor);
+        }
+    }
+
+    /// Accepts a connection if its token is right and was not shown before.
+    fn admit(&mut self, visitor: Visitor) {
+        let index = usize::from(visitor.index());
+        let is_right = self.tokens.get(index).is_some_and(|token| visitor.has(token));
+        if is_right && self.streams[index].is_none() {
+            self.streams[index] = visitor.accept().map(OwnedFd::from);
+        }
+    }
+}
+
+impl Lobby {
+    /// # Errors
+    /// If the port cannot be looked at without waiting.
+    pub(super) fn new(listener: TcpListener, opening: [u8; 8]) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, opening, undecided: VecDeque::new() })
+    }
+
+    /// What is to be waited for before [`Self::look`].
+    pub(super) fn polled(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let visitors = self.undecided.iter();
+        let visitors = visitors.map(|visitor| PollFd::new(&visitor.stream, PollFlags::IN));
+        std::iter::once(PollFd::new(&self.listener, PollFlags::IN)).chain(visitors)
+    }
+
+    /// Looks at all connections without a token, then at new ones. Returns those that have shown
+    /// one.
+    pub(super) fn look(&mut self, now: Instant) -> Vec<Visitor> {
+        let mut shown = Vec::new();
         for visitor in std::mem::take(&mut self.undecided) {
             if now.saturating_duration_since(visitor.since) < TOKEN_DEADLINE {
-                self.look_at(visitor);
+                self.look_at(visitor, &mut shown);
             }
         }
         // At most this many, before the others are looked at again.
@@ -194,49 +232,54 @@ impl Door {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     let opening = [0; OPENING_BYTES];
-                    self.look_at(Visitor { stream, opening, filled: 0, since: now });
+                    let visitor = Visitor { stream, opening, filled: 0, since: now };
+                    self.look_at(visitor, &mut shown);
                 }
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Most likely there are no descriptors left: the oldest connection is closed.
                 Err(_) => drop(self.undecided.pop_front()),
             }
         }
+        shown
     }
 
-    fn look_at(&mut self, mut visitor: Visitor) {
-        match visitor.read() {
+    fn look_at(&mut self, mut visitor: Visitor, shown: &mut Vec<Visitor>) {
+        match visitor.read(&self.opening) {
             Shown::Part => {
                 if self.undecided.len() >= UNDECIDED_MAX {
                     self.undecided.pop_front();
                 }
                 self.undecided.push_back(visitor);
             }
-            Shown::Opening => self.admit(visitor),
+            Shown::Opening => shown.push(visitor),
             Shown::Other => {}
-        }
-    }
-
-    /// Accepts a connection if its token is right and was not shown before.
-    fn admit(&mut self, visitor: Visitor) {
-        let Visitor { mut stream, opening, .. } = visitor;
-        let index = usize::from(u16::from_le_bytes([opening[8], opening[9]]));
-        let is_right = self.tokens.get(index).is_some_and(|token| is_same(token, &opening[10..]));
-        if !is_right || self.streams[index].is_some() {
-            return;
-        }
-        // This is one byte, and the first that is written, so the write does not block.
-        let is_open = stream.write_all(&[ACCEPTED]).and_then(|()| stream.set_nonblocking(false));
-        if is_open.is_ok() {
-            tune(&stream);
-            self.streams[index] = Some(stream.into());
         }
     }
 }
 
 impl Visitor {
+    /// The number of the stream that it wants to be.
+    fn index(&self) -> u16 {
+        u16::from_le_bytes([self.opening[8], self.opening[9]])
+    }
+
+    /// Whether it has shown this token.
+    pub(super) fn has(&self, token: &[u8; 32]) -> bool {
+        is_same(token, &self.opening[10..])
+    }
+
+    /// Tells it that its token is right; `None` if it is gone.
+    pub(super) fn accept(mut self) -> Option<TcpStream> {
+        // This is one byte, and the first that is written, so the write does not block.
+        self.stream.write_all(&[ACCEPTED]).ok()?;
+        self.stream.set_nonblocking(false).ok()?;
+        tune(&self.stream);
+        Some(self.stream)
+    }
+
     /// Reads the bytes that are there.
-    fn read(&mut self) -> Shown {
+    fn read(&mut self, wanted: &[u8; 8]) -> Shown {
         loop {
             match self.stream.read(&mut self.opening[self.filled..]) {
                 Ok(0) => return Shown::Other,
@@ -245,8 +288,8 @@ impl Visitor {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Shown::Other,
             }
-            let known = self.filled.min(OPENING.len());
-            if self.opening[..known] != OPENING[..known] {
+            let known = self.filled.min(wanted.len());
+            if self.opening[..known] != wanted[..known] {
                 return Shown::Other;
             }
             if self.filled == OPENING_BYTES {
@@ -284,7 +327,7 @@ fn listen_addresses(is_local: bool) -> Vec<IpAddr> {
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
@@ -307,6 +350,15 @@ pub(crate) fn connect(
     token: &[u8; 32],
     patience: &Patience<'_>,
 ) -> io::Result<OwnedFd> {
+    connect_with(address, &opening(OPENING, index, token), patience)
+}
+
+/// Connects, and shows the first bytes of a connection.
+pub(super) fn connect_with(
+    address: SocketAddr,
+    opening: &[u8; OPENING_BYTES],
+    patience: &Patience<'_>,
+) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
@@ -322,19 +374,18 @@ pub(crate) fn connect(
     let stream = TcpStream::from(socket);
     tune(&stream);
     let stream = OwnedFd::from(stream);
-    show_token(&stream, index, token, patience)?;
+    show_token(&stream, opening, patience)?;
     Ok(stream)
 }
 
 /// Shows a token on a new connection, and waits for the answer.
 fn show_token(
     socket: &OwnedFd,
-    index: u16,
-    token: &[u8; 32],
+    opening: &[u8; OPENING_BYTES],
     patience: &Patience<'_>,
 ) -> io::Result<()> {
     // These are the first bytes on the connection, so there is room for them.
-    if rustix::io::write(socket, &opening(index, token))? != OPENING_BYTES {
+    if rustix::io::write(socket, opening)? != OPENING_BYTES {
         return Err(io::ErrorKind::WriteZero.into());
     }
     patience.wait_readable(socket)?;
@@ -346,9 +397,9 @@ fn show_token(
     }
 }
 
-fn opening(index: u16, token: &[u8; 32]) -> [u8; OPENING_BYTES] {
+pub(super) fn opening(word: [u8; 8], index: u16, token: &[u8; 32]) -> [u8; OPENING_BYTES] {
     let mut opening = [0; OPENING_BYTES];
-    opening[..8].copy_from_slice(&OPENING);
+    opening[..8].copy_from_slice(&word);
     opening[8..10].copy_from_slice(&index.to_le_bytes());
     opening[10..].copy_from_slice(token);
     opening

@@ -6,7 +6,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What a connection says first, and what is answered.
 pub(crate) fn opening(stream: u16, token: &[u8; 32]) -> ([u8; OPENING_BYTES], u8) {
-    (super::opening(stream, token), ACCEPTED)
+    (super::opening(OPENING, stream, token), ACCEPTED)
 }
 
 /// A listener for this many streams on loopback, and where it is.
@@ -64,14 +64,14 @@ fn no_more_than_so_many_strangers_are_looked_at() {
         (0..2 * UNDECIDED_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
     for _ in 0..3 {
         door.look(Instant::now());
-        assert_eq!(door.undecided.len(), UNDECIDED_MAX);
+        assert_eq!(door.lobby.undecided.len(), UNDECIDED_MAX);
     }
     // The last to come are those who stay.
     let last = strangers.last().unwrap().local_addr().unwrap();
-    let kept = door.undecided.iter().map(|visitor| visitor.stream.peer_addr().unwrap());
+    let kept = door.lobby.undecided.iter().map(|visitor| visitor.stream.peer_addr().unwrap());
     assert!(kept.collect::<Vec<_>>().contains(&last));
     door.look(Instant::now() + TOKEN_DEADLINE);
-    assert!(door.undecided.is_empty(), "{} are late", door.undecided.len());
+    assert!(door.lobby.undecided.is_empty(), "{} are late", door.lobby.undecided.len());
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn garbage_is_sent_away_at_its_first_byte() {
     // Its byte may take a moment.
     while !matches!(stranger.take_error(), Ok(Some(_)) | Err(_)) && Instant::now() < until {
         door.look(Instant::now());
-        if door.undecided.is_empty() {
+        if door.lobby.undecided.is_empty() {
             break;
         }
     }
     assert_ne!(stranger.read(&mut [0]).unwrap_or(0), 1);
-    assert!(door.undecided.is_empty());
+    assert!(door.lobby.undecided.is_empty());
 }
 
 #[test]

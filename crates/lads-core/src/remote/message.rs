@@ -1,0 +1,352 @@
+//! The messages between a client and a server of remote files.
+//!
+//! They are written as those of a transfer are ([`crate::message`]): length, type, fields. A client
+//! asks in [`ToServer::Request`]s, and numbers them. It need not wait for a reply before it asks
+//! again. Bytes to be written come in frames: the entry of the row is the number of the view, the
+//! offset is the position in the stream of the view. Bytes that were read come in frames, too: the
+//! entry of the row is the number of the request.
+
+use crate::issue::Operation;
+use crate::limits::VIEW_PARTS_MAX;
+use crate::message::LENGTH_BYTES;
+use crate::message::wire::{Reader, Wire, WireError, Writer};
+use crate::units::EntryId;
+use crate::{wire_enum, wire_struct};
+
+/// The version of what is said here.
+pub const VERSION: u16 = 1;
+
+/// The longest message to a server, in bytes: the largest filetype, with a little beside it.
+pub const TO_SERVER_BYTES_MAX: usize = 25 * VIEW_PARTS_MAX + (64 << 10);
+
+/// The longest message to a client, in bytes: what has become of all frames that can be under way.
+pub const TO_CLIENT_BYTES_MAX: usize = 1 << 20;
+
+/// The longest path of a remote file, in bytes (Linux's `PATH_MAX`).
+pub const PATH_BYTES_MAX: usize = 4096;
+
+/// The most bytes in one frame. Half costs twice as many system calls and frames; double makes a
+/// client with little memory wait longer for each buffer.
+pub const FRAME_BYTES: u32 = 1 << 20;
+
+/// A file that a client has opened, as the client numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileNumber(pub u32);
+
+/// A view that a client has set, as the client numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ViewNumber(pub u32);
+
+impl ViewNumber {
+    /// What stands for the view in the row of a frame.
+    #[must_use]
+    pub fn entry(self) -> EntryId {
+        EntryId(self.0.into())
+    }
+
+    /// The view that the row of a frame is about; `None` if there can be no such view.
+    #[must_use]
+    pub fn of_entry(entry: EntryId) -> Option<Self> {
+        u32::try_from(entry.0).ok().map(Self)
+    }
+}
+
+/// A message to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToServer {
+    /// The first message.
+    Hello {
+        /// [`VERSION`] of the client.
+        version: u16,
+        /// The program and its host, for messages to a person.
+        name: String,
+    },
+    /// Something to be done.
+    Request(Request),
+    /// This end is alive.
+    Heartbeat,
+}
+
+/// Something that a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its number; one more than that of the request before.
+    pub number: u64,
+    /// The number of frames that the client sent before.
+    pub frames_before: u64,
+    /// What is to be done.
+    pub call: Call,
+}
+
+/// What can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Open a file.
+    Open {
+        /// What the client calls it from now on.
+        file: FileNumber,
+        /// Its path below the root of the server.
+        path: Vec<u8>,
+        /// How it is opened.
+        mode: OpenMode,
+        /// The group of clients that open it together.
+        group: [u8; 16],
+    },
+    /// Set a view of a file.
+    View {
+        /// What the client calls it from now on.
+        view: ViewNumber,
+        /// The file.
+        file: FileNumber,
+        /// Where the view begins, in bytes.
+        displacement: u64,
+        /// The filetype ([`crate::view::Datatype`]).
+        filetype: Vec<u8>,
+    },
+    /// Forget a view.
+    Forget {
+        /// The view.
+        view: ViewNumber,
+    },
+    /// Read from a position of a view; at most [`FRAME_BYTES`] bytes.
+    Read {
+        /// The view.
+        view: ViewNumber,
+        /// The position.
+        position: u64,
+        /// How many bytes.
+        length: u32,
+    },
+    /// Make durable what was written.
+    Sync {
+        /// The file.
+        file: FileNumber,
+    },
+    /// Answer when everything is written.
+    Flush {
+        /// The file.
+        file: FileNumber,
+    },
+    /// Make durable what was written, and close the file.
+    Close {
+        /// The file.
+        file: FileNumber,
+    },
+    /// How long is the file?
+    Size {
+        /// The file.
+        file: FileNumber,
+    },
+    /// Cut or extend the file.
+    SetSize {
+        /// The file.
+        file: FileNumber,
+        /// Its new length in bytes.
+        size: u64,
+    },
+    /// Reserve space for the first bytes of the file.
+    Preallocate {
+        /// The file.
+        file: FileNumber,
+        /// How many bytes.
+        size: u64,
+    },
+    /// Which position of the view is at the end of the file, or behind it?
+    End {
+        /// The view.
+        view: ViewNumber,
+    },
+    /// Add to the pointer that the group shares; what was it before?
+    AddShared {
+        /// The file.
+        file: FileNumber,
+        /// How much, in bytes of the view.
+        bytes: i64,
+    },
+    /// Set the pointer that the group shares.
+    SetShared {
+        /// The file.
+        file: FileNumber,
+        /// The position, in bytes of the view.
+        position: u64,
+    },
+    /// Remove a file.
+    Delete {
+        /// Its path below the root of the server.
+        path: Vec<u8>,
+    },
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenMode {
+    /// Whether it is read.
+    pub reads: bool,
+    /// Whether it is written.
+    pub writes: bool,
+    /// Whether it is made if it is not there.
+    pub creates: bool,
+    /// Whether it must not be there.
+    pub is_new: bool,
+}
+
+/// A message to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToClient {
+    /// The first message.
+    Hello {
+        /// [`VERSION`] of the server.
+        version: u16,
+        /// The host of the server, for messages to a person.
+        name: String,
+    },
+    /// A request is done.
+    Reply {
+        /// Its number.
+        number: u64,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// Frames are written, or cannot be.
+    Written(Vec<Written>),
+    /// Room for this many further frames.
+    Grant(u32),
+    /// This end is alive.
+    Heartbeat,
+    /// The connection ends; the text says why.
+    Fatal(String),
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// It is done, and this is the answer: a length, a position, or how many bytes were read.
+    Number(u64),
+    /// It cannot be done.
+    Failed(Failure),
+}
+
+/// Why something cannot be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was being done.
+    pub operation: Operation,
+    /// Linux's `errno`.
+    pub errno: i32,
+}
+
+/// What has become of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The number of frames that the client sent before it.
+    pub frame: u64,
+    /// Why it could not be written, if it could not.
+    pub failure: Option<Failure>,
+}
+
+wire_struct!(FileNumber { 0 });
+wire_struct!(ViewNumber { 0 });
+wire_struct!(Request { number, frames_before, call });
+wire_struct!(OpenMode { reads, writes, creates, is_new });
+wire_struct!(Failure { operation, errno });
+wire_struct!(Written { frame, failure });
+crate::wire_list!(Written);
+wire_enum!(Outcome { 0 => Done, 1 => Number(number), 2 => Failed(failure) });
+wire_enum!(ToServer { 1 => Hello { version, name }, 2 => Request(request), 3 => Heartbeat });
+wire_enum!(ToClient {
+    1 => Hello { version, name },
+    2 => Reply { number, outcome },
+    3 => Written(written),
+    4 => Grant(count),
+    5 => Heartbeat,
+    6 => Fatal(text),
+});
+wire_enum!(Call {
+    1 => Open { file, path, mode, group },
+    2 => View { view, file, displacement, filetype },
+    3 => Forget { view },
+    4 => Read { view, position, length },
+    5 => Sync { file },
+    6 => Flush { file },
+    7 => Close { file },
+    8 => Size { file },
+    9 => SetSize { file, size },
+    10 => Preallocate { file, size },
+    11 => End { view },
+    12 => AddShared { file, bytes },
+    13 => SetShared { file, position },
+    14 => Delete { path },
+});
+
+/// Appends a message with its length before it.
+///
+/// # Panics
+/// If it is longer than 4 GiB.
+pub fn encode(message: &impl Wire, to: &mut Writer) {
+    let start = to.len();
+    to.extend_from_slice(&[0; LENGTH_BYTES]);
+    message.put(to);
+    let length = u32::try_from(to.len() - start - LENGTH_BYTES).expect("messages are shorter");
+    to[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Reads a message from the bytes after its length.
+///
+/// # Errors
+/// If the bytes are not such a message.
+pub fn decode<M: Wire>(body: &[u8]) -> Result<M, WireError> {
+    M::take(&mut Reader::new(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn comes_back<M: Wire + PartialEq + std::fmt::Debug>(message: &M) {
+        let mut bytes = Writer::new();
+        encode(message, &mut bytes);
+        assert_eq!(decode::<M>(&bytes[LENGTH_BYTES..]).as_ref(), Ok(message));
+    }
+
+    #[test]
+    fn messages_come_back() {
+        let (file, view, path) = (FileNumber(3), ViewNumber(7), b"a/b".to_vec());
+        let mode = OpenMode { reads: true, writes: false, creates: true, is_new: false };
+        let calls = [
+            Call::Open { file, path: path.clone(), mode, group: [9; 16] },
+            Call::View { view, file, displacement: 5, filetype: vec![1, 2] },
+            Call::Forget { view },
+            Call::Read { view, position: 8, length: 9 },
+            Call::Sync { file },
+            Call::Flush { file },
+            Call::Close { file },
+            Call::Size { file },
+            Call::SetSize { file, size: 1 << 40 },
+            Call::Preallocate { file, size: 4 },
+            Call::End { view },
+            Call::AddShared { file, bytes: -5 },
+            Call::SetShared { file, position: 6 },
+            Call::Delete { path },
+        ];
+        for (number, call) in (0..).zip(calls) {
+            comes_back(&ToServer::Request(Request { number, frames_before: 2, call }));
+        }
+        comes_back(&ToServer::Hello { version: VERSION, name: "me".to_owned() });
+        let failure = Failure { operation: Operation::Write, errno: 28 };
+        let written = vec![Written { frame: 3, failure: Some(failure) }];
+        comes_back(&ToClient::Written(written));
+        comes_back(&ToClient::Reply { number: 4, outcome: Outcome::Failed(failure) });
+        comes_back(&ToClient::Grant(5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes: Vec<u8>) {
+            let _ = decode::<ToServer>(&bytes);
+            let _ = decode::<ToClient>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! In which order a server does what one client asks for.
+//!
+//! A client's requests are done one after the other, in the order of their numbers; the requests of
+//! other clients are not waited for (the RFS paper, section 3.3). Frames are written as they come,
+//! several at a time. MPI wants accesses of one process through one file to be as if they followed
+//! each other (MPI 4.0, section 14.6.1). So:
+//!
+//! - A request waits until all frames that were sent before it have come; one that is about data
+//!   waits until these frames are written.
+//! - A frame waits until its view is known, and until earlier frames are written that may have bytes
+//!   of the file in common with it.
+//!
+//! Messages and frames overtake each other on the way: a frame may come before its view.
+
+use super::message::{Call, Failure, FileNumber, ViewNumber, Written};
+use crate::frame::Row;
+use crate::view::View;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Files that one client may have open: as many as a process has handles by default.
+pub const FILES_MAX: usize = 1024;
+
+/// Views that one client may have: one or two for each file.
+pub const VIEWS_MAX: usize = 2 * FILES_MAX;
+
+/// The bytes of all filetypes of one client, as they travel: one of the largest, and many small ones.
+/// Half would refuse the largest; taken apart, they take seven times as much.
+pub const FILETYPES_BYTES_MAX: usize = 32 << 20;
+
+/// How a client breaks the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Breach {
+    /// A request does not have the next number.
+    #[error("a request out of order")]
+    Request,
+    /// A frame is not one piece of a view.
+    #[error("a frame that is not one piece of a view")]
+    Frame,
+    /// A number is in use already, or there are too many.
+    #[error("a number that is in use, or too many files or views")]
+    Number,
+    /// There is no such file or view.
+    #[error("a file or a view that does not exist")]
+    Unknown,
+}
+
+/// A frame whose turn has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The number of frames that came before it.
+    pub frame: u64,
+    /// The file.
+    pub file: FileNumber,
+    /// The view.
+    pub view: Arc<View>,
+    /// The positions of its bytes in the stream of the view.
+    pub positions: Range<u64>,
+}
+
+/// What one client has asked for, and what has become of it.
+#[derive(Debug, Default)]
+pub struct Order {
+    files: HashMap<FileNumber, File>,
+    views: HashMap<ViewNumber, Seen>,
+    requests: u64,
+    /// Frames that have come.
+    frames: u64,
+    /// Frames that are not written yet.
+    open: BTreeMap<u64, Frame>,
+}
+
+/// A view that is set.
+#[derive(Debug)]
+struct Seen {
+    file: FileNumber,
+    view: Arc<View>,
+    /// The bytes of its filetype as it travelled.
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    /// Why it cannot be used.
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    view: ViewNumber,
+    positions: Range<u64>,
+    /// Known when the view is.
+    place: Option<Place>,
+    is_started: bool,
+}
+
+/// Where a frame goes. It keeps its view, which the client may have forgotten.
+#[derive(Clone, Debug)]
+struct Place {
+    file: FileNumber,
+    view: Arc<View>,
+    /// The bytes of the file between the first and the last of the frame.
+    reach: Range<u64>,
+}
+
+impl Order {
+    /// A request comes.
+    ///
+    /// # Errors
+    /// If it breaks the protocol.
+    pub fn on_request(&mut self, number: u64) -> Result<(), Breach> {
+        if number != self.requests {
+            return Err(Breach::Request);
+        }
+        self.requests += 1;
+        Ok(())
+    }
+
+    /// Whether a request may be done now. `frames_before` is what the request says.
+    #[must_use]
+    pub fn is_ready(&self, frames_before: u64, call: &Call) -> bool {
+        if self.frames < frames_before {
+            return false;
+        }
+        let file = match call {
+            Call::Open { .. } | Call::View { .. } | Call::Forget { .. } => return true,
+            Call::AddShared { .. } | Call::SetShared { .. } => return true,
+            Call::Delete { .. } => None,
+            Call::Read { view, .. } | Call::End { view } => self.file_of(*view),
+            Call::Sync { file } | Call::Flush { file } | Call::Close { file } => Some(*file),
+            Call::Size { file } => Some(*file),
+            Call::SetSize { file, .. } | Call::Preallocate { file, .. } => Some(*file),
+        };
+        let is_of = |frame: &Frame| match (&frame.place, file) {
+            (Some(place), Some(file)) => place.file == file,
+            // It may be of any file.
+            _ => true,
+        };
+        !self.open.range(..frames_before).any(|(_, frame)| is_of(frame))
+    }
+
+    /// A file is opened, or cannot be.
+    ///
+    /// # Errors
+    /// If the number is in use, or there are too many.
+    pub fn open(&mut self, file: FileNumber, failure: Option<Failure>) -> Result<(), Breach> {
+        if self.files.len() >= FILES_MAX || self.files.contains_key(&file) {
+            return Err(Breach::Number);
+        }
+        self.files.insert(file, File { failure });
+        Ok(())
+    }
+
+    /// A file is closed; its views are forgotten.
+    pub fn close(&mut self, file: FileNumber) {
+        self.find_places();
+        self.files.remove(&file);
+        self.views.retain(|_, seen| seen.file != file);
+    }
+
+    /// Why a file cannot be used; `None` if it can.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn failure_of(&self, file: FileNumber) -> Result<Option<Failure>, Breach> {
+        self.files.get(&file).map(|it| it.failure).ok_or(Breach::Unknown)
+    }
+
+    /// A view is set, whose filetype has this many bytes as it travels. If it is no view, the file cannot be used any more: frames of the view may be
+    /// under way.
+    ///
+    /// # Errors
+    /// If the number is in use, there are too many, or there is no such file.
+    pub fn set_view(
+        &mut self,
+        number: ViewNumber,
+        file: FileNumber,
+        bytes: usize,
+        view: Result<View, Failure>,
+    ) -> Result<(), Breach> {
+        let all_bytes: usize = self.views.values().map(|seen| seen.bytes).sum();
+        let is_much = self.views.len() >= VIEWS_MAX || all_bytes + bytes > FILETYPES_BYTES_MAX;
+        if is_much || self.views.contains_key(&number) {
+            return Err(Breach::Number);
+        }
+        let of = self.files.get_mut(&file).ok_or(Breach::Unknown)?;
+        let view = view.unwrap_or_else(|failure| {
+            of.failure.get_or_insert(failure);
+            View::whole()
+        });
+        self.views.insert(number, Seen { file, view: Arc::new(view), bytes });
+        Ok(())
+    }
+
+    /// A view is not needed any more.
+    pub fn forget(&mut self, view: ViewNumber) {
+        self.find_places();
+        self.views.remove(&view);
+    }
+
+    /// The view with this number, and its file.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn view(&self, view: ViewNumber) -> Result<(FileNumber, Arc<View>), Breach> {
+        let seen = self.views.get(&view).ok_or(Breach::Unknown)?;
+        Ok((seen.file, Arc::clone(&seen.view)))
+    }
+
+    /// A frame has come. Returns its number.
+    ///
+    /// # Errors
+    /// If it breaks the protocol.
+    pub fn on_frame(&mut self, rows: &[Row]) -> Result<u64, Breach> {
+        let [row] = rows else { return Err(Breach::Frame) };
+        let view = ViewNumber::of_entry(row.block.entry).ok_or(Breach::Frame)?;
+        let positions = row.block.offset..row.block.end();
+        let number = self.frames;
+        self.frames += 1;
+        self.open.insert(number, Frame { view, positions, place: None, is_started: false });
+        Ok(number)
+    }
+
+    /// Frames that cannot be written, and why. They are not waited for any more.
+    pub fn take_failed(&mut self) -> Vec<Written> {
+        self.find_places();
+        let mut failed = Vec::new();
+        for (number, frame) in self.open.iter().filter(|(_, frame)| !frame.is_started) {
+            let Some(Place { file, reach, .. }) = &frame.place else { continue };
+            let of_file = self.files.get(file).map_or(Some(CLOSED), |it| it.failure);
+            let beyond = reach.is_empty().then_some(BEYOND);
+            if let Some(failure) = of_file.or(beyond) {
+                failed.push(Written { frame: *number, failure: Some(failure) });
+            }
+        }
+        failed.iter().for_each(|written| drop(self.open.remove(&written.frame)));
+        failed
+    }
+
+    /// Frames whose turn has come. Those that cannot be written are taken before.
+    pub fn take_starts(&mut self) -> Vec<Start> {
+        self.find_places();
+        let mut starts = Vec::new();
+        let mut before: Vec<&Place> = Vec::new();
+        for (number, frame) in &mut self.open {
+            let Some(place) = &frame.place else { continue };
+            let Place { file, view, reach } = place;
+            let meets = |other: &&Place| {
+                let is_apart = other.reach.end <= reach.start || reach.end <= other.reach.start;
+                other.file == *file && !is_apart
+            };
+            if !frame.is_started && !before.iter().any(meets) {
+                frame.is_started = true;
+                let (view, positions) = (Arc::clone(view), frame.positions.clone());
+                starts.push(Start { frame: *number, file: *file, view, positions });
+            }
+            before.push(place);
+        }
+        starts
+    }
+
+    /// A frame is written, or could not be.
+    pub fn on_written(&mut self, frame: u64) {
+        self.open.remove(&frame);
+    }
+
+    fn file_of(&self, view: ViewNumber) -> Option<FileNumber> {
+        self.views.get(&view).map(|seen| seen.file)
+    }
+
+    /// Finds out where frames go whose view has become known.
+    fn find_places(&mut self) {
+        for frame in self.open.values_mut().filter(|frame| frame.place.is_none()) {
+            let Some(seen) = self.views.get(&frame.view) else { continue };
+            let reach = reach(&seen.view, &frame.positions);
+            frame.place = Some(Place { file: seen.file, view: Arc::clone(&seen.view), reach });
+        }
+    }
+}
+
+/// What a piece for a file that was closed fails with: `EBADF`.
+const CLOSED: Failure = Failure { operation: crate::issue::Operation::Write, errno: 9 };
+
+/// What a piece beyond the largest file fails with: `EFBIG`.
+const BEYOND: Failure = Failure { operation: crate::issue::Operation::Write, errno: 27 };
+
+/// The bytes of the file from the first to the last of some positions, or those that may be there
+/// where runs overlap; empty if they lie beyond the largest file.
+fn reach(view: &View, positions: &Range<u64>) -> Range<u64> {
+    if view.overlaps() {
+        return 0..u64::MAX;
+    }
+    let ends = (view.offset_of(positions.start), view.offset_of(positions.end - 1));
+    match ends {
+        (Ok(first), Ok(last)) => first..last + 1,
+        _ => 0..0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

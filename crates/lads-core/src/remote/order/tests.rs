@@ -1,0 +1,213 @@
+use super::*;
+use crate::issue::Operation;
+use crate::units::{Block, EntryId};
+use crate::view::Datatype;
+
+const FILE: FileNumber = FileNumber(1);
+const VIEW: ViewNumber = ViewNumber(1);
+const FLUSH: Call = Call::Flush { file: FILE };
+
+/// A client that has a file open and sees all of it.
+fn order() -> Order {
+    let mut order = Order::default();
+    order.open(FILE, None).unwrap();
+    order.set_view(VIEW, FILE, 9, Ok(View::whole())).unwrap();
+    order
+}
+
+fn row(view: ViewNumber, offset: u64, length: u32) -> Row {
+    let block = Block { entry: view.entry(), offset, length };
+    Row { block, is_whole: false, checksum: 0 }
+}
+
+fn starts(order: &mut Order) -> Vec<u64> {
+    order.take_starts().into_iter().map(|start| start.frame).collect()
+}
+
+#[test]
+fn frames_of_other_bytes_are_written_at_the_same_time() {
+    let mut order = order();
+    for offset in [0, 10, 20] {
+        order.on_frame(&[row(VIEW, offset, 10)]).unwrap();
+    }
+    assert_eq!(starts(&mut order), [0, 1, 2]);
+    assert_eq!(starts(&mut order), [0; 0], "each of them once");
+}
+
+#[test]
+fn a_frame_waits_for_those_before_it_that_have_bytes_in_common() {
+    let mut order = order();
+    for (offset, length) in [(0, 10), (5, 10), (12, 10), (30, 1)] {
+        order.on_frame(&[row(VIEW, offset, length)]).unwrap();
+    }
+    assert_eq!(starts(&mut order), [0, 3]);
+    order.on_written(0);
+    // The third has nothing in common with the first, but waits for the second, which waited.
+    assert_eq!(starts(&mut order), [1]);
+    order.on_written(1);
+    assert_eq!(starts(&mut order), [2]);
+}
+
+#[test]
+fn the_same_bytes_of_another_file_are_not_waited_for() {
+    let mut order = order();
+    order.open(FileNumber(2), None).unwrap();
+    order.set_view(ViewNumber(2), FileNumber(2), 9, Ok(View::whole())).unwrap();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
+    assert_eq!(starts(&mut order), [0, 1]);
+}
+
+#[test]
+fn frames_of_two_views_meet_in_the_file() {
+    let mut order = order();
+    let bytes = Box::new(Datatype::Bytes(4));
+    let other = View::new(100, &Datatype::Resized { begin: 0, extent: 8, of: bytes }).unwrap();
+    order.set_view(ViewNumber(2), FILE, 9, Ok(other)).unwrap();
+    order.on_frame(&[row(VIEW, 108, 2)]).unwrap();
+    // Positions 4 to 8 are bytes 108 to 112.
+    order.on_frame(&[row(ViewNumber(2), 4, 4)]).unwrap();
+    order.on_frame(&[row(ViewNumber(2), 8, 4)]).unwrap();
+    assert_eq!(starts(&mut order), [0, 2]);
+}
+
+#[test]
+fn a_frame_that_comes_before_its_view_waits_for_it() {
+    let mut order = order();
+    order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
+    assert_eq!(starts(&mut order), [0; 0]);
+    assert!(!order.is_ready(1, &FLUSH), "it may be of this file");
+    order.set_view(ViewNumber(2), FILE, 9, Ok(View::whole())).unwrap();
+    assert_eq!(starts(&mut order), [0]);
+}
+
+#[test]
+fn a_request_waits_for_the_frames_that_were_sent_before_it() {
+    let mut order = order();
+    assert!(order.is_ready(0, &FLUSH));
+    let set = Call::View { view: VIEW, file: FILE, displacement: 0, filetype: Vec::new() };
+    assert!(!order.is_ready(1, &FLUSH) && !order.is_ready(1, &set), "it has not come");
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    assert!(order.is_ready(1, &set));
+    assert!(!order.is_ready(1, &FLUSH), "it is not written");
+    let read = Call::Read { view: VIEW, position: 0, length: 1 };
+    assert!(!order.is_ready(1, &read), "it may be what is to be read");
+    assert!(order.is_ready(0, &FLUSH), "it was sent after the request");
+    order.on_written(0);
+    assert!(order.is_ready(1, &FLUSH) && order.is_ready(1, &read));
+}
+
+#[test]
+fn a_request_does_not_wait_for_frames_of_another_file() {
+    let mut order = order();
+    order.open(FileNumber(2), None).unwrap();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    starts(&mut order);
+    assert!(order.is_ready(1, &Call::Sync { file: FileNumber(2) }));
+    assert!(!order.is_ready(1, &Call::Delete { path: b"x".to_vec() }), "it may be that file");
+}
+
+#[test]
+fn what_is_written_to_a_file_that_could_not_be_opened_fails_as_opening_did() {
+    let mut order = Order::default();
+    let failure = Failure { operation: Operation::Open, errno: 2 };
+    order.open(FILE, Some(failure)).unwrap();
+    order.set_view(VIEW, FILE, 9, Ok(View::whole())).unwrap();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(failure) }]);
+    assert_eq!(starts(&mut order), [0; 0]);
+    assert!(order.is_ready(1, &FLUSH));
+    assert_eq!(order.failure_of(FILE), Ok(Some(failure)));
+}
+
+#[test]
+fn what_is_written_through_no_view_fails() {
+    let mut order = Order::default();
+    let failure = Failure { operation: Operation::Write, errno: 22 };
+    order.open(FILE, None).unwrap();
+    order.set_view(VIEW, FILE, 9, Err(failure)).unwrap();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(failure) }]);
+}
+
+#[test]
+fn what_lies_beyond_the_largest_file_fails() {
+    let mut order = order();
+    order.on_frame(&[row(VIEW, i64::MAX as u64 + 1, 10)]).unwrap();
+    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(BEYOND) }]);
+}
+
+#[test]
+fn a_frame_whose_view_is_forgotten_is_written_all_the_same() {
+    let mut order = order();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    order.on_frame(&[row(VIEW, 5, 10)]).unwrap();
+    assert_eq!(starts(&mut order), [0]);
+    order.forget(VIEW);
+    order.on_written(0);
+    assert_eq!(starts(&mut order), [1]);
+}
+
+#[test]
+fn a_frame_for_a_file_that_was_closed_fails() {
+    let mut order = order();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    order.close(FILE);
+    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(CLOSED) }]);
+}
+
+#[test]
+fn a_view_that_shows_a_byte_twice_is_written_in_order() {
+    let mut order = order();
+    let bytes = Box::new(Datatype::Bytes(8));
+    let view = View::new(0, &Datatype::Resized { begin: 0, extent: 4, of: bytes }).unwrap();
+    order.set_view(ViewNumber(2), FILE, 9, Ok(view)).unwrap();
+    order.on_frame(&[row(ViewNumber(2), 0, 8)]).unwrap();
+    order.on_frame(&[row(ViewNumber(2), 64, 8)]).unwrap();
+    assert_eq!(starts(&mut order), [0]);
+}
+
+#[test]
+fn breaches_are_told() {
+    let mut order = order();
+    assert_eq!(order.on_request(1), Err(Breach::Request));
+    assert_eq!(order.on_request(0), Ok(()));
+    assert_eq!(order.open(FILE, None), Err(Breach::Number));
+    assert_eq!(order.set_view(VIEW, FILE, 9, Ok(View::whole())), Err(Breach::Number));
+    let other = order.set_view(ViewNumber(9), FileNumber(9), 9, Ok(View::whole()));
+    assert_eq!(other, Err(Breach::Unknown));
+    assert_eq!(order.on_frame(&[]), Err(Breach::Frame));
+    assert_eq!(order.on_frame(&[row(VIEW, 0, 1); 2]), Err(Breach::Frame));
+    let mut no_view = row(VIEW, 0, 1);
+    no_view.block.entry = EntryId(u64::MAX);
+    assert_eq!(order.on_frame(&[no_view]), Err(Breach::Frame));
+    assert_eq!(order.view(ViewNumber(9)), Err(Breach::Unknown));
+}
+
+#[test]
+fn a_client_has_a_limited_number_of_files_and_views() {
+    let mut order = Order::default();
+    for number in 0..FILES_MAX {
+        let file = FileNumber(u32::try_from(number).unwrap());
+        order.open(file, None).unwrap();
+    }
+    assert_eq!(order.open(FileNumber(u32::MAX), None), Err(Breach::Number));
+    for number in 0..VIEWS_MAX {
+        let view = ViewNumber(u32::try_from(number).unwrap());
+        order.set_view(view, FileNumber(0), 9, Ok(View::whole())).unwrap();
+    }
+    let more = order.set_view(ViewNumber(u32::MAX), FileNumber(0), 9, Ok(View::whole()));
+    assert_eq!(more, Err(Breach::Number));
+    order.close(FileNumber(0));
+    assert_eq!(order.view(ViewNumber(0)), Err(Breach::Unknown), "views go with the file");
+    order.open(FileNumber(0), None).unwrap();
+}
+
+#[test]
+fn the_filetypes_of_a_client_have_a_limited_number_of_bytes() {
+    let mut order = order();
+    let mut set =
+        |number, bytes| order.set_view(ViewNumber(number), FILE, bytes, Ok(View::whole()));
+    assert_eq!(set(2, FILETYPES_BYTES_MAX - 9), Ok(()));
+    assert_eq!(set(3, 1), Err(Breach::Number));
+}

@@ -1,0 +1,18 @@
+//! Remote files for MPI programs: a server, and what a client needs to use one.
+//!
+//! The path of a write, one file a step: a program's bytes are copied into a buffer (`client/file.rs`),
+//! a thread sends the buffer in a frame (`client/link.rs`), the server finds out where in the file
+//! the bytes lie and queues them by OST (`server/session.rs`), and one of its threads writes them
+//! (`server/storage.rs`).
+
+mod client;
+mod server;
+mod token;
+mod wire;
+
+pub use client::{Client, ClientOptions, FileHandle, RemoteError};
+pub use server::{FileServer, ServerConfig};
+pub use token::{Token, make_token, read_token};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! An open remote file: what a program writes is copied into buffers, and returns at once.
+
+use super::RemoteError;
+use super::link::{Link, Outgoing};
+use crate::board::lock;
+use lads_core::remote::message::{Call, FRAME_BYTES, FileNumber, OpenMode, ViewNumber};
+use lads_sys::Buffer;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An open file.
+#[derive(Debug)]
+pub struct FileHandle {
+    link: Arc<Link>,
+    file: FileNumber,
+    /// Its name, for messages.
+    name: String,
+    tail: Arc<Mutex<Tail>>,
+}
+
+/// The buffer of a file that is being filled.
+#[derive(Debug)]
+pub(super) struct Tail {
+    file: FileNumber,
+    view: ViewNumber,
+    filling: Option<Filling>,
+    /// How many frames of the connection there were up to the last one of this file.
+    frames: u64,
+}
+
+#[derive(Debug)]
+struct Filling {
+    position: u64,
+    length: u32,
+    buffer: Buffer,
+}
+
+impl Tail {
+    /// Lets the buffer be sent, if there is one.
+    pub(super) fn seal(&mut self, link: &Link) {
+        let Some(Filling { position, length, buffer }) = self.filling.take() else { return };
+        let (file, view) = (self.file, self.view);
+        self.frames = link.put(Outgoing { file, view, position, length, buffer });
+    }
+
+    /// Copies bytes into buffers.
+    fn write(&mut self, link: &Link, mut position: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let goes_on = self.filling.as_ref().is_some_and(|it| {
+                it.length < FRAME_BYTES && it.position + u64::from(it.length) == position
+            });
+            if !goes_on {
+                self.seal(link);
+                let buffer = link.for_writing.take();
+                self.filling = Some(Filling { position, length: 0, buffer });
+                link.on_tail();
+            }
+            let filling = self.filling.as_mut().expect("made above");
+            let start = filling.length as usize;
+            let count = bytes.len().min(FRAME_BYTES as usize - start);
+            filling.buffer[start..start + count].copy_from_slice(&bytes[..count]);
+            filling.length += u32::try_from(count).expect("a frame is shorter");
+            position += count as u64;
+            bytes = &bytes[count..];
+            if filling.length == FRAME_BYTES {
+                self.seal(link);
+            }
+        }
+    }
+}
+
+impl FileHandle {
+    pub(super) fn open(
+        link: &Arc<Link>,
+        path: &[u8],
+        mode: OpenMode,
+        group: [u8; 16],
+        defers: bool,
+    ) -> Result<Self, RemoteError> {
+        let (file, view) = (FileNumber(link.next_number()), ViewNumber(link.next_number()));
+        let name = format!("{} on {}", String::from_utf8_lossy(path), link.name());
+        let call = Call::Open { file, path: path.to_vec(), mode, group };
+        if defers {
+            link.defer(file, 0, call);
+        } else {
+            let asked = link.ask(0, call);
+            link.wait_for(asked, &name)?;
+        }
+        let whole = vec![0, 1, 0, 0, 0, 0, 0, 0, 0];
+        link.defer(file, 0, Call::View { view, file, displacement: 0, filetype: whole });
+        let tail = Arc::new(Mutex::new(Tail { file, view, filling: None, frames: 0 }));
+        link.add_tail(&tail);
+        Ok(Self { link: Arc::clone(link), file, name, tail })
+    }
+
+    /// Sets the view: where it begins in bytes, and the filetype as it travels
+    /// ([`lads_core::view::Datatype`]). An error comes with a later call.
+    pub fn set_view(&self, displacement: u64, filetype: &[u8]) {
+        let mut tail = lock(&self.tail);
+        tail.seal(&self.link);
+        let (file, view) = (self.file, ViewNumber(self.link.next_number()));
+        let filetype = filetype.to_vec();
+        self.link.defer(file, 0, Call::View { view, file, displacement, filetype });
+        let before = std::mem::replace(&mut tail.view, view);
+        self.link.defer(file, tail.frames, Call::Forget { view: before });
+    }
+
+    /// Writes pieces, one after the other, from a position of the view on. It returns when they are
+    /// copied.
+    ///
+    /// # Errors
+    /// Of an earlier write, too.
+    pub fn write(&self, mut position: u64, pieces: &[&[u8]]) -> Result<(), RemoteError> {
+        self.link.take_failure(self.file, &self.name)?;
+        let mut tail = lock(&self.tail);
+        for piece in pieces {
+            tail.write(&self.link, position, piece);
+            position = position.saturating_add(piece.len() as u64);
+        }
+        drop(tail);
+        // It may have been lost while this waited for a buffer.
+        self.link.take_failure(self.file, &self.name)
+    }
+
+    /// Reads into pieces from a position of the view on. Returns how many bytes there were before
+    /// the end of the file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(&self, position: u64, pieces: &mut [&mut [u8]]) -> Result<u64, RemoteError> {
+        self.link.take_failure(self.file, &self.name)?;
+        let (view, frames) = {
+            let tail = self.sealed();
+            (tail.view, tail.frames)
+        };
+        let wanted: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let (mut asked, mut open) = (0, std::collections::VecDeque::new());
+        let (mut got, mut is_at_end) = (0, false);
+        let mut to = Pieces { pieces, index: 0, filled: 0 };
+        let mut failure = None;
+        while !open.is_empty() || (asked < wanted && !is_at_end && failure.is_none()) {
+            while asked < wanted && open.len() < READS_AHEAD && !is_at_end && failure.is_none() {
+                let length = (wanted - asked).min(FRAME_BYTES.into());
+                let length = u32::try_from(length).expect("a frame is shorter");
+                self.link.begin_read();
+                let call = Call::Read { view, position: position.saturating_add(asked), length };
+                open.push_back((self.link.ask(frames, call), length));
+                asked += u64::from(length);
+            }
+            let Some((number, length)) = open.pop_front() else { continue };
+            match self.link.wait_for_bytes(number, &self.name) {
+                // What lies behind the end is not there, even if somebody has made the file longer.
+                Ok(_) if is_at_end => {}
+                Ok(bytes) => {
+                    let count = bytes.as_ref().map_or(0, |(_, count)| *count);
+                    if let Some((buffer, count)) = bytes {
+                        to.put(&buffer[..count]);
+                    }
+                    got += count as u64;
+                    is_at_end = count < length as usize;
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(got), Err)
+    }
+
+    /// Waits until all that was written is at the server, and seen by whoever reads there.
+    ///
+    /// # Errors
+    /// If something could not be written.
+    pub fn flush(&self) -> Result<(), RemoteError> {
+        self.ask(Call::Flush { file: self.file }).map(|_| ())
+    }
+
+    /// Waits until all that was written is durable at the server.
+    ///
+    /// # Errors
+    /// If something could not be written, or made durable.
+    pub fn sync(&self) -> Result<(), RemoteError> {
+        self.ask(Call::Sync { file: self.file }).map(|_| ())
+    }
+
+    /// Makes durable what was written, and closes the file. With `defers` it does not wait: an error
+    /// comes with [`super::Client::finish`].
+    ///
+    /// # Errors
+    /// If something could not be written, or made durable.
+    pub fn close(self, defers: bool) -> Result<(), RemoteError> {
+        let call = Call::Close { file: self.file };
+        if !defers {
+            return self.ask(call).map(|_| ());
+        }
+        self.link.defer(self.file, self.sealed().frames, call);
+        Ok(())
+    }
+
+    /// The length of the file in bytes.
+    ///
+    /// # Errors
+    /// If it cannot be found out.
+    pub fn size(&self) -> Result<u64, RemoteError> {
+        self.ask(Call::Size { file: self.file })
+    }
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn set_size(&self, size: u64) -> Result<(), RemoteError> {
+        self.ask(Call::SetSize { file: self.file, size }).map(|_| ())
+    }
+
+    /// Reserves space for the first bytes of the file; it is as long at least.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn preallocate(&self, size: u64) -> Result<(), RemoteError> {
+        self.ask(Call::Preallocate { file: self.file, size }).map(|_| ())
+    }
+
+    /// The first position of the view at the end of the file, or behind it.
+    ///
+    /// # Errors
+    /// If it cannot be found out.
+    pub fn end(&self) -> Result<u64, RemoteError> {
+        let view = lock(&self.tail).view;
+        self.ask(Call::End { view })
+    }
+
+    /// Adds to the pointer that the group shares. Returns what it was before.
+    ///
+    /// # Errors
+    /// If that is no position.
+    pub fn add_shared(&self, bytes: i64) -> Result<u64, RemoteError> {
+        self.ask(Call::AddShared { file: self.file, bytes })
+    }
+
+    /// Sets the pointer that the group shares.
+    ///
+    /// # Errors
+    /// If the server is lost.
+    pub fn set_shared(&self, position: u64) -> Result<(), RemoteError> {
+        self.ask(Call::SetShared { file: self.file, position }).map(|_| ())
+    }
+
+    /// Asks for something, after all that was written, and tells earlier failures first.
+    fn ask(&self, call: Call) -> Result<u64, RemoteError> {
+        let frames = self.sealed().frames;
+        let number = self.link.ask(frames, call);
+        let answer = self.link.wait_for(number, &self.name);
+        self.link.take_failure(self.file, &self.name)?;
+        answer
+    }
+
+    fn sealed(&self) -> MutexGuard<'_, Tail> {
+        let mut tail = lock(&self.tail);
+        tail.seal(&self.link);
+        tail
+    }
+}
+
+/// How many pieces of one read are asked for ahead.
+const READS_AHEAD: usize = 4;
+
+/// Memory of the program, filled from the beginning on.
+struct Pieces<'a, 'b> {
+    pieces: &'a mut [&'b mut [u8]],
+    index: usize,
+    filled: usize,
+}
+
+impl Pieces<'_, '_> {
+    fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let piece = &mut self.pieces[self.index];
+            let count = bytes.len().min(piece.len() - self.filled);
+            piece[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
+            self.filled += count;
+            bytes = &bytes[count..];
+            if self.filled == piece.len() {
+                (self.index, self.filled) = (self.index + 1, 0);
+            }
+        }
+    }
+}

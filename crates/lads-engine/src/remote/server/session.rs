@@ -1,0 +1,365 @@
+//! One client of a server: its requests, its frames, its replies.
+
+use super::groups::Groups;
+use super::storage::{OpenFile, Read, Storage};
+use crate::transport::pipe::end_socket;
+use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
+use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
+use lads_core::remote::message::{
+    Failure, FileNumber, Outcome, Request, TO_SERVER_BYTES_MAX, ToClient, ToServer, VERSION,
+    Written,
+};
+use lads_core::remote::order::{Breach, Order, Start};
+use lads_core::room::Grants;
+use lads_core::tuning::Tuning;
+use lads_core::units::{Block, EntryId, OstId, StreamId};
+use lads_sys::Buffer;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use twox_hash::XxHash3_64;
+
+/// What is asked of a client at most, in buffers for bytes that are read: as many requests to read
+/// are done at a time. With half, a line of 1 Gbit/s and 26.8 ms is not full; double would take
+/// twice the memory of a client that does not read what it asked for.
+pub(super) const READS_MAX: u32 = 4;
+
+/// How often a server says that it is alive: a client waits 60 s by default.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// The only "OST" of the grants of a client: it does not know the OSTs of its files.
+const ALL: OstId = OstId(0);
+
+/// One client.
+pub(super) struct Session {
+    pub(super) storage: Arc<Storage>,
+    pub(super) groups: Arc<Groups>,
+    transport: Arc<dyn Transport>,
+    socket: OwnedFd,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    /// Given back when nothing of the client is left, in queues neither.
+    _place: Place,
+}
+
+/// One of the clients that a server has at most.
+pub(super) struct Place(Arc<AtomicU32>);
+
+impl Place {
+    /// A place; `None` if all are taken.
+    pub(super) fn take(taken: &Arc<AtomicU32>, most: u32) -> Option<Self> {
+        let place = Self(Arc::clone(taken));
+        let before = taken.fetch_add(1, Ordering::Relaxed);
+        (before < most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) struct Inner {
+    pub(super) order: Order,
+    grants: Grants,
+    pub(super) files: HashMap<FileNumber, Arc<Opened>>,
+    /// Frames that came and are not being written yet.
+    buffers: HashMap<u64, Buffer>,
+    messages: VecDeque<ToClient>,
+    written: Vec<Written>,
+    /// What was read and is to be sent: the request, its first position, how many bytes.
+    to_send: VecDeque<(u64, u64, u32, Buffer)>,
+    reads: u32,
+    is_over: bool,
+}
+
+/// A file that a client has open.
+pub(super) struct Opened {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) writes: bool,
+    pub(super) group: [u8; 16],
+    /// The directory, if the file was made and its name is not durable yet.
+    pub(super) made_in: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl Session {
+    /// Serves a client until it is gone. It may have `buffer_count` frames under way.
+    pub(super) fn serve(
+        storage: Arc<Storage>,
+        groups: Arc<Groups>,
+        socket: OwnedFd,
+        (transport, channel): (Arc<dyn Transport>, Channel),
+        (place, buffer_count): (Place, u32),
+        host: String,
+    ) {
+        let Channel { mut input, mut output } = channel;
+        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, [buffer_count].into_iter());
+        let hello = ToClient::Hello { version: VERSION, name: host };
+        let inner = Inner {
+            order: Order::default(),
+            grants,
+            files: HashMap::new(),
+            buffers: HashMap::new(),
+            messages: VecDeque::from([hello]),
+            written: Vec::new(),
+            to_send: VecDeque::new(),
+            reads: 0,
+            is_over: false,
+        };
+        let (inner, changed) = (Mutex::new(inner), Condvar::new());
+        let session =
+            Arc::new(Self { storage, groups, transport, socket, inner, changed, _place: place });
+        let buffers: Arc<dyn GrantedBuffers> = Arc::clone(&session) as Arc<dyn GrantedBuffers>;
+        let receiver = session.transport.receiver(StreamId(0), buffers);
+        let mut threads = Vec::new();
+        let of = |session: &Arc<Self>| Arc::clone(session);
+        let (receiving, speaking, sending) = (of(&session), of(&session), of(&session));
+        threads.push(crate::thread::spawn("lads-receive", move || receiving.receive(receiver)));
+        threads.push(crate::thread::spawn("lads-speak", move || {
+            speaking.speak(&mut *output);
+            speaking.end(None);
+        }));
+        threads.push(crate::thread::spawn("lads-send", move || sending.send()));
+        let failure = session.listen(&mut *input).err();
+        session.end(failure.map(|error| error.to_string()));
+        // Whoever waits for this client is not held up by what it left in memory.
+        for thread in threads {
+            let _ = thread.join();
+        }
+        session.close_all();
+    }
+
+    /// Reads requests and does them, one after the other.
+    fn listen(self: &Arc<Self>, input: &mut dyn io::Read) -> io::Result<()> {
+        while let Some(message) = super::super::wire::hear(input, TO_SERVER_BYTES_MAX)? {
+            match message {
+                ToServer::Hello { version, .. } if version != VERSION => {
+                    let text = format!("the server speaks version {VERSION}, you {version}");
+                    return Err(io::Error::other(text));
+                }
+                ToServer::Hello { .. } | ToServer::Heartbeat => {}
+                ToServer::Request(request) => {
+                    if !self.wait_for_turn(&request)? {
+                        return Ok(());
+                    }
+                    self.answer(request)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a request may be done. Returns `false` if the client is gone.
+    fn wait_for_turn(&self, request: &Request) -> io::Result<bool> {
+        let mut inner = self.lock();
+        inner.order.on_request(request.number).map_err(io::Error::other)?;
+        while !inner.order.is_ready(request.frames_before, &request.call) && !inner.is_over {
+            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(!inner.is_over)
+    }
+
+    fn answer(self: &Arc<Self>, request: Request) -> io::Result<()> {
+        let number = request.number;
+        let outcome = self.call(request).map_err(io::Error::other)?;
+        // A view may have been what frames waited for.
+        self.advance();
+        if let Some(outcome) = outcome {
+            self.lock().messages.push_back(ToClient::Reply { number, outcome });
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Waits until one more read may be under way; `false` if the client is gone.
+    pub(super) fn begin_read(&self) -> bool {
+        let inner = self.lock();
+        let is_full = |inner: &mut Inner| inner.reads >= READS_MAX && !inner.is_over;
+        let inner = self.changed.wait_while(inner, is_full);
+        let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
+        inner.reads += 1;
+        !inner.is_over
+    }
+
+    /// A thread has read what the client wanted.
+    pub(super) fn on_read(&self, read: Read, result: Result<u32, Failure>) {
+        let Read { number, first, buffer, .. } = read;
+        let mut inner = self.lock();
+        match result {
+            Ok(got) if got > 0 => inner.to_send.push_back((number, first, got, buffer)),
+            result => {
+                let outcome = result.map_or_else(Outcome::Failed, |_| Outcome::Number(0));
+                inner.messages.push_back(ToClient::Reply { number, outcome });
+                inner.reads -= 1;
+            }
+        }
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// A thread has written a frame.
+    pub(super) fn on_written(self: &Arc<Self>, written: Written) {
+        let mut inner = self.lock();
+        inner.order.on_written(written.frame);
+        inner.grants.on_release(ALL);
+        inner.written.push(written);
+        drop(inner);
+        self.advance();
+        self.changed.notify_all();
+    }
+
+    /// Hands frames over to be written whose turn has come.
+    fn advance(self: &Arc<Self>) {
+        let mut inner = self.lock();
+        let failed = inner.order.take_failed();
+        for written in failed {
+            inner.buffers.remove(&written.frame);
+            inner.grants.on_release(ALL);
+            inner.written.push(written);
+        }
+        let started = inner.order.take_starts();
+        let with_file = |start: Start| {
+            let buffer = inner.buffers.remove(&start.frame)?;
+            let file = inner.files.get(&start.file).map(|it| Arc::clone(&it.file))?;
+            Some((start, file, buffer))
+        };
+        let started: Vec<_> = started.into_iter().filter_map(with_file).collect();
+        drop(inner);
+        for (start, file, buffer) in started {
+            self.storage.write(start, file, buffer, Arc::clone(self));
+        }
+    }
+
+    /// Receives frames.
+    fn receive(self: &Arc<Self>, mut receiver: Box<dyn Receiver>) {
+        let mut frame = Frame::default();
+        while receiver.next_frame(&mut frame).unwrap_or(false) {
+            let Some(Arrived { header, buffer }) = frame.arrived.take() else { continue };
+            let bytes = &buffer[..header.payload_bytes as usize];
+            let is_whole = frame.rows.iter().all(|row| XxHash3_64::oneshot(bytes) == row.checksum);
+            let mut inner = self.lock();
+            inner.grants.on_arrived(ALL);
+            let taken =
+                if is_whole { inner.order.on_frame(&frame.rows) } else { Err(Breach::Frame) };
+            let Ok(number) = taken else {
+                drop(inner);
+                return self.end(Some("a frame that is damaged, or no piece of a view".to_owned()));
+            };
+            inner.buffers.insert(number, buffer);
+            drop(inner);
+            self.advance();
+            self.changed.notify_all();
+        }
+        self.end(None);
+    }
+
+    /// Writes messages until the client is gone.
+    fn speak(&self, output: &mut dyn io::Write) {
+        loop {
+            let inner = self.lock();
+            let is_quiet = |inner: &mut Inner| {
+                let is_idle = inner.messages.is_empty() && inner.written.is_empty();
+                is_idle && !inner.grants.has_new() && !inner.is_over
+            };
+            let waited = self.changed.wait_timeout_while(inner, HEARTBEAT, is_quiet);
+            let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            let is_over = inner.is_over;
+            // First what was written: a reply to a request may be about it.
+            let mut messages = Vec::new();
+            if !inner.written.is_empty() {
+                messages.push(ToClient::Written(std::mem::take(&mut inner.written)));
+            }
+            messages.extend(inner.messages.drain(..));
+            messages.extend(inner.grants.take_new().into_iter().map(|(_, it)| ToClient::Grant(it)));
+            if waited.timed_out() {
+                messages.push(ToClient::Heartbeat);
+            }
+            drop(inner);
+            if super::super::wire::say(output, messages).is_err() || is_over {
+                return;
+            }
+        }
+    }
+
+    /// Sends what was read.
+    fn send(&self) {
+        let mut frames = 0;
+        loop {
+            let is_quiet = |inner: &mut Inner| inner.to_send.is_empty() && !inner.is_over;
+            let inner = self.changed.wait_while(self.lock(), is_quiet);
+            let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
+            let Some((number, first, length, buffer)) = inner.to_send.pop_front() else { return };
+            drop(inner);
+            let payload = &buffer[..length as usize];
+            let block = Block { entry: EntryId(number), offset: first, length };
+            let row = Row { block, is_whole: false, checksum: XxHash3_64::oneshot(payload) };
+            let bound = Bound { sink_ost: ALL, is_last_grant: false, has_only_sums: false };
+            let mut head = Vec::with_capacity(HEADER_BYTES + ROW_BYTES);
+            put_head(&[row], frames, bound, &mut head);
+            let pieces = &mut [IoSlice::new(&head), IoSlice::new(payload)];
+            let sent = self.transport.send(StreamId(0), pieces);
+            frames += 1;
+            drop(buffer);
+            let mut inner = self.lock();
+            let outcome = Outcome::Number(length.into());
+            inner.messages.push_back(ToClient::Reply { number, outcome });
+            inner.reads -= 1;
+            drop(inner);
+            self.changed.notify_all();
+            if sent.is_err() {
+                return self.end(None);
+            }
+        }
+    }
+
+    /// Ends the connection; the text is told to the client.
+    fn end(&self, text: Option<String>) {
+        let mut inner = self.lock();
+        if let Some(text) = text.filter(|_| !inner.is_over) {
+            inner.messages.push_back(ToClient::Fatal(text));
+        }
+        inner.is_over = true;
+        drop(inner);
+        self.changed.notify_all();
+        self.transport.end(StreamId(0));
+    }
+
+    /// The client is gone: nothing is kept of it. What is being written is written.
+    fn close_all(&self) {
+        let mut inner = self.lock();
+        inner.buffers.clear();
+        let files = std::mem::take(&mut inner.files);
+        drop(inner);
+        files.into_values().for_each(|opened| self.groups.leave(&opened.group));
+        end_socket(&self.socket);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A buffer was granted for each frame that may come.
+impl GrantedBuffers for Session {
+    fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
+        use lads_core::remote::message::FRAME_BYTES;
+        let is_one = rows.len() == 1 && !header.has_only_sums && header.sink_ost == ALL;
+        let may_come = is_one && header.payload_bytes <= FRAME_BYTES && {
+            let mut inner = self.lock();
+            !inner.is_over && inner.grants.on_arrival(ALL, header.is_last_grant)
+        };
+        if !may_come {
+            self.end(Some("a frame that was not granted".to_owned()));
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(self.storage.for_writing.take())
+    }
+
+    fn on_frame_lost(&self, _sink_ost: OstId) {
+        self.lock().grants.on_lost(ALL);
+    }
+}

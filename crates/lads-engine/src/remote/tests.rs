@@ -1,0 +1,291 @@
+//! Clients and a server in one process, over loopback.
+
+use super::*;
+use crate::stop::StopFlag;
+use lads_core::remote::message::{FRAME_BYTES, OpenMode};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+const READ_WRITE: OpenMode = OpenMode { reads: true, writes: true, creates: false, is_new: false };
+const CREATE: OpenMode = OpenMode { creates: true, ..READ_WRITE };
+const GROUP: [u8; 16] = [7; 16];
+const MIB: usize = FRAME_BYTES as usize;
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+
+/// A server, and the directory that it shows.
+struct Place {
+    directory: tempfile::TempDir,
+    at: String,
+    token: Token,
+    stop: StopFlag,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::with_layout("auto")
+    }
+
+    fn with_layout(layout: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let path = directory.path().join("token");
+        make_token(&path).unwrap();
+        let token = read_token(&path).unwrap();
+        let config = ServerConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            root,
+            token,
+            sessions_max: 4,
+            buffers_bytes: 16 << 20,
+            layout: layout.to_owned(),
+        };
+        let server = FileServer::open(&config).unwrap();
+        let (at, stop) = (server.address().to_string(), StopFlag::new());
+        let stopped = stop.clone();
+        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
+        Self { directory, at, token, stop, server: Some(server) }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.at, &self.token, ClientOptions::default()).unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("root").join(name)
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.stop.set("the test is over");
+        let _ = self.server.take().unwrap().join();
+    }
+}
+
+fn some_bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|index| (index * 31 % 251) as u8).collect()
+}
+
+fn read(file: &FileHandle, position: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    let got = file.read(position, &mut [&mut bytes]).unwrap();
+    bytes.truncate(usize::try_from(got).unwrap());
+    bytes
+}
+
+/// Every `period` bytes, `length` of them.
+fn every(length: u64, period: i64) -> Vec<u8> {
+    let mut tree = vec![1];
+    tree.extend(0i64.to_le_bytes());
+    tree.extend(period.to_le_bytes());
+    tree.push(0);
+    tree.extend(length.to_le_bytes());
+    tree
+}
+
+#[test]
+fn what_is_written_is_there_and_is_read_back() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"/new", CREATE, GROUP, false).unwrap();
+    let bytes = some_bytes(5 * MIB + 17);
+    let (head, tail) = bytes.split_at(3 * MIB + 5);
+    file.write(3, &[head, tail]).unwrap();
+    assert_eq!(read(&file, 3, bytes.len() + 100), bytes, "up to the end of the file");
+    assert_eq!(file.size().unwrap(), bytes.len() as u64 + 3);
+    file.close(false).unwrap();
+    assert_eq!(place.bytes("new")[3..], bytes);
+}
+
+#[test]
+fn many_small_writes_travel_together() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let bytes = some_bytes(3 * MIB);
+    for (index, piece) in bytes.chunks(1000).enumerate() {
+        file.write(index as u64 * 1000, &[piece]).unwrap();
+    }
+    file.sync().unwrap();
+    assert_eq!(place.bytes("new"), bytes);
+}
+
+#[test]
+fn the_server_scatters_over_the_view_and_its_osts() {
+    let place = Place::with_layout("synthetic:osts=4,stripe_size=64K");
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let bytes = some_bytes(2 * MIB);
+    file.set_view(100, &every(1000, 3000));
+    file.write(0, &[&bytes]).unwrap();
+    assert_eq!(read(&file, 500, 10_000), bytes[500..10_500]);
+    file.flush().unwrap();
+    let there = place.bytes("new");
+    for (index, piece) in bytes.chunks(1000).enumerate() {
+        assert_eq!(&there[100 + index * 3000..][..piece.len()], piece);
+    }
+    assert!(there[1100..3100].iter().all(|&byte| byte == 0), "between the runs");
+    // Behind the last byte that is there: 100 + 2,097 * 3,000 + 152 bytes.
+    assert_eq!(file.end().unwrap(), 2 * MIB as u64);
+}
+
+#[test]
+fn later_writes_win() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    for round in 0..50u8 {
+        file.write(u64::from(round % 7), &[&vec![round; 100_000]]).unwrap();
+        file.set_view(0, &every(1, 1));
+    }
+    file.sync().unwrap();
+    let there = place.bytes("new");
+    assert_eq!(there[6..100_000], [49; 99_994][..], "49 is 7 * 7");
+}
+
+#[test]
+fn errors_have_their_numbers() {
+    let place = Place::new();
+    let client = place.client();
+    let errno = |path: &[u8], mode| client.open(path, mode, GROUP, false).unwrap_err().errno;
+    assert_eq!(errno(b"none", READ_WRITE), ENOENT);
+    assert_eq!(errno(b"none/new", CREATE), ENOENT);
+    assert_eq!(errno(b"a/../../b", CREATE), EINVAL);
+    std::fs::write(place.path("there"), b"x").unwrap();
+    assert_eq!(errno(b"there", OpenMode { is_new: true, ..CREATE }), EEXIST);
+    assert_eq!(client.delete(b"none").unwrap_err().errno, ENOENT);
+    client.delete(b"there").unwrap();
+    assert!(!place.path("there").exists());
+}
+
+#[test]
+fn links_are_not_followed() {
+    let place = Place::new();
+    let outside = place.directory.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), b"x").unwrap();
+    symlink(&outside, place.path("directory")).unwrap();
+    symlink(outside.join("secret"), place.path("file")).unwrap();
+    let client = place.client();
+    for path in [&b"directory/secret"[..], b"file", b"directory/new"] {
+        client.open(path, CREATE, GROUP, false).unwrap_err();
+        client.open(path, READ_WRITE, GROUP, true).unwrap().sync().unwrap_err();
+    }
+    client.delete(b"directory/secret").unwrap_err();
+    assert!(outside.join("secret").exists() && !outside.join("new").exists());
+}
+
+#[test]
+fn a_deferred_open_fails_with_the_next_call() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"none", READ_WRITE, GROUP, true).unwrap();
+    let _ = file.write(0, &[b"x"]);
+    let error = file.sync().unwrap_err();
+    assert_eq!(error.errno, ENOENT);
+    assert!(error.text.contains("none"), "{error}");
+}
+
+#[test]
+fn the_error_of_a_deferred_close_comes_at_the_end() {
+    let place = Place::new();
+    let client = place.client();
+    std::fs::write(place.path("there"), b"x").unwrap();
+    let only_read = OpenMode { writes: false, ..READ_WRITE };
+    let file = client.open(b"there", only_read, GROUP, false).unwrap();
+    file.write(0, &[b"y"]).unwrap();
+    file.close(true).unwrap();
+    client.finish().unwrap_err();
+    client.finish().unwrap();
+    let file = client.open(b"there", READ_WRITE, GROUP, false).unwrap();
+    file.write(0, &[b"z"]).unwrap();
+    file.close(true).unwrap();
+    client.finish().unwrap();
+    assert_eq!(place.bytes("there"), b"z");
+}
+
+#[test]
+fn a_failed_write_is_told_once() {
+    let place = Place::new();
+    let client = place.client();
+    std::fs::write(place.path("there"), b"x").unwrap();
+    let only_read = OpenMode { writes: false, ..READ_WRITE };
+    let file = client.open(b"there", only_read, GROUP, false).unwrap();
+    file.write(0, &[b"y"]).unwrap();
+    file.flush().unwrap_err();
+    file.flush().unwrap();
+    assert_eq!(place.bytes("there"), b"x");
+}
+
+#[test]
+fn clients_of_a_group_share_a_pointer() {
+    let place = Place::new();
+    let clients = [place.client(), place.client()];
+    let open = |client: &Client| client.open(b"new", CREATE, GROUP, false).unwrap();
+    let files = [open(&clients[0]), open(&clients[1])];
+    assert_eq!(files[0].add_shared(10).unwrap(), 0);
+    assert_eq!(files[1].add_shared(5).unwrap(), 10);
+    files[0].set_shared(3).unwrap();
+    assert_eq!(files[1].add_shared(0).unwrap(), 3);
+}
+
+#[test]
+fn lengths_are_set() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.write(0, &[&some_bytes(100)]).unwrap();
+    file.set_size(10).unwrap();
+    assert_eq!(place.bytes("new").len(), 10);
+    file.preallocate(4096).unwrap();
+    assert_eq!(file.size().unwrap(), 4096);
+    assert_eq!(place.bytes("new")[..10], some_bytes(10));
+}
+
+#[test]
+fn a_client_without_the_token_is_turned_away() {
+    let place = Place::new();
+    let other = place.directory.path().join("other");
+    make_token(&other).unwrap();
+    let token = read_token(&other).unwrap();
+    let error = Client::connect(&place.at, &token, ClientOptions::default()).unwrap_err();
+    assert!(error.text.contains("token"), "{error}");
+}
+
+#[test]
+fn there_are_no_more_clients_than_may_be() {
+    let place = Place::new();
+    let clients: Vec<_> = (0..4).map(|_| place.client()).collect();
+    let files = clients.iter().map(|client| client.open(b"new", CREATE, GROUP, false).unwrap());
+    let files: Vec<_> = files.collect();
+    let one_more = Client::connect(&place.at, &place.token, ClientOptions::default());
+    let used = one_more.and_then(|client| client.open(b"new", CREATE, GROUP, false));
+    assert_eq!(used.unwrap_err().errno, EIO);
+    drop((files, clients));
+}
+
+#[test]
+fn when_the_server_is_gone_every_call_fails_and_none_waits() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.write(0, &[&some_bytes(10)]).unwrap();
+    // As if the line were cut.
+    client.cut();
+    let bytes = some_bytes(MIB);
+    while file.write(0, &[&bytes]).is_ok() {}
+    assert_eq!(file.sync().unwrap_err().errno, EIO);
+    assert_eq!(file.read(0, &mut [&mut [0; 10]]).unwrap_err().errno, EIO);
+    assert!(client.is_lost());
+}
