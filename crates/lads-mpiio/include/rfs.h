@@ -1,0 +1,140 @@
+/* Remote files, for a layer that speaks MPI. Nothing here knows MPI.
+ *
+ * Every function may be called by any thread. Every function that returns an int returns RFS_OK or
+ * the class of an error; rfs_message() then says more. Positions and lengths are bytes. A position
+ * is one in the stream of bytes that the view shows, not one in the file.
+ */
+#ifndef RFS_H
+#define RFS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Classes of errors: each has a class in MPI 4.0, table 9.4, with the same name. */
+enum rfs_error {
+    RFS_OK = 0,
+    RFS_ERR_OTHER = 1,
+    RFS_ERR_ARG = 2,
+    RFS_ERR_FILE = 3,
+    RFS_ERR_AMODE = 4,
+    RFS_ERR_BAD_FILE = 5,
+    RFS_ERR_NO_SUCH_FILE = 6,
+    RFS_ERR_FILE_EXISTS = 7,
+    RFS_ERR_FILE_IN_USE = 8,
+    RFS_ERR_ACCESS = 9,
+    RFS_ERR_NO_SPACE = 10,
+    RFS_ERR_QUOTA = 11,
+    RFS_ERR_READ_ONLY = 12,
+    RFS_ERR_IO = 13,
+    RFS_ERR_NO_MEM = 14,
+    RFS_ERR_UNSUPPORTED_OPERATION = 15
+};
+
+/* How a file is opened. Exactly one of the first three. */
+enum rfs_flag {
+    RFS_READ = 1,
+    RFS_WRITE = 2,
+    RFS_READ_WRITE = 3,
+    RFS_CREATE = 4,
+    RFS_EXCLUSIVE = 8,
+    RFS_DELETE_ON_CLOSE = 16
+};
+
+/* An open file, seen by this process. */
+typedef struct rfs_file rfs_file;
+
+/* Bytes in the memory of the program. */
+typedef struct rfs_piece {
+    void *bytes;
+    size_t length;
+} rfs_piece;
+
+/* What the user asks for: hints of an MPI_Info. */
+typedef struct rfs_hint {
+    const char *key;
+    const char *value;
+} rfs_hint;
+
+/* Whether a name is one of a remote file (rfs:host:port:path, rfs://host:port/path, rfs:host:path)
+ * or of a file whose writes are buffered (abt:path): 1 or 0. */
+int rfs_is_remote(const char *name);
+
+/* Opens a file. All processes that open it together give the same 16 bytes as `group`: they share a
+ * pointer. Unless it is deferred (hint rfs_defer_open), this waits for the server. */
+int rfs_open(const char *name, int flags, const uint8_t group[16], const rfs_hint *hints,
+             size_t hint_count, rfs_file **file);
+
+/* Sends what is buffered, makes it durable, closes the file and frees `file`, whatever is returned:
+ * the first error that no call has returned before. If closing is deferred (hint
+ * rfs_defer_close), it returns at once, and rfs_finish() returns the error. */
+int rfs_close(rfs_file *file);
+
+/* Removes a file. */
+int rfs_delete(const char *name);
+
+/* Sets the view: a displacement in bytes, and the filetype as lads-core's view/datatype.rs describes
+ * it. Sent to the server with the next request. */
+int rfs_set_view(rfs_file *file, uint64_t displacement, const void *filetype,
+                 size_t filetype_bytes);
+
+/* Writes the pieces, one after the other, from a position on. When this returns, the memory may be
+ * used again. An error may be one of an earlier write. */
+int rfs_write(rfs_file *file, uint64_t position, const rfs_piece *pieces, size_t count);
+
+/* Reads into the pieces from a position on. `got`: how many bytes there were before the end of the
+ * file. */
+int rfs_read(rfs_file *file, uint64_t position, const rfs_piece *pieces, size_t count,
+             uint64_t *got);
+
+/* When this returns RFS_OK, everything that was written through `file` is durable at the server. */
+int rfs_sync(rfs_file *file);
+
+/* When this returns RFS_OK, everything that was written through `file` is seen by whoever reads at
+ * the server. */
+int rfs_flush(rfs_file *file);
+
+/* The length of the file in bytes. */
+int rfs_get_size(rfs_file *file, uint64_t *size);
+
+/* Cuts the file to a length, or extends it. */
+int rfs_set_size(rfs_file *file, uint64_t size);
+
+/* Reserves space for the first bytes of the file; extends it to as many if it is shorter. */
+int rfs_preallocate(rfs_file *file, uint64_t size);
+
+/* The first position of the view at the end of the file, or behind it. */
+int rfs_get_end(rfs_file *file, uint64_t *position);
+
+/* Adds to the shared pointer of the group, and tells what it was before; in bytes of the view. */
+int rfs_add_shared(rfs_file *file, int64_t bytes, uint64_t *before);
+
+/* Sets the shared pointer of the group. */
+int rfs_set_shared(rfs_file *file, uint64_t position);
+
+/* In atomic mode, each read and write is as if it happened at one moment, and a write has happened
+ * when it returns. */
+int rfs_set_atomic(rfs_file *file, int is_atomic);
+
+/* Changes hints of an open file. Unknown keys and values without a meaning are ignored. */
+int rfs_set_hints(rfs_file *file, const rfs_hint *hints, size_t hint_count);
+
+/* The hint with this index as it is in force: writes key and value as text with a zero at the end.
+ * Returns 1, or 0 if there is none. */
+int rfs_get_hint(const rfs_file *file, size_t index, char key[64], char value[256]);
+
+/* Waits for everything that was deferred; returns the first error that no call has returned. To be
+ * called before the program ends. */
+int rfs_finish(void);
+
+/* What the last error of this thread was, for a person. Valid until the next call of this thread. */
+const char *rfs_message(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,122 @@
+/* Errors as the program sees them: a class of MPI, with a text where there is one, given to the
+ * error handler of the file.
+ */
+#include "shim.h"
+#include <stdio.h>
+
+/* Codes with a text of their own. The MPI keeps each for ever, so there is a limit. */
+#define CODES_MAX 64
+
+static struct code {
+    int class, code;
+    char text[MPI_MAX_ERROR_STRING];
+} codes[CODES_MAX];
+static int code_count;
+static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int shim_class(int rfs_error)
+{
+    switch (rfs_error) {
+    case RFS_OK: return MPI_SUCCESS;
+    case RFS_ERR_ARG: return MPI_ERR_ARG;
+    case RFS_ERR_FILE: return MPI_ERR_FILE;
+    case RFS_ERR_AMODE: return MPI_ERR_AMODE;
+    case RFS_ERR_BAD_FILE: return MPI_ERR_BAD_FILE;
+    case RFS_ERR_NO_SUCH_FILE: return MPI_ERR_NO_SUCH_FILE;
+    case RFS_ERR_FILE_EXISTS: return MPI_ERR_FILE_EXISTS;
+    case RFS_ERR_FILE_IN_USE: return MPI_ERR_FILE_IN_USE;
+    case RFS_ERR_ACCESS: return MPI_ERR_ACCESS;
+    case RFS_ERR_NO_SPACE: return MPI_ERR_NO_SPACE;
+    case RFS_ERR_QUOTA: return MPI_ERR_QUOTA;
+    case RFS_ERR_READ_ONLY: return MPI_ERR_READ_ONLY;
+    case RFS_ERR_IO: return MPI_ERR_IO;
+    case RFS_ERR_NO_MEM: return MPI_ERR_NO_MEM;
+    case RFS_ERR_UNSUPPORTED_OPERATION: return MPI_ERR_UNSUPPORTED_OPERATION;
+    default: return MPI_ERR_OTHER;
+    }
+}
+
+const char *shim_text(int class)
+{
+    return class == MPI_SUCCESS ? NULL : rfs_message();
+}
+
+/* The code with this text; the class alone if there are too many. */
+static int code_of(int class, const char *text)
+{
+    if (!text || !*text)
+        return class;
+    char cut[MPI_MAX_ERROR_STRING];
+    snprintf(cut, sizeof cut, "%s", text);
+    pthread_mutex_lock(&codes_lock);
+    int code = class;
+    int i = 0;
+    while (i < code_count && (codes[i].class != class || strcmp(codes[i].text, cut) != 0))
+        i++;
+    if (i < code_count) {
+        code = codes[i].code;
+    } else if (i < CODES_MAX && PMPI_Add_error_code(class, &code) == MPI_SUCCESS) {
+        PMPI_Add_error_string(code, cut);
+        codes[i].class = class;
+        codes[i].code = code;
+        strcpy(codes[i].text, cut);
+        code_count++;
+    }
+    pthread_mutex_unlock(&codes_lock);
+    return code;
+}
+
+int shim_fail(struct shim_file *file, int class, const char *text)
+{
+    if (class == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    int code = code_of(class, text);
+    PMPI_File_call_errhandler(file->handle, code);
+    return code;
+}
+
+void shim_complain(const char *text)
+{
+    fprintf(stderr, "rfs: %s\n", text && *text ? text : "a remote file cannot be used");
+}
+
+/* The handler of MPI_FILE_NULL is for errors without a file, but Open MPI 4.1 does not let one call
+ * it. So a handler of the program is reached by an error of the library's own. */
+static void provoke(void)
+{
+    MPI_File none;
+    REAL(File_open)(MPI_COMM_SELF, "/nonexistent/rfs", MPI_MODE_RDONLY, MPI_INFO_NULL, &none);
+}
+
+int shim_fail_without_file(int class, const char *text)
+{
+    if (class == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    int code = code_of(class, text);
+    MPI_Errhandler handler = MPI_ERRORS_RETURN;
+    PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
+    int is_fatal = handler == MPI_ERRORS_ARE_FATAL;
+#if MPI_VERSION >= 4
+    is_fatal = is_fatal || handler == MPI_ERRORS_ABORT;
+#endif
+    if (is_fatal) {
+        shim_complain(text);
+        PMPI_Abort(MPI_COMM_WORLD, class);
+    }
+    if (handler != MPI_ERRORS_RETURN)
+        provoke();
+    return code;
+}
+
+int shim_agree(MPI_Comm comm, int class)
+{
+    int worst = class;
+    PMPI_Allreduce(&class, &worst, 1, MPI_INT, MPI_MAX, comm);
+    return worst;
+}
+
+int shim_told(MPI_Comm comm, int class)
+{
+    PMPI_Bcast(&class, 1, MPI_INT, 0, comm);
+    return class;
+}

@@ -1,0 +1,282 @@
+/* Reading and writing: 29 functions, and as many with large counts, are six forms of one call.
+ *
+ * A write is buffered below, so it is complete when the call returns, and so is a read: the requests
+ * of nonblocking calls are generalized requests that are complete when they are made. That is legal
+ * at every level of threads, and Wait and Test of the library work on them.
+ */
+#include "shim.h"
+
+enum place { INDIVIDUAL, EXPLICIT, SHARED, ORDERED };
+
+struct access {
+    int is_write;
+    enum place place;
+    MPI_Offset offset;
+    void *memory;
+    MPI_Count count;
+    MPI_Datatype datatype;
+};
+
+/* The class of an error in the arguments, and how many bytes they mean. */
+static int access_class(const struct shim_file *file, const struct access *access,
+                        MPI_Count *bytes)
+{
+    *bytes = 0;
+    if (access->count < 0)
+        return MPI_ERR_COUNT;
+    if (access->datatype == MPI_DATATYPE_NULL)
+        return MPI_ERR_TYPE;
+    if (access->is_write && file->amode & MPI_MODE_RDONLY)
+        return MPI_ERR_READ_ONLY;
+    if (!access->is_write && file->amode & MPI_MODE_WRONLY)
+        return MPI_ERR_ACCESS;
+    int is_any_place = access->place == SHARED || access->place == ORDERED;
+    if (file->amode & MPI_MODE_SEQUENTIAL && !is_any_place)
+        return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (access->place == EXPLICIT && access->offset < 0)
+        return MPI_ERR_ARG;
+    MPI_Count size;
+    PMPI_Type_size_x(access->datatype, &size);
+    if (size < 0 || (size > 0 && access->count > INT64_MAX / size))
+        return MPI_ERR_COUNT;
+    if (size * access->count % file->etype_bytes != 0 ||
+        (file->is_view_empty && size * access->count > 0))
+        return MPI_ERR_ARG;
+    *bytes = size * access->count;
+    return MPI_SUCCESS;
+}
+
+/* Each process begins where those of lower rank end: the last one knows the sum, moves the pointer
+ * for all, and tells where it was. A process with an error takes part with no bytes. */
+static int ordered_place(struct shim_file *file, MPI_Count bytes, uint64_t *position)
+{
+    int64_t own = bytes, before = 0;
+    int processes;
+    PMPI_Comm_size(file->comm, &processes);
+    PMPI_Exscan(&own, &before, 1, MPI_INT64_T, MPI_SUM, file->comm);
+    if (file->rank == 0)
+        before = 0;
+    uint64_t told[2] = {0, MPI_SUCCESS};
+    if (file->rank == processes - 1)
+        told[1] = (uint64_t)shim_class(rfs_add_shared(file->file, before + own, &told[0]));
+    PMPI_Bcast(told, 2, MPI_UINT64_T, processes - 1, file->comm);
+    file->is_shared_moved = 1;
+    *position = told[0] + (uint64_t)before;
+    return (int)told[1];
+}
+
+static int place_of(struct shim_file *file, const struct access *access, MPI_Count bytes,
+                    uint64_t *position)
+{
+    switch (access->place) {
+    case EXPLICIT:
+        *position = (uint64_t)(access->offset * file->etype_bytes);
+        return MPI_SUCCESS;
+    case SHARED:
+        file->is_shared_moved = 1;
+        return shim_class(rfs_add_shared(file->file, bytes, position));
+    case ORDERED:
+        return ordered_place(file, bytes, position);
+    case INDIVIDUAL:
+        break;
+    }
+    pthread_mutex_lock(&file->lock);
+    *position = (uint64_t)file->pointer;
+    file->pointer += bytes;
+    pthread_mutex_unlock(&file->lock);
+    return MPI_SUCCESS;
+}
+
+/* After a short read the individual pointer is where the file ends, as with ROMIO. */
+static void step_back(struct shim_file *file, const struct access *access, int64_t bytes)
+{
+    if (access->place != INDIVIDUAL || bytes == 0)
+        return;
+    pthread_mutex_lock(&file->lock);
+    file->pointer -= bytes;
+    pthread_mutex_unlock(&file->lock);
+}
+
+static int move_bytes(struct shim_file *file, const struct access *access, uint64_t position,
+                      uint64_t *done)
+{
+    struct shim_pieces pieces = {0};
+    int class = shim_pieces_of(access->memory, access->count, access->datatype, &pieces);
+    if (class == MPI_SUCCESS && access->is_write)
+        class = shim_class(rfs_write(file->file, position, pieces.list, pieces.count));
+    else if (class == MPI_SUCCESS)
+        class = shim_class(rfs_read(file->file, position, pieces.list, pieces.count, done));
+    if (class == MPI_SUCCESS && !access->is_write)
+        class = shim_pieces_unpack(&pieces, access->memory, access->count, access->datatype);
+    shim_pieces_free(&pieces);
+    return class;
+}
+
+/* Returns a code, after the error handler. */
+static int transfer(struct shim_file *file, const struct access *access, uint64_t *done)
+{
+    MPI_Count bytes;
+    uint64_t position = 0;
+    *done = 0;
+    int wrong = access_class(file, access, &bytes);
+    if (wrong != MPI_SUCCESS && access->place != ORDERED)
+        return shim_fail(file, wrong, NULL);
+    int class = place_of(file, access, bytes, &position);
+    if (wrong != MPI_SUCCESS)
+        return shim_fail(file, wrong, NULL);
+    if (class == MPI_SUCCESS && bytes > 0) {
+        *done = access->is_write ? (uint64_t)bytes : 0;
+        class = move_bytes(file, access, position, done);
+        if (class != MPI_SUCCESS)
+            *done = 0;
+        step_back(file, access, (int64_t)bytes - (int64_t)*done);
+    }
+    return shim_fail(file, class, shim_text(class));
+}
+
+/* So that MPI_Get_count works. Both libraries keep the number of bytes, whatever the datatype. */
+static void tell(MPI_Status *status, uint64_t bytes)
+{
+    if (status == MPI_STATUS_IGNORE)
+        return;
+    PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)bytes);
+    PMPI_Status_set_cancelled(status, 0);
+}
+
+static int blocking(struct shim_file *file, struct access access, MPI_Status *status)
+{
+    uint64_t done;
+    int code = transfer(file, &access, &done);
+    tell(status, done);
+    return code;
+}
+
+static int query(void *done, MPI_Status *status)
+{
+    tell(status, *(uint64_t *)done);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+static int free_done(void *done)
+{
+    free(done);
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *done, int is_complete)
+{
+    (void)done;
+    (void)is_complete;
+    return MPI_SUCCESS;
+}
+
+/* An error is told at once, and not by the request. */
+static int nonblocking(struct shim_file *file, struct access access, MPI_Request *request)
+{
+    uint64_t *done = malloc(sizeof *done);
+    *request = MPI_REQUEST_NULL;
+    if (!done)
+        return shim_fail(file, MPI_ERR_NO_MEM, NULL);
+    int code = transfer(file, &access, done);
+    if (code != MPI_SUCCESS) {
+        free(done);
+        return code;
+    }
+    PMPI_Grequest_start(query, free_done, cancel, done, request);
+    return PMPI_Grequest_complete(*request);
+}
+
+/* One split collective at a time (MPI 4.0, section 14.4.5). */
+static int begin(struct shim_file *file, enum shim_split split, struct access access)
+{
+    if (file->split != SPLIT_NONE)
+        return shim_fail(file, MPI_ERR_OTHER, "a split collective of the file is not ended");
+    int code = transfer(file, &access, &file->split_bytes);
+    if (code == MPI_SUCCESS)
+        file->split = split;
+    return code;
+}
+
+static int end(struct shim_file *file, enum shim_split split, MPI_Status *status)
+{
+    if (file->split != split)
+        return shim_fail(file, MPI_ERR_OTHER, "no such split collective was begun");
+    file->split = SPLIT_NONE;
+    tell(status, file->split_bytes);
+    return MPI_SUCCESS;
+}
+
+#define ACCESS(IS_WRITE, PLACE, OFFSET) \
+    ((struct access){IS_WRITE, PLACE, OFFSET, (void *)(uintptr_t)memory, count, datatype})
+
+#define DEFINE(name, parameters, arguments, ours)            \
+    int MPI_##name parameters                                \
+    {                                                        \
+        struct shim_file *file = shim_find(handle);          \
+        return file ? ours : REAL(name) arguments;           \
+    }                                                        \
+    ALSO_PMPI(name);
+
+/* With its arguments expanded: the name is made by NAME. */
+#define EXPAND(form, ...) form(__VA_ARGS__)
+
+#define BLOCKING(name, DATA, IS_WRITE, PLACE)                                                  \
+    DEFINE(name,                                                                               \
+           (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype,                  \
+            MPI_Status *status),                                                               \
+           (handle, memory, count, datatype, status),                                          \
+           blocking(file, ACCESS(IS_WRITE, PLACE, 0), status))
+#define BLOCKING_AT(name, DATA, IS_WRITE)                                                      \
+    DEFINE(name,                                                                               \
+           (MPI_File handle, MPI_Offset offset, DATA memory, COUNT count,                      \
+            MPI_Datatype datatype, MPI_Status *status),                                        \
+           (handle, offset, memory, count, datatype, status),                                  \
+           blocking(file, ACCESS(IS_WRITE, EXPLICIT, offset), status))
+#define NONBLOCKING(name, DATA, IS_WRITE, PLACE)                                               \
+    DEFINE(name,                                                                               \
+           (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype,                  \
+            MPI_Request *request),                                                             \
+           (handle, memory, count, datatype, request),                                         \
+           nonblocking(file, ACCESS(IS_WRITE, PLACE, 0), request))
+#define NONBLOCKING_AT(name, DATA, IS_WRITE)                                                   \
+    DEFINE(name,                                                                               \
+           (MPI_File handle, MPI_Offset offset, DATA memory, COUNT count,                      \
+            MPI_Datatype datatype, MPI_Request *request),                                      \
+           (handle, offset, memory, count, datatype, request),                                 \
+           nonblocking(file, ACCESS(IS_WRITE, EXPLICIT, offset), request))
+#define BEGIN(name, DATA, IS_WRITE, PLACE, SPLIT)                                              \
+    DEFINE(name, (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype),           \
+           (handle, memory, count, datatype),                                                  \
+           begin(file, SPLIT, ACCESS(IS_WRITE, PLACE, 0)))
+#define BEGIN_AT(name, DATA, IS_WRITE, SPLIT)                                                  \
+    DEFINE(name,                                                                               \
+           (MPI_File handle, MPI_Offset offset, DATA memory, COUNT count,                      \
+            MPI_Datatype datatype),                                                            \
+           (handle, offset, memory, count, datatype),                                          \
+           begin(file, SPLIT, ACCESS(IS_WRITE, EXPLICIT, offset)))
+#define END(name, DATA, SPLIT)                                                                 \
+    DEFINE(name, (MPI_File handle, DATA memory, MPI_Status *status),                           \
+           (handle, memory, status), end(file, SPLIT, status))
+
+#define COUNT int
+#define NAME(name) File_##name
+#include "transfer.inc"
+#undef COUNT
+#undef NAME
+
+#if SHIM_HAS_LARGE_COUNTS
+#define COUNT MPI_Count
+#define NAME(name) File_##name##_c
+#include "transfer.inc"
+#undef COUNT
+#undef NAME
+#endif
+
+END(File_read_all_end, void *, SPLIT_READ_ALL)
+END(File_read_at_all_end, void *, SPLIT_READ_AT_ALL)
+END(File_read_ordered_end, void *, SPLIT_READ_ORDERED)
+END(File_write_all_end, const void *, SPLIT_WRITE_ALL)
+END(File_write_at_all_end, const void *, SPLIT_WRITE_AT_ALL)
+END(File_write_ordered_end, const void *, SPLIT_WRITE_ORDERED)
