@@ -4,50 +4,8 @@
  * processes read what others wrote there is a sync, a barrier and a sync between, as the standard
  * demands.
  */
-#include "check.h"
+#include "conf_data.h"
 #include <stdlib.h>
-#include <string.h>
-
-/* Elements of each process in a call. */
-enum { N = 64 };
-
-static const char *name;
-
-static void meet(MPI_File file)
-{
-    OK(MPI_File_sync(file));
-    MPI_Barrier(MPI_COMM_WORLD);
-    OK(MPI_File_sync(file));
-}
-
-static MPI_File open_as(int amode)
-{
-    MPI_File file = MPI_FILE_NULL;
-    OK(MPI_File_open(MPI_COMM_WORLD, name, amode, MPI_INFO_NULL, &file));
-    return file;
-}
-
-/* A new, empty file. */
-static MPI_File fresh(void)
-{
-    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
-    OK(MPI_File_set_size(file, 0));
-    return file;
-}
-
-static void fill(int *values, int first)
-{
-    for (int i = 0; i < N; i++)
-        values[i] = first + i;
-}
-
-static int is_filled(const int *values, int first)
-{
-    for (int i = 0; i < N; i++)
-        if (values[i] != first + i)
-            return 0;
-    return 1;
-}
 
 static void opening(void)
 {
@@ -55,7 +13,7 @@ static void opening(void)
     int amode;
     if (rank == 0)
         MPI_File_delete(name, MPI_INFO_NULL);
-    MPI_Barrier(MPI_COMM_WORLD);
+    together();
     FAILS(MPI_ERR_NO_SUCH_FILE,
           MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
     FAILS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY | MPI_MODE_RDWR,
@@ -87,211 +45,239 @@ static void sizes(void)
     MPI_Offset size = -1;
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 0);
+    together();
     OK(MPI_File_set_size(file, 1000));
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 1000);
+    together();
     OK(MPI_File_preallocate(file, 5000));
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 5000);
+    together();
     OK(MPI_File_preallocate(file, 100));
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 5000);
+    together();
     OK(MPI_File_set_size(file, 10));
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 10);
     OK(MPI_File_close(&file));
 }
 
-static void independent(void)
+/* The shared pointer; each process finds the records of all, in some order. */
+static void shared(void)
 {
     MPI_File file = fresh();
     MPI_Status status;
+    MPI_Request request;
     MPI_Offset at;
-    int values[N], back[N] = {0}, count;
-    fill(values, 1000 * rank);
+    int record[4] = {rank, rank, rank, rank}, back[4], seen[64] = {0};
     OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
-    OK(MPI_File_write_at(file, rank * N, values, N, MPI_INT, &status));
-    CHECK(bytes_of(&status) == (int)sizeof values);
-    MPI_Get_count(&status, MPI_INT, &count);
-    CHECK(count == N);
-    MPI_Get_elements(&status, MPI_INT, &count);
-    CHECK(count == N);
-    OK(MPI_File_get_position(file, &at));
-    CHECK(at == 0);
+    OK(MPI_File_write_shared(file, record, 4, MPI_INT, &status));
+    CHECK(bytes_of(&status) == 16);
+    OK(MPI_File_iwrite_shared(file, record, 4, MPI_INT, &request));
+    OK(MPI_Wait(&request, &status));
     meet(file);
-    int other = (rank + 1) % processes;
-    OK(MPI_File_read_at(file, other * N, back, N, MPI_INT, &status));
-    CHECK(is_filled(back, 1000 * other));
-    OK(MPI_File_seek(file, rank * N, MPI_SEEK_SET));
-    OK(MPI_File_read(file, back, N, MPI_INT, &status));
-    CHECK(is_filled(back, 1000 * rank));
-    OK(MPI_File_get_position(file, &at));
-    CHECK(at == (rank + 1) * N);
-    OK(MPI_File_seek(file, -N, MPI_SEEK_CUR));
-    OK(MPI_File_get_position(file, &at));
-    CHECK(at == rank * N);
-    OK(MPI_File_seek(file, -1, MPI_SEEK_END));
-    OK(MPI_File_get_position(file, &at));
-    CHECK(at == processes * N - 1);
-    CHECK(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS);
-    CHECK(MPI_File_write_at(file, -1, values, 1, MPI_INT, &status) != MPI_SUCCESS);
-    CHECK(MPI_File_write_at(file, 0, values, -1, MPI_INT, &status) != MPI_SUCCESS);
-    /* The end of the file, in the middle of what is asked for, and behind it. */
-    OK(MPI_File_read_at(file, processes * N - 3, back, N, MPI_INT, &status));
-    MPI_Get_count(&status, MPI_INT, &count);
-    CHECK(count == 3);
-    OK(MPI_File_read_at(file, processes * N, back, N, MPI_INT, &status));
-    CHECK(bytes_of(&status) == 0);
-    OK(MPI_File_write_at(file, 0, values, 0, MPI_INT, &status));
-    CHECK(bytes_of(&status) == 0);
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == 8 * processes);
+    for (int i = 0; i < 2 * processes; i++) {
+        OK(MPI_File_read_at(file, 4 * i, back, 4, MPI_INT, &status));
+        CHECK(back[0] == back[3] && back[0] >= 0 && back[0] < processes);
+        seen[back[0] % 64]++;
+    }
+    for (int i = 0; i < processes; i++)
+        CHECK(seen[i] == 2);
+    together();
+    OK(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
+    OK(MPI_File_read_shared(file, back, 4, MPI_INT, &status));
+    CHECK(bytes_of(&status) == 16);
+    OK(MPI_File_iread_shared(file, back, 4, MPI_INT, &request));
+    OK(MPI_Wait(&request, &status));
+    together();
+    OK(MPI_File_seek_shared(file, -4, MPI_SEEK_CUR));
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == 8 * processes - 4);
+    together();
+    OK(MPI_File_seek_shared(file, -8, MPI_SEEK_END));
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == 8 * processes - 8);
+    /* A view sets it to 0. */
+    together();
+    OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == 0);
+    if (processes > 1)
+        STRICT(CHECK(MPI_File_seek_shared(file, rank, MPI_SEEK_SET) != MPI_SUCCESS));
     OK(MPI_File_close(&file));
 }
 
-/* Views in which processes have every so many-th block, and memory with holes. */
-static void views(void)
-{
-    MPI_File file = fresh();
-    MPI_Status status;
-    MPI_Datatype blocks, filetype, holes, etype, is_now;
-    MPI_Offset at, displacement;
-    MPI_Aint extent;
-    char datarep[MPI_MAX_DATAREP_STRING];
-    int values[N], back[2 * N], spread[2 * N];
-    MPI_Type_contiguous(4, MPI_INT, &blocks);
-    MPI_Type_create_resized(blocks, 0, 16 * processes, &filetype);
-    MPI_Type_commit(&filetype);
-    MPI_Type_vector(N, 1, 2, MPI_INT, &holes);
-    MPI_Type_commit(&holes);
-    fill(values, 1000 * rank);
-    OK(MPI_File_set_view(file, 8 + 16 * rank, MPI_INT, filetype, "native", MPI_INFO_NULL));
-    OK(MPI_File_get_view(file, &displacement, &etype, &is_now, datarep));
-    CHECK(displacement == 8 + 16 * rank);
-    CHECK(etype == MPI_INT);
-    CHECK(strcmp(datarep, "native") == 0);
-    MPI_Type_free(&is_now);
-    OK(MPI_File_get_byte_offset(file, 5, &at));
-    CHECK(at == 8 + 16 * rank + 16 * processes + 4);
-    OK(MPI_File_get_type_extent(file, MPI_INT, &extent));
-    CHECK(extent == 4);
-    OK(MPI_File_write_all(file, values, N, MPI_INT, &status));
-    CHECK(bytes_of(&status) == (int)sizeof values);
-    meet(file);
-    memset(back, 0xff, sizeof back);
-    OK(MPI_File_read_at_all(file, 0, back, 1, holes, &status));
-    CHECK(bytes_of(&status) == (int)sizeof values);
-    int is_right = 1;
-    for (int i = 0; i < N; i++)
-        is_right = is_right && back[2 * i] == values[i] && (i == N - 1 || back[2 * i + 1] == -1);
-    CHECK(is_right);
-    memset(spread, 0, sizeof spread);
-    for (int i = 0; i < N; i++)
-        spread[2 * i] = 5000 + 1000 * rank + i;
-    OK(MPI_File_write_at_all(file, 0, spread, 1, holes, &status));
-    meet(file);
-    OK(MPI_File_set_view(file, 8, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
-    OK(MPI_File_read_at(file, 4 * processes, back, 1, MPI_INT, &status));
-    CHECK(back[0] == 5004);
-    OK(MPI_File_get_position(file, &at));
-    CHECK(at == 0);
-    CHECK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "unheard-of", MPI_INFO_NULL) !=
-          MPI_SUCCESS);
-    CHECK(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_INT, "native", MPI_INFO_NULL) != MPI_SUCCESS);
-    CHECK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_INT, MPI_INT, "native",
-                            MPI_INFO_NULL) != MPI_SUCCESS);
-    MPI_Type_free(&blocks);
-    MPI_Type_free(&filetype);
-    MPI_Type_free(&holes);
-    OK(MPI_File_close(&file));
-}
-
-static void collective(void)
+/* Records of different lengths, in the order of the processes. */
+static void ordered(void)
 {
     MPI_File file = fresh();
     MPI_Status status;
     MPI_Offset at;
-    int values[N], back[N] = {0};
+    int values[N], back[N] = {0}, count = rank + 1, before = rank * (rank + 1) / 2;
+    int all = processes * (processes + 1) / 2;
     fill(values, 100 * rank);
-    OK(MPI_File_set_view(file, 4 * N * rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
-    OK(MPI_File_write_all(file, values, N / 2, MPI_INT, &status));
-    OK(MPI_File_write_all(file, values + N / 2, N / 2, MPI_INT, &status));
-    OK(MPI_File_get_position(file, &at));
-    CHECK(at == N);
+    OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+    OK(MPI_File_write_ordered(file, values, count, MPI_INT, &status));
+    CHECK(bytes_of(&status) == 4 * count);
+    OK(MPI_File_write_ordered_begin(file, values, count, MPI_INT));
+    OK(MPI_File_write_ordered_end(file, values, &status));
+    CHECK(bytes_of(&status) == 4 * count);
     meet(file);
-    OK(MPI_File_seek(file, 0, MPI_SEEK_SET));
-    OK(MPI_File_read_all(file, back, N, MPI_INT, &status));
-    CHECK(is_filled(back, 100 * rank));
-    OK(MPI_File_close(&file));
-}
-
-/* Requests of files and of messages, waited for together. */
-static void nonblocking(void)
-{
-    MPI_File file = fresh();
-    MPI_Request requests[4];
-    MPI_Status statuses[4];
-    int values[N], back[N] = {0}, sent = rank, received = -1, is_done = 0;
-    int next = (rank + 1) % processes, previous = (rank + processes - 1) % processes;
-    fill(values, 100 * rank);
-    OK(MPI_File_set_view(file, 8 * N * rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
-    OK(MPI_File_iwrite_at(file, 0, values, N, MPI_INT, &requests[0]));
-    MPI_Irecv(&received, 1, MPI_INT, previous, 0, MPI_COMM_WORLD, &requests[1]);
-    MPI_Isend(&sent, 1, MPI_INT, next, 0, MPI_COMM_WORLD, &requests[2]);
-    OK(MPI_File_iwrite(file, values, 0, MPI_INT, &requests[3]));
-    OK(MPI_Waitall(4, requests, statuses));
-    CHECK(bytes_of(&statuses[0]) == (int)sizeof values);
-    CHECK(bytes_of(&statuses[3]) == 0);
-    CHECK(received == previous);
-    OK(MPI_File_iwrite_all(file, values, N, MPI_INT, &requests[0]));
-    OK(MPI_Wait(&requests[0], &statuses[0]));
-    CHECK(requests[0] == MPI_REQUEST_NULL);
-    OK(MPI_File_iwrite_at_all(file, N, values, N, MPI_INT, &requests[0]));
-    OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
-    meet(file);
-    OK(MPI_File_iread_at(file, N, back, N, MPI_INT, &requests[0]));
-    while (!is_done)
-        MPI_Test(&requests[0], &is_done, &statuses[0]);
-    CHECK(bytes_of(&statuses[0]) == (int)sizeof values);
-    CHECK(is_filled(back, 100 * rank));
-    OK(MPI_File_seek(file, 0, MPI_SEEK_SET));
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == 2 * all);
+    for (int round = 0; round < 2; round++) {
+        OK(MPI_File_read_at(file, round * all + before, back, count, MPI_INT, &status));
+        CHECK(memcmp(back, values, 4 * (size_t)count) == 0);
+    }
+    together();
+    OK(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
     memset(back, 0, sizeof back);
-    OK(MPI_File_iread(file, back, N / 2, MPI_INT, &requests[0]));
-    OK(MPI_File_iread(file, back + N / 2, N / 2, MPI_INT, &requests[1]));
-    int which;
-    OK(MPI_Waitany(2, requests, &which, &statuses[0]));
-    OK(MPI_Waitall(2, requests, statuses));
-    CHECK(is_filled(back, 100 * rank));
-    OK(MPI_File_iread_all(file, back, N, MPI_INT, &requests[0]));
-    OK(MPI_Wait(&requests[0], &statuses[0]));
-    CHECK(is_filled(back, 100 * rank));
-    OK(MPI_File_iread_at_all(file, 0, back, N, MPI_INT, &requests[0]));
-    OK(MPI_Wait(&requests[0], &statuses[0]));
-    CHECK(is_filled(back, 100 * rank));
+    OK(MPI_File_read_ordered(file, back, count, MPI_INT, &status));
+    CHECK(memcmp(back, values, 4 * (size_t)count) == 0);
+    memset(back, 0, sizeof back);
+    OK(MPI_File_read_ordered_begin(file, back, count, MPI_INT));
+    OK(MPI_File_read_ordered_end(file, back, &status));
+    CHECK(memcmp(back, values, 4 * (size_t)count) == 0);
     OK(MPI_File_close(&file));
 }
 
-static void split(void)
+static void amodes(void)
 {
-    MPI_File file = fresh();
     MPI_Status status;
+    MPI_Offset at;
     int values[N], back[N] = {0};
-    fill(values, 100 * rank);
-    OK(MPI_File_set_view(file, 8 * N * rank, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
-    OK(MPI_File_write_all_begin(file, values, N, MPI_INT));
-    OK(MPI_File_write_all_end(file, values, &status));
-    CHECK(bytes_of(&status) == (int)sizeof values);
-    OK(MPI_File_write_at_all_begin(file, N, values, N / 2, MPI_INT));
-    OK(MPI_File_write_at_all_end(file, values, &status));
-    CHECK(bytes_of(&status) == (int)sizeof values / 2);
-    meet(file);
-    OK(MPI_File_seek(file, 0, MPI_SEEK_SET));
-    OK(MPI_File_read_all_begin(file, back, N, MPI_INT));
-    CHECK(MPI_File_read_at_all_begin(file, 0, back, N, MPI_INT) != MPI_SUCCESS);
-    OK(MPI_File_read_all_end(file, back, &status));
-    CHECK(is_filled(back, 100 * rank));
-    memset(back, 0, sizeof back);
-    OK(MPI_File_read_at_all_begin(file, 0, back, N, MPI_INT));
-    OK(MPI_File_read_at_all_end(file, back, &status));
-    CHECK(is_filled(back, 100 * rank));
+    fill(values, 0);
+    MPI_File file = fresh();
+    OK(MPI_File_set_size(file, 40));
+    OK(MPI_File_close(&file));
+    file = open_as(MPI_MODE_RDONLY);
+    FAILS(MPI_ERR_READ_ONLY, MPI_File_write_at(file, 0, values, 1, MPI_INT, &status));
+    OK(MPI_File_read_at(file, 0, back, N, MPI_INT, &status));
+    CHECK(bytes_of(&status) == 40);
+    CHECK(MPI_File_set_size(file, 0) != MPI_SUCCESS);
+    OK(MPI_File_close(&file));
+    file = open_as(MPI_MODE_WRONLY);
+    FAILS(MPI_ERR_ACCESS, MPI_File_read_at(file, 0, back, 1, MPI_INT, &status));
+    OK(MPI_File_close(&file));
+    file = open_as(MPI_MODE_RDWR | MPI_MODE_APPEND);
+    OK(MPI_File_get_position(file, &at));
+    CHECK(at == 40);
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == 40);
+    OK(MPI_File_close(&file));
+    file = open_as(MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL);
+    STRICT(FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_File_seek(file, 0, MPI_SEEK_SET)));
+    STRICT(FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_File_write_at(file, 0, values, 1, MPI_INT, &status)));
+    STRICT(FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_File_write(file, values, 1, MPI_INT, &status)));
+    OK(MPI_File_write_ordered(file, values, 2, MPI_INT, &status));
+    OK(MPI_File_close(&file));
+    file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE);
+    OK(MPI_File_close(&file));
+    FAILS(MPI_ERR_NO_SUCH_FILE,
+          MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
+    FAILS(MPI_ERR_NO_SUCH_FILE, MPI_File_delete(name, MPI_INFO_NULL));
+}
+
+/* Whether an MPI_Info has a value under a key. */
+static int has(MPI_Info info, const char *key, const char *value)
+{
+    char found[MPI_MAX_INFO_VAL + 1];
+    int is_there = 0;
+    MPI_Info_get(info, key, MPI_MAX_INFO_VAL, found, &is_there);
+    return is_there && strcmp(found, value) == 0;
+}
+
+static void hints(void)
+{
+    MPI_File file;
+    MPI_Info info, used;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "rfs_buffer_size", "1048576");
+    OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_CREATE, info, &file));
+    OK(MPI_File_get_info(file, &used));
+    STRICT(CHECK(has(used, "rfs_buffer_size", "1048576")));
+    MPI_Info_free(&used);
+    MPI_Info_set(info, "rfs_staging", "off");
+    OK(MPI_File_set_info(file, info));
+    OK(MPI_File_get_info(file, &used));
+    STRICT(CHECK(has(used, "rfs_staging", "off")));
+    MPI_Info_free(&used);
+    MPI_Info_free(&info);
+    OK(MPI_File_close(&file));
+}
+
+static MPI_File failed_file;
+static int failed_class;
+
+static void on_error(MPI_File *file, int *code, ...)
+{
+    failed_file = *file;
+    failed_class = class_of(*code);
+}
+
+static void handlers(void)
+{
+    MPI_File file = open_as(MPI_MODE_RDONLY), none;
+    MPI_Errhandler handler, found;
+    MPI_Status status;
+    int value = 1, length = 0;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    MPI_File_create_errhandler(on_error, &handler);
+    OK(MPI_File_get_errhandler(file, &found));
+    CHECK(found == MPI_ERRORS_RETURN);
+    OK(MPI_File_set_errhandler(file, handler));
+    MPI_File_write_at(file, 0, &value, 1, MPI_INT, &status);
+    CHECK(failed_class == MPI_ERR_READ_ONLY);
+    CHECK(failed_file == file);
+    failed_class = 0;
+    OK(MPI_File_call_errhandler(file, MPI_ERR_IO));
+    CHECK(failed_class == MPI_ERR_IO);
+    OK(MPI_File_close(&file));
+    if (rank == 0)
+        OK(MPI_File_delete(name, MPI_INFO_NULL));
+    together();
+    int code = MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &none);
+    MPI_Error_string(code, text, &length);
+    CHECK(length > 0);
+    /* Errors without a file go to the handler of MPI_FILE_NULL. */
+    OK(MPI_File_set_errhandler(MPI_FILE_NULL, handler));
+    failed_class = 0;
+    STRICT(FAILS(MPI_ERR_NO_SUCH_FILE,
+                 MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &none)));
+    STRICT(CHECK(failed_class == MPI_ERR_NO_SUCH_FILE));
+    OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
+    MPI_Errhandler_free(&handler);
+}
+
+static void handles(void)
+{
+    MPI_File file = fresh(), second = fresh();
+    int flag = -1;
+    CHECK(file != second);
+#ifdef MPI_ABI
+    CHECK(MPI_File_fromint(MPI_File_toint(file)) == file);
+#else
+    CHECK(MPI_File_f2c(MPI_File_c2f(file)) == file);
+#endif
+    OK(MPI_File_get_atomicity(file, &flag));
+    CHECK(flag == 0);
+    OK(MPI_File_set_atomicity(file, 1));
+    OK(MPI_File_get_atomicity(file, &flag));
+    CHECK(flag == 1);
+    OK(MPI_File_get_atomicity(second, &flag));
+    CHECK(flag == 0);
+    /* In atomic mode no sync is needed, only an order. */
+    int value = 4711, back = 0;
+    if (rank == 0)
+        OK(MPI_File_write_at(file, 0, &value, 4, MPI_BYTE, MPI_STATUS_IGNORE));
+    together();
+    OK(MPI_File_read_at(file, 0, &back, 4, MPI_BYTE, MPI_STATUS_IGNORE));
+    CHECK(back == value);
+    OK(MPI_File_close(&second));
     OK(MPI_File_close(&file));
 }
 
@@ -303,6 +289,7 @@ int main(int argc, char **argv)
     if (argc != 2)
         MPI_Abort(MPI_COMM_WORLD, 2);
     name = argv[1];
+    is_remote = strncmp(name, "rfs:", 4) == 0 || strncmp(name, "abt:", 4) == 0;
     opening();
     sizes();
     independent();
@@ -310,6 +297,12 @@ int main(int argc, char **argv)
     collective();
     nonblocking();
     split();
+    shared();
+    ordered();
+    amodes();
+    hints();
+    handlers();
+    handles();
     int result = report("conf");
     MPI_Finalize();
     return result;
