@@ -232,7 +232,7 @@ static int darray(struct shim_type *type, struct contents *from)
         /* The default of a cyclic distribution is 1; that of a block one travels as 0. */
         if (argument == MPI_DISTRIBUTE_DFLT_DARG)
             argument = is_cyclic;
-        dimensions[i].argument = (uint64_t)argument;
+        dimensions[i].argument = dimensions[i].distribution == 2 ? 0 : (uint64_t)argument;
     }
     for (size_t i = 0; i < type->dimension_count; i++)
         dimensions[i].processes = (uint64_t)integer(from);

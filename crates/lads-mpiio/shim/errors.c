@@ -4,7 +4,9 @@
 #include "shim.h"
 #include <stdio.h>
 
-/* Codes with a text of their own. The MPI keeps each for ever, so there is a limit. */
+/* Codes with a text of their own. The MPI keeps each for ever, so there is a limit. MPICH 4.0 and 5.0
+ * have no text for a code of a predefined class, and show one that means something else: so the
+ * texts are kept here, and MPI_Error_string is answered for these codes. */
 #define CODES_MAX 64
 
 static struct code {
@@ -56,7 +58,6 @@ static int code_of(int class, const char *text)
     if (i < code_count) {
         code = codes[i].code;
     } else if (i < CODES_MAX && PMPI_Add_error_code(class, &code) == MPI_SUCCESS) {
-        PMPI_Add_error_string(code, cut);
         codes[i].class = class;
         codes[i].code = code;
         strcpy(codes[i].text, cut);
@@ -66,18 +67,50 @@ static int code_of(int class, const char *text)
     return code;
 }
 
-int shim_fail(struct shim_file *file, int class, const char *text)
+static int is_fatal(MPI_Errhandler handler)
 {
-    if (class == MPI_SUCCESS)
-        return MPI_SUCCESS;
-    int code = code_of(class, text);
-    PMPI_File_call_errhandler(file->handle, code);
-    return code;
+#if MPI_VERSION >= 4
+    if (handler == MPI_ERRORS_ABORT)
+        return 1;
+#endif
+    return handler == MPI_ERRORS_ARE_FATAL;
 }
+
+int MPI_Error_string(int code, char *text, int *length)
+{
+    pthread_mutex_lock(&codes_lock);
+    int i = 0;
+    while (i < code_count && codes[i].code != code)
+        i++;
+    int is_ours = i < code_count;
+    pthread_mutex_unlock(&codes_lock);
+    if (!is_ours)
+        return REAL(Error_string)(code, text, length);
+    strcpy(text, codes[i].text);
+    *length = (int)strlen(text);
+    return MPI_SUCCESS;
+}
+ALSO_PMPI(Error_string);
 
 void shim_complain(const char *text)
 {
     fprintf(stderr, "rfs: %s\n", text && *text ? text : "a remote file cannot be used");
+}
+
+int shim_fail(struct shim_file *file, int class, const char *text)
+{
+    if (class == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    MPI_Errhandler handler = MPI_ERRORS_RETURN;
+    PMPI_File_get_errhandler(file->handle, &handler);
+    if (is_fatal(handler)) {
+        /* The library says what it knows of the class, and ends the program. */
+        shim_complain(text);
+        PMPI_File_call_errhandler(file->handle, class);
+    }
+    int code = code_of(class, text);
+    PMPI_File_call_errhandler(file->handle, code);
+    return code;
 }
 
 /* The handler of MPI_FILE_NULL is for errors without a file, but Open MPI 4.1 does not let one call
@@ -95,11 +128,7 @@ int shim_fail_without_file(int class, const char *text)
     int code = code_of(class, text);
     MPI_Errhandler handler = MPI_ERRORS_RETURN;
     PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
-    int is_fatal = handler == MPI_ERRORS_ARE_FATAL;
-#if MPI_VERSION >= 4
-    is_fatal = is_fatal || handler == MPI_ERRORS_ABORT;
-#endif
-    if (is_fatal) {
+    if (is_fatal(handler)) {
         shim_complain(text);
         PMPI_Abort(MPI_COMM_WORLD, class);
     }

@@ -64,8 +64,36 @@ static void put_array(const struct shim_type *type, struct shim_bytes *out)
     }
 }
 
-/* Says the bounds that the MPI has: a struct may be padded, and parts without copies may or may
- * not count. */
+/* Whether the bounds are those that the reader of the tree finds by itself. Open MPI pads what is
+ * made of anything with an alignment, MPICH only structs; and parts without copies may or may not
+ * count. Bounds that go without saying are not said: they cost a level, and levels are limited. */
+static int has_plain_bounds(const struct shim_type *type)
+{
+    MPI_Count inner = type->of ? type->of->extent : 0;
+    switch (type->shape) {
+    case BYTES:
+        return 1;
+    case VECTOR: {
+        if (type->count == 0 || type->copies == 0 || inner < 0)
+            return 0;
+        int64_t way = ((int64_t)type->count - 1) * type->stride;
+        MPI_Count begin = type->of->begin + (way < 0 ? way : 0);
+        MPI_Count length = (MPI_Count)type->copies * inner + (way < 0 ? -way : way);
+        return type->begin == begin && type->extent == length;
+    }
+    case SUBARRAY:
+    case DARRAY:
+        for (size_t i = 0; i < type->dimension_count; i++)
+            inner *= (MPI_Count)type->dimensions[i].size;
+        return type->begin == 0 && type->extent == inner;
+    case RESIZED:
+    case INDEXED:
+    case STRUCT:
+        break;
+    }
+    return 0;
+}
+
 static void put_bounds(const struct shim_type *type, struct shim_bytes *out)
 {
     put_byte(out, RESIZED);
@@ -108,15 +136,8 @@ static void put_inside(const struct shim_type *type, struct shim_bytes *out)
 
 void shim_type_write(const struct shim_type *type, struct shim_bytes *out)
 {
-    switch (type->shape) {
-    case RESIZED:
-    case INDEXED:
-    case STRUCT:
+    if (!has_plain_bounds(type))
         put_bounds(type, out);
-        break;
-    default:
-        break;
-    }
     put_inside(type, out);
 }
 
