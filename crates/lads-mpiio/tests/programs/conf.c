@@ -297,6 +297,9 @@ int main(int argc, char **argv)
     collective();
     nonblocking();
     split();
+#if MPI_VERSION >= 4
+    large();
+#endif
     shared();
     ordered();
     amodes();
