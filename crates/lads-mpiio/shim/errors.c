@@ -16,7 +16,10 @@ static struct code {
 static int code_count;
 static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER;
 
-int shim_class(int rfs_error)
+/* What the last function of rfs.h gave on this thread: only an error of its own has its text. */
+static __thread int last_class;
+
+static int class_of(int rfs_error)
 {
     switch (rfs_error) {
     case RFS_OK: return MPI_SUCCESS;
@@ -38,9 +41,15 @@ int shim_class(int rfs_error)
     }
 }
 
+int shim_class(int rfs_error)
+{
+    last_class = class_of(rfs_error);
+    return last_class;
+}
+
 const char *shim_text(int class)
 {
-    return class == MPI_SUCCESS ? NULL : rfs_message();
+    return class != MPI_SUCCESS && class == last_class ? rfs_message() : NULL;
 }
 
 /* The code with this text; the class alone if there are too many. */

@@ -119,7 +119,7 @@ OWN int shim_fail(struct shim_file *file, int class, const char *text);
 OWN int shim_fail_without_file(int class, const char *text);
 /* Tells a person, where a program looks at no code. */
 OWN void shim_complain(const char *text);
-/* The text for an error that a function of rfs.h has just returned. */
+/* The text for an error, if a function of rfs.h has just returned it; null otherwise. */
 OWN const char *shim_text(int class);
 /* The worst class of all processes. */
 OWN int shim_agree(MPI_Comm comm, int class);

@@ -184,7 +184,7 @@ int MPI_File_seek(MPI_File handle, MPI_Offset offset, int whence)
     if (class == MPI_SUCCESS)
         file->pointer = pointer;
     pthread_mutex_unlock(&file->lock);
-    return shim_fail(file, class, class == MPI_ERR_ARG ? NULL : shim_text(class));
+    return shim_fail(file, class, shim_text(class));
 }
 ALSO_PMPI(File_seek);
 
@@ -232,7 +232,7 @@ int MPI_File_seek_shared(MPI_File handle, MPI_Offset offset, int whence)
     if (class == MPI_SUCCESS)
         class = move_shared(file, (uint64_t)pointer);
     file->is_shared_moved = 1;
-    return shim_fail(file, class, class == MPI_ERR_ARG ? NULL : shim_text(class));
+    return shim_fail(file, class, shim_text(class));
 }
 ALSO_PMPI(File_seek_shared);
 
