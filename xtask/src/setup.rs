@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 17] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -20,16 +20,24 @@ const NEEDED: [(&str, &str); 12] = [
     ("python3", "python3"),
     // libFuzzer is written in C++.
     ("c++", "g++"),
+    // Programs with remote files, on both MPIs of Debian.
+    ("mpirun.mpich", "mpich"),
+    ("mpicc.mpich", "libmpich-dev"),
+    ("mpirun.openmpi", "openmpi-bin"),
+    ("mpicc.openmpi", "libopenmpi-dev"),
+    ("gfortran", "gfortran"),
 ];
 
 /// Programs that come with the packages above or with any Debian.
-const ALONG: [(&str, &str); 6] = [
+const ALONG: [(&str, &str); 8] = [
     ("ssh-keygen", "openssh-client"),
     ("filefrag", "e2fsprogs"),
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("mount", "mount"),
     ("losetup", "mount"),
+    ("mpifort.mpich", "libmpich-dev"),
+    ("mpifort.openmpi", "libopenmpi-dev"),
 ];
 
 /// Installs what is missing, including these additional programs. Does nothing if nothing is

@@ -9,6 +9,7 @@ mod choice;
 mod ends;
 mod imbalance;
 mod processors;
+mod rfs;
 mod text;
 mod threshold;
 
@@ -32,6 +33,7 @@ use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
 use processors::ProcessorArgs;
+pub(crate) use rfs::ServeFilesArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
 /// Help that begins with examples.
@@ -89,6 +91,7 @@ fn with_copy(copy_command: Command) -> Command {
                 .after_long_help(text::IMBALANCE_NOTES)
                 .help_template(EXAMPLES_FIRST),
         )
+        .subcommand(rfs::command())
         .subcommand(
             Command::new("help")
                 .about("The same as --help; of a command, if one is named")

@@ -16,11 +16,15 @@ mod panic;
 mod probe;
 mod refusals;
 mod request;
+mod rfs;
 mod signals;
 mod subject;
 
 use anyhow::Context as _;
-use args::{CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs};
+use args::{
+    CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs,
+    ServeFilesArgs,
+};
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,6 +45,13 @@ fn main() -> ExitCode {
         Some(("bench", matches)) => bench::run(matches),
         Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
+        Some(("rfs", matches)) => match matches.subcommand() {
+            Some(("serve", matches)) => exit(
+                rfs::serve(&parsed::<ServeFilesArgs>(matches)),
+                lads_engine::ExitCode::SinkRefuses,
+            ),
+            other => unreachable!("clap lets no other command pass: {other:?}"),
+        },
         Some(("serve", _)) => {
             #[cfg(debug_assertions)]
             panic::when_asked("serve");

@@ -124,6 +124,7 @@ mod tests {
             "bench",
             "clean",
             "imbalance",
+            "rfs",
             "man",
             "completions",
         ];

@@ -1,10 +1,10 @@
 //! Remote files for MPI programs: what a client and a server say to each other, and their rules
 //! (the RFS paper, section 3).
 //!
-//! A client is a process of an MPI program. It has one connection to a server, for all files that it
-//! opens there. Requests travel as messages, the bytes of files in frames ([`crate::frame`]), both
-//! ways. A frame holds one piece of the stream of bytes that a view shows ([`crate::view`]); the
-//! server finds out where in the file that lies.
+//! A client is a process of an MPI program. It has one connection to a server, for all files that
+//! it opens there. Requests travel as messages, the bytes of files in frames ([`crate::frame`]),
+//! both ways. A frame holds one piece of the stream of bytes that a view shows ([`crate::view`]);
+//! the server finds out where in the file that lies.
 //!
 //! [`order`] says in which order a server does what a client asks for; [`scatter`] says which OSTs
 //! hold a piece.

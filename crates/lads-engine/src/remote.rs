@@ -1,9 +1,9 @@
 //! Remote files for MPI programs: a server, and what a client needs to use one.
 //!
-//! The path of a write, one file a step: a program's bytes are copied into a buffer (`client/file.rs`),
-//! a thread sends the buffer in a frame (`client/link.rs`), the server finds out where in the file
-//! the bytes lie and queues them by OST (`server/session.rs`), and one of its threads writes them
-//! (`server/storage.rs`).
+//! The path of a write, one file a step: a program's bytes are copied into a buffer
+//! (`client/file.rs`), a thread sends the buffer in a frame (`client/link.rs`), the server waits
+//! until it is the frame's turn (`server/session.rs`), finds out where in the file the bytes lie,
+//! queues them by OST, and writes them (`server/storage.rs`).
 
 mod client;
 mod server;

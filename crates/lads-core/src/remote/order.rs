@@ -7,8 +7,8 @@
 //!
 //! - A request waits until all frames that were sent before it have come; one that is about data
 //!   waits until these frames are written.
-//! - A frame waits until its view is known, and until earlier frames are written that may have bytes
-//!   of the file in common with it.
+//! - A frame waits until its view is known, and until earlier frames are written that may have
+//!   bytes of the file in common with it.
 //!
 //! Messages and frames overtake each other on the way: a frame may come before its view.
 
@@ -26,8 +26,8 @@ pub const FILES_MAX: usize = 1024;
 /// Views that one client may have: one or two for each file.
 pub const VIEWS_MAX: usize = 2 * FILES_MAX;
 
-/// The bytes of all filetypes of one client, as they travel: one of the largest, and many small ones.
-/// Half would refuse the largest; taken apart, they take seven times as much.
+/// The bytes of all filetypes of one client, as they travel: one of the largest, and many small
+/// ones. Half would refuse the largest; taken apart, they take seven times as much.
 pub const FILETYPES_BYTES_MAX: usize = 32 << 20;
 
 /// How a client breaks the protocol.
@@ -168,8 +168,8 @@ impl Order {
         self.files.get(&file).map(|it| it.failure).ok_or(Breach::Unknown)
     }
 
-    /// A view is set, whose filetype has this many bytes as it travels. If it is no view, the file cannot be used any more: frames of the view may be
-    /// under way.
+    /// A view is set, whose filetype has this many bytes as it travels. If it is no view, the file
+    /// cannot be used any more: frames of the view may be under way.
     ///
     /// # Errors
     /// If the number is in use, there are too many, or there is no such file.

@@ -29,8 +29,9 @@ pub struct ClientOptions {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        // 64 frames. A process of a simulation has a snapshot of this size, as in the paper (32 MiB),
-        // or of a multiple; with half, half of it is not hidden behind the computation.
+        // 64 frames. A process of the paper's simulation has a snapshot of half of it. With half,
+        // a snapshot of this size is only half hidden behind the computation; double is memory
+        // that the program may want itself.
         Self { buffers_bytes: 64 << 20, timeout: Duration::from_secs(60) }
     }
 }

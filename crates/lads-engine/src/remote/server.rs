@@ -66,7 +66,7 @@ impl FileServer {
         let all = u32::try_from(config.buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
         let buffers_each = all / sessions_max.max(&1);
         if buffers_each == 0 || *sessions_max == 0 {
-            let needed = u64::from(*sessions_max) * u64::from(FRAME_BYTES) >> 20;
+            let needed = (u64::from(*sessions_max) * u64::from(FRAME_BYTES)) >> 20;
             return Err(format!("{sessions_max} sessions need buffers of {needed}M at least"));
         }
         let arena = |count| {

@@ -289,3 +289,89 @@ fn when_the_server_is_gone_every_call_fails_and_none_waits() {
     assert_eq!(file.read(0, &mut [&mut [0; 10]]).unwrap_err().errno, EIO);
     assert!(client.is_lost());
 }
+
+/// A connection that has shown its token, and says what it likes.
+fn stranger(place: &Place) -> std::fs::File {
+    let stop = StopFlag::new();
+    let patience = crate::patience::Patience::new(&stop, std::time::Duration::from_secs(10));
+    let at = place.at.parse().unwrap();
+    let socket = crate::transport::tcp::connect_to_service(at, &place.token.0, &patience);
+    std::fs::File::from(socket.unwrap())
+}
+
+/// A message in a packet, as a client sends it.
+fn packet(message: &lads_core::remote::message::ToServer) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    lads_core::remote::message::encode(message, &mut bytes);
+    let count = u32::try_from(bytes.len()).unwrap();
+    let channel = lads_core::packet::Channel::Messages;
+    let head = lads_core::packet::Packet { channel, bytes: count }.head();
+    [head.as_slice(), &bytes].concat()
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
+    use lads_core::remote::message::{Call, FileNumber, Request, ToServer, ViewNumber};
+    use std::io::{Read, Write};
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let request =
+        |number, call| packet(&ToServer::Request(Request { number, frames_before: 0, call }));
+    let view = ViewNumber(9);
+    let mode = READ_WRITE;
+    let (file_number, path) = (FileNumber(1), b"new".to_vec());
+    let open = Call::Open { file: file_number, path, mode, group: GROUP };
+    let set = Call::View { view, file: FileNumber(5), displacement: 0, filetype: vec![] };
+    let long = Call::Read { view, position: 0, length: u32::MAX };
+    let mut ungranted = Vec::new();
+    let row = lads_core::frame::Row {
+        block: lads_core::units::Block { entry: view.entry(), offset: 0, length: u32::MAX },
+        is_whole: false,
+        checksum: 0,
+    };
+    let bound = lads_core::frame::Bound {
+        sink_ost: lads_core::units::OstId(7),
+        is_last_grant: false,
+        has_only_sums: false,
+    };
+    lads_core::frame::put_head(&[row], 0, bound, &mut ungranted);
+    let stream = lads_core::packet::Channel::Stream(lads_core::units::StreamId(0));
+    let count = u32::try_from(ungranted.len()).unwrap();
+    let head = lads_core::packet::Packet { channel: stream, bytes: count }.head();
+    let lies = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        request(1, Call::Size { file: file_number }),
+        request(0, Call::Size { file: file_number }),
+        request(0, set),
+        request(0, long),
+        [request(0, open.clone()), request(1, open)].concat(),
+        [head.as_slice(), &ungranted].concat(),
+        packet(&ToServer::Hello { version: 99, name: String::new() }),
+    ];
+    for (index, lie) in lies.iter().enumerate() {
+        let mut stranger = stranger(&place);
+        stranger.write_all(lie).unwrap();
+        // What the server said before, and then the end.
+        let mut said = Vec::new();
+        let ended = stranger.read_to_end(&mut said);
+        assert!(ended.is_ok() && said.len() < 1000, "lie {index}: {ended:?}");
+    }
+    file.write(0, &[b"still here"]).unwrap();
+    file.sync().unwrap();
+    assert_eq!(place.bytes("new"), b"still here");
+}
+
+#[test]
+fn a_view_that_is_none_makes_the_file_unusable_and_nothing_else() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.set_view(0, &[200, 1, 2]);
+    let _ = file.write(0, &[b"x"]);
+    assert_eq!(file.sync().unwrap_err().errno, EINVAL);
+    let other = client.open(b"other", CREATE, GROUP, false).unwrap();
+    other.write(0, &[b"y"]).unwrap();
+    other.sync().unwrap();
+    assert_eq!((place.bytes("new"), place.bytes("other")), (vec![], b"y".to_vec()));
+}

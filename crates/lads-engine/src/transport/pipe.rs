@@ -46,7 +46,6 @@ use lads_core::units::StreamId;
 use outgoing::{MessageWriter, Outgoing};
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,12 +100,6 @@ pub(crate) fn open_both_ways(
     stream_count: u16,
 ) -> (Arc<dyn Transport>, Channel) {
     start(input, output, stream_count, stream_count)
-}
-
-/// Ends a connection that was made of a socket: whoever reads from it or writes to it returns.
-pub(crate) fn end_socket(socket: &OwnedFd) {
-    // An error means that it has ended already.
-    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
 /// `coming_count` streams may come to this end.

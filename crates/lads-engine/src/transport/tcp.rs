@@ -16,7 +16,7 @@ use lads_core::units::StreamId;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -98,6 +98,17 @@ impl Transport for Tcp {
     fn traffic(&self, stream: StreamId) -> &Traffic {
         &self.streams[stream.index()].traffic
     }
+}
+
+/// Ends a connection: whoever reads from it or writes to it returns.
+pub(crate) fn end_socket(socket: &OwnedFd) {
+    // An error means that it has ended already.
+    let _ = shutdown(socket, Shutdown::Both);
+}
+
+/// Tells the other end of a connection that nothing more comes. A pipe is left as it is.
+pub(super) fn end_writing(socket: impl AsFd) {
+    let _ = shutdown(socket, Shutdown::Write);
 }
 
 struct TcpReceiver {

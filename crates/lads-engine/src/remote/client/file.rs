@@ -180,8 +180,8 @@ impl FileHandle {
         self.ask(Call::Sync { file: self.file }).map(|_| ())
     }
 
-    /// Makes durable what was written, and closes the file. With `defers` it does not wait: an error
-    /// comes with [`super::Client::finish`].
+    /// Makes durable what was written, and closes the file. With `defers` it does not wait: an
+    /// error comes with [`super::Client::finish`].
     ///
     /// # Errors
     /// If something could not be written, or made durable.

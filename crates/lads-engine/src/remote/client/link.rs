@@ -1,14 +1,15 @@
 //! The connection of a client to its server, and the threads that use it.
 //!
-//! What a program writes lies in buffers. One thread sends them in their order, as far as the server
-//! has granted room (the paper's background thread, section 3.2). A buffer is free again when the
-//! server says that it is written.
+//! What a program writes lies in buffers. One thread sends them in their order, as far as the
+//! server has granted room (the paper's background thread, section 3.2). A buffer is free again
+//! when the server says that it is written.
 
 use super::file::Tail;
 use super::{ClientOptions, RemoteError, buffer_count};
 use crate::board::lock;
 use crate::thread::spawn;
-use crate::transport::pipe::{self, end_socket};
+use crate::transport::pipe;
+use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, Header, Row, put_head};
 use lads_core::remote::message::{
@@ -29,8 +30,8 @@ use twox_hash::XxHash3_64;
 const READS_MAX: u32 = 4;
 
 /// How long a buffer that is not full waits for more before it is sent. A program that writes
-/// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends more
-/// of them half full; double is as much later until a last piece goes out.
+/// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends
+/// more of them half full; double is as much later until a last piece goes out.
 const TAIL_WAIT: Duration = Duration::from_millis(5);
 
 /// How often it is checked whether the server is silent.

@@ -84,7 +84,7 @@ impl Session {
             }
             Call::AddShared { file, bytes } => number(self.with(file, |opened| {
                 let before = self.groups.add(&opened.group, bytes);
-                before.ok_or(failed(Operation::Examine, Errno::INVAL))
+                before.ok_or_else(|| failed(Operation::Examine, Errno::INVAL))
             })?),
             Call::SetShared { file, position } => done(self.with(file, |opened| {
                 self.groups.set(&opened.group, position);

@@ -2,7 +2,7 @@
 
 use super::groups::Groups;
 use super::storage::{OpenFile, Read, Storage};
-use crate::transport::pipe::end_socket;
+use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
 use lads_core::remote::message::{
@@ -122,6 +122,8 @@ impl Session {
         threads.push(crate::thread::spawn("lads-speak", move || {
             speaking.speak(&mut *output);
             speaking.end(None);
+            // All is said. Now the threads that read come to an end, too.
+            end_socket(&speaking.socket);
         }));
         threads.push(crate::thread::spawn("lads-send", move || sending.send()));
         let failure = session.listen(&mut *input).err();

@@ -212,7 +212,7 @@ impl Storage {
             Done::Write(result, frame) => {
                 if let Err(errno) = result {
                     let mut state = frame.state.lock().unwrap_or_else(PoisonError::into_inner);
-                    state.0.get_or_insert(failed(Operation::Write, errno));
+                    state.0.get_or_insert_with(|| failed(Operation::Write, errno));
                 }
                 if frame.left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     self.go_on(frame);

@@ -1,11 +1,11 @@
 //! How messages and frames are written to the pipe, and in which order.
 
+use super::super::tcp::end_writing;
 use super::super::{Traffic, write_all};
 use super::Pipe;
 use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::packet::{Channel, Packet};
 use lads_core::units::StreamId;
-use rustix::net::{Shutdown, shutdown};
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -140,6 +140,8 @@ impl Drop for MessageWriter {
     fn drop(&mut self) {
         let file = self.pipe.outgoing.lock().take();
         // Of a socket, the other direction may be open still; a pipe closes when it is dropped.
-        let _ = file.map(|file| shutdown(file, Shutdown::Write));
+        if let Some(file) = file {
+            end_writing(&file);
+        }
     }
 }

@@ -16,6 +16,11 @@ const OPENING: [u8; 8] = *b"LADSFILE";
 /// How long [`Service::accept`] waits without looking at its stop flag.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
+/// A client that reads nothing for as long, or whose host is gone, loses its connection: as long as
+/// a client waits for a server. With half, a program that was stopped by a debugger is lost sooner;
+/// with double, it holds its place for longer.
+const UNREAD_MAX: Duration = Duration::from_secs(60);
+
 /// A port at which clients with a token are let in.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -52,6 +57,8 @@ impl Service {
             for visitor in self.lobby.look(Instant::now()) {
                 let stream = if visitor.has(&self.token) { visitor.accept() } else { None };
                 if let Some(stream) = stream {
+                    let millis = u32::try_from(UNREAD_MAX.as_millis()).unwrap_or(u32::MAX);
+                    let _ = sockopt::set_tcp_user_timeout(&stream, millis);
                     let name =
                         stream.peer_addr().map_or_else(|_| "?".to_owned(), |it| it.to_string());
                     clients.push((stream.into(), name));

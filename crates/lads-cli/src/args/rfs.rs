@@ -1,0 +1,68 @@
+//! What can be said to `lads rfs`.
+
+use super::EXAMPLES_FIRST;
+use clap::builder::ValueHint;
+use clap::{Args, Command};
+use lads_core::sizes;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  lads rfs serve --root /scratch/results --token-file ~/.rfs-token
+      for programs on this host; prints where it listens
+  lads rfs serve --listen 192.0.2.7:7000 --root /scratch/results --token-file ~/.rfs-token
+      for programs on other hosts, which name files rfs:192.0.2.7:7000:run1/out.nc
+";
+
+const SERVE_ABOUT: &str = "\
+Lets MPI programs write and read files below a directory of this host.
+
+Programs need the same token: copy the file to their host, readable by you alone, and set
+LADS_RFS_TOKEN_FILE to it. The file is made if it is not there. The token is sent as it is and the
+data is not encrypted: use it on a network that you trust, or through a tunnel of ssh.";
+
+/// `lads rfs`.
+pub(super) fn command() -> Command {
+    Command::new("rfs")
+        .about("Remote files for MPI programs: rfs:host:port:path")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(
+            ServeFilesArgs::augment_args(Command::new("serve"))
+                .about("Lets MPI programs write and read files below a directory")
+                .long_about(SERVE_ABOUT)
+                .before_help(SERVE_EXAMPLES)
+                .help_template(EXAMPLES_FIRST),
+        )
+}
+
+/// What `lads rfs serve` is told.
+#[derive(Args, Debug)]
+pub(crate) struct ServeFilesArgs {
+    /// Where to listen; port 0 is any port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+
+    /// The directory that programs see
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) root: PathBuf,
+
+    /// The file with the token; made if it is not there
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: PathBuf,
+
+    /// The most processes of programs at a time
+    #[arg(long, value_name = "N", default_value = "64")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) sessions: u32,
+
+    /// Memory for what is to be written, for all of them together
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = sizes::parse_bytes)]
+    pub(crate) buffers: u64,
+
+    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    #[arg(long, value_name = "SPEC", default_value = "auto")]
+    pub(crate) layout: String,
+}

@@ -1,0 +1,137 @@
+//! Open files, and the connections to servers that they share.
+
+use crate::error::{Class, Error};
+use crate::hints::Hints;
+use crate::name;
+use lads_core::remote::message::OpenMode;
+use lads_engine::remote::{Client, FileHandle, read_token};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a file is opened, in the numbers of `rfs.h`.
+mod flag {
+    pub(super) const READ: i32 = 1;
+    pub(super) const WRITE: i32 = 2;
+    pub(super) const CREATE: i32 = 4;
+    pub(super) const EXCLUSIVE: i32 = 8;
+}
+
+/// An open file of a program.
+#[derive(Debug)]
+pub(crate) struct RemoteFile {
+    handle: FileHandle,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    hints: Hints,
+    is_atomic: bool,
+}
+
+/// One connection to each server, for all files of the process.
+static CLIENTS: Mutex<Option<HashMap<String, Arc<Client>>>> = Mutex::new(None);
+
+impl RemoteFile {
+    pub(crate) fn open(
+        name: &[u8],
+        flags: i32,
+        group: [u8; 16],
+        hints: Hints,
+    ) -> Result<Self, Error> {
+        let name = parsed(name)?;
+        let has = |flag| flags & flag != 0;
+        let mode = OpenMode {
+            reads: has(flag::READ),
+            writes: has(flag::WRITE),
+            creates: has(flag::CREATE),
+            is_new: has(flag::EXCLUSIVE),
+        };
+        let client = client(&name.at, &hints)?;
+        let handle = client.open(&name.path, mode, group, hints.defers_open)?;
+        Ok(Self { handle, state: Mutex::new(State { hints, is_atomic: false }) })
+    }
+
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let defers = self.state().hints.defers_close;
+        Ok(self.handle.close(defers)?)
+    }
+
+    pub(crate) fn handle(&self) -> &FileHandle {
+        &self.handle
+    }
+
+    pub(crate) fn write(&self, position: u64, pieces: &[&[u8]]) -> Result<(), Error> {
+        self.handle.write(position, pieces)?;
+        let is_waited_for = {
+            let state = self.state();
+            state.is_atomic || !state.hints.buffers
+        };
+        if is_waited_for {
+            self.handle.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_atomic(&self, is_atomic: bool) -> Result<(), Error> {
+        self.handle.flush()?;
+        self.state().is_atomic = is_atomic;
+        Ok(())
+    }
+
+    pub(crate) fn set_hints<'a>(&self, hints: impl Iterator<Item = (&'a str, &'a str)>) {
+        let mut state = self.state();
+        hints.for_each(|(key, value)| state.hints.set(key, value));
+    }
+
+    pub(crate) fn hint(&self, index: usize) -> Option<(&'static str, String)> {
+        self.state().hints.all().into_iter().nth(index)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes a file.
+pub(crate) fn delete(name: &[u8]) -> Result<(), Error> {
+    let name = parsed(name)?;
+    Ok(client(&name.at, &Hints::default())?.delete(&name.path)?)
+}
+
+/// Waits for everything that was deferred.
+pub(crate) fn finish() -> Result<(), Error> {
+    let clients: Vec<_> = clients().iter().flat_map(HashMap::values).map(Arc::clone).collect();
+    let mut outcomes: Vec<_> = clients.iter().map(|client| client.finish()).collect();
+    // All are waited for, whatever becomes of the first.
+    let failed = outcomes.iter().position(Result::is_err);
+    failed.map_or(Ok(()), |index| Ok(outcomes.swap_remove(index)?))
+}
+
+fn parsed(name: &[u8]) -> Result<name::Name, Error> {
+    name::parse(name).map_err(|text| Error::new(Class::BadFile, text))
+}
+
+/// The connection to a server; a new one if there is none, or it is lost.
+fn client(at: &str, hints: &Hints) -> Result<Arc<Client>, Error> {
+    let mut clients = clients();
+    let clients = clients.get_or_insert_with(HashMap::new);
+    if let Some(client) = clients.get(at).filter(|client| !client.is_lost()) {
+        return Ok(Arc::clone(client));
+    }
+    let path = hints.token_file.as_ref().ok_or_else(|| {
+        let text = "no token: set LADS_RFS_TOKEN_FILE, or the hint rfs_token_file, to the file \
+                    that the server was started with";
+        Error::new(Class::Access, text)
+    })?;
+    let token = read_token(path).map_err(|error| {
+        Error::new(Class::Access, format!("cannot use the token in {}: {error}", path.display()))
+    })?;
+    let client = Arc::new(Client::connect(at, &token, hints.options())?);
+    clients.insert(at.to_owned(), Arc::clone(&client));
+    Ok(client)
+}
+
+fn clients() -> MutexGuard<'static, Option<HashMap<String, Arc<Client>>>> {
+    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,270 @@
+//! Unmodified MPI programs against a server, on the MPIs of Debian: the shim is preloaded.
+#![allow(clippy::unwrap_used, reason = "a test fails so")]
+
+use lads_engine::StopFlag;
+use lads_engine::remote::{FileServer, ServerConfig, make_token, read_token};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
+/// An MPI of Debian, by the ending of its commands.
+#[derive(Clone, Copy)]
+enum Mpi {
+    Mpich,
+    OpenMpi,
+}
+
+const ALL: [Mpi; 2] = [Mpi::Mpich, Mpi::OpenMpi];
+
+impl Mpi {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Mpich => "mpich",
+            Self::OpenMpi => "openmpi",
+        }
+    }
+
+    /// Whether it is installed, with compilers.
+    fn is_there(self) -> bool {
+        ["mpicc", "mpifort", "mpirun"].iter().all(|it| lads_tried::has(&self.command(it)))
+    }
+
+    fn command(self, name: &str) -> String {
+        format!("{name}.{}", self.ending())
+    }
+
+    /// The command that runs a program on this many processes.
+    fn run(self, processes: u32, shim: Option<&Path>) -> Command {
+        let mut command = Command::new(self.command("mpirun"));
+        command.args(["-n", &processes.to_string()]);
+        match (self, shim) {
+            (_, None) => {}
+            (Self::Mpich, Some(shim)) => drop(command.arg("-env").arg("LD_PRELOAD").arg(shim)),
+            (Self::OpenMpi, Some(shim)) => {
+                command.arg("-x").arg(format!("LD_PRELOAD={}", shim.display()));
+            }
+        }
+        for (name, value) in [
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+            // Fewer processors than processes: those that wait must not spin.
+            ("OMPI_MCA_mpi_yield_when_idle", "1"),
+            // Not permitted in many containers.
+            ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+        ] {
+            command.env(name, value);
+        }
+        command
+    }
+}
+
+/// Several programs with several processes each at the same time would take far longer than one
+/// after the other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A server, the directory that it shows, and a place for what is compiled.
+struct Place {
+    directory: tempfile::TempDir,
+    at: String,
+    stop: StopFlag,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let token_file = directory.path().join("token");
+        make_token(&token_file).unwrap();
+        let config = ServerConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            root,
+            token: read_token(&token_file).unwrap(),
+            sessions_max: 8,
+            buffers_bytes: 64 << 20,
+            layout: "synthetic:osts=3,stripe_size=64K".to_owned(),
+        };
+        let server = FileServer::open(&config).unwrap();
+        let (at, stop) = (server.address().to_string(), StopFlag::new());
+        let stopped = stop.clone();
+        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
+        Self { directory, at, stop, server: Some(server) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn at_server(&self, name: &str) -> PathBuf {
+        self.path("root").join(name)
+    }
+
+    /// The name of a file for programs.
+    fn remote(&self, name: &str) -> String {
+        format!("rfs:{}:{name}", self.at)
+    }
+
+    /// Compiles the shim for an MPI.
+    fn shim(&self, mpi: Mpi) -> PathBuf {
+        let shim = self.path(&format!("librfs_{}.so", mpi.ending()));
+        let mut command = Command::new(mpi.command("mpicc"));
+        command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]);
+        let sources = std::fs::read_dir(own("shim")).unwrap().map(|it| it.unwrap().path());
+        command.args(sources.filter(|path| path.extension().is_some_and(|it| it == "c")));
+        command.arg(static_library()).arg("-Wl,--exclude-libs,ALL").arg("-o").arg(&shim);
+        succeeds(command.args(["-ldl", "-lpthread", "-lm", "-lgcc_s"]));
+        shim
+    }
+
+    /// Compiles a program for an MPI.
+    fn program(&self, mpi: Mpi, source: &str, options: &[&str]) -> PathBuf {
+        let program = self.path(&format!("{}.{}", source.replace('/', "_"), mpi.ending()));
+        let is_fortran = source.ends_with("F90");
+        let mut command = Command::new(mpi.command(if is_fortran { "mpifort" } else { "mpicc" }));
+        command.args(options).arg(own(source)).arg("-o").arg(&program).arg("-lm");
+        succeeds(&mut command);
+        program
+    }
+
+    fn token(&self) -> PathBuf {
+        self.path("token")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.stop.set("the test is over");
+        let _ = self.server.take().unwrap().join();
+    }
+}
+
+/// A file of this crate.
+fn own(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// This crate as a library for C. It lies beside this test.
+fn static_library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let libraries = std::fs::read_dir(test.parent().unwrap()).unwrap();
+    let libraries = libraries.map(|it| it.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("liblads_mpiio") && name.ends_with(".a")
+    });
+    // An older one may be there, of another set of options.
+    libraries.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap()
+}
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+/// Runs a test on each MPI that is installed.
+fn on_each_mpi(test: impl Fn(Mpi, &Place)) {
+    for mpi in ALL.into_iter().filter(|mpi| mpi.is_there()) {
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        test(mpi, &Place::new());
+    }
+}
+
+#[test]
+fn every_function_of_mpi_io_does_what_it_should() {
+    on_each_mpi(|mpi, place| {
+        let shim = place.shim(mpi);
+        let program = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
+        for processes in [1, 2, 4] {
+            let mut command = mpi.run(processes, Some(&shim));
+            command.env("LADS_RFS_TOKEN_FILE", place.token());
+            let name = place.remote(&format!("conf{processes}"));
+            let output = succeeds(command.arg(&program).arg(name));
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(told.contains(" checks, 0 failures"), "{told}");
+            assert!(place.at_server(&format!("conf{processes}")).exists());
+        }
+        // A file with another name passes through.
+        let mut command = mpi.run(2, Some(&shim));
+        let local = place.path("local");
+        succeeds(command.arg(&program).arg(&local));
+        assert!(local.exists());
+    });
+}
+
+#[test]
+fn no_function_is_missed() {
+    on_each_mpi(|mpi, place| {
+        let mut command = Command::new("sh");
+        command.arg(own("tests/programs/wrapped.sh")).arg(mpi.command("mpicc"));
+        succeeds(command.arg(place.shim(mpi)));
+    });
+}
+
+#[test]
+fn random_views_put_every_byte_where_it_belongs() {
+    on_each_mpi(|mpi, place| {
+        let shim = place.shim(mpi);
+        let program = place.program(mpi, "tests/programs/views.c", &["-std=gnu11"]);
+        for (processes, seed) in [(1, "1"), (3, "2"), (4, "3")] {
+            let expected = place.path("expected");
+            let mut command = mpi.run(processes, Some(&shim));
+            command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
+            let name = format!("views{seed}");
+            succeeds(command.args([&place.remote(&name), seed, "60"]).arg(&expected));
+            let (there, expected) = (place.at_server(&name), expected);
+            let is_same = std::fs::read(there).unwrap() == std::fs::read(expected).unwrap();
+            assert!(is_same, "seed {seed}: the file is not what it must be");
+        }
+    });
+}
+
+#[test]
+fn the_snapshots_of_a_simulation_are_those_of_a_local_file() {
+    on_each_mpi(|mpi, place| {
+        let (shim, program) =
+            (place.shim(mpi), place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]));
+        let jacobi = |shim: Option<&Path>, name: &str| {
+            let mut command = mpi.run(4, shim);
+            command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
+            succeeds(command.args(["32", "24", "16", "6", "3", name]));
+        };
+        jacobi(Some(&shim), &place.remote("jacobi"));
+        jacobi(None, place.path("jacobi").to_str().unwrap());
+        for number in 0..2 {
+            let name = format!("jacobi.{number}");
+            let local = std::fs::read(place.path(&name)).unwrap();
+            assert_eq!(local.len(), 4 * 32 * 24 * 16 * 8);
+            assert!(std::fs::read(place.at_server(&name)).unwrap() == local, "{name} differs");
+        }
+    });
+}
+
+#[test]
+fn fortran_programs_work_unmodified() {
+    on_each_mpi(|mpi, place| {
+        let shim = place.shim(mpi);
+        for (module, options) in [("mpi", &[][..]), ("mpi_f08", &["-DUSE_F08"][..])] {
+            let program = place.program(mpi, "tests/programs/fortran.F90", options);
+            let mut command = mpi.run(2, Some(&shim));
+            command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
+            succeeds(command.arg(place.remote(module)));
+            assert!(place.at_server(module).exists());
+        }
+    });
+}
+
+#[test]
+fn without_a_token_a_program_gets_an_error_that_says_so() {
+    on_each_mpi(|mpi, place| {
+        let shim = place.shim(mpi);
+        let program = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
+        let mut command = mpi.run(1, Some(&shim));
+        let output = command.arg(&program).arg(place.remote("conf")).output().unwrap();
+        assert!(!output.status.success());
+        assert!(!place.at_server("conf").exists());
+    });
+}
