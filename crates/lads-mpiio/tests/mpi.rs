@@ -1,5 +1,5 @@
 //! Unmodified MPI programs against a server, on the MPIs of Debian: the shim is preloaded.
-#![allow(clippy::unwrap_used, reason = "a test fails so")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use lads_engine::StopFlag;
 use lads_engine::remote::{FileServer, ServerConfig, make_token, read_token};

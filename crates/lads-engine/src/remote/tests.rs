@@ -74,7 +74,7 @@ impl Drop for Place {
 }
 
 fn some_bytes(count: usize) -> Vec<u8> {
-    (0..count).map(|index| (index * 31 % 251) as u8).collect()
+    (0..count).map(|index| u8::try_from(index * 31 % 251).unwrap()).collect()
 }
 
 fn read(file: &FileHandle, position: u64, count: usize) -> Vec<u8> {
