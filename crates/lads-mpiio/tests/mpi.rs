@@ -73,22 +73,25 @@ struct Place {
     server: Option<JoinHandle<()>>,
 }
 
+/// A server for a directory with a token.
+fn server_in(directory: &Path) -> FileServer {
+    let config = ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        root: directory.join("root"),
+        token: read_token(&directory.join("token")).unwrap(),
+        sessions_max: 8,
+        buffers_bytes: 64 << 20,
+        layout: "synthetic:osts=3,stripe_size=64K".to_owned(),
+    };
+    FileServer::open(&config).unwrap()
+}
+
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().join("root");
-        std::fs::create_dir(&root).unwrap();
-        let token_file = directory.path().join("token");
-        make_token(&token_file).unwrap();
-        let config = ServerConfig {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            root,
-            token: read_token(&token_file).unwrap(),
-            sessions_max: 8,
-            buffers_bytes: 64 << 20,
-            layout: "synthetic:osts=3,stripe_size=64K".to_owned(),
-        };
-        let server = FileServer::open(&config).unwrap();
+        std::fs::create_dir(directory.path().join("root")).unwrap();
+        make_token(&directory.path().join("token")).unwrap();
+        let server = server_in(directory.path());
         let (at, stop) = (server.address().to_string(), StopFlag::new());
         let stopped = stop.clone();
         let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
@@ -266,5 +269,42 @@ fn without_a_token_a_program_gets_an_error_that_says_so() {
         let output = command.arg(&program).arg(place.remote("conf")).output().unwrap();
         assert!(!output.status.success());
         assert!(!place.at_server("conf").exists());
+    });
+}
+
+/// Names the directory for which this program, started again, is a server.
+const SERVED: &str = "LADS_TEST_SERVED";
+
+/// Not a promise by itself: what the next test starts, to kill it.
+#[test]
+fn a_server_of_its_own() {
+    let Some(directory) = std::env::var_os(SERVED) else { return };
+    let directory = PathBuf::from(directory);
+    let server = server_in(&directory);
+    std::fs::write(directory.join("at.part"), server.address().to_string()).unwrap();
+    std::fs::rename(directory.join("at.part"), directory.join("at")).unwrap();
+    server.run(&StopFlag::new(), &|_| {});
+}
+
+#[test]
+fn a_program_whose_server_is_killed_gets_errors_and_goes_on() {
+    on_each_mpi(|mpi, place| {
+        let shim = place.shim(mpi);
+        let program = place.program(mpi, "tests/programs/lost.c", &["-std=gnu11"]);
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        server.args(["--exact", "a_server_of_its_own"]).env(SERVED, place.directory.path());
+        let mut server = server.spawn().unwrap();
+        while !place.path("at").exists() {
+            assert!(server.try_wait().unwrap().is_none(), "the server has ended");
+            std::thread::yield_now();
+        }
+        let at = std::fs::read_to_string(place.path("at")).unwrap();
+        let mut command = mpi.run(1, Some(&shim));
+        command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
+        let output = command.args([&format!("rfs:{at}:new"), &server.id().to_string()]).output();
+        let _ = server.kill();
+        server.wait().unwrap();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
     });
 }

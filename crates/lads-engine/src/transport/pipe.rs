@@ -90,27 +90,28 @@ pub(crate) fn open(
         Side::Source => 0,
         Side::Sink => stream_count,
     };
-    start(input, output, stream_count, coming_count)
+    start(input, Outgoing::new(output), stream_count, coming_count)
 }
 
-/// The same, but frames go both ways. The pipes may be the two directions of a socket.
+/// The same over a socket, from which `input` reads and to which `output` writes. Frames go both
+/// ways.
 pub(crate) fn open_both_ways(
     input: File,
     output: File,
     stream_count: u16,
 ) -> (Arc<dyn Transport>, Channel) {
-    start(input, output, stream_count, stream_count)
+    start(input, Outgoing::to_socket(output), stream_count, stream_count)
 }
 
 /// `coming_count` streams may come to this end.
 fn start(
     input: File,
-    output: File,
+    outgoing: Outgoing,
     stream_count: u16,
     coming_count: u16,
 ) -> (Arc<dyn Transport>, Channel) {
     let streams = (0..stream_count).map(|_| Stream::default()).collect();
-    let pipe = Arc::new(Pipe { outgoing: Outgoing::new(output), streams });
+    let pipe = Arc::new(Pipe { outgoing, streams });
     let messages = incoming::start(input, Arc::clone(&pipe), coming_count);
     let reader = MessageReader { messages };
     let writer = MessageWriter { pipe: Arc::clone(&pipe) };

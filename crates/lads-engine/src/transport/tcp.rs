@@ -14,7 +14,8 @@ use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};
 use lads_core::units::StreamId;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown, sockopt};
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -104,6 +105,13 @@ impl Transport for Tcp {
 pub(crate) fn end_socket(socket: &OwnedFd) {
     // An error means that it has ended already.
     let _ = shutdown(socket, Shutdown::Both);
+}
+
+/// Writes pieces to a connection. If it is closed, that is an error and not a signal: the signal
+/// (SIGPIPE) would end a program that does not know of the connection.
+pub(super) fn write_quietly(socket: &File, pieces: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
+    let nothing_else = &mut SendAncillaryBuffer::default();
+    sendmsg(socket, pieces, nothing_else, SendFlags::NOSIGNAL)
 }
 
 /// Tells the other end of a connection that nothing more comes. A pipe is left as it is.

@@ -1,6 +1,6 @@
 //! How messages and frames are written to the pipe, and in which order.
 
-use super::super::tcp::end_writing;
+use super::super::tcp::{end_writing, write_quietly};
 use super::super::{Traffic, write_all};
 use super::Pipe;
 use lads_core::limits::PACKET_BYTES_MAX;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// Held while a packet is written; `None` when nothing more can be written.
-    to: Mutex<Option<File>>,
+    to: Mutex<Option<To>>,
     /// Held while a frame is sent. So frames are sent one at a time, and at most one thread with a
     /// frame competes with messages.
     frame: Mutex<()>,
@@ -25,8 +25,25 @@ pub(super) struct Outgoing {
     message_written: Condvar,
 }
 
+/// What is written to, and how.
+#[derive(Debug)]
+pub(super) struct To {
+    file: File,
+    write: fn(&File, &[IoSlice<'_>]) -> rustix::io::Result<usize>,
+}
+
 impl Outgoing {
+    /// Writes to a pipe.
     pub(super) fn new(to: File) -> Self {
+        Self::to(To { file: to, write: |to, pieces| rustix::io::writev(to, pieces) })
+    }
+
+    /// Writes to a socket.
+    pub(super) fn to_socket(to: File) -> Self {
+        Self::to(To { file: to, write: write_quietly })
+    }
+
+    fn to(to: To) -> Self {
         Self {
             to: Mutex::new(Some(to)),
             frame: Mutex::new(()),
@@ -81,7 +98,7 @@ impl Outgoing {
         self.frame.try_lock().is_err()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<File>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<To>> {
         self.to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,12 +106,12 @@ impl Outgoing {
 /// Writes one packet with the first of these bytes. Returns their number. After a failure nobody
 /// would know where the next packet begins, so no packet is written after it.
 fn write_packet(
-    to: &mut Option<File>,
+    to: &mut Option<To>,
     channel: Channel,
     pieces: &[IoSlice<'_>],
     traffic: &Traffic,
 ) -> io::Result<usize> {
-    let Some(file) = to else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    let Some(To { file, write }) = to else { return Err(io::ErrorKind::BrokenPipe.into()) };
     let mut left = PACKET_BYTES_MAX as usize;
     let mut first = Vec::with_capacity(pieces.len() + 1);
     first.push(IoSlice::new(&[]));
@@ -109,7 +126,7 @@ fn write_packet(
     let count = PACKET_BYTES_MAX - u32::try_from(left).expect("no more than there was");
     let head = Packet { channel, bytes: count }.head();
     first[0] = IoSlice::new(&head);
-    let written = write_all(&mut first, traffic, |pieces| rustix::io::writev(&*file, pieces));
+    let written = write_all(&mut first, traffic, |pieces| write(file, pieces));
     if let Err(error) = written {
         *to = None;
         return Err(error);
@@ -138,10 +155,10 @@ impl Write for MessageWriter {
 
 impl Drop for MessageWriter {
     fn drop(&mut self) {
-        let file = self.pipe.outgoing.lock().take();
+        let to = self.pipe.outgoing.lock().take();
         // Of a socket, the other direction may be open still; a pipe closes when it is dropped.
-        if let Some(file) = file {
-            end_writing(&file);
+        if let Some(to) = to {
+            end_writing(&to.file);
         }
     }
 }
