@@ -2,15 +2,19 @@
 //! the kernel throttles.
 //!
 //! The limit is set for the root of the control groups, and so for everybody on the machine: what
-//! is written late by threads of the kernel is throttled, too.
+//! is written late by threads of the kernel is throttled, too. It must not stay: the kernel gives
+//! the number of the device to the next one, and somebody's image would be slow. So another process
+//! removes it, when this one ends, however it ends.
 
 use crate::shell;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
 
 /// The programs that this needs.
-pub(super) const PROGRAMS: [&str; 4] = ["losetup", "mkfs.ext4", "mount", "umount"];
+pub(super) const PROGRAMS: [&str; 5] = ["losetup", "mkfs.ext4", "mount", "umount", "sh"];
 
 /// The limits of the root control group, version 1: of reads and of writes. The root of version 2
 /// has none.
@@ -19,13 +23,14 @@ pub(super) const LIMITS: [&str; 2] = [
     "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device",
 ];
 
-/// A throttled disk. Its limit, its mount and its device are removed when this is dropped.
+/// A throttled disk. Its limit, its mount and its device are removed when this is dropped, or when
+/// the process is killed.
 #[derive(Debug)]
 pub(super) struct Disk {
     path: PathBuf,
-    device: String,
     /// The numbers by which the kernel knows the device: `7:0`.
     number: String,
+    _caretaker: Caretaker,
 }
 
 impl Disk {
@@ -39,8 +44,10 @@ impl Disk {
         run("mkfs.ext4", &["-q", "-F", "-E", at_once, &image.display().to_string()])?;
         let words = ["--find", "--show", "--direct-io=on", &image.display().to_string()];
         let device = run("losetup", &words)?.trim().to_owned();
-        let disk = Self { number: number(&device)?, path, device };
-        run("mount", &[&disk.device, &disk.path.display().to_string()])?;
+        let number = number(&device)?;
+        let caretaker = Caretaker::start(&removal(&path, &device, &number, &image))?;
+        let disk = Self { path, number, _caretaker: caretaker };
+        run("mount", &[&device, &disk.path.display().to_string()])?;
         Ok(disk)
     }
 
@@ -65,14 +72,59 @@ fn number(device: &str) -> Result<String> {
     Ok(fs::read_to_string(format!("/sys/block/{name}/dev"))?.trim().to_owned())
 }
 
-impl Drop for Disk {
+/// The commands that remove a disk. First the limit, so that what is not written yet is soon. The
+/// mount goes even if a program still uses it. It is not mounted if `start` failed.
+fn removal(path: &Path, device: &str, number: &str, image: &Path) -> String {
+    let limits = LIMITS.map(|limit| format!("echo '{number} 0' > {limit}\n")).concat();
+    let (path, image) = (path.display(), image.display());
+    format!(
+        "{limits}umount -l '{path}' 2> /dev/null\nlosetup --detach '{device}'\nrm -f '{image}'\n"
+    )
+}
+
+/// A process that does something when this is dropped, or when our process ends: then its standard
+/// input ends. It is in a process group of its own, so that Ctrl-C does not end it, too.
+#[derive(Debug)]
+struct Caretaker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl Caretaker {
+    /// Starts one for these commands of the shell.
+    fn start(commands: &str) -> Result<Self> {
+        let mut child = shell::command("sh")
+            .arg("-c")
+            .arg(format!("trap '' HUP INT TERM\nread -r _\n{commands}"))
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .context("cannot start sh")?;
+        Ok(Self { stdin: child.stdin.take(), child })
+    }
+}
+
+impl Drop for Caretaker {
     fn drop(&mut self) {
-        let path = self.path.display().to_string();
-        // It is not mounted if `start` failed.
-        let _ = run("umount", &[&path]);
-        let left = [self.limit(0), run("losetup", &["--detach", &self.device]).map(drop)];
-        for error in left.into_iter().filter_map(Result::err) {
-            println!("{} does not go: {error:#}", self.device);
+        drop(self.stdin.take());
+        if let Err(error) = self.child.wait() {
+            println!("the caretaker does not end: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_caretaker_acts_when_it_is_dropped_and_not_before() {
+        let scratch = Scratch::new(&std::env::temp_dir(), "xtask-caretaker").unwrap();
+        let done = scratch.join("done");
+        let caretaker = Caretaker::start(&format!("touch '{}'", done.display())).unwrap();
+        assert!(!done.exists());
+        drop(caretaker);
+        assert!(done.exists());
     }
 }
