@@ -82,6 +82,8 @@ impl Client {
                 "cannot reach the server of remote files {at}: {error}{hint}"
             ))
         })?;
+        // The threads of the connection are in a program that has handlers of its own.
+        let _quiet = lads_sys::SignalsBlocked::begin();
         let link = Link::open(socket, at, options)
             .map_err(|error| RemoteError::lost(format!("cannot use the server {at}: {error}")))?;
         Ok(Self { link })
