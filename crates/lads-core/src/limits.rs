@@ -166,3 +166,30 @@ pub const VIEW_LEVELS_MAX: usize = 72;
 /// they are taken apart. With half, such a mesh needs two views; with double, a client that lies
 /// takes twice the memory.
 pub const VIEW_PARTS_MAX: usize = 1 << 20;
+
+/// The most bytes in a frame of a remote file. Half costs twice as many system calls and frames;
+/// with double, a client with little memory waits longer for each buffer.
+pub const FRAME_BYTES: u32 = 1 << 20;
+
+/// Requests of a client of remote files to read that are done at a time; each has a buffer of
+/// [`FRAME_BYTES`] at either end. With half, a line of 1 Gbit/s and 26.8 ms, which holds 3.3 MB, is
+/// not full; double is twice the memory for a client that does not take what it asked for.
+pub const CLIENT_READS_MAX: u32 = 4;
+
+/// Files that a client of remote files may have open: as many as a process has handles by default.
+/// Half would refuse programs that run without a server; with double, one client could use up the
+/// handles of a server that has only a few thousand.
+pub const CLIENT_FILES_MAX: usize = 1024;
+
+/// Views that a client of remote files may have. A file has one, and a second one while the first
+/// is being forgotten; so half is too few, and double is of no use.
+pub const CLIENT_VIEWS_MAX: usize = 2 * CLIENT_FILES_MAX;
+
+/// The bytes of all filetypes of a client, as they travel: one of the largest, and many small ones.
+/// Half would refuse the largest; taken apart, they take seven times as much.
+pub const CLIENT_FILETYPES_BYTES_MAX: usize = 32 << 20;
+
+/// The most runs of a view that are found at a time: 24 bytes each. A frame of 1 MiB has as many if
+/// its runs have 64 bytes. With half, frames of short runs wait twice as often for the slowest OST;
+/// double is memory that a client with the shortest runs makes the server take.
+pub const RUNS_MAX: usize = 16_384;

@@ -8,6 +8,7 @@
 
 use crate::issue::Operation;
 use crate::limits::VIEW_PARTS_MAX;
+pub use crate::limits::{CLIENT_READS_MAX, FRAME_BYTES};
 use crate::message::LENGTH_BYTES;
 use crate::message::wire::{Reader, Wire, WireError, Writer};
 use crate::units::EntryId;
@@ -24,10 +25,6 @@ pub const TO_CLIENT_BYTES_MAX: usize = 1 << 20;
 
 /// The longest path of a remote file, in bytes (Linux's `PATH_MAX`).
 pub const PATH_BYTES_MAX: usize = 4096;
-
-/// The most bytes in one frame. Half costs twice as many system calls and frames; double makes a
-/// client with little memory wait longer for each buffer.
-pub const FRAME_BYTES: u32 = 1 << 20;
 
 /// A file that a client has opened, as the client numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

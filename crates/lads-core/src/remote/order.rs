@@ -14,21 +14,12 @@
 
 use super::message::{Call, Failure, FileNumber, ViewNumber, Written};
 use crate::frame::Row;
+use crate::limits::{CLIENT_FILES_MAX, CLIENT_FILETYPES_BYTES_MAX, CLIENT_VIEWS_MAX};
 use crate::view::View;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Files that one client may have open: as many as a process has handles by default.
-pub const FILES_MAX: usize = 1024;
-
-/// Views that one client may have: one or two for each file.
-pub const VIEWS_MAX: usize = 2 * FILES_MAX;
-
-/// The bytes of all filetypes of one client, as they travel: one of the largest, and many small
-/// ones. Half would refuse the largest; taken apart, they take seven times as much.
-pub const FILETYPES_BYTES_MAX: usize = 32 << 20;
 
 /// How a client breaks the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -146,7 +137,7 @@ impl Order {
     /// # Errors
     /// If the number is in use, or there are too many.
     pub fn open(&mut self, file: FileNumber, failure: Option<Failure>) -> Result<(), Breach> {
-        if self.files.len() >= FILES_MAX || self.files.contains_key(&file) {
+        if self.files.len() >= CLIENT_FILES_MAX || self.files.contains_key(&file) {
             return Err(Breach::Number);
         }
         self.files.insert(file, File { failure });
@@ -181,7 +172,8 @@ impl Order {
         view: Result<View, Failure>,
     ) -> Result<(), Breach> {
         let all_bytes: usize = self.views.values().map(|seen| seen.bytes).sum();
-        let is_much = self.views.len() >= VIEWS_MAX || all_bytes + bytes > FILETYPES_BYTES_MAX;
+        let is_much =
+            self.views.len() >= CLIENT_VIEWS_MAX || all_bytes + bytes > CLIENT_FILETYPES_BYTES_MAX;
         if is_much || self.views.contains_key(&number) {
             return Err(Breach::Number);
         }

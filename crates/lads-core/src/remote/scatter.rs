@@ -1,15 +1,11 @@
 //! Which OST holds which part of a piece of a view.
 
 use crate::layout::Layout;
+use crate::limits::RUNS_MAX;
 use crate::units::OstId;
 use crate::view::{Run, View, ViewError};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// The most runs that are found at a time: 24 bytes each. A frame of 1 MiB has as many if its runs
-/// have 64 bytes. With half, frames of short runs wait twice as often for the slowest OST; double
-/// is memory that a client with the shortest runs makes the server take.
-pub const RUNS_MAX: usize = 16_384;
 
 /// A run of bytes on one OST, and where the bytes are in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use crate::stop::StopFlag;
 use crate::transport::pipe;
 use crate::transport::tcp::Service;
 use groups::Groups;
-use lads_core::remote::message::FRAME_BYTES;
-use session::{Place, READS_MAX, Session};
+use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
+use session::{Place, Session};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ impl FileServer {
                 .map_err(|error| format!("cannot reserve memory: {error}"))
         };
         let (writing, reading) =
-            (arena(buffers_each * sessions_max)?, arena(READS_MAX * sessions_max)?);
+            (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
         let service = Service::open(config.listen, config.token.0)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
         let root = Directory::root(handle);

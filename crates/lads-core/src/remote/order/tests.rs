@@ -187,12 +187,12 @@ fn breaches_are_told() {
 #[test]
 fn a_client_has_a_limited_number_of_files_and_views() {
     let mut order = Order::default();
-    for number in 0..FILES_MAX {
+    for number in 0..CLIENT_FILES_MAX {
         let file = FileNumber(u32::try_from(number).unwrap());
         order.open(file, None).unwrap();
     }
     assert_eq!(order.open(FileNumber(u32::MAX), None), Err(Breach::Number));
-    for number in 0..VIEWS_MAX {
+    for number in 0..CLIENT_VIEWS_MAX {
         let view = ViewNumber(u32::try_from(number).unwrap());
         order.set_view(view, FileNumber(0), 9, Ok(View::whole())).unwrap();
     }
@@ -208,6 +208,6 @@ fn the_filetypes_of_a_client_have_a_limited_number_of_bytes() {
     let mut order = order();
     let mut set =
         |number, bytes| order.set_view(ViewNumber(number), FILE, bytes, Ok(View::whole()));
-    assert_eq!(set(2, FILETYPES_BYTES_MAX - 9), Ok(()));
+    assert_eq!(set(2, CLIENT_FILETYPES_BYTES_MAX - 9), Ok(()));
     assert_eq!(set(3, 1), Err(Breach::Number));
 }

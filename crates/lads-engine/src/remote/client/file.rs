@@ -3,7 +3,9 @@
 use super::RemoteError;
 use super::link::{Link, Outgoing};
 use crate::board::lock;
-use lads_core::remote::message::{Call, FRAME_BYTES, FileNumber, OpenMode, ViewNumber};
+use lads_core::remote::message::{
+    CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, OpenMode, ViewNumber,
+};
 use lads_sys::Buffer;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -138,7 +140,11 @@ impl FileHandle {
         let mut to = Pieces { pieces, index: 0, filled: 0 };
         let mut failure = None;
         while !open.is_empty() || (asked < wanted && !is_at_end && failure.is_none()) {
-            while asked < wanted && open.len() < READS_AHEAD && !is_at_end && failure.is_none() {
+            while asked < wanted
+                && open.len() < CLIENT_READS_MAX as usize
+                && !is_at_end
+                && failure.is_none()
+            {
                 let length = (wanted - asked).min(FRAME_BYTES.into());
                 let length = u32::try_from(length).expect("a frame is shorter");
                 self.link.begin_read();
@@ -258,9 +264,6 @@ impl FileHandle {
         tail
     }
 }
-
-/// How many pieces of one read are asked for ahead.
-const READS_AHEAD: usize = 4;
 
 /// Memory of the program, filled from the beginning on.
 struct Pieces<'a, 'b> {

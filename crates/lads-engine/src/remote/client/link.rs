@@ -4,6 +4,7 @@
 //! server has granted room (the paper's background thread, section 3.2). A buffer is free again
 //! when the server says that it is written.
 
+use super::super::wire::{hear, say};
 use super::file::Tail;
 use super::{ClientOptions, RemoteError, buffer_count};
 use crate::board::lock;
@@ -13,8 +14,8 @@ use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, Header, Row, put_head};
 use lads_core::remote::message::{
-    Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request, TO_CLIENT_BYTES_MAX, ToClient,
-    ToServer, VERSION, ViewNumber,
+    CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request,
+    TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber,
 };
 use lads_core::units::{Block, OstId, StreamId};
 use lads_sys::{Arena, Buffer};
@@ -26,15 +27,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
-/// How many reads are under way at a time: as many as a server does for a client.
-const READS_MAX: u32 = 4;
-
 /// How long a buffer that is not full waits for more before it is sent. A program that writes
 /// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends
 /// more of them half full; double is as much later until a last piece goes out.
 const TAIL_WAIT: Duration = Duration::from_millis(5);
 
-/// How often it is checked whether the server is silent.
+/// How often it is checked whether the server is silent. So much later than asked for is it lost;
+/// half of it wakes a thread beside the computation twice as often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection.
@@ -97,9 +96,9 @@ struct Next {
 #[derive(Default)]
 struct Waiting {
     outcome: Option<Outcome>,
-    /// How many bytes may come, and those that came.
+    /// How many bytes may come, and those that came, with their number.
     length: u32,
-    bytes: Option<Buffer>,
+    bytes: Option<(Buffer, usize)>,
 }
 
 impl std::fmt::Debug for Link {
@@ -140,13 +139,13 @@ impl Link {
             socket,
             output: Mutex::new(output),
             for_writing: Arena::new(buffer_count(options.buffers_bytes), FRAME_BYTES as usize)?,
-            for_reading: Arena::new(READS_MAX, FRAME_BYTES as usize)?,
+            for_reading: Arena::new(CLIENT_READS_MAX, FRAME_BYTES as usize)?,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
             timeout: options.timeout,
         });
         let hello = ToServer::Hello { version: VERSION, name: String::new() };
-        super::super::wire::say(&mut **lock(&link.output), [hello])?;
+        say(&mut **lock(&link.output), [hello])?;
         let coming = Coming(Arc::downgrade(&link));
         let receiver = link.transport.receiver(StreamId(0), Arc::new(coming));
         let of = |link: &Arc<Self>| Arc::downgrade(link);
@@ -230,7 +229,7 @@ impl Link {
         }
         drop(inner);
         let message = ToServer::Request(Request { number, frames_before, call });
-        if let Err(error) = super::super::wire::say(&mut **output, [message]) {
+        if let Err(error) = say(&mut **output, [message]) {
             self.lose(&error.to_string());
         }
         number
@@ -264,7 +263,7 @@ impl Link {
 
     /// Waits until a read more may be asked for.
     pub(super) fn begin_read(&self) {
-        let is_full = |inner: &mut Inner| inner.reads >= READS_MAX && inner.lost.is_none();
+        let is_full = |inner: &mut Inner| inner.reads >= CLIENT_READS_MAX && inner.lost.is_none();
         let inner = self.changed.wait_while(self.lock(), is_full);
         inner.unwrap_or_else(PoisonError::into_inner).reads += 1;
     }
@@ -282,11 +281,8 @@ impl Link {
                 outcome => outcome.is_some(),
             };
             if let (true, Some(outcome)) = (is_whole, outcome) {
-                let count = if let Outcome::Number(count) = outcome { count } else { 0 };
                 let waiting = inner.waiting.remove(&number);
-                let bytes = waiting.and_then(|it| it.bytes);
-                let count = usize::try_from(count).unwrap_or(usize::MAX);
-                return Ok((outcome, bytes.map(|buffer| (buffer, count))));
+                return Ok((outcome, waiting.and_then(|it| it.bytes)));
             }
             if let Some(text) = &inner.lost {
                 let error = RemoteError::lost(text.clone());
@@ -325,7 +321,7 @@ impl Link {
     /// Hears messages until the connection ends.
     fn listen(link: &Weak<Self>, input: &mut (dyn io::Read + Send)) {
         loop {
-            let heard = super::super::wire::hear(input, TO_CLIENT_BYTES_MAX);
+            let heard = hear(input, TO_CLIENT_BYTES_MAX);
             let Some(link) = link.upgrade() else { return };
             match heard {
                 Ok(Some(message)) => {
@@ -394,7 +390,7 @@ impl Link {
             let number = frame.rows[0].block.entry.0;
             let mut inner = link.lock();
             if let Some(waiting) = inner.waiting.get_mut(&number) {
-                waiting.bytes = Some(buffer);
+                waiting.bytes = Some((buffer, header.payload_bytes as usize));
             }
             drop(inner);
             link.changed.notify_all();

@@ -1,13 +1,14 @@
 //! One client of a server: its requests, its frames, its replies.
 
+use super::super::wire::{hear, say};
 use super::groups::Groups;
 use super::storage::{OpenFile, Read, Storage};
 use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
 use lads_core::remote::message::{
-    Failure, FileNumber, Outcome, Request, TO_SERVER_BYTES_MAX, ToClient, ToServer, VERSION,
-    Written,
+    CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, Outcome, Request, TO_SERVER_BYTES_MAX,
+    ToClient, ToServer, VERSION, Written,
 };
 use lads_core::remote::order::{Breach, Order, Start};
 use lads_core::room::Grants;
@@ -22,12 +23,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// What is asked of a client at most, in buffers for bytes that are read: as many requests to read
-/// are done at a time. With half, a line of 1 Gbit/s and 26.8 ms is not full; double would take
-/// twice the memory of a client that does not read what it asked for.
-pub(super) const READS_MAX: u32 = 4;
-
-/// How often a server says that it is alive: a client waits 60 s by default.
+/// How often a server says that it is alive: a client waits 60 s by default. With half, it says so
+/// twice as often for nothing; with double, one word that is late is half of that time.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The only "OST" of the grants of a client: it does not know the OSTs of its files.
@@ -137,7 +134,7 @@ impl Session {
 
     /// Reads requests and does them, one after the other.
     fn listen(self: &Arc<Self>, input: &mut dyn io::Read) -> io::Result<()> {
-        while let Some(message) = super::super::wire::hear(input, TO_SERVER_BYTES_MAX)? {
+        while let Some(message) = hear(input, TO_SERVER_BYTES_MAX)? {
             match message {
                 ToServer::Hello { version, .. } if version != VERSION => {
                     let text = format!("the server speaks version {VERSION}, you {version}");
@@ -180,7 +177,7 @@ impl Session {
     /// Waits until one more read may be under way; `false` if the client is gone.
     pub(super) fn begin_read(&self) -> bool {
         let inner = self.lock();
-        let is_full = |inner: &mut Inner| inner.reads >= READS_MAX && !inner.is_over;
+        let is_full = |inner: &mut Inner| inner.reads >= CLIENT_READS_MAX && !inner.is_over;
         let inner = self.changed.wait_while(inner, is_full);
         let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
         inner.reads += 1;
@@ -281,7 +278,7 @@ impl Session {
                 messages.push(ToClient::Heartbeat);
             }
             drop(inner);
-            if super::super::wire::say(output, messages).is_err() || is_over {
+            if say(output, messages).is_err() || is_over {
                 return;
             }
         }
@@ -348,7 +345,6 @@ impl Session {
 /// A buffer was granted for each frame that may come.
 impl GrantedBuffers for Session {
     fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
-        use lads_core::remote::message::FRAME_BYTES;
         let is_one = rows.len() == 1 && !header.has_only_sums && header.sink_ost == ALL;
         let may_come = is_one && header.payload_bytes <= FRAME_BYTES && {
             let mut inner = self.lock();

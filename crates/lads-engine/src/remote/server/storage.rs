@@ -50,6 +50,15 @@ enum Job {
     Read(Box<Read>),
 }
 
+impl Job {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Write { spots, .. } => spots.iter().map(|spot| spot.run.length).sum(),
+            Self::Read(read) => read.length.into(),
+        }
+    }
+}
+
 /// A frame that is being written.
 struct Frame {
     start: Start,
@@ -116,8 +125,8 @@ impl Storage {
     /// Reads, some time; then the session is told.
     pub(super) fn read(&self, read: Read) {
         let first = read.spots.first().map_or(0, |spot| spot.run.offset);
-        let (ost, bytes) = (read.file.layout.ost_at(first), read.length.into());
-        self.push(vec![(ost, Job::Read(Box::new(read)), bytes)]);
+        let ost = read.file.layout.ost_at(first);
+        self.push([(ost, Job::Read(Box::new(read)))]);
     }
 
     /// Queues the next part of a frame; tells the session when there is none.
@@ -142,11 +151,11 @@ impl Storage {
             u32::try_from(scattered.osts.len()).expect("OSTs are 32 bits"),
             Ordering::Release,
         );
-        let jobs = scattered.osts.into_iter().map(|(ost, spots)| {
-            let bytes = spots.iter().map(|spot| spot.run.length).sum();
-            (ost, Job::Write { spots, frame: Arc::clone(&frame) }, bytes)
-        });
-        self.push(jobs.collect());
+        let jobs = scattered
+            .osts
+            .into_iter()
+            .map(|(ost, spots)| (ost, Job::Write { spots, frame: Arc::clone(&frame) }));
+        self.push(jobs);
     }
 
     fn finish(&self, frame: Arc<Frame>, failure: Option<Failure>) {
@@ -156,9 +165,10 @@ impl Storage {
         session.on_written(Written { frame: number, failure });
     }
 
-    fn push(&self, jobs: Vec<(OstId, Job, u64)>) {
+    fn push(&self, jobs: impl IntoIterator<Item = (OstId, Job)>) {
         let mut inner = self.lock();
-        for (ost, job, bytes) in jobs {
+        for (ost, job) in jobs {
+            let bytes = job.bytes();
             inner.queues.push(ost, job, bytes);
         }
         drop(inner);
@@ -170,10 +180,7 @@ impl Storage {
         while let Some((ost, job)) = self.next() {
             let started = std::time::Instant::now();
             self.layouts.pretend(ost);
-            let bytes = match &job {
-                Job::Write { spots, .. } => spots.iter().map(|spot| spot.run.length).sum(),
-                Job::Read(read) => read.length.into(),
-            };
+            let bytes = job.bytes();
             let done = match job {
                 Job::Write { spots, frame } => Done::Write(write_spots(&spots, &frame), frame),
                 Job::Read(mut read) => Done::Read(read_spots(&mut read), read),
@@ -194,10 +201,7 @@ impl Storage {
             let now = self.clock.now();
             let take = |_, queue: &mut std::collections::VecDeque<Job>, _| {
                 let job = queue.pop_front()?;
-                let bytes = match &job {
-                    Job::Write { spots, .. } => spots.iter().map(|spot| spot.run.length).sum(),
-                    Job::Read(read) => read.length.into(),
-                };
+                let bytes = job.bytes();
                 Some((job, bytes))
             };
             if let Some(found) = inner.queues.next(now, take) {
