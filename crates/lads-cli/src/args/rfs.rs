@@ -4,7 +4,7 @@ use super::EXAMPLES_FIRST;
 use clap::builder::ValueHint;
 use clap::{Args, Command};
 use lads_core::sizes;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 const SERVE_EXAMPLES: &str = "\
@@ -43,6 +43,7 @@ pub(super) fn command() -> Command {
 pub(crate) struct ServeFilesArgs {
     /// Where to listen; port 0 is any port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    #[arg(value_parser = parse_address)]
     pub(crate) listen: SocketAddr,
 
     /// The directory that programs see
@@ -65,4 +66,24 @@ pub(crate) struct ServeFilesArgs {
     /// Where layouts are taken from: auto, or as in `lads cp --layout`
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     pub(crate) layout: String,
+}
+
+/// Reads a host, by name or address, and a port.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "this host has no address".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_have_names_or_addresses() {
+        assert_eq!(parse_address("127.0.0.1:7").unwrap().port(), 7);
+        assert!(parse_address("localhost:7").unwrap().ip().is_loopback());
+        for text in ["", "7000", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"] {
+            parse_address(text).unwrap_err();
+        }
+    }
 }
