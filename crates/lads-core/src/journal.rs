@@ -5,24 +5,17 @@
 //! files that arrive in more than one block have records: a file of one block is either under its
 //! own name or not there. After a crash, the journal is read up to the first record that is torn or
 //! damaged, and is cut off there.
-//!
-//! ```text
-//!  +---------------+---------------+------ ... ------+
-//!  | length u32 LE | crc32c u32 LE | body            |   the checksum covers length and body
-//!  +---------------+---------------+------ ... ------+
-//! ```
+//! Their form is that of [`crate::record`].
 
 use crate::entry::Identity;
-use crate::message::wire::{Reader, Wire, Writer};
+use crate::message::wire::Writer;
 use crate::range::RangeSet;
+use crate::record::{self, Next};
 use crate::{wire_enum, wire_list, wire_struct};
 use std::collections::HashMap;
 
 /// The version of the journal's format. From a journal of another version only the salt is used.
 pub const FORMAT: u32 = 2;
-
-/// The bytes before the body of each record.
-const HEAD_BYTES: usize = 8;
 
 /// The longest body of a record, in bytes: the memory that it takes to read one record.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -129,19 +122,7 @@ pub fn encode_blocks(number: u64, part: Identity, blocks: &[BlockRecord], to: &m
 /// # Panics
 /// If the body is longer than `BODY_BYTES_MAX`: such a record could not be read again.
 pub fn encode(record: &Record, to: &mut Writer) {
-    let start = to.len();
-    to.extend_from_slice(&[0; HEAD_BYTES]);
-    record.put(to);
-    let length = to.len() - start - HEAD_BYTES;
-    assert!(length <= BODY_BYTES_MAX, "a record of {length} bytes could not be read again");
-    let length = u32::try_from(length).expect("no more than BODY_BYTES_MAX");
-    to[start..start + 4].copy_from_slice(&length.to_le_bytes());
-    let crc = crc_of(&to[start..start + 4], &to[start + HEAD_BYTES..]);
-    to[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
-}
-
-fn crc_of(length: &[u8], body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(length), body)
+    record::encode(record, BODY_BYTES_MAX, to);
 }
 
 /// A file of which the sink has a part.
@@ -228,8 +209,8 @@ impl Reading {
         let all = std::mem::take(&mut self.rest);
         let mut rest = all.as_slice();
         while !self.is_at_end {
-            match next_record(rest) {
-                Next::Record(record, length) => {
+            match record::next::<Record>(rest, BODY_BYTES_MAX) {
+                Next::Record(record, length) if record.is_possible() => {
                     self.is_at_end = !self.take(record);
                     if !self.is_at_end {
                         self.replay.sound_bytes += length as u64;
@@ -237,7 +218,7 @@ impl Reading {
                     }
                 }
                 Next::Incomplete => break,
-                Next::Damaged => self.is_at_end = true,
+                Next::Record(..) | Next::Damaged => self.is_at_end = true,
             }
         }
         self.rest = rest.to_vec();
@@ -293,33 +274,6 @@ impl Reading {
             }
         }
         true
-    }
-}
-
-/// The result of reading one record from bytes.
-enum Next {
-    /// A record, and the number of bytes that it takes.
-    Record(Record, usize),
-    /// There are too few bytes to say.
-    Incomplete,
-    /// Bytes that no version of LADS has written.
-    Damaged,
-}
-
-fn next_record(bytes: &[u8]) -> Next {
-    let Some(head) = bytes.get(..HEAD_BYTES) else { return Next::Incomplete };
-    let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
-    let crc = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
-    if length > BODY_BYTES_MAX {
-        return Next::Damaged;
-    }
-    let Some(body) = bytes.get(HEAD_BYTES..HEAD_BYTES + length) else { return Next::Incomplete };
-    if crc_of(&head[..4], body) != crc {
-        return Next::Damaged;
-    }
-    match Record::take(&mut Reader::of_own(body)) {
-        Ok(record) if record.is_possible() => Next::Record(record, HEAD_BYTES + length),
-        _ => Next::Damaged,
     }
 }
 

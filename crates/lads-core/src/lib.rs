@@ -43,6 +43,7 @@ pub mod placement;
 pub mod plan;
 pub mod pool;
 pub mod range;
+pub mod record;
 pub mod remote;
 pub mod retry;
 pub mod room;

@@ -9,6 +9,9 @@
 //! [`order`] says in which order a server does what a client asks for; [`scatter`] says which OSTs
 //! hold a piece.
 
+pub mod kept;
 pub mod message;
 pub mod order;
+pub mod outbox;
+pub mod outlook;
 pub mod scatter;

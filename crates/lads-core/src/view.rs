@@ -93,6 +93,22 @@ impl View {
         shape.overlaps || self.filetype.first() + self.extent < self.filetype.end()
     }
 
+    /// The bytes of the file from the first to the last of some positions, or all of them where runs
+    /// overlap; none if they lie beyond the largest file.
+    #[must_use]
+    pub fn reach(&self, positions: &Range<u64>) -> Range<u64> {
+        if positions.is_empty() {
+            return 0..0;
+        }
+        if self.overlaps() {
+            return 0..u64::MAX;
+        }
+        match (self.offset_of(positions.start), self.offset_of(positions.end - 1)) {
+            (Ok(first), Ok(last)) => first..last + 1,
+            _ => 0..0,
+        }
+    }
+
     /// Where the bytes of the stream from one position to another lie in the file, in the order of
     /// the stream. Runs that touch are one.
     ///

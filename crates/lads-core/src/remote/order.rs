@@ -266,7 +266,7 @@ impl Order {
     fn find_places(&mut self) {
         for frame in self.open.values_mut().filter(|frame| frame.place.is_none()) {
             let Some(seen) = self.views.get(&frame.view) else { continue };
-            let reach = reach(&seen.view, &frame.positions);
+            let reach = seen.view.reach(&frame.positions);
             frame.place = Some(Place { file: seen.file, view: Arc::clone(&seen.view), reach });
         }
     }
@@ -277,19 +277,6 @@ const CLOSED: Failure = Failure { operation: crate::issue::Operation::Write, err
 
 /// What a piece beyond the largest file fails with: `EFBIG`.
 const BEYOND: Failure = Failure { operation: crate::issue::Operation::Write, errno: 27 };
-
-/// The bytes of the file from the first to the last of some positions, or those that may be there
-/// where runs overlap; empty if they lie beyond the largest file.
-fn reach(view: &View, positions: &Range<u64>) -> Range<u64> {
-    if view.overlaps() {
-        return 0..u64::MAX;
-    }
-    let ends = (view.offset_of(positions.start), view.offset_of(positions.end - 1));
-    match ends {
-        (Ok(first), Ok(last)) => first..last + 1,
-        _ => 0..0,
-    }
-}
 
 #[cfg(test)]
 mod tests;

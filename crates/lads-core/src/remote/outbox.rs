@@ -1,0 +1,493 @@
+//! What a client has to send: which buffer goes next, and which one goes to the local disk so that
+//! its memory is free.
+//!
+//! Buffers in memory are sent first, from the oldest on: that makes room for what the program
+//! writes next. When there is no room, the newest of them is staged, and is sent when no other is
+//! in memory, or somebody waits for it (foreground and background staging, the RFS paper, section
+//! 3.2). The paper sends buffers strictly in their order. A program that computes too briefly
+//! then sends what it staged before, which frees no memory, and must stage everything: of five
+//! snapshots of which 60 % can be sent in a phase, 82 % in place of 40 %.
+//!
+//! A buffer never overtakes an earlier one with bytes of the file in common.
+//!
+//! ```text
+//!          put             start_staging         on_staged
+//!   free ───────► memory ────────────────► staging ───────► staged
+//!                   │  ▲                      │                │
+//!                   │  └──────────────────────┘ on_not_staged  │
+//!                   │ next                                     │ next
+//!                   └────────────► sent ◄──────────────────────┘
+//!                                   │ on_written
+//!                                   └──────────► free
+//! ```
+
+use super::message::{FileNumber, ViewNumber};
+use crate::staging::{Slot, Slots};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// How many buffers that wait stay in memory when others are staged: the one that is sent next and
+/// the one behind it. With half, the network waits while the next is read back from the disk; with
+/// double, two buffers less are free for the program.
+const WAITING_IN_MEMORY: usize = 2;
+
+/// The buffers of a client that are not written at the server.
+#[derive(Debug)]
+pub struct Outbox<B, T> {
+    /// By the number of frames that were put in before.
+    frames: BTreeMap<u64, Frame<B, T>>,
+    /// The number of frames that were put in so far.
+    count: u64,
+    /// Frames that are not sent.
+    unsent: BTreeSet<u64>,
+    /// Of these, those whose buffer is in memory and stays there.
+    waiting: BTreeSet<u64>,
+    /// The number of frames that were sent so far.
+    sent: u64,
+    /// Frames that are sent, by the number of frames that were sent before.
+    under_way: BTreeMap<u64, u64>,
+    /// How many frames have their buffer in memory, sent or not.
+    in_memory: u32,
+    slots: Slots,
+}
+
+#[derive(Debug)]
+struct Frame<B, T> {
+    goes: Goes,
+    about: T,
+    place: Place<B>,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goes {
+    /// The file.
+    pub file: FileNumber,
+    /// The view.
+    pub view: ViewNumber,
+    /// The bytes of the file between its first and its last.
+    pub reach: Range<u64>,
+}
+
+impl Goes {
+    fn meets(&self, file: FileNumber, reach: &Range<u64>) -> bool {
+        self.file == file && self.reach.start < reach.end && reach.start < self.reach.end
+    }
+}
+
+/// Where the bytes of a frame are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<B> {
+    /// In this buffer.
+    Memory(B),
+    /// In this buffer, and on their way to the local disk.
+    Staging(B),
+    /// On the local disk.
+    Staged(Slot),
+}
+
+/// A frame that is to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Next<B, T> {
+    /// The number of frames that were sent before it.
+    pub number: u64,
+    /// Its view.
+    pub view: ViewNumber,
+    /// What is known about it.
+    pub about: T,
+    /// Where its bytes are.
+    pub place: Place<B>,
+}
+
+/// A frame that is to be staged.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Staging<B, T> {
+    /// The number of frames that were put in before it.
+    pub id: u64,
+    /// What is known about it.
+    pub about: T,
+    /// Its bytes.
+    pub buffer: B,
+    /// Where they go.
+    pub slot: Slot,
+}
+
+impl<B: Clone, T: Clone> Outbox<B, T> {
+    /// An empty outbox. Without slots nothing is ever staged.
+    #[must_use]
+    pub fn new(slots: Slots) -> Self {
+        Self {
+            frames: BTreeMap::new(),
+            count: 0,
+            unsent: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            sent: 0,
+            under_way: BTreeMap::new(),
+            in_memory: 0,
+            slots,
+        }
+    }
+
+    /// A buffer is to be sent.
+    pub fn put(&mut self, goes: Goes, about: T, buffer: B) {
+        let place = Place::Memory(buffer);
+        self.frames.insert(self.count, Frame { goes, about, place });
+        self.unsent.insert(self.count);
+        self.waiting.insert(self.count);
+        self.in_memory += 1;
+        self.count += 1;
+    }
+
+    /// The number of frames that were put in so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The number of frames that were sent so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How many buffers are in memory, sent or not.
+    #[must_use]
+    pub fn in_memory(&self) -> u32 {
+        self.in_memory
+    }
+
+    /// How many frames are sent and not written.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Whether nothing is left to be written at the server.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// What is known about the frames that are not written.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.frames.values().map(|frame| &frame.about)
+    }
+
+    /// Whether a frame of a file that was put in before this many is not sent yet.
+    #[must_use]
+    pub fn is_unsent(&self, file: FileNumber, count: u64) -> bool {
+        self.unsent_before(count).any(|frame| frame.goes.file == file)
+    }
+
+    /// Whether one of them has bytes in common with these of the file.
+    #[must_use]
+    pub fn is_unsent_in(&self, file: FileNumber, reach: &Range<u64>, count: u64) -> bool {
+        self.unsent_before(count).any(|frame| frame.goes.meets(file, reach))
+    }
+
+    /// Whether a frame of a view is not sent yet.
+    #[must_use]
+    pub fn is_unsent_of_view(&self, view: ViewNumber) -> bool {
+        self.unsent_before(self.count).any(|frame| frame.goes.view == view)
+    }
+
+    fn unsent_before(&self, count: u64) -> impl Iterator<Item = &Frame<B, T>> {
+        self.unsent.range(..count).map(|id| &self.frames[id])
+    }
+
+    /// The next frame that can be sent now. It counts as sent from then on; a buffer in memory is
+    /// kept until it is written. Somebody waits for a frame: then the oldest goes first.
+    pub fn next(&mut self, is_waited_for: bool) -> Option<Next<B, T>> {
+        let id = self.find_next(is_waited_for)?;
+        let number = self.sent;
+        self.sent += 1;
+        self.unsent.remove(&id);
+        self.waiting.remove(&id);
+        self.under_way.insert(number, id);
+        let frame = &self.frames[&id];
+        let (about, place) = (frame.about.clone(), frame.place.clone());
+        Some(Next { number, view: frame.goes.view, about, place })
+    }
+
+    /// Whether there is a frame that can be sent now.
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        self.unsent
+            .iter()
+            .next()
+            .is_some_and(|oldest| !self.is_moving(*oldest) || self.find_next(false).is_some())
+    }
+
+    fn find_next(&self, is_waited_for: bool) -> Option<u64> {
+        let oldest = *self.unsent.first()?;
+        let may_overtake = |id: &&u64| {
+            let goes = &self.frames[*id].goes;
+            !self.is_unsent_in(goes.file, &goes.reach, **id)
+        };
+        let in_memory = || self.waiting.iter().find(may_overtake).copied();
+        let next = if is_waited_for { oldest } else { in_memory().unwrap_or(oldest) };
+        if self.is_moving(next) { in_memory() } else { Some(next) }
+    }
+
+    /// Whether a frame is on its way to the local disk.
+    fn is_moving(&self, id: u64) -> bool {
+        matches!(self.frames[&id].place, Place::Staging(_))
+    }
+
+    /// A frame is written at the server, or cannot be. Returns its file; `None` if it was not sent,
+    /// or this was said before.
+    pub fn on_written(&mut self, number: u64) -> Option<(FileNumber, T)> {
+        let id = self.under_way.remove(&number)?;
+        let frame = self.frames.remove(&id)?;
+        match frame.place {
+            Place::Staged(slot) => self.slots.on_drained(slot),
+            Place::Memory(_) | Place::Staging(_) => self.in_memory -= 1,
+        }
+        Some((frame.goes.file, frame.about))
+    }
+
+    /// The newest frame in memory, to be staged, if there is room and enough others wait.
+    pub fn start_staging(&mut self) -> Option<Staging<B, T>> {
+        if self.waiting.len() <= WAITING_IN_MEMORY {
+            return None;
+        }
+        let newest = *self.waiting.last()?;
+        self.stage(newest)
+    }
+
+    /// The oldest frame in memory, sent or not, to be staged: the connection is lost.
+    pub fn start_keeping(&mut self) -> Option<Staging<B, T>> {
+        let in_memory = |(id, frame): (&u64, &Frame<B, T>)| {
+            matches!(frame.place, Place::Memory(_)).then_some(*id)
+        };
+        let oldest = self.frames.iter().find_map(in_memory)?;
+        self.stage(oldest)
+    }
+
+    fn stage(&mut self, id: u64) -> Option<Staging<B, T>> {
+        let frame = self.frames.get_mut(&id)?;
+        let Place::Memory(buffer) = &frame.place else { return None };
+        let slot = self.slots.reserve()?;
+        let buffer = buffer.clone();
+        frame.place = Place::Staging(buffer.clone());
+        self.waiting.remove(&id);
+        Some(Staging { id, about: frame.about.clone(), buffer, slot })
+    }
+
+    /// A frame is on the local disk; its memory is free.
+    pub fn on_staged(&mut self, id: u64, slot: Slot) {
+        self.slots.on_staged();
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.place = Place::Staged(slot);
+            self.in_memory -= 1;
+        }
+    }
+
+    /// A frame could not be put on the local disk. Nothing more is staged.
+    pub fn on_not_staged(&mut self, id: u64, slot: Slot) {
+        self.slots.on_not_staged(slot);
+        self.slots.close();
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        if let Place::Staging(buffer) = &frame.place {
+            frame.place = Place::Memory(buffer.clone());
+        }
+        if self.unsent.contains(&id) {
+            self.waiting.insert(id);
+        }
+    }
+
+    /// Forgets all frames: they cannot be sent.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.unsent.clear();
+        self.waiting.clear();
+        self.under_way.clear();
+        self.in_memory = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const SLOT_BYTES: u32 = 1 << 20;
+    const FILE: FileNumber = FileNumber(1);
+
+    fn outbox(slots: u64) -> Outbox<u64, u64> {
+        Outbox::new(Slots::new(slots * u64::from(SLOT_BYTES), SLOT_BYTES, 2))
+    }
+
+    fn goes(start: u64) -> Goes {
+        Goes { file: FILE, view: ViewNumber(1), reach: start..start + 1 }
+    }
+
+    fn filled(slots: u64, frames: u64) -> Outbox<u64, u64> {
+        let mut outbox = outbox(slots);
+        (0..frames).for_each(|frame| outbox.put(goes(frame), frame, frame));
+        outbox
+    }
+
+    fn stage(outbox: &mut Outbox<u64, u64>) -> Option<(u64, Slot)> {
+        let Staging { id, slot, .. } = outbox.start_staging()?;
+        outbox.on_staged(id, slot);
+        Some((id, slot))
+    }
+
+    /// The next frame, and whether it is in memory.
+    fn next(outbox: &mut Outbox<u64, u64>, is_waited_for: bool) -> Option<(u64, bool)> {
+        assert_eq!(outbox.has_next(), outbox.find_next(is_waited_for).is_some());
+        let Next { about, place, .. } = outbox.next(is_waited_for)?;
+        Some((about, matches!(place, Place::Memory(_))))
+    }
+
+    #[test]
+    fn frames_are_sent_in_order_and_kept_until_they_are_written() {
+        let mut outbox = filled(0, 2);
+        assert!(outbox.is_unsent(FILE, 1) && !outbox.is_unsent(FileNumber(2), 2));
+        assert_eq!(next(&mut outbox, false), Some((0, true)));
+        assert!(!outbox.is_unsent(FILE, 1) && outbox.is_unsent(FILE, 2));
+        assert_eq!(outbox.on_written(1), None, "it was not sent");
+        assert_eq!(next(&mut outbox, false), Some((1, true)));
+        assert_eq!(next(&mut outbox, false), None);
+        assert!(!outbox.is_unsent_of_view(ViewNumber(1)));
+        assert_eq!((outbox.under_way(), outbox.in_memory()), (2, 2));
+        assert_eq!(outbox.on_written(1), Some((FILE, 1)));
+        assert_eq!(outbox.on_written(1), None, "it was said before");
+        assert_eq!(outbox.on_written(0), Some((FILE, 0)));
+        assert!(outbox.is_empty() && outbox.in_memory() == 0);
+    }
+
+    #[test]
+    fn the_newest_are_staged_and_two_stay() {
+        let mut outbox = filled(9, 4);
+        assert_eq!(stage(&mut outbox), Some((3, Slot(0))));
+        assert_eq!(stage(&mut outbox), Some((2, Slot(1))));
+        assert_eq!(stage(&mut outbox), None);
+        assert_eq!(outbox.in_memory(), 2);
+        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
+        assert_eq!(sent, [(0, true), (1, true), (2, false), (3, false)]);
+        assert_eq!(outbox.on_written(2), Some((FILE, 2)));
+        (4..7).for_each(|frame| outbox.put(goes(frame), frame, frame));
+        assert_eq!(stage(&mut outbox), Some((6, Slot(1))), "its place is free again");
+    }
+
+    #[test]
+    fn what_is_in_memory_overtakes_what_is_staged_unless_bytes_are_the_same() {
+        let mut outbox = filled(9, 3);
+        stage(&mut outbox);
+        outbox.put(goes(3), 3, 3);
+        outbox.put(goes(2), 4, 4);
+        outbox.put(Goes { file: FileNumber(2), ..goes(2) }, 5, 5);
+        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
+        let ids: Vec<_> = sent.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, [0, 1, 3, 5, 2, 4]);
+    }
+
+    #[test]
+    fn what_somebody_waits_for_comes_in_order() {
+        let mut outbox = filled(9, 3);
+        stage(&mut outbox);
+        outbox.put(goes(3), 3, 3);
+        assert!(outbox.is_unsent_in(FILE, &(2..3), 4) && !outbox.is_unsent_in(FILE, &(4..9), 4));
+        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, true)).collect();
+        assert_eq!(sent, [(0, true), (1, true), (2, false), (3, true)]);
+    }
+
+    #[test]
+    fn a_frame_on_its_way_to_the_disk_is_not_sent() {
+        let mut outbox = filled(9, 3);
+        let Staging { id, slot, .. } = outbox.start_staging().unwrap();
+        next(&mut outbox, true);
+        next(&mut outbox, true);
+        assert_eq!(next(&mut outbox, true), None);
+        assert_eq!(next(&mut outbox, false), None);
+        outbox.put(goes(3), 3, 3);
+        assert_eq!(next(&mut outbox, true), Some((3, true)), "another need not wait");
+        outbox.on_staged(id, slot);
+        assert_eq!(next(&mut outbox, false), Some((2, false)));
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_not_used_again() {
+        let mut outbox = filled(9, 5);
+        let first = outbox.start_staging().unwrap();
+        outbox.on_not_staged(first.id, first.slot);
+        assert_eq!(outbox.start_staging(), None);
+        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
+        assert_eq!(sent.len(), 5);
+        assert_eq!(sent[4], (4, true));
+    }
+
+    #[test]
+    fn what_was_sent_and_not_written_is_kept_too() {
+        let mut outbox = filled(9, 4);
+        stage(&mut outbox);
+        next(&mut outbox, false);
+        next(&mut outbox, false);
+        outbox.on_written(0);
+        let mut kept = Vec::new();
+        while let Some(Staging { id, slot, .. }) = outbox.start_keeping() {
+            outbox.on_staged(id, slot);
+            kept.push(id);
+        }
+        assert_eq!(kept, [1, 2]);
+        assert_eq!(outbox.all().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, every frame is sent once, with its bytes, and after
+        /// all earlier ones for the same bytes.
+        #[test]
+        fn all_are_sent_and_none_overtakes_its_like(steps: Vec<u8>) {
+            let mut outbox = outbox(5);
+            let (mut disk, mut staging, mut under_way) = (HashMap::new(), Vec::new(), Vec::new());
+            let mut last_of_place = HashMap::new();
+            let mut sent = 0;
+            let mut step = |outbox: &mut Outbox<u64, u64>, what: u8| {
+                match what % 7 {
+                    0 | 1 => {
+                        let id = outbox.count();
+                        outbox.put(goes(u64::from(what / 7 % 6)), id, id);
+                    }
+                    2 => staging.extend(outbox.start_staging()),
+                    3 if !staging.is_empty() => {
+                        let Staging { id, buffer, slot, .. } = staging.remove(0);
+                        disk.insert(slot, buffer);
+                        outbox.on_staged(id, slot);
+                    }
+                    4 | 5 => {
+                        let Some(Next { number, about, place, .. }) = outbox.next(what % 7 == 4)
+                        else {
+                            return;
+                        };
+                        let bytes = match place {
+                            Place::Memory(bytes) | Place::Staging(bytes) => bytes,
+                            Place::Staged(slot) => disk[&slot],
+                        };
+                        assert_eq!((number, bytes), (sent, about));
+                        let start = outbox.frames[&about].goes.reach.start;
+                        let before = last_of_place.insert(start, about);
+                        assert!(before < Some(about));
+                        sent += 1;
+                        under_way.push(number);
+                    }
+                    6 if !under_way.is_empty() => {
+                        let number = under_way.swap_remove(usize::from(what) % under_way.len());
+                        assert!(outbox.on_written(number).is_some());
+                    }
+                    _ => {}
+                }
+            };
+            for what in steps {
+                step(&mut outbox, what);
+            }
+            for what in [3, 3, 4, 6].repeat(outbox.count().try_into().unwrap()) {
+                step(&mut outbox, what);
+            }
+            prop_assert!(outbox.is_empty() && outbox.in_memory() == 0);
+            prop_assert_eq!(sent, outbox.count());
+        }
+    }
+}
