@@ -41,6 +41,7 @@ pub mod remote;
 mod session;
 mod setup;
 mod sink;
+mod slots;
 mod source;
 mod stage;
 mod stall;

@@ -6,11 +6,14 @@
 //! queues them by OST, and writes them (`server/storage.rs`).
 
 mod client;
+mod replay;
 mod server;
 mod token;
 mod wire;
 
-pub use client::{Client, ClientOptions, FileHandle, RemoteError};
+pub use client::{Client, ClientOptions, FileHandle, RemoteError, StageOptions, StagedBytes};
+pub use lads_core::remote::outlook::Told;
+pub use replay::{Replay, ReplayError};
 pub use server::{FileServer, ServerConfig};
 pub use token::{Token, make_token, read_token};
 

@@ -9,8 +9,8 @@ use crate::board::Board;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::Options;
+use crate::slots::SlotFile;
 use crate::whole::fill_random;
-use crate::whole::{read_at_least, write_all};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::issue::Side;
 use lads_core::staging::Slot;
@@ -26,8 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The stage of one end.
 #[derive(Debug)]
 pub(crate) struct StageLog {
-    file: OwnedFd,
-    slot_bytes: u32,
+    slots: SlotFile,
     side: Side,
     /// The directory, as the person named it.
     place: String,
@@ -69,40 +68,28 @@ impl StageLog {
             );
             Fatal::new(ExitCode::Usage, text)
         })?;
-        Ok(Self { file, slot_bytes, side, place, board, has_complained: AtomicBool::new(false) })
+        let slots = SlotFile::new(file, slot_bytes);
+        Ok(Self { slots, side, place, board, has_complained: AtomicBool::new(false) })
     }
 
     /// Writes whole pages into a slot. The first failure is reported to the person.
     pub(crate) fn write(&self, slot: Slot, pages: &[u8]) -> Result<(), Errno> {
-        self.patiently(|| write_all(&self.file, pages, slot.offset(self.slot_bytes)))
+        self.slots
+            .write(slot, pages)
             .inspect_err(|errno| self.complain(&format!("cannot write to it: {errno}")))
     }
 
     /// Reads whole pages back from a slot. The first failure is reported to the person.
     pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
-        self.patiently(|| {
-            let length = pages.len();
-            read_at_least(&self.file, pages, slot.offset(self.slot_bytes), length)
-        })
-        .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
+        self.slots
+            .read(slot, pages)
+            .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
     }
 
     /// The log returned other bytes than were written. The first time, this is reported to the
     /// person.
     pub(crate) fn on_damage(&self) {
         self.complain("it returned other bytes than were written to it");
-    }
-
-    /// Some file systems allow a file to be opened for direct I/O, and then refuse the direct I/O.
-    fn patiently(&self, mut act: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
-        match act() {
-            Err(Errno::INVAL) => {
-                let flags = fcntl_getfl(&self.file)?;
-                fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
-                act()
-            }
-            result => result,
-        }
     }
 
     fn complain(&self, what: &str) {

@@ -83,6 +83,13 @@ impl Arena {
         }
     }
 
+    /// A free buffer, if there is one now.
+    #[must_use]
+    pub fn try_take(&self) -> Option<Buffer> {
+        let index = self.memory.lock().buffers.pop()?;
+        Some(Buffer { memory: Arc::clone(&self.memory), index })
+    }
+
     /// How many buffers there are, free or not.
     #[must_use]
     pub fn buffer_count(&self) -> u32 {

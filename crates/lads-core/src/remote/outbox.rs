@@ -168,9 +168,16 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.frames.is_empty()
     }
 
-    /// What is known about the frames that are not written.
-    pub fn all(&self) -> impl Iterator<Item = &T> {
-        self.frames.values().map(|frame| &frame.about)
+    /// What is known about the frames that are not written, and whether each is on the local disk.
+    pub fn all(&self) -> impl Iterator<Item = (&T, bool)> {
+        let is_staged = |frame: &Frame<B, T>| matches!(frame.place, Place::Staged(_));
+        self.frames.values().map(move |frame| (&frame.about, is_staged(frame)))
+    }
+
+    /// Whether a frame is on its way to the local disk.
+    #[must_use]
+    pub fn is_staging(&self) -> bool {
+        self.frames.keys().any(|id| self.is_moving(*id))
     }
 
     /// Whether a frame of a file that was put in before this many is not sent yet.
@@ -234,6 +241,13 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         matches!(self.frames[&id].place, Place::Staging(_))
     }
 
+    /// The number of frames that were put in before one that was sent, if that is on the local disk.
+    #[must_use]
+    pub fn staged(&self, number: u64) -> Option<u64> {
+        let id = *self.under_way.get(&number)?;
+        matches!(self.frames.get(&id)?.place, Place::Staged(_)).then_some(id)
+    }
+
     /// A frame is written at the server, or cannot be. Returns its file; `None` if it was not sent,
     /// or this was said before.
     pub fn on_written(&mut self, number: u64) -> Option<(FileNumber, T)> {
@@ -294,6 +308,23 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         if self.unsent.contains(&id) {
             self.waiting.insert(id);
         }
+    }
+
+    /// Forgets the frames in memory: they can neither be sent nor staged. Returns what is known about
+    /// them.
+    pub fn forget_in_memory(&mut self) -> Vec<T> {
+        let is_in_memory = |frame: &Frame<B, T>| matches!(frame.place, Place::Memory(_));
+        let gone: Vec<_> = self
+            .frames
+            .extract_if(.., |_, frame| is_in_memory(frame))
+            .map(|(id, frame)| (id, frame.about))
+            .collect();
+        for (id, _) in &gone {
+            self.unsent.remove(id);
+            self.waiting.remove(id);
+            self.in_memory -= 1;
+        }
+        gone.into_iter().map(|(_, about)| about).collect()
     }
 
     /// Forgets all frames: they cannot be sent.
@@ -368,6 +399,7 @@ mod tests {
         assert_eq!(outbox.in_memory(), 2);
         let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
         assert_eq!(sent, [(0, true), (1, true), (2, false), (3, false)]);
+        assert_eq!((outbox.staged(1), outbox.staged(2), outbox.staged(4)), (None, Some(2), None));
         assert_eq!(outbox.on_written(2), Some((FILE, 2)));
         (4..7).for_each(|frame| outbox.put(goes(frame), frame, frame));
         assert_eq!(stage(&mut outbox), Some((6, Slot(1))), "its place is free again");
@@ -399,6 +431,7 @@ mod tests {
     fn a_frame_on_its_way_to_the_disk_is_not_sent() {
         let mut outbox = filled(9, 3);
         let Staging { id, slot, .. } = outbox.start_staging().unwrap();
+        assert!(outbox.is_staging());
         next(&mut outbox, true);
         next(&mut outbox, true);
         assert_eq!(next(&mut outbox, true), None);
@@ -406,6 +439,7 @@ mod tests {
         outbox.put(goes(3), 3, 3);
         assert_eq!(next(&mut outbox, true), Some((3, true)), "another need not wait");
         outbox.on_staged(id, slot);
+        assert!(!outbox.is_staging());
         assert_eq!(next(&mut outbox, false), Some((2, false)));
     }
 
@@ -421,6 +455,18 @@ mod tests {
     }
 
     #[test]
+    fn what_finds_no_room_on_the_disk_is_forgotten_in_the_end() {
+        let mut outbox = filled(1, 4);
+        next(&mut outbox, false);
+        let Staging { id, slot, .. } = outbox.start_keeping().unwrap();
+        outbox.on_staged(id, slot);
+        assert_eq!(outbox.start_keeping(), None);
+        assert_eq!(outbox.forget_in_memory(), [1, 2, 3]);
+        assert_eq!((outbox.in_memory(), outbox.has_next()), (0, false));
+        assert_eq!(outbox.all().collect::<Vec<_>>(), [(&0, true)]);
+    }
+
+    #[test]
     fn what_was_sent_and_not_written_is_kept_too() {
         let mut outbox = filled(9, 4);
         stage(&mut outbox);
@@ -433,7 +479,8 @@ mod tests {
             kept.push(id);
         }
         assert_eq!(kept, [1, 2]);
-        assert_eq!(outbox.all().copied().collect::<Vec<_>>(), [1, 2, 3]);
+        let all: Vec<_> = outbox.all().map(|(about, is_staged)| (*about, is_staged)).collect();
+        assert_eq!(all, [(1, true), (2, true), (3, true)]);
     }
 
     proptest! {

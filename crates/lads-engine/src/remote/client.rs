@@ -1,5 +1,6 @@
 //! A client of a server of remote files: one connection, and the files that are open there.
 
+mod cache;
 mod file;
 mod link;
 
@@ -7,24 +8,50 @@ use super::token::Token;
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::transport::tcp::connect_to_service;
+pub(super) use cache::LeftOver;
 pub use file::FileHandle;
 use lads_core::errno;
-use lads_core::remote::message::{Call, FRAME_BYTES, Failure, OpenMode};
+use lads_core::remote::message::{FRAME_BYTES, Failure, FileNumber, OpenMode, ViewNumber};
+use lads_core::remote::outlook::Told;
+use lads_core::view::View;
 use link::Link;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How a client uses a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Memory for what was written and is not at the server yet, in bytes: at least one frame.
+    /// Memory for what was written and is not at the server yet, in bytes: at least two frames.
     pub buffers_bytes: u64,
     /// A server that says nothing for as long counts as lost.
     pub timeout: Duration,
+    /// Where to put what does not fit into memory; if there is no such place, a write waits.
+    pub stage: Option<StageOptions>,
+    /// When the program began.
+    pub begun: Instant,
+}
+
+/// What a client does with a local disk.
+#[derive(Clone, Debug)]
+pub struct StageOptions {
+    /// A directory.
+    pub directory: PathBuf,
+    /// The most bytes that are there at a time.
+    pub bytes_max: u64,
+    /// Whether buffers go there when a write finds no free one.
+    pub in_foreground: bool,
+    /// Whether buffers go there while the program computes, so that the next output finds free
+    /// ones.
+    pub in_background: bool,
+    /// Whether what goes there is durable at once.
+    pub is_synced: bool,
+    /// What the user tells about the outputs of the program.
+    pub told: Told,
 }
 
 impl Default for ClientOptions {
@@ -32,8 +59,37 @@ impl Default for ClientOptions {
         // 64 frames. A process of the paper's simulation has a snapshot of half of it. With half,
         // a snapshot of this size is only half hidden behind the computation; double is memory
         // that the program may want itself.
-        Self { buffers_bytes: 64 << 20, timeout: Duration::from_secs(60) }
+        let (buffers_bytes, timeout) = (64 << 20, Duration::from_secs(60));
+        Self { buffers_bytes, timeout, stage: None, begun: Instant::now() }
     }
+}
+
+/// How many bytes a client has put on the local disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StagedBytes {
+    /// While a write waited for it.
+    pub in_foreground: u64,
+    /// While the program computed.
+    pub in_background: u64,
+}
+
+/// A view of a file, as it is set.
+#[derive(Debug)]
+struct Target {
+    file: FileNumber,
+    path: Vec<u8>,
+    view: ViewNumber,
+    displacement: u64,
+    filetype: Vec<u8>,
+    shape: View,
+}
+
+/// What a buffer holds.
+#[derive(Clone, Debug)]
+struct About {
+    target: Arc<Target>,
+    position: u64,
+    length: u32,
 }
 
 /// Why something with a remote file failed.
@@ -70,7 +126,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server cannot be reached, or refuses the token.
-    pub fn connect(at: &str, token: &Token, options: ClientOptions) -> Result<Self, RemoteError> {
+    pub fn connect(at: &str, token: &Token, options: &ClientOptions) -> Result<Self, RemoteError> {
         let stop = StopFlag::new();
         let patience = Patience::new(&stop, options.timeout);
         let socket = reach(at, token, &patience).map_err(|error| {
@@ -93,6 +149,12 @@ impl Client {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.link.is_lost()
+    }
+
+    /// Sends nothing from now on, or goes on.
+    #[cfg(test)]
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.link.pause(is_paused);
     }
 
     /// Cuts the connection.
@@ -121,9 +183,13 @@ impl Client {
     /// # Errors
     /// If it cannot be removed.
     pub fn delete(&self, path: &[u8]) -> Result<(), RemoteError> {
-        let what = format!("{} on {}", String::from_utf8_lossy(path), self.link.name());
-        let asked = self.link.ask(0, Call::Delete { path: path.to_vec() });
-        self.link.wait_for(asked, &what).map(|_| ())
+        file::delete(&self.link, path)
+    }
+
+    /// How many bytes went to the local disk so far.
+    #[must_use]
+    pub fn staged(&self) -> StagedBytes {
+        self.link.staged()
     }
 
     /// Waits for all that was deferred, and returns the first error that no call has returned.

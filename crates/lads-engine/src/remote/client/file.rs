@@ -1,13 +1,19 @@
 //! An open remote file: what a program writes is copied into buffers, and returns at once.
 
-use super::RemoteError;
-use super::link::{Link, Outgoing};
+use super::link::{After, Link};
+use super::{About, RemoteError, Target};
 use crate::board::lock;
 use lads_core::remote::message::{
     CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, OpenMode, ViewNumber,
 };
+use lads_core::view::{Datatype, View};
 use lads_sys::Buffer;
+use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The filetype of a file that was just opened, as it travels: one byte.
+const WHOLE: [u8; 9] = [0, 1, 0, 0, 0, 0, 0, 0, 0];
 
 /// An open file.
 #[derive(Debug)]
@@ -22,8 +28,7 @@ pub struct FileHandle {
 /// The buffer of a file that is being filled.
 #[derive(Debug)]
 pub(super) struct Tail {
-    file: FileNumber,
-    view: ViewNumber,
+    target: Arc<Target>,
     filling: Option<Filling>,
     /// How many frames of the connection there were up to the last one of this file.
     frames: u64,
@@ -40,11 +45,11 @@ impl Tail {
     /// Lets the buffer be sent, if there is one.
     pub(super) fn seal(&mut self, link: &Link) {
         let Some(Filling { position, length, buffer }) = self.filling.take() else { return };
-        let (file, view) = (self.file, self.view);
-        self.frames = link.put(Outgoing { file, view, position, length, buffer });
+        let target = Arc::clone(&self.target);
+        self.frames = link.put(About { target, position, length }, buffer);
     }
 
-    /// Copies bytes into buffers.
+    /// Copies bytes into buffers, until the connection is lost.
     fn write(&mut self, link: &Link, mut position: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let goes_on = self.filling.as_ref().is_some_and(|it| {
@@ -52,7 +57,7 @@ impl Tail {
             });
             if !goes_on {
                 self.seal(link);
-                let buffer = link.for_writing.take();
+                let Some(buffer) = link.buffer() else { return };
                 self.filling = Some(Filling { position, length: 0, buffer });
                 link.on_tail();
             }
@@ -78,32 +83,39 @@ impl FileHandle {
         group: [u8; 16],
         defers: bool,
     ) -> Result<Self, RemoteError> {
-        let (file, view) = (FileNumber(link.next_number()), ViewNumber(link.next_number()));
-        let name = format!("{} on {}", String::from_utf8_lossy(path), link.name());
+        let file = FileNumber(link.next_number());
+        let name = name_of(link, path);
+        link.wait_until_closed(path);
         let call = Call::Open { file, path: path.to_vec(), mode, group };
         if defers {
-            link.defer(file, 0, call);
+            link.defer(file, call);
         } else {
-            let asked = link.ask(0, call);
+            let asked = link.ask(&After::Nothing, call);
             link.wait_for(asked, &name)?;
         }
-        let whole = vec![0, 1, 0, 0, 0, 0, 0, 0, 0];
-        link.defer(file, 0, Call::View { view, file, displacement: 0, filetype: whole });
-        let tail = Arc::new(Mutex::new(Tail { file, view, filling: None, frames: 0 }));
+        let target = set(link, file, path, 0, &WHOLE, View::whole());
+        let tail = Arc::new(Mutex::new(Tail { target, filling: None, frames: 0 }));
         link.add_tail(&tail);
         Ok(Self { link: Arc::clone(link), file, name, tail })
     }
 
     /// Sets the view: where it begins in bytes, and the filetype as it travels
-    /// ([`lads_core::view::Datatype`]). An error comes with a later call.
-    pub fn set_view(&self, displacement: u64, filetype: &[u8]) {
-        let mut tail = lock(&self.tail);
-        tail.seal(&self.link);
-        let (file, view) = (self.file, ViewNumber(self.link.next_number()));
-        let filetype = filetype.to_vec();
-        self.link.defer(file, 0, Call::View { view, file, displacement, filetype });
-        let before = std::mem::replace(&mut tail.view, view);
-        self.link.defer(file, tail.frames, Call::Forget { view: before });
+    /// ([`lads_core::view::Datatype`]).
+    ///
+    /// # Errors
+    /// If it is no view. If the server has no room for it, a later call says so.
+    pub fn set_view(&self, displacement: u64, filetype: &[u8]) -> Result<(), RemoteError> {
+        let shape = Datatype::take(filetype).and_then(|it| View::new(displacement, &it));
+        let shape = shape.map_err(|error| RemoteError {
+            errno: Errno::INVAL.raw_os_error(),
+            text: format!("cannot set the view of {}: {error}", self.name),
+        })?;
+        let mut tail = self.sealed();
+        let path = tail.target.path.clone();
+        let target = set(&self.link, self.file, &path, displacement, filetype, shape);
+        let before = std::mem::replace(&mut tail.target, target);
+        self.link.forget(self.file, before.view);
+        Ok(())
     }
 
     /// Writes pieces, one after the other, from a position of the view on. It returns when they are
@@ -112,30 +124,34 @@ impl FileHandle {
     /// # Errors
     /// Of an earlier write, too.
     pub fn write(&self, mut position: u64, pieces: &[&[u8]]) -> Result<(), RemoteError> {
-        self.link.take_failure(self.file, &self.name)?;
+        self.link.begin_write(self.file, &self.name)?;
         let mut tail = lock(&self.tail);
+        let mut bytes = 0;
         for piece in pieces {
             tail.write(&self.link, position, piece);
             position = position.saturating_add(piece.len() as u64);
+            bytes += piece.len() as u64;
         }
         drop(tail);
         // It may have been lost while this waited for a buffer.
-        self.link.take_failure(self.file, &self.name)
+        self.link.end_write(self.file, &self.name, bytes)
     }
 
     /// Reads into pieces from a position of the view on. Returns how many bytes there were before
-    /// the end of the file.
+    /// the end of the file. Of what this process has written, only what has bytes of the file in
+    /// common is sent before.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn read(&self, position: u64, pieces: &mut [&mut [u8]]) -> Result<u64, RemoteError> {
         self.link.take_failure(self.file, &self.name)?;
-        let (view, frames) = {
-            let tail = self.sealed();
-            (tail.view, tail.frames)
-        };
         let wanted: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        let (mut asked, mut open) = (0, std::collections::VecDeque::new());
+        let (view, after) = {
+            let tail = self.sealed();
+            let reach = tail.target.shape.reach(&(position..position.saturating_add(wanted)));
+            (tail.target.view, After::Bytes { file: self.file, reach, count: tail.frames })
+        };
+        let (mut asked, mut open) = (0, VecDeque::new());
         let (mut got, mut is_at_end) = (0, false);
         let mut to = Pieces { pieces, index: 0, filled: 0 };
         let mut failure = None;
@@ -149,7 +165,7 @@ impl FileHandle {
                 let length = u32::try_from(length).expect("a frame is shorter");
                 self.link.begin_read();
                 let call = Call::Read { view, position: position.saturating_add(asked), length };
-                open.push_back((self.link.ask(frames, call), length));
+                open.push_back((self.link.ask(&after, call), length));
                 asked += u64::from(length);
             }
             let Some((number, length)) = open.pop_front() else { continue };
@@ -192,11 +208,11 @@ impl FileHandle {
     /// # Errors
     /// If something could not be written, or made durable.
     pub fn close(self, defers: bool) -> Result<(), RemoteError> {
-        let call = Call::Close { file: self.file };
         if !defers {
-            return self.ask(call).map(|_| ());
+            return self.ask(Call::Close { file: self.file }).map(|_| ());
         }
-        self.link.defer(self.file, self.sealed().frames, call);
+        let tail = self.sealed();
+        self.link.close_later(self.file, &tail.target.path, tail.frames);
         Ok(())
     }
 
@@ -229,7 +245,7 @@ impl FileHandle {
     /// # Errors
     /// If it cannot be found out.
     pub fn end(&self) -> Result<u64, RemoteError> {
-        let view = lock(&self.tail).view;
+        let view = lock(&self.tail).target.view;
         self.ask(Call::End { view })
     }
 
@@ -251,8 +267,8 @@ impl FileHandle {
 
     /// Asks for something, after all that was written, and tells earlier failures first.
     fn ask(&self, call: Call) -> Result<u64, RemoteError> {
-        let frames = self.sealed().frames;
-        let number = self.link.ask(frames, call);
+        let count = self.sealed().frames;
+        let number = self.link.ask(&After::Frames { file: self.file, count }, call);
         let answer = self.link.wait_for(number, &self.name);
         self.link.take_failure(self.file, &self.name)?;
         answer
@@ -263,6 +279,33 @@ impl FileHandle {
         tail.seal(&self.link);
         tail
     }
+}
+
+/// Removes a file.
+pub(super) fn delete(link: &Link, path: &[u8]) -> Result<(), RemoteError> {
+    link.wait_until_closed(path);
+    let asked = link.ask(&After::Nothing, Call::Delete { path: path.to_vec() });
+    link.wait_for(asked, &name_of(link, path)).map(|_| ())
+}
+
+/// A file, for messages.
+fn name_of(link: &Link, path: &[u8]) -> String {
+    format!("{} on {}", String::from_utf8_lossy(path), link.name())
+}
+
+/// Sets a view.
+fn set(
+    link: &Link,
+    file: FileNumber,
+    path: &[u8],
+    displacement: u64,
+    filetype: &[u8],
+    shape: View,
+) -> Arc<Target> {
+    let view = ViewNumber(link.next_number());
+    let (path, filetype) = (path.to_vec(), filetype.to_vec());
+    link.defer(file, Call::View { view, file, displacement, filetype: filetype.clone() });
+    Arc::new(Target { file, path, view, displacement, filetype, shape })
 }
 
 /// Memory of the program, filled from the beginning on.

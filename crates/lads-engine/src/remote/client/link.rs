@@ -1,40 +1,48 @@
-//! The connection of a client to its server, and the threads that use it.
+//! The connection of a client to its server: requests and what comes of them.
 //!
-//! What a program writes lies in buffers. One thread sends them in their order, as far as the
-//! server has granted room (the paper's background thread, section 3.2). A buffer is free again
-//! when the server says that it is written.
+//! What a program writes lies in buffers. A thread sends them (`link/sending.rs`), another puts some
+//! of them on a local disk (`link/staging.rs`). A buffer is free again when the server says that it
+//! is written.
+
+mod sending;
+mod staging;
 
 use super::super::wire::{hear, say};
+use super::cache::Cache;
 use super::file::Tail;
-use super::{ClientOptions, RemoteError, buffer_count};
+use super::{About, ClientOptions, RemoteError, StageOptions, StagedBytes, Target, buffer_count};
 use crate::board::lock;
 use crate::thread::spawn;
 use crate::transport::pipe;
 use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
-use lads_core::frame::{Bound, Header, Row, put_head};
+use lads_core::frame::{Header, Row};
 use lads_core::remote::message::{
     CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request,
-    TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber,
+    TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber, Written,
 };
-use lads_core::units::{Block, OstId, StreamId};
+use lads_core::remote::outbox::{Goes, Outbox};
+use lads_core::remote::outlook::Outlook;
+use lads_core::staging::Slots;
+use lads_core::units::{OstId, StreamId};
 use lads_sys::{Arena, Buffer};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Write};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
-/// How long a buffer that is not full waits for more before it is sent. A program that writes
-/// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends
-/// more of them half full; double is as much later until a last piece goes out.
-const TAIL_WAIT: Duration = Duration::from_millis(5);
-
 /// How often it is checked whether the server is silent. So much later than asked for is it lost;
 /// half of it wakes a thread beside the computation twice as often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many buffers may be on their way to the local disk at a time: the one that a thread stages
+/// in the background, and those of threads of the program that write. With fewer, such a thread
+/// waits for the network.
+const STAGING_MAX: u32 = 8;
 
 /// A connection.
 pub(super) struct Link {
@@ -43,25 +51,40 @@ pub(super) struct Link {
     socket: OwnedFd,
     output: Mutex<Box<dyn Write + Send>>,
     /// Buffers for what is written, and for what is read.
-    pub(super) for_writing: Arena,
+    for_writing: Arena,
     for_reading: Arena,
+    stage: Option<Stage>,
+    begun: Instant,
     inner: Mutex<Inner>,
     changed: Condvar,
     timeout: Duration,
 }
 
+/// The local disk.
+struct Stage {
+    options: StageOptions,
+    cache: Cache,
+    /// A buffer for what is read back.
+    for_draining: Arena,
+}
+
 struct Inner {
     requests: u64,
-    /// Frames that were put into the outbox so far.
-    frames: u64,
-    outbox: VecDeque<Outgoing>,
-    /// Frames that are sent and not written.
-    unwritten: BTreeMap<u64, (FileNumber, Arc<Buffer>)>,
+    /// Requests that are to be sent.
+    to_say: VecDeque<ToServer>,
+    /// What is not written at the server.
+    outbox: Outbox<Arc<Buffer>, About>,
     grants: u32,
+    /// How many wait until certain frames are sent.
+    awaited: u32,
     /// What is waited for: the outcome, once it is there, and what was read.
     waiting: HashMap<u64, Waiting>,
     /// Requests for which nobody waits, and their files.
     deferred: HashMap<u64, FileNumber>,
+    /// Requests that go out when certain frames are sent.
+    held: Vec<Held>,
+    /// Files that are being closed later, by the number of the request once it is out.
+    closing: Vec<Closing>,
     /// The first failure of each file that no call has returned.
     failures: HashMap<FileNumber, Failure>,
     reads: u32,
@@ -70,27 +93,45 @@ struct Inner {
     open_tails: u32,
     numbers: u32,
     heard_at: Instant,
+    outlook: Outlook,
+    staged: StagedBytes,
     /// Why the connection is lost.
     lost: Option<String>,
+    /// Whether what is left is being put on the local disk.
+    is_keeping: bool,
+    /// What was not written at the server when the connection was lost.
+    lost_bytes: u64,
+    #[cfg(test)]
+    is_paused: bool,
 }
 
-/// A buffer that is to be sent.
-pub(super) struct Outgoing {
-    pub(super) file: FileNumber,
-    pub(super) view: ViewNumber,
-    pub(super) position: u64,
-    pub(super) length: u32,
-    pub(super) buffer: Buffer,
+/// What a request comes after.
+#[derive(Clone, Debug)]
+pub(super) enum After {
+    /// It has nothing to do with frames.
+    Nothing,
+    /// After the frames of a file among the first of the connection.
+    Frames { file: FileNumber, count: u64 },
+    /// After those that have bytes of the file in common.
+    Bytes { file: FileNumber, reach: Range<u64>, count: u64 },
 }
 
-/// A buffer that is sent now.
-struct Next {
-    number: u64,
-    view: ViewNumber,
-    position: u64,
-    length: u32,
-    buffer: Arc<Buffer>,
-    is_last: bool,
+/// A request that is held until all its frames are sent.
+struct Held {
+    file: FileNumber,
+    after: HeldAfter,
+    call: Call,
+}
+
+enum HeldAfter {
+    View(ViewNumber),
+    Frames(u64),
+}
+
+/// A file that is closed later.
+struct Closing {
+    file: FileNumber,
+    path: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -112,26 +153,37 @@ impl Link {
     pub(super) fn open(
         socket: OwnedFd,
         name: &str,
-        options: ClientOptions,
+        options: &ClientOptions,
     ) -> io::Result<Arc<Self>> {
         let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
         let (transport, channel) = pipe::open_both_ways(input, output, 1);
         let Channel { mut input, output } = channel;
+        let stage = options.stage.clone().map(|it| Stage::open(it, name)).transpose()?;
+        let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
+        let told = stage.as_ref().map(|stage| stage.options.told).unwrap_or_default();
         let inner = Inner {
             requests: 0,
-            frames: 0,
-            outbox: VecDeque::new(),
-            unwritten: BTreeMap::new(),
+            to_say: VecDeque::new(),
+            outbox: Outbox::new(Slots::new(bytes_max, FRAME_BYTES, STAGING_MAX)),
             grants: 0,
+            awaited: 0,
             waiting: HashMap::new(),
             deferred: HashMap::new(),
+            held: Vec::new(),
+            closing: Vec::new(),
             failures: HashMap::new(),
             reads: 0,
             tails: Vec::new(),
             open_tails: 0,
             numbers: 0,
             heard_at: Instant::now(),
+            outlook: Outlook::new(told),
+            staged: StagedBytes::default(),
             lost: None,
+            is_keeping: false,
+            lost_bytes: 0,
+            #[cfg(test)]
+            is_paused: false,
         };
         let link = Arc::new(Self {
             name: name.to_owned(),
@@ -140,6 +192,8 @@ impl Link {
             output: Mutex::new(output),
             for_writing: Arena::new(buffer_count(options.buffers_bytes), FRAME_BYTES as usize)?,
             for_reading: Arena::new(CLIENT_READS_MAX, FRAME_BYTES as usize)?,
+            stage,
+            begun: options.begun,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
             timeout: options.timeout,
@@ -155,6 +209,10 @@ impl Link {
         spawn("lads-receive", move || Self::receive(&receiving, receiver));
         spawn("lads-send", move || Self::send(&sending));
         spawn("lads-watch", move || Self::watch(&watching));
+        if link.stage.is_some() {
+            let staging = of(&link);
+            spawn("lads-stage", move || Self::stage(&staging));
+        }
         Ok(link)
     }
 
@@ -164,6 +222,12 @@ impl Link {
 
     pub(super) fn is_lost(&self) -> bool {
         self.lock().lost.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.lock().is_paused = is_paused;
+        self.changed.notify_all();
     }
 
     #[cfg(test)]
@@ -191,33 +255,83 @@ impl Link {
     }
 
     /// Puts a buffer that was filled into the outbox. Returns the number of frames up to this one.
-    pub(super) fn put(&self, outgoing: Outgoing) -> u64 {
+    pub(super) fn put(&self, about: About, buffer: Buffer) -> u64 {
+        let positions = about.position..about.position.saturating_add(about.length.into());
+        let Target { file, view, shape, .. } = &*about.target;
+        let goes = Goes { file: *file, view: *view, reach: shape.reach(&positions) };
         let mut inner = self.lock();
         inner.open_tails -= 1;
-        if inner.lost.is_none() {
-            inner.outbox.push_back(outgoing);
+        if inner.lost.is_none() || inner.is_keeping {
+            inner.outlook.on_put(self.now());
+            inner.outbox.put(goes, about, Arc::new(buffer));
         }
-        inner.frames += 1;
-        let frames = inner.frames;
+        let count = inner.outbox.count();
         drop(inner);
         self.changed.notify_all();
-        frames
+        count
     }
 
-    /// Asks for something and will wait for it: returns the number of the request.
-    pub(super) fn ask(&self, frames_before: u64, call: Call) -> u64 {
-        self.request(frames_before, call, None)
-    }
-
-    /// Asks for something for which nobody waits.
-    pub(super) fn defer(&self, file: FileNumber, frames_before: u64, call: Call) {
-        self.request(frames_before, call, Some(file));
-    }
-
-    fn request(&self, frames_before: u64, call: Call, deferred: Option<FileNumber>) -> u64 {
-        // Requests go out in the order of their numbers.
-        let mut output = lock(&self.output);
+    /// Asks for something and will wait for it: returns the number of the request. It waits until
+    /// what the request comes after is sent.
+    pub(super) fn ask(&self, after: &After, call: Call) -> u64 {
         let mut inner = self.lock();
+        if inner.is_unsent(after) {
+            inner.awaited += 1;
+            self.changed.notify_all();
+            let is_open = |inner: &mut Inner| inner.lost.is_none() && inner.is_unsent(after);
+            let waited = self.changed.wait_while(inner, is_open);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+            inner.awaited -= 1;
+        }
+        drop(inner);
+        self.request(!matches!(after, After::Nothing), call, None)
+    }
+
+    /// Asks for something that comes after no frame, and for which nobody waits.
+    pub(super) fn defer(&self, file: FileNumber, call: Call) {
+        self.request(false, call, Some(file));
+    }
+
+    /// Forgets a view when all its frames are sent.
+    pub(super) fn forget(&self, file: FileNumber, view: ViewNumber) {
+        self.hold(Held { file, after: HeldAfter::View(view), call: Call::Forget { view } });
+    }
+
+    /// Closes a file when all its frames are sent.
+    pub(super) fn close_later(&self, file: FileNumber, path: &[u8], count: u64) {
+        self.lock().closing.push(Closing { file, path: path.to_vec() });
+        self.hold(Held { file, after: HeldAfter::Frames(count), call: Call::Close { file } });
+    }
+
+    fn hold(&self, held: Held) {
+        self.lock().held.push(held);
+        self.release_held();
+    }
+
+    /// Lets requests go whose frames are sent.
+    fn release_held(&self) {
+        loop {
+            let mut inner = self.lock();
+            let ready = inner.held.iter().position(|held| !inner.is_held(held));
+            let Some(Held { file, call, .. }) = ready.map(|index| inner.held.remove(index)) else {
+                return;
+            };
+            // Whoever waits for all that is deferred sees it in one list or in the other.
+            self.request_with(inner, true, call, Some(file));
+        }
+    }
+
+    fn request(&self, is_after_frames: bool, call: Call, deferred: Option<FileNumber>) -> u64 {
+        self.request_with(self.lock(), is_after_frames, call, deferred)
+    }
+
+    fn request_with(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        is_after_frames: bool,
+        call: Call,
+        deferred: Option<FileNumber>,
+    ) -> u64 {
         let number = inner.requests;
         inner.requests += 1;
         match deferred {
@@ -227,12 +341,22 @@ impl Link {
                 inner.waiting.insert(number, Waiting { length, ..Waiting::default() });
             }
         }
-        drop(inner);
+        let frames_before = if is_after_frames { inner.outbox.sent() } else { 0 };
         let message = ToServer::Request(Request { number, frames_before, call });
-        if let Err(error) = say(&mut **output, [message]) {
+        inner.to_say.push_back(message);
+        drop(inner);
+        self.say_all();
+        number
+    }
+
+    /// Sends the requests that are to be sent, in the order of their numbers.
+    fn say_all(&self) {
+        let mut output = lock(&self.output);
+        let messages: Vec<_> = self.lock().to_say.drain(..).collect();
+        if let Err(error) = say(&mut **output, messages) {
+            drop(output);
             self.lose(&error.to_string());
         }
-        number
     }
 
     /// Waits for the outcome of a request; `what` it is about goes into an error.
@@ -284,10 +408,9 @@ impl Link {
                 let waiting = inner.waiting.remove(&number);
                 return Ok((outcome, waiting.and_then(|it| it.bytes)));
             }
-            if let Some(text) = &inner.lost {
-                let error = RemoteError::lost(text.clone());
+            if inner.lost.is_some() {
                 inner.waiting.remove(&number);
-                return Err(error);
+                return self.outlived(inner);
             }
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
@@ -295,27 +418,85 @@ impl Link {
 
     /// The first failure of a file that was not returned, or that the connection is lost.
     pub(super) fn take_failure(&self, file: FileNumber, what: &str) -> Result<(), RemoteError> {
+        self.checked(file, what).map(drop)
+    }
+
+    /// The program begins to write into a file. An earlier failure comes first.
+    pub(super) fn begin_write(&self, file: FileNumber, what: &str) -> Result<(), RemoteError> {
+        let now = self.now();
+        self.checked(file, what)?.outlook.on_write(now);
+        Ok(())
+    }
+
+    /// The program has written into a file.
+    pub(super) fn end_write(
+        &self,
+        file: FileNumber,
+        what: &str,
+        bytes: u64,
+    ) -> Result<(), RemoteError> {
+        let mut inner = self.checked(file, what)?;
+        inner.outlook.on_write_done(self.now(), bytes);
+        Ok(())
+    }
+
+    fn checked(&self, file: FileNumber, what: &str) -> Result<MutexGuard<'_, Inner>, RemoteError> {
         let mut inner = self.lock();
-        if let Some(failure) = inner.failures.remove(&file) {
+        if !inner.failures.is_empty()
+            && let Some(failure) = inner.failures.remove(&file)
+        {
             return Err(RemoteError::of(failure, what));
         }
-        inner.lost.as_ref().map_or(Ok(()), |text| Err(RemoteError::lost(text.clone())))
+        if inner.lost.is_some() { self.outlived(inner) } else { Ok(inner) }
+    }
+
+    /// That the connection is lost, and what has become of what was not sent.
+    fn outlived<T>(&self, inner: MutexGuard<'_, Inner>) -> Result<T, RemoteError> {
+        let is_keeping = |inner: &mut Inner| inner.is_keeping;
+        let waited = self.changed.wait_timeout_while(inner, self.timeout, is_keeping);
+        let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        Err(RemoteError::lost(inner.lost.clone().unwrap_or_default()))
+    }
+
+    /// Waits until no file with this path is being closed.
+    pub(super) fn wait_until_closed(&self, path: &[u8]) {
+        let mut inner = self.lock();
+        let is_open = |inner: &mut Inner| {
+            inner.lost.is_none() && inner.closing.iter().any(|closing| closing.path == path)
+        };
+        if is_open(&mut inner) {
+            inner.awaited += 1;
+            self.changed.notify_all();
+            let waited = self.changed.wait_while(inner, is_open);
+            waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
+        }
+    }
+
+    /// How many bytes went to the local disk.
+    pub(super) fn staged(&self) -> StagedBytes {
+        self.lock().staged
     }
 
     /// Waits for all requests for which nobody waited.
     pub(super) fn finish(&self) -> Result<(), RemoteError> {
-        let is_open = |inner: &mut Inner| !inner.deferred.is_empty() && inner.lost.is_none();
+        let is_open = |inner: &mut Inner| {
+            let is_left = !inner.deferred.is_empty() || !inner.held.is_empty();
+            is_left && inner.lost.is_none()
+        };
         let inner = self.changed.wait_while(self.lock(), is_open);
         let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
         let first = inner.failures.keys().min().copied();
         if let Some(failure) = first.and_then(|file| inner.failures.remove(&file)) {
             return Err(RemoteError::of(failure, &format!("a file on {}", self.name)));
         }
-        let is_left = !inner.deferred.is_empty() || !inner.unwritten.is_empty();
-        match inner.lost.clone().filter(|_| is_left) {
-            Some(text) => Err(RemoteError::lost(text)),
-            None => Ok(()),
+        let is_left = inner.is_left();
+        if inner.lost.is_some() && is_left {
+            return self.outlived(inner);
         }
+        if !is_left && let Some(stage) = &self.stage {
+            stage.cache.remove();
+        }
+        Ok(())
     }
 
     /// Hears messages until the connection ends.
@@ -346,18 +527,12 @@ impl Link {
             ToClient::Fatal(text) => return Err(text),
             ToClient::Grant(count) => inner.grants = inner.grants.saturating_add(count),
             ToClient::Written(written) => {
-                for it in written {
-                    let Some((file, buffer)) = inner.unwritten.remove(&it.frame) else {
-                        return Err("it wrote a frame that was never sent".to_owned());
-                    };
-                    drop(buffer);
-                    if let Some(failure) = it.failure {
-                        inner.failures.entry(file).or_insert(failure);
-                    }
-                }
+                drop(inner);
+                return self.on_written(&written);
             }
             ToClient::Reply { number, outcome } => {
                 if let Some(file) = inner.deferred.remove(&number) {
+                    inner.on_deferred_done(file);
                     if let Outcome::Failed(failure) = outcome {
                         inner.failures.entry(file).or_insert(failure);
                     }
@@ -400,60 +575,30 @@ impl Link {
         }
     }
 
-    /// Sends what is in the outbox.
-    fn send(link: &Weak<Self>) {
-        let mut head = Vec::new();
-        loop {
-            let Some(link) = link.upgrade() else { return };
-            let Some(Next { number, view, position, length, buffer, is_last }) =
-                link.next_to_send()
-            else {
-                continue;
-            };
-            let payload = &buffer[..length as usize];
-            let block = Block { entry: view.entry(), offset: position, length };
-            let row = Row { block, is_whole: false, checksum: XxHash3_64::oneshot(payload) };
-            let bound = Bound { sink_ost: OstId(0), is_last_grant: is_last, has_only_sums: false };
-            put_head(&[row], number, bound, &mut head);
-            let pieces = &mut [IoSlice::new(&head), IoSlice::new(payload)];
-            let sent = link.transport.send(StreamId(0), pieces);
-            if let Err(error) = sent {
-                link.lose(&error.to_string());
-            }
-        }
-    }
-
-    /// The next buffer for which there is room at the server. `None` after a while without one.
-    fn next_to_send(&self) -> Option<Next> {
-        let inner = self.lock();
-        let has_tails = inner.open_tails > 0;
-        let is_idle = |inner: &mut Inner| {
-            (inner.outbox.is_empty() || inner.grants == 0) && (inner.open_tails > 0) == has_tails
-        };
-        let limit = if has_tails { TAIL_WAIT } else { LOOK_INTERVAL };
-        let waited = self.changed.wait_timeout_while(inner, limit, is_idle);
-        let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() && has_tails {
-            let tails: Vec<_> = inner.tails.iter().filter_map(Weak::upgrade).collect();
+    /// Frames are written, or cannot be.
+    fn on_written(&self, written: &[Written]) -> Result<(), String> {
+        if let Some(stage) = &self.stage {
+            let inner = self.lock();
+            let staged = written.iter().filter_map(|it| inner.outbox.staged(it.frame));
+            let gone: Vec<_> = staged.collect();
             drop(inner);
-            for tail in tails {
-                // A thread that fills it will see to it.
-                if let Ok(mut tail) = tail.try_lock() {
-                    tail.seal(self);
-                }
+            stage.cache.on_gone(&gone);
+        }
+        let now = self.now();
+        let mut inner = self.lock();
+        for it in written {
+            let Some((file, about)) = inner.outbox.on_written(it.frame) else {
+                return Err("it wrote a frame that was never sent".to_owned());
+            };
+            let is_left = !inner.outbox.is_empty();
+            inner.outlook.on_written(now, about.length.into(), is_left);
+            if let Some(failure) = it.failure {
+                inner.failures.entry(file).or_insert(failure);
             }
-            return None;
         }
-        if inner.grants == 0 {
-            return None;
-        }
-        let Outgoing { file, view, position, length, buffer } = inner.outbox.pop_front()?;
-        let number = inner.frames - inner.outbox.len() as u64 - 1;
-        inner.grants -= 1;
-        let (is_last, buffer) = (inner.grants == 0, Arc::new(buffer));
-        // The server may have written it before it is sent whole.
-        inner.unwritten.insert(number, (file, Arc::clone(&buffer)));
-        Some(Next { number, view, position, length, buffer, is_last })
+        drop(inner);
+        self.changed.notify_all();
+        Ok(())
     }
 
     /// Ends the connection if the server says nothing for too long.
@@ -473,18 +618,27 @@ impl Link {
         }
     }
 
-    /// The connection is lost: nothing more is sent, and whoever waits is told.
+    /// The connection is lost: nothing more is sent, and whoever waits is told. What is left goes to
+    /// the local disk if there is one.
     fn lose(&self, why: &str) {
         let mut inner = self.lock();
         if inner.lost.is_none() {
             inner.lost = Some(format!("lost the server of remote files {}: {why}", self.name));
+            inner.is_keeping = self.stage.is_some();
+            inner.lost_bytes = inner.outbox.all().map(|(about, _)| u64::from(about.length)).sum();
         }
-        inner.outbox.clear();
-        inner.unwritten.clear();
+        if !inner.is_keeping {
+            inner.outbox.clear();
+        }
         drop(inner);
         self.changed.notify_all();
         self.transport.end(StreamId(0));
         end_socket(&self.socket);
+    }
+
+    /// The time since the program began.
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -495,6 +649,57 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         end_socket(&self.socket);
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let is_sent = inner.outbox.is_empty() && inner.lost_bytes == 0;
+        if let Some(stage) = self.stage.as_ref().filter(|_| is_sent) {
+            stage.cache.remove();
+        }
+    }
+}
+
+impl Stage {
+    fn open(options: StageOptions, at: &str) -> io::Result<Self> {
+        let StageOptions { directory, is_synced, .. } = &options;
+        let cache = Cache::make(directory, at, *is_synced).map_err(|error| {
+            let place = directory.display();
+            io::Error::other(format!("cannot stage in {place} (rfs_cache_dir): {error}"))
+        })?;
+        Ok(Self { cache, for_draining: Arena::new(1, FRAME_BYTES as usize)?, options })
+    }
+}
+
+impl Inner {
+    /// Whether something that a request comes after is not sent.
+    fn is_unsent(&self, after: &After) -> bool {
+        match after {
+            After::Nothing => false,
+            After::Frames { file, count } => self.outbox.is_unsent(*file, *count),
+            After::Bytes { file, reach, count } => self.outbox.is_unsent_in(*file, reach, *count),
+        }
+    }
+
+    fn is_held(&self, held: &Held) -> bool {
+        match held.after {
+            HeldAfter::View(view) => self.outbox.is_unsent_of_view(view),
+            HeldAfter::Frames(count) => self.outbox.is_unsent(held.file, count),
+        }
+    }
+
+    /// A request of a file for which nobody waited is done.
+    fn on_deferred_done(&mut self, file: FileNumber) {
+        let is_open = self.deferred.values().any(|it| *it == file)
+            || self.held.iter().any(|held| held.file == file);
+        if !is_open {
+            self.closing.retain(|closing| closing.file != file);
+        }
+    }
+
+    /// Whether something was neither done nor refused.
+    fn is_left(&self) -> bool {
+        !self.deferred.is_empty()
+            || !self.held.is_empty()
+            || !self.outbox.is_empty()
+            || self.lost_bytes > 0
     }
 }
 

@@ -1,0 +1,220 @@
+//! What a client keeps on a local disk until it can be sent: a file with the bytes, and a list that
+//! says what they are (`lads_core::remote::kept`). If the program or the connection ends before all
+//! is sent, both files stay, and `lads rfs replay` sends what they hold.
+
+use super::About;
+use crate::slots::SlotFile;
+use crate::whole::fill_random;
+use lads_core::remote::kept::{Kept, List, Record, begin, encode, read};
+use lads_core::remote::message::{FRAME_BYTES, ViewNumber};
+use lads_core::staging::Slot;
+use lads_sys::Buffer;
+use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, open, unlink};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use twox_hash::XxHash3_64;
+
+use crate::board::lock;
+
+/// Direct I/O is done in pages of this many bytes.
+const PAGE_BYTES: usize = 4096;
+
+/// The files of one connection.
+#[derive(Debug)]
+pub(super) struct Cache {
+    path: PathBuf,
+    bytes: SlotFile,
+    is_synced: bool,
+    list: Mutex<Listed>,
+}
+
+/// The list, locked as long as it is open.
+#[derive(Debug)]
+struct Listed {
+    file: File,
+    views: HashSet<ViewNumber>,
+    checksums: HashMap<Slot, u64>,
+    records: Vec<u8>,
+}
+
+impl Cache {
+    /// Makes the files in a directory, for what goes to a server. With `is_synced`, what is put
+    /// there is durable at once.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub(super) fn make(directory: &Path, at: &str, is_synced: bool) -> io::Result<Self> {
+        let mut number = [0; 8];
+        fill_random(&mut number)?;
+        let name = format!("lads-{:016x}.rfs", u64::from_le_bytes(number));
+        let path = directory.join(name);
+        let list = create(&path)?;
+        flock(&list, FlockOperation::NonBlockingLockExclusive)?;
+        let bytes = create(&bytes_path(&path)).inspect_err(|_| {
+            let _ = unlink(&path);
+        })?;
+        direct(&bytes);
+        let mut list = Listed {
+            file: File::from(list),
+            views: HashSet::new(),
+            checksums: HashMap::new(),
+            records: Vec::new(),
+        };
+        list.add([begin(at)])?;
+        let bytes = SlotFile::new(bytes, FRAME_BYTES);
+        Ok(Self { path, bytes, is_synced, list: Mutex::new(list) })
+    }
+
+    /// The name of the list.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a frame into a slot, and on the list.
+    ///
+    /// # Errors
+    /// If the disk is full, or fails.
+    pub(super) fn put(
+        &self,
+        id: u64,
+        about: &About,
+        slot: Slot,
+        buffer: &Buffer,
+    ) -> io::Result<()> {
+        let checksum = XxHash3_64::oneshot(&buffer[..about.length as usize]);
+        self.bytes.write(slot, &buffer[..page_bytes(about.length)])?;
+        if self.is_synced {
+            self.bytes.sync()?;
+        }
+        let About { target, position, length } = about;
+        let (view, position, length) = (target.view, *position, *length);
+        let mut list = lock(&self.list);
+        list.checksums.insert(slot, checksum);
+        let is_new = list.views.insert(view);
+        let described = is_new.then(|| Record::View {
+            view,
+            file: target.file,
+            path: target.path.clone(),
+            displacement: target.displacement,
+            filetype: target.filetype.clone(),
+        });
+        let kept = Record::Kept(Kept { id, view, position, length, slot, checksum });
+        list.add(described.into_iter().chain([kept]))
+    }
+
+    /// Takes a frame back from a slot. Returns its checksum.
+    ///
+    /// # Errors
+    /// If the disk fails, or returns other bytes than were written.
+    pub(super) fn take(&self, slot: Slot, length: u32, buffer: &mut Buffer) -> io::Result<u64> {
+        self.bytes.read(slot, &mut buffer[..page_bytes(length)])?;
+        let checksum = XxHash3_64::oneshot(&buffer[..length as usize]);
+        match lock(&self.list).checksums.get(&slot) == Some(&checksum) {
+            true => Ok(checksum),
+            false => Err(io::Error::other("it returned other bytes than were written to it")),
+        }
+    }
+
+    /// Frames are written at the server. Their slots may be used again after that.
+    pub(super) fn on_gone(&self, ids: &[u64]) {
+        // A list that cannot be written any more says that they are still there. Then they would
+        // be sent a second time, which changes nothing.
+        let _ = lock(&self.list).add(ids.iter().map(|&id| Record::Gone { id }));
+    }
+
+    /// Removes both files: nothing is left to be sent.
+    pub(super) fn remove(&self) {
+        let _ = unlink(&self.path);
+        let _ = unlink(bytes_path(&self.path));
+    }
+}
+
+impl Listed {
+    fn add(&mut self, records: impl IntoIterator<Item = Record>) -> io::Result<()> {
+        self.records.clear();
+        records.into_iter().for_each(|record| encode(&record, &mut self.records));
+        self.file.write_all(&self.records)
+    }
+}
+
+/// What a program left behind.
+#[derive(Debug)]
+pub(in super::super) struct LeftOver {
+    path: PathBuf,
+    pub(in super::super) list: List,
+    bytes: SlotFile,
+    /// Locked as long as it is open.
+    _file: OwnedFd,
+}
+
+impl LeftOver {
+    /// Opens a list and the file with its bytes.
+    ///
+    /// # Errors
+    /// If it is no list, or its program still runs.
+    pub(in super::super) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = open(path, flags, Mode::empty())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::other("the program that made it still runs"));
+            }
+            result => result?,
+        }
+        let list = read(&std::fs::read(path)?).map_err(io::Error::other)?;
+        let bytes = open(bytes_path(path), flags, Mode::empty())?;
+        direct(&bytes);
+        let bytes = SlotFile::new(bytes, FRAME_BYTES);
+        Ok(Self { path: path.to_owned(), list, bytes, _file: file })
+    }
+
+    /// Reads the bytes of a frame.
+    ///
+    /// # Errors
+    /// If the disk fails, or has other bytes than the list says.
+    pub(in super::super) fn read(&self, kept: &Kept, buffer: &mut Buffer) -> io::Result<()> {
+        if kept.length > FRAME_BYTES {
+            return Err(io::Error::other("the list is damaged"));
+        }
+        self.bytes.read(kept.slot, &mut buffer[..page_bytes(kept.length)])?;
+        match XxHash3_64::oneshot(&buffer[..kept.length as usize]) == kept.checksum {
+            true => Ok(()),
+            false => Err(io::Error::other("the bytes are not those that the list tells of")),
+        }
+    }
+
+    /// Removes both files.
+    ///
+    /// # Errors
+    /// If they cannot be removed.
+    pub(in super::super) fn remove(self) -> io::Result<()> {
+        unlink(bytes_path(&self.path))?;
+        Ok(unlink(&self.path)?)
+    }
+}
+
+fn create(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(open(path, flags, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// Past the page cache, unless the file system refuses that.
+fn direct(file: &OwnedFd) {
+    let _ = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::DIRECT));
+}
+
+/// The file with the bytes of a list.
+fn bytes_path(list: &Path) -> PathBuf {
+    let mut name = list.as_os_str().to_owned();
+    name.push(".bytes");
+    PathBuf::from(name)
+}
+
+fn page_bytes(length: u32) -> usize {
+    (length as usize).next_multiple_of(PAGE_BYTES)
+}

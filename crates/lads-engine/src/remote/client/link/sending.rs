@@ -1,0 +1,113 @@
+//! The thread that sends buffers, as far as the server has granted room (the paper's background
+//! thread, section 3.2).
+
+use super::{Inner, LOOK_INTERVAL, Link};
+use crate::remote::client::About;
+use lads_core::frame::{Bound, Row, put_head};
+use lads_core::remote::outbox::{Next, Place};
+use lads_core::units::{Block, OstId, StreamId};
+use lads_sys::Buffer;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+use twox_hash::XxHash3_64;
+
+/// How long a buffer that is not full waits for more before it is sent. A program that writes
+/// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends
+/// more of them half full; double is as much later until a last piece goes out.
+const TAIL_WAIT: Duration = Duration::from_millis(5);
+
+/// A frame that is sent now, and whether it is the last for which there is room.
+type Sending = (Next<Arc<Buffer>, About>, bool);
+
+impl Link {
+    /// Sends what is in the outbox.
+    pub(super) fn send(link: &Weak<Self>) {
+        let mut head = Vec::new();
+        loop {
+            let Some(link) = link.upgrade() else { return };
+            let Some((next, is_last)) = link.next_to_send() else { continue };
+            if let Err(error) = link.send_one(&next, is_last, &mut head) {
+                link.lose(&error.to_string());
+            }
+            link.changed.notify_all();
+            link.release_held();
+        }
+    }
+
+    fn send_one(
+        &self,
+        next: &Next<Arc<Buffer>, About>,
+        is_last: bool,
+        head: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let Next { number, view, about, place } = next;
+        let length = about.length;
+        let back;
+        let (buffer, checksum): (&Buffer, _) = match place {
+            Place::Memory(it) | Place::Staging(it) => {
+                (&**it, XxHash3_64::oneshot(&it[..length as usize]))
+            }
+            Place::Staged(slot) => {
+                let stage = self.stage.as_ref().expect("it was staged there");
+                let mut buffer = stage.for_draining.take();
+                let checksum = stage.cache.take(*slot, length, &mut buffer).map_err(|error| {
+                    let path = stage.cache.path().display();
+                    io::Error::other(format!("cannot read back what was staged in {path}: {error}"))
+                })?;
+                back = buffer;
+                (&back, checksum)
+            }
+        };
+        let block = Block { entry: view.entry(), offset: about.position, length };
+        let row = Row { block, is_whole: false, checksum };
+        let bound = Bound { sink_ost: OstId(0), is_last_grant: is_last, has_only_sums: false };
+        put_head(&[row], *number, bound, head);
+        let pieces = &mut [IoSlice::new(head), IoSlice::new(&buffer[..length as usize])];
+        self.transport.send(StreamId(0), pieces)
+    }
+
+    /// The next buffer for which there is room at the server. `None` after a while without one.
+    fn next_to_send(&self) -> Option<Sending> {
+        let inner = self.lock();
+        let has_tails = inner.open_tails > 0;
+        let may_send = |inner: &Inner| {
+            let has_room = inner.grants > 0 && inner.outbox.under_way() < self.under_way_max();
+            #[cfg(test)]
+            let has_room = has_room && !inner.is_paused;
+            has_room && inner.lost.is_none() && inner.outbox.has_next()
+        };
+        let is_idle = |inner: &mut Inner| !may_send(inner) && (inner.open_tails > 0) == has_tails;
+        let limit = if has_tails { TAIL_WAIT } else { LOOK_INTERVAL };
+        let waited = self.changed.wait_timeout_while(inner, limit, is_idle);
+        let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && has_tails {
+            let tails: Vec<_> = inner.tails.iter().filter_map(Weak::upgrade).collect();
+            drop(inner);
+            for tail in tails {
+                // A thread that fills it will see to it.
+                if let Ok(mut tail) = tail.try_lock() {
+                    tail.seal(self);
+                }
+            }
+            return None;
+        }
+        if !may_send(&inner) {
+            return None;
+        }
+        let is_waited_for = inner.awaited > 0;
+        let next = inner.outbox.next(is_waited_for)?;
+        inner.grants -= 1;
+        Some((next, inner.grants == 0))
+    }
+
+    /// How many frames may be sent and not written. What is sent cannot be staged any more, so half
+    /// of the buffers stay for that: with all of them under way over a slow network, a write would
+    /// wait for the network.
+    fn under_way_max(&self) -> usize {
+        match self.stage {
+            Some(_) => (self.for_writing.buffer_count() / 2).max(1) as usize,
+            None => usize::MAX,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What goes to the local disk: while a write finds no free buffer, while the program computes, and
+//! when the connection is lost.
+
+use super::{Inner, Link, Stage};
+use crate::board::lock;
+use crate::remote::client::About;
+use lads_core::remote::message::FRAME_BYTES;
+use lads_core::remote::outbox::Staging;
+use lads_core::remote::outlook::Memory;
+use lads_core::sizes;
+use lads_sys::Buffer;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How often it is asked whether a buffer is to be staged in the background. With half, a thread
+/// beside the computation wakes twice as often; with double, a phase of 0.5 s is seen too late for
+/// a fifth of it.
+const STAGING_INTERVAL: Duration = Duration::from_millis(50);
+
+impl Link {
+    /// A buffer for what the program writes; `None` if the connection is lost. If none is free, one
+    /// that waits is put on the local disk.
+    pub(in crate::remote::client) fn buffer(&self) -> Option<Buffer> {
+        let stage = self.stage.as_ref().filter(|stage| stage.options.in_foreground);
+        loop {
+            if self.is_lost() {
+                return None;
+            }
+            if let Some(buffer) = self.for_writing.try_take() {
+                return Some(buffer);
+            }
+            let staging =
+                stage.and_then(|stage| Some((stage, self.lock().outbox.start_staging()?)));
+            let Some((stage, staging)) = staging else { return Some(self.for_writing.take()) };
+            let bytes = u64::from(staging.about.length);
+            if let Some(buffer) = self.put_aside(stage, staging) {
+                self.lock().staged.in_foreground += bytes;
+                return Some(buffer);
+            }
+        }
+    }
+
+    /// Stages in the background until the connection is lost; then keeps what is left.
+    pub(super) fn stage(link: &Weak<Self>) {
+        loop {
+            let Some(link) = link.upgrade() else { return };
+            let stage = link.stage.as_ref().expect("this thread is there for it");
+            if link.is_lost() {
+                return link.keep_the_rest(stage);
+            }
+            let Some(staging) = link.next_staging(stage) else { continue };
+            let bytes = u64::from(staging.about.length);
+            link.put_aside(stage, staging);
+            link.lock().staged.in_background += bytes;
+        }
+    }
+
+    /// The next buffer to be staged in the background. `None` after a while without one.
+    fn next_staging(&self, stage: &Stage) -> Option<Staging<Arc<Buffer>, About>> {
+        let mut inner = self.lock();
+        let (now, memory) = (self.now(), self.memory(&inner));
+        let wait = inner.outlook.next_staging(now, memory);
+        let wait = wait.filter(|_| stage.options.in_background);
+        if wait == Some(Duration::ZERO)
+            && let Some(staging) = inner.outbox.start_staging()
+        {
+            return Some(staging);
+        }
+        let wait = wait.filter(|wait| !wait.is_zero());
+        let limit = wait.map_or(STAGING_INTERVAL, |wait| wait.min(STAGING_INTERVAL));
+        let is_quiet = |inner: &mut Inner| inner.lost.is_none();
+        drop(self.changed.wait_timeout_while(inner, limit, is_quiet));
+        None
+    }
+
+    fn memory(&self, inner: &Inner) -> Memory {
+        let count = self.for_writing.buffer_count();
+        let free = count.saturating_sub(inner.outbox.in_memory());
+        let bytes = |buffers| u64::from(buffers) * u64::from(FRAME_BYTES);
+        Memory { all_bytes: bytes(count), free_bytes: bytes(free) }
+    }
+
+    /// Puts a frame on the local disk. Returns its buffer, if it is free now.
+    fn put_aside(&self, stage: &Stage, staging: Staging<Arc<Buffer>, About>) -> Option<Buffer> {
+        let Staging { id, about, buffer, slot } = staging;
+        let from = Instant::now();
+        let put = stage.cache.put(id, &about, slot, &buffer);
+        let mut inner = self.lock();
+        match put {
+            Ok(()) => {
+                inner.outbox.on_staged(id, slot);
+                let now = self.now();
+                inner.outlook.on_staged(now, about.length.into(), from.elapsed());
+            }
+            // Nothing is lost: the frame stays in memory, and writes wait for the network.
+            Err(_) => inner.outbox.on_not_staged(id, slot),
+        }
+        drop(inner);
+        self.changed.notify_all();
+        Arc::into_inner(buffer)
+    }
+
+    /// Puts all that is not written at the server on the local disk, and says so.
+    fn keep_the_rest(&self, stage: &Stage) {
+        let mut lost_bytes = self.keep_what_waits(stage);
+        // Threads that write find out that the connection is lost, now that buffers are free.
+        let tails: Vec<_> = self.lock().tails.iter().filter_map(Weak::upgrade).collect();
+        tails.iter().for_each(|tail| lock(tail).seal(self));
+        lost_bytes += self.keep_what_waits(stage);
+        let mut inner = self.lock();
+        let kept_bytes = inner.outbox.all().map(|(about, _)| u64::from(about.length)).sum();
+        let path = stage.cache.path().display();
+        let kept = match kept_bytes {
+            0 => {
+                stage.cache.remove();
+                String::new()
+            }
+            kept_bytes => format!(
+                "; {} of {} that were not sent are kept; send them with lads rfs replay {path}",
+                sizes::bytes(kept_bytes),
+                sizes::bytes(kept_bytes + lost_bytes)
+            ),
+        };
+        inner.lost_bytes = kept_bytes + lost_bytes;
+        if let Some(text) = &mut inner.lost {
+            text.push_str(&kept);
+        }
+        inner.outbox.clear();
+        inner.is_keeping = false;
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// Puts all that is in memory on the local disk. What finds no room there is lost: returns how
+    /// many bytes.
+    fn keep_what_waits(&self, stage: &Stage) -> u64 {
+        loop {
+            let mut inner = self.lock();
+            if let Some(staging) = inner.outbox.start_keeping() {
+                drop(inner);
+                self.put_aside(stage, staging);
+                continue;
+            }
+            // Another thread may be putting a frame there.
+            let is_moving = |inner: &mut Inner| inner.outbox.is_staging();
+            let waited = self.changed.wait_timeout_while(inner, self.timeout, is_moving);
+            let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let lost = inner.outbox.forget_in_memory();
+            return lost.iter().map(|about| u64::from(about.length)).sum();
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What goes to the local disk, and what becomes of it.
+
+use super::*;
+use lads_core::view::Datatype;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Memory for 8 frames.
+const MEMORY_BYTES: usize = 8 * MIB;
+
+fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
+    let stage = StageOptions {
+        directory: directory.to_owned(),
+        bytes_max: bytes_max as u64,
+        in_foreground: true,
+        in_background: false,
+        is_synced: false,
+        told: Told::default(),
+    };
+    let buffers_bytes = MEMORY_BYTES as u64;
+    ClientOptions { buffers_bytes, stage: Some(stage), ..ClientOptions::default() }
+}
+
+impl Place {
+    fn stage(&self) -> PathBuf {
+        let path = self.directory.path().join("stage");
+        let _ = std::fs::create_dir(&path);
+        path
+    }
+
+    /// A client with a stage of 64 MiB.
+    fn staging(&self) -> Client {
+        self.staging_with(&options(&self.stage(), 64 * MIB))
+    }
+
+    fn staging_with(&self, options: &ClientOptions) -> Client {
+        Client::connect(&self.at, &self.token, options).unwrap()
+    }
+
+    fn staged_files(&self) -> Vec<PathBuf> {
+        let files = std::fs::read_dir(self.stage()).unwrap();
+        files.map(|file| file.unwrap().path()).collect()
+    }
+}
+
+/// The list that an error names.
+fn named_list(error: &RemoteError) -> PathBuf {
+    let (_, path) = error.text.split_once("lads rfs replay ").expect("it names the list");
+    PathBuf::from(path)
+}
+
+/// What is left, as soon as the last thread of the connection is gone.
+fn opened(list: &Path) -> Replay {
+    loop {
+        match Replay::open(list) {
+            Ok(replay) => return replay,
+            Err(error) => assert!(error.to_string().contains("still runs"), "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_does_not_fit_into_memory_goes_to_the_disk_at_once() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    let bytes = some_bytes(40 * MIB + 5);
+    // It would wait for ever without a stage.
+    file.write(1, &[&bytes]).unwrap();
+    let staged = client.staged();
+    assert!(staged.in_foreground >= 32 << 20 && staged.in_background == 0, "{staged:?}");
+    assert_eq!(place.staged_files().len(), 2);
+    client.pause(false);
+    assert_eq!(read(&file, 30_000_001, 5000), bytes[30_000_000..30_005_000]);
+    file.close(false).unwrap();
+    assert!(place.bytes("new")[1..] == bytes);
+    client.finish().unwrap();
+    assert_eq!(place.staged_files().len(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_stage_that_is_full_is_waited_for() {
+    let place = Place::new();
+    let client = place.staging_with(&options(&place.stage(), 4 * MIB));
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    let bytes = some_bytes(20 * MIB);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| file.write(0, &[&bytes]));
+        while client.staged().in_foreground < 4 << 20 {
+            std::thread::yield_now();
+        }
+        client.pause(false);
+        writing.join().unwrap().unwrap();
+    });
+    file.sync().unwrap();
+    assert!(place.bytes("new") == bytes);
+}
+
+#[test]
+fn a_place_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    let options = options(Path::new("/proc/here"), 64 * MIB);
+    let error = Client::connect(&place.at, &place.token, &options).unwrap_err();
+    assert!(error.text.contains("/proc/here (rfs_cache_dir)"), "{error}");
+}
+
+#[test]
+fn while_the_program_computes_room_is_made_for_its_next_output() {
+    let place = Place::new();
+    let mut options = options(&place.stage(), 64 * MIB);
+    let stage = options.stage.as_mut().unwrap();
+    stage.in_background = true;
+    stage.told.interval = Some(Duration::from_millis(300));
+    options.begun = Instant::now();
+    let client = place.staging_with(&options);
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    let bytes = some_bytes(MEMORY_BYTES);
+    file.write(0, &[&bytes]).unwrap();
+    // Nothing is sent, so all is needed; two buffers stay in memory.
+    while client.staged().in_background < 6 << 20 {
+        std::thread::yield_now();
+    }
+    file.write(MEMORY_BYTES as u64, &[&bytes[..6 * MIB]]).unwrap();
+    assert_eq!(client.staged().in_foreground, 0);
+    client.pause(false);
+    file.sync().unwrap();
+    assert!(place.bytes("new") == [&bytes[..], &bytes[..6 * MIB]].concat());
+}
+
+#[test]
+fn a_file_that_is_being_closed_is_whole_when_it_is_opened_again() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    let bytes = some_bytes(20 * MIB);
+    file.write(0, &[&bytes]).unwrap();
+    file.close(true).unwrap();
+    // Another file is not waited for, and overtakes what is on the disk.
+    let other = client.open(b"other", CREATE, GROUP, false).unwrap();
+    other.write(0, &[b"first"]).unwrap();
+    std::thread::scope(|scope| {
+        let again = scope.spawn(|| client.open(b"new", READ_WRITE, GROUP, false).unwrap());
+        client.pause(false);
+        let again = again.join().unwrap();
+        assert!(read(&again, 0, bytes.len()) == bytes);
+    });
+    other.close(true).unwrap();
+    client.finish().unwrap();
+    assert_eq!(place.bytes("other"), b"first");
+}
+
+#[test]
+fn later_writes_win_wherever_the_earlier_ones_wait() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    for round in 0..30u8 {
+        file.write(0, &[&vec![round; 2 * MIB]]).unwrap();
+        // Another view of the same bytes.
+        let mut filetype = Vec::new();
+        Datatype::Bytes(u64::from(round) + 1).write(&mut filetype);
+        file.set_view(0, &filetype).unwrap();
+    }
+    client.pause(false);
+    file.sync().unwrap();
+    assert!(place.bytes("new") == vec![29; 2 * MIB]);
+}
+
+#[test]
+fn what_was_not_sent_when_the_connection_was_lost_can_be_sent_later() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"dir/../new", CREATE, GROUP, false);
+    assert!(file.is_err(), "a name that leads out");
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let other = client.open(b"other", CREATE, GROUP, false).unwrap();
+    other.write(0, &[&some_bytes(3 * MIB)]).unwrap();
+    other.sync().unwrap();
+    client.pause(true);
+    let bytes = some_bytes(20 * MIB + 100);
+    file.set_view(100, &every(1000, 3000)).unwrap();
+    file.write(0, &[&bytes[..20 * MIB]]).unwrap();
+    // A piece that is not full stays in the buffer of the file.
+    other.write(5, &[b"last"]).unwrap();
+    client.cut();
+    let error = loop {
+        if let Err(error) = file.write(20 << 20, &[&bytes[20 * MIB..]]) {
+            break error;
+        }
+    };
+    assert!(error.text.contains("that were not sent are kept"), "{error}");
+    let path = named_list(&error);
+    drop((file, other, client));
+    let error = Replay::open(&place.stage()).unwrap_err();
+    assert!(error.to_string().contains("stage"), "{error}");
+
+    let replay = opened(&path);
+    assert_eq!(replay.at(), place.at);
+    let (left, mut sent) = (replay.bytes(), 0);
+    replay.send(&place.at, &place.token, |bytes| sent += bytes).unwrap();
+    assert_eq!(sent, left);
+    assert_eq!(place.staged_files().len(), 0);
+    assert_eq!(place.bytes("other")[..9], [&some_bytes(5)[..], b"last"].concat());
+    let there = place.bytes("new");
+    for (index, piece) in bytes[..20 * MIB].chunks(1000).enumerate() {
+        assert_eq!(&there[100 + index * 3000..][..piece.len()], piece);
+    }
+}
+
+#[test]
+fn what_does_not_fit_on_the_disk_is_lost_with_the_connection_and_nobody_waits() {
+    let place = Place::new();
+    let client = place.staging_with(&options(&place.stage(), 2 * MIB));
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    let bytes = some_bytes(40 * MIB);
+    let error = std::thread::scope(|scope| {
+        // It waits for a buffer when the connection is lost.
+        let writing = scope.spawn(|| file.write(0, &[&bytes]));
+        while client.staged().in_foreground < 2 << 20 {
+            std::thread::yield_now();
+        }
+        client.cut();
+        writing.join().unwrap().unwrap_err()
+    });
+    assert!(error.text.contains("2.0 MiB of "), "{error}");
+    assert_eq!(Replay::open(&named_list(&error)).map(|it| it.bytes()).ok(), None, "in use");
+    drop((file, client));
+}
+
+#[test]
+fn bytes_that_are_not_those_of_the_list_are_not_sent() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
+    client.cut();
+    let path = named_list(&file.sync().unwrap_err());
+    drop((file, client));
+    let mut name = path.clone().into_os_string();
+    name.push(".bytes");
+    std::fs::write(&name, vec![1; 20 * MIB]).unwrap();
+    let replay = opened(&path);
+    let error = replay.send(&place.at, &place.token, |_| {}).unwrap_err();
+    assert!(error.to_string().contains("not those that the list tells of"), "{error}");
+    assert_eq!(place.staged_files().len(), 2, "it is still there");
+}
