@@ -6,11 +6,12 @@
 //! both ways. A frame holds one piece of the stream of bytes that a view shows ([`crate::view`]);
 //! the server finds out where in the file that lies.
 //!
-//! [`order`] says in which order a server does what a client asks for; [`scatter`] says which OSTs
-//! hold a piece.
+//! [`name`] says which server and path a name means, [`order`] in which order a server does what a
+//! client asks for, [`scatter`] which OSTs hold a piece.
 
 pub mod kept;
 pub mod message;
+pub mod name;
 pub mod order;
 pub mod outbox;
 pub mod outlook;

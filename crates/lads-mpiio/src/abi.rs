@@ -8,7 +8,7 @@
 use crate::error::{Class, Error, class_and_text, last_text};
 use crate::file::{self, RemoteFile};
 use crate::hints::Hints;
-use crate::name;
+use lads_core::remote::name;
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -2,8 +2,8 @@
 
 use crate::error::{Class, Error};
 use crate::hints::Hints;
-use crate::name;
 use lads_core::remote::message::OpenMode;
+use lads_core::remote::name::{self, Name};
 use lads_engine::remote::{Client, FileHandle, read_token};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,7 +108,7 @@ pub(crate) fn finish() -> Result<(), Error> {
     failed.map_or(Ok(()), |index| Ok(outcomes.swap_remove(index)?))
 }
 
-fn parsed(name: &[u8]) -> Result<name::Name, Error> {
+fn parsed(name: &[u8]) -> Result<Name, Error> {
     name::parse(name).map_err(|text| Error::new(Class::BadFile, text))
 }
 

@@ -11,4 +11,3 @@ pub mod abi;
 mod error;
 mod file;
 mod hints;
-mod name;

@@ -2,15 +2,15 @@
 
 /// Where a remote file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub struct Name {
     /// Host and port, as `host:port`.
-    pub(crate) at: String,
+    pub at: String,
     /// The path below the root of the server.
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
 }
 
 /// Whether a name is meant to be one of a remote file.
-pub(crate) fn is_remote(name: &[u8]) -> bool {
+pub fn is_remote(name: &[u8]) -> bool {
     name.starts_with(b"rfs:")
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn is_remote(name: &[u8]) -> bool {
 ///
 /// # Errors
 /// If it does not say host, port and path.
-pub(crate) fn parse(name: &[u8]) -> Result<Name, String> {
+pub fn parse(name: &[u8]) -> Result<Name, String> {
     parts(name).ok_or_else(|| {
         let name = String::from_utf8_lossy(name);
         format!("`{name}` is no name of a remote file: rfs:host:port:path, or rfs://host:port/path")
