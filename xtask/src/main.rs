@@ -16,6 +16,7 @@ mod not_tried;
 mod scratch;
 mod setup;
 mod shell;
+mod shims;
 mod sim;
 mod sshd;
 mod tree;
@@ -32,6 +33,7 @@ Examples:
   cargo xtask sim 1317                    one simulated world, step by step
   cargo xtask fuzz frame --seconds 60     one fuzzing target for a minute
   cargo xtask chaos --rounds 1 --seed 7   one round of chaos again
+  cargo xtask shims                       what MPI programs preload, for each MPI that is here
   cargo xtask bench big small             two benchmarks; `bench page` gathers all tables";
 
 /// Build, check, measure and show LADS
@@ -61,6 +63,7 @@ enum Chore {
     /// Run the promise tests and the simulator at full length (20 minutes)
     Trust,
     Bench(bench::Arguments),
+    Shims(shims::Arguments),
     /// Start or stop a Ceph cluster on loopback, in memory
     #[command(subcommand)]
     Ceph(CephChore),
@@ -104,6 +107,7 @@ fn main() -> Result<ExitCode> {
         Chore::Mutants(arguments) => mutants::run(&arguments)?,
         Chore::Trust => trust::run()?,
         Chore::Bench(arguments) => bench::run(&arguments)?,
+        Chore::Shims(arguments) => shims::run(&arguments)?,
         Chore::Ceph(CephChore::Up { directory }) => ceph::up(directory.as_deref())?,
         Chore::Ceph(CephChore::Down { directory }) => ceph::down(directory.as_deref())?,
         Chore::Demo => demo::run()?,

@@ -170,6 +170,7 @@ static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info
         return shim_fail_without_file(class, kept);
     }
     shim_table_add(file);
+    shim_tell_open(file);
     *handle = file->handle;
     return MPI_SUCCESS;
 }

@@ -1,5 +1,8 @@
-/* What is not a file function: the end of the program, and libraries that look at a file's name
- * without MPI.
+/* What is not a file function: the beginning and the end of the program, and libraries that look at a
+ * file's name without MPI.
+ *
+ * At the beginning nothing is done, but it can be told: LADS_RFS_VERBOSE=1 lets the first process say
+ * that the shim is in force, `all` lets every process (`lads mpi doctor` counts them).
  *
  * PnetCDF opens the file itself to see its format, under the name without what stands before the
  * first colon; and it finds out by access() whether there is a file to be emptied. Its two functions
@@ -7,6 +10,79 @@
  * serial HDF5 and netCDF) are not: they need a name of the file system.
  */
 #include "shim.h"
+#include <stdio.h>
+#include <unistd.h>
+
+/* What a person has asked for in LADS_RFS_VERBOSE. */
+static enum { TELL_NONE, TELL_FIRST, TELL_ALL } asked_for(void)
+{
+    const char *asked = getenv("LADS_RFS_VERBOSE");
+    if (!asked || !*asked || strcmp(asked, "0") == 0)
+        return TELL_NONE;
+    return strcmp(asked, "all") == 0 ? TELL_ALL : TELL_FIRST;
+}
+
+/* In one piece, so that the lines of many processes do not mix. */
+static void tell(const char *line, int length, size_t room)
+{
+    size_t bytes = (size_t)length < room ? (size_t)length : room - 1;
+    /* If it cannot be told, nobody can be told. */
+    ssize_t written = write(STDERR_FILENO, line, bytes);
+    (void)written;
+}
+
+/* `lads mpi doctor` reads this line. */
+static void tell_in_force(void)
+{
+    int rank, size, length;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (asked_for() == TELL_NONE || (asked_for() == TELL_FIRST && rank != 0))
+        return;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING], host[MPI_MAX_PROCESSOR_NAME], line[4096];
+    PMPI_Get_library_version(library, &length);
+    PMPI_Get_processor_name(host, &length);
+    /* MPICH tells how it was built, too; and it has a tab in its first line. */
+    library[strcspn(library, ",\n")] = 0;
+    for (char *tab = library; (tab = strchr(tab, '\t'));)
+        *tab = ' ';
+    const char *token = getenv("LADS_RFS_TOKEN_FILE");
+    length = snprintf(line, sizeof line,
+                      "rfs: lads " LADS_VERSION " in force: process %d of %d on %s, %s, token %s\n",
+                      rank, size, host, library, token ? token : "not set");
+    tell(line, length, sizeof line);
+}
+
+void shim_tell_open(const struct shim_file *file)
+{
+    if (file->rank != 0 || asked_for() == TELL_NONE)
+        return;
+    char line[4096], key[64], value[256];
+    size_t length = (size_t)snprintf(line, sizeof line, "rfs: %s is open:", file->name);
+    for (size_t i = 0; length < sizeof line && rfs_get_hint(file->file, i, key, value); i++)
+        length += (size_t)snprintf(line + length, sizeof line - length, " %s=%s", key, value);
+    length = length < sizeof line - 1 ? length : sizeof line - 2;
+    line[length] = '\n';
+    tell(line, (int)length + 1, sizeof line);
+}
+
+int MPI_Init(int *count, char ***arguments)
+{
+    int code = REAL(Init)(count, arguments);
+    if (code == MPI_SUCCESS)
+        tell_in_force();
+    return code;
+}
+ALSO_PMPI(Init);
+
+int MPI_Init_thread(int *count, char ***arguments, int required, int *provided)
+{
+    int code = REAL(Init_thread)(count, arguments, required, provided);
+    if (code == MPI_SUCCESS)
+        tell_in_force();
+    return code;
+}
+ALSO_PMPI(Init_thread);
 
 int MPI_Finalize(void)
 {

@@ -133,6 +133,9 @@ OWN int shim_proxy_open(MPI_File *handle);
 OWN void shim_table_add(struct shim_file *file);
 OWN void shim_table_remove(struct shim_file *file);
 
+/* outside.c: tells of a file that was opened, if it was asked for. */
+OWN void shim_tell_open(const struct shim_file *file);
+
 /* open.c: the hints of an MPI_Info. The caller frees both; null without hints. */
 OWN rfs_hint *shim_hints(MPI_Info info, size_t *count);
 OWN void shim_hints_free(rfs_hint *hints, size_t count);

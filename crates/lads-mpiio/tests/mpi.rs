@@ -111,16 +111,14 @@ impl Place {
         format!("rfs:{}:{name}", self.at)
     }
 
-    /// Compiles the shim for an MPI.
+    /// Builds the shim for an MPI.
     fn shim(&self, mpi: Mpi) -> PathBuf {
-        let shim = self.path(&format!("librfs_{}.so", mpi.ending()));
-        let mut command = Command::new(mpi.command("mpicc"));
-        command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]);
-        let sources = std::fs::read_dir(own("shim")).unwrap().map(|it| it.unwrap().path());
-        command.args(sources.filter(|path| path.extension().is_some_and(|it| it == "c")));
-        command.arg(static_library()).arg("-Wl,--exclude-libs,ALL").arg("-o").arg(&shim);
-        succeeds(command.args(["-ldl", "-lpthread", "-lm", "-lgcc_s"]));
-        shim
+        let compiler = mpi.command("mpicc");
+        let kind = lads_shims::mpi_of(&compiler).unwrap();
+        let test = std::env::current_exe().unwrap();
+        // This crate as a library for C lies beside this test.
+        let library = lads_shims::newest_static_library(test.parent().unwrap()).unwrap();
+        lads_shims::build(kind, &compiler, &library, self.directory.path(), &["-Werror"]).unwrap()
     }
 
     /// Compiles a program for an MPI.
@@ -148,18 +146,6 @@ impl Drop for Place {
 /// A file of this crate.
 fn own(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-/// This crate as a library for C. It lies beside this test.
-fn static_library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let libraries = std::fs::read_dir(test.parent().unwrap()).unwrap();
-    let libraries = libraries.map(|it| it.unwrap().path()).filter(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("liblads_mpiio") && name.ends_with(".a")
-    });
-    // An older one may be there, of another set of options.
-    libraries.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap()
 }
 
 fn succeeds(command: &mut Command) -> Output {
@@ -257,6 +243,27 @@ fn fortran_programs_work_unmodified() {
             succeeds(command.arg(place.remote(module)));
             assert!(place.at_server(module).exists());
         }
+    });
+}
+
+#[test]
+fn that_the_shim_is_in_force_is_told_to_those_who_ask() {
+    on_each_mpi(|mpi, place| {
+        let shim = place.shim(mpi);
+        let program = place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]);
+        let told = |verbose: &str| {
+            let mut command = mpi.run(2, Some(&shim));
+            command.env("LADS_RFS_TOKEN_FILE", place.token()).env("LADS_RFS_VERBOSE", verbose);
+            command.arg(&program).args(["8", "8", "8", "1", "1", &place.remote("told")]);
+            let output = succeeds(&mut command);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            let count = |what: &str| told.lines().filter(|line| line.contains(what)).count();
+            let in_force = concat!("rfs: lads ", env!("CARGO_PKG_VERSION"), " in force: process ");
+            (count(in_force), count("told.0 is open: rfs_buffer_size="))
+        };
+        assert_eq!(told("1"), (1, 1));
+        assert_eq!(told("all"), (2, 1));
+        assert_eq!(told("0"), (0, 0));
     });
 }
 

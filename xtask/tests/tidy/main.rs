@@ -16,13 +16,15 @@ use std::process::Command;
 
 /// The crates of the workspace that each crate may depend on. A crate that is in none of these
 /// lists must not be a dependency of any other crate, except for those in [`FOR_TESTS`].
-const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 14] = [
     ("lads-core", &[]),
     ("lads-sys", &[]),
     ("lads-engine", &["lads-core", "lads-sys"]),
     // `lads-trees` is only for its tests.
     ("lads-cli", &["lads-core", "lads-engine", "lads-plot", "lads-sys", "lads-trees"]),
-    ("lads-mpiio", &["lads-core", "lads-engine"]),
+    // `lads-shims` is only for its tests.
+    ("lads-mpiio", &["lads-core", "lads-engine", "lads-shims"]),
+    ("lads-shims", &[]),
     ("lads-hostile", &["lads-core"]),
     ("lads-fuzz", &["lads-core"]),
     ("lads-sim", &["lads-core", "lads-plot"]),
@@ -30,7 +32,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 13] = [
     ("lads-trees", &[]),
     ("lads-tried", &[]),
     ("lads-plot", &[]),
-    ("xtask", &["lads-plot", "lads-trees", "lads-tried"]),
+    ("xtask", &["lads-plot", "lads-shims", "lads-trees", "lads-tried"]),
 ];
 
 /// Crates of the workspace that all others may use, but only in tests.
