@@ -8,6 +8,7 @@ mod check;
 mod choice;
 mod ends;
 mod imbalance;
+mod mpi;
 mod processors;
 mod rfs;
 mod text;
@@ -32,6 +33,7 @@ use choice::ChoiceArgs;
 use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
+pub(crate) use mpi::{DoctorArgs, MpiEnvArgs, ShimArgs};
 use processors::ProcessorArgs;
 pub(crate) use rfs::ServeFilesArgs;
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
@@ -92,6 +94,7 @@ fn with_copy(copy_command: Command) -> Command {
                 .help_template(EXAMPLES_FIRST),
         )
         .subcommand(rfs::command())
+        .subcommand(mpi::command())
         .subcommand(
             Command::new("help")
                 .about("The same as --help; of a command, if one is named")

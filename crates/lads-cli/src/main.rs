@@ -11,6 +11,7 @@ mod imbalance;
 mod layouts;
 mod lists;
 mod man;
+mod mpi;
 mod osts;
 mod panic;
 mod probe;
@@ -22,8 +23,8 @@ mod subject;
 
 use anyhow::Context as _;
 use args::{
-    CleanArgs, CompletionsArgs, ImbalanceArgs, LayoutArgs, ManArgs, OstsArgs, ProbeArgs,
-    ServeFilesArgs,
+    CleanArgs, CompletionsArgs, DoctorArgs, ImbalanceArgs, LayoutArgs, ManArgs, MpiEnvArgs,
+    OstsArgs, ProbeArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
@@ -50,6 +51,13 @@ fn main() -> ExitCode {
                 rfs::serve(&parsed::<ServeFilesArgs>(matches)),
                 lads_engine::ExitCode::SinkRefuses,
             ),
+            other => unreachable!("clap lets no other command pass: {other:?}"),
+        },
+        Some(("mpi", matches)) => match matches.subcommand() {
+            Some(("env", matches)) => {
+                printed(mpi::env(&parsed::<MpiEnvArgs>(matches)), lads_engine::ExitCode::Other)
+            }
+            Some(("doctor", matches)) => judged(mpi::doctor(&parsed::<DoctorArgs>(matches))),
             other => unreachable!("clap lets no other command pass: {other:?}"),
         },
         Some(("serve", _)) => {
@@ -100,6 +108,14 @@ fn parsed<T: FromArgMatches>(matches: &ArgMatches) -> T {
 /// Reports what went wrong when a file system was examined, if anything did.
 fn shown(outcome: anyhow::Result<()>) -> ExitCode {
     printed(outcome, lads_engine::ExitCode::SourceUnreadable)
+}
+
+/// The exit code of a command that prints its judgement.
+fn judged(outcome: anyhow::Result<bool>) -> ExitCode {
+    match outcome {
+        Ok(false) => ExitCode::from(lads_engine::ExitCode::Other as u8),
+        outcome => printed(outcome.map(|_| ()), lads_engine::ExitCode::Other),
+    }
 }
 
 /// Tells what went wrong with a command that prints. It is no error that the reader has gone, as

@@ -25,10 +25,16 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut command = args::command();
     command.build();
     let mut pages = vec![page(&command)?];
+    add_pages_below(&command, &mut pages)?;
+    Ok(pages)
+}
+
+fn add_pages_below(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         pages.push(page(subcommand)?);
+        add_pages_below(subcommand, pages)?;
     }
-    Ok(pages)
+    Ok(())
 }
 
 fn page(command: &Command) -> io::Result<(String, Vec<u8>)> {
@@ -125,6 +131,10 @@ mod tests {
             "clean",
             "imbalance",
             "rfs",
+            "rfs-serve",
+            "mpi",
+            "mpi-env",
+            "mpi-doctor",
             "man",
             "completions",
         ];

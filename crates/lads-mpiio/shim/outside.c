@@ -1,7 +1,7 @@
 /* What is not a file function: the beginning and the end of the program, and libraries that look at a
  * file's name without MPI.
  *
- * At the beginning nothing is done, but it can be told: LADS_RFS_VERBOSE=1 lets the first process say
+ * At the beginning it is seen whether the shim is for this MPI, and it can be told: LADS_RFS_VERBOSE=1 lets the first process say
  * that the shim is in force, `all` lets every process (`lads mpi doctor` counts them).
  *
  * PnetCDF opens the file itself to see its format, under the name without what stands before the
@@ -31,26 +31,71 @@ static void tell(const char *line, int length, size_t room)
     (void)written;
 }
 
+/* The longest name of a library in bytes: of MPICH and the standard ABI. The library may not be the
+ * one that this was compiled for, so MPI_MAX_LIBRARY_VERSION_STRING may be too short. */
+#define LIBRARY_BYTES_MAX 8192
+
+/* What the MPI library is, in a few words: MPICH tells how it was built, too, and has a tab. */
+static void name_library(char library[LIBRARY_BYTES_MAX])
+{
+    int length;
+    PMPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n")] = 0;
+    for (char *tab = library; (tab = strchr(tab, '\t'));)
+        *tab = ' ';
+}
+
+/* A shim for another MPI would give that library handles that mean nothing there. So it says what is
+ * wrong, and ends the program. The standard ABI has no name of its own. */
+static void end_if_foreign(const char *library)
+{
+#if defined OMPI_MAJOR_VERSION
+    const char *own = "Open MPI";
+    int is_foreign = strstr(library, "MPICH") || strstr(library, "Intel(R) MPI");
+#elif defined MPICH_VERSION
+    const char *own = "MPICH";
+    int is_foreign = strstr(library, "Open MPI") != NULL;
+#else
+    const char *own = "the standard ABI";
+    int is_foreign = 0;
+#endif
+    if (!is_foreign)
+        return;
+    char line[1024];
+    int length = snprintf(line, sizeof line,
+                          "rfs: this program uses %s, but LD_PRELOAD has the shim for %s: "
+                          "`lads mpi env PROGRAM` prints the right one\n",
+                          library, own);
+    tell(line, length, sizeof line);
+    _exit(1);
+}
+
 /* `lads mpi doctor` reads this line. */
-static void tell_in_force(void)
+static void tell_in_force(const char *library)
 {
     int rank, size, length;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &size);
     if (asked_for() == TELL_NONE || (asked_for() == TELL_FIRST && rank != 0))
         return;
-    char library[MPI_MAX_LIBRARY_VERSION_STRING], host[MPI_MAX_PROCESSOR_NAME], line[4096];
-    PMPI_Get_library_version(library, &length);
+    char host[MPI_MAX_PROCESSOR_NAME], line[4096];
     PMPI_Get_processor_name(host, &length);
-    /* MPICH tells how it was built, too; and it has a tab in its first line. */
-    library[strcspn(library, ",\n")] = 0;
-    for (char *tab = library; (tab = strchr(tab, '\t'));)
-        *tab = ' ';
     const char *token = getenv("LADS_RFS_TOKEN_FILE");
     length = snprintf(line, sizeof line,
                       "rfs: lads " LADS_VERSION " in force: process %d of %d on %s, %s, token %s\n",
                       rank, size, host, library, token ? token : "not set");
     tell(line, length, sizeof line);
+}
+
+static int begin(int code)
+{
+    if (code == MPI_SUCCESS) {
+        char library[LIBRARY_BYTES_MAX];
+        name_library(library);
+        end_if_foreign(library);
+        tell_in_force(library);
+    }
+    return code;
 }
 
 void shim_tell_open(const struct shim_file *file)
@@ -68,19 +113,13 @@ void shim_tell_open(const struct shim_file *file)
 
 int MPI_Init(int *count, char ***arguments)
 {
-    int code = REAL(Init)(count, arguments);
-    if (code == MPI_SUCCESS)
-        tell_in_force();
-    return code;
+    return begin(REAL(Init)(count, arguments));
 }
 ALSO_PMPI(Init);
 
 int MPI_Init_thread(int *count, char ***arguments, int required, int *provided)
 {
-    int code = REAL(Init_thread)(count, arguments, required, provided);
-    if (code == MPI_SUCCESS)
-        tell_in_force();
-    return code;
+    return begin(REAL(Init_thread)(count, arguments, required, provided));
 }
 ALSO_PMPI(Init_thread);
 

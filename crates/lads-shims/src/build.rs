@@ -31,7 +31,9 @@ pub fn mpi_of(compiler: &str) -> Result<Mpi, String> {
     command.args(["-E", "-P", "-x", "c", "-"]).stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let started = command.spawn();
-    let mut child = started.map_err(|error| format!("cannot start {compiler}: {error}"))?;
+    let mut child = started.map_err(|error| {
+        format!("cannot start {compiler}: {error}; load the module of its MPI, or give its path")
+    })?;
     let written = child.stdin.take().map(|mut stdin| stdin.write_all(QUESTION.as_bytes()));
     let output = child.wait_with_output().map_err(|error| format!("{compiler}: {error}"))?;
     // A compiler that does not read its input says itself why.

@@ -20,8 +20,19 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 14] = [
     ("lads-core", &[]),
     ("lads-sys", &[]),
     ("lads-engine", &["lads-core", "lads-sys"]),
-    // `lads-trees` is only for its tests.
-    ("lads-cli", &["lads-core", "lads-engine", "lads-plot", "lads-sys", "lads-trees"]),
+    // `lads-mpiio` and `lads-trees` are only for its tests.
+    (
+        "lads-cli",
+        &[
+            "lads-core",
+            "lads-engine",
+            "lads-mpiio",
+            "lads-plot",
+            "lads-shims",
+            "lads-sys",
+            "lads-trees",
+        ],
+    ),
     // `lads-shims` is only for its tests.
     ("lads-mpiio", &["lads-core", "lads-engine", "lads-shims"]),
     ("lads-shims", &[]),

@@ -28,6 +28,9 @@ fn help_says_what_it_should() {
     expect_file!["golden/bench-help.txt"].assert_eq(&help(&["lads", "bench", "--help"]));
     expect_file!["golden/osts-help.txt"].assert_eq(&help(&["lads", "osts", "--help"]));
     expect_file!["golden/probe-help.txt"].assert_eq(&help(&["lads", "probe", "--help"]));
+    expect_file!["golden/mpi-env-help.txt"].assert_eq(&help(&["lads", "mpi", "env", "--help"]));
+    let doctor = &help(&["lads", "mpi", "doctor", "--help"]);
+    expect_file!["golden/mpi-doctor-help.txt"].assert_eq(doctor);
     let imbalance = &help(&["lads", "imbalance", "--help"]);
     expect_file!["golden/imbalance-help.txt"].assert_eq(imbalance);
 }

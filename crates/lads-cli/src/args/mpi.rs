@@ -1,0 +1,125 @@
+//! What can be said to `lads mpi`.
+
+use super::EXAMPLES_FIRST;
+use clap::builder::{PossibleValuesParser, TypedValueParser, ValueHint};
+use clap::{Args, Command};
+use lads_shims::Mpi;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const ENV_ABOUT: &str = "\
+Prints what a shell must set so that an MPI program can use files named rfs:HOST:PORT:PATH: the \
+shim for its MPI, which is preloaded, and the file with the token of the server. As comments it \
+says how mpirun and srun pass that on.
+
+Shims are built once, in a checkout of LADS: cargo xtask shims";
+
+const ENV_EXAMPLES: &str = "\
+Examples:
+  lads mpi env ./simulation             finds out which MPI it uses, and prints what to set
+  eval \"$(lads mpi env ./simulation)\"   sets it in this shell
+  lads mpi env --mpi openmpi            for what does not say itself: a script, Python
+
+";
+
+const DOCTOR_ABOUT: &str = "\
+Looks whether an MPI program will find remote files, line by line: OK, or not OK and what to do. \
+It looks at this host and this shell. With a command behind --, it runs the command and counts the \
+processes in which the shim is in force: that is the proof.";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  lads mpi doctor                             what this shell has set
+  lads mpi doctor ./simulation                the same, for a program
+  lads mpi doctor ./simulation rfs:dtn2:7000:run1/out
+                                              also asks the server, which must know the token
+  lads mpi doctor -- mpirun -n 4 ./simulation rfs:dtn2:7000:run1/out
+                                              runs it, and counts its processes
+  LADS_RFS_VERBOSE=1 mpirun -n 4 ./simulation rfs:dtn2:7000:run1/out
+                                              without the doctor: its first process says so
+
+";
+
+const DOCTOR_NOTES: &str = "\
+Exit status:
+  0  all is OK
+  1  something is not
+  2  the command line is wrong";
+
+/// `lads mpi`.
+pub(super) fn command() -> Command {
+    Command::new("mpi")
+        .about("Lets an MPI program use remote files: what to set, and whether it is in force")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(
+            MpiEnvArgs::augment_args(Command::new("env"))
+                .about("Prints what to set for an MPI program")
+                .long_about(ENV_ABOUT)
+                .before_help(ENV_EXAMPLES)
+                .help_template(EXAMPLES_FIRST),
+        )
+        .subcommand(
+            DoctorArgs::augment_args(Command::new("doctor"))
+                .about(
+                    "Says whether remote files are in force for a program, and what to do if not",
+                )
+                .override_usage(
+                    "lads mpi doctor [OPTIONS] [PROGRAM] [rfs:HOST:PORT:PATH] [-- COMMAND...]",
+                )
+                .long_about(DOCTOR_ABOUT)
+                .before_help(DOCTOR_EXAMPLES)
+                .after_help(DOCTOR_NOTES)
+                .help_template(EXAMPLES_FIRST),
+        )
+}
+
+/// Where shims are, and which one is meant.
+#[derive(Args, Debug)]
+pub(crate) struct ShimArgs {
+    /// The MPI of the program, if the program does not say
+    #[arg(long, value_name = "MPI", value_parser = mpi_parser())]
+    pub(crate) mpi: Option<Mpi>,
+
+    /// Where the shims are [default: lib/lads beside the bin of this lads]
+    #[arg(long, value_name = "DIR", env = "LADS_SHIMS", hide_env_values = true)]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) shims: Option<PathBuf>,
+}
+
+/// What `lads mpi env` is told.
+#[derive(Args, Debug)]
+pub(crate) struct MpiEnvArgs {
+    #[command(flatten)]
+    pub(crate) shim: ShimArgs,
+
+    /// The program that will run
+    #[arg(value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath)]
+    pub(crate) program: Option<PathBuf>,
+}
+
+/// What `lads mpi doctor` is told.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) shim: ShimArgs,
+
+    /// The program that will run, and a file that it will use
+    #[arg(value_name = "PROGRAM or FILE", num_args = 0..=2)]
+    #[arg(value_hint = ValueHint::ExecutablePath)]
+    pub(crate) subjects: Vec<OsString>,
+
+    /// A command to run, such as mpirun with all that belongs to it; what it prints goes to stderr
+    #[arg(value_name = "COMMAND", last = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+
+    /// Tell it as JSON, in one object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn mpi_parser() -> impl TypedValueParser<Value = Mpi> {
+    let names = Mpi::ALL.map(Mpi::name);
+    PossibleValuesParser::new(names).map(|name| Mpi::named(&name).expect("it is one of them"))
+}

@@ -1,0 +1,334 @@
+//! Tests `lads mpi` with unmodified programs on the MPIs of Debian: what `env` prints puts the shim
+//! in force, and `doctor` says what is wrong.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+// The shims are made of its static library, which cargo builds because it is named here.
+use lads_mpiio as _;
+use lads_shims::Mpi;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+
+const LADS: &str = env!("CARGO_BIN_EXE_lads");
+
+/// What the launchers of Debian need in a container with few processors, run by root.
+const LAUNCHING: [(&str, &str); 5] = [
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+];
+
+/// The MPIs that are here, with the program that is tried on each: one that writes a snapshot to
+/// the file that it is told.
+static PROGRAMS: LazyLock<BTreeMap<Mpi, PathBuf>> = LazyLock::new(|| {
+    let mpis = [Mpi::Mpich, Mpi::OpenMpi];
+    let is_here = |mpi: &Mpi| {
+        lads_tried::has(&wrapper("mpicc", *mpi)) && lads_tried::has(&wrapper("mpirun", *mpi))
+    };
+    mpis.into_iter().filter(is_here).map(|mpi| (mpi, build(mpi))).collect()
+});
+
+/// Where the shims and programs are.
+fn built() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi")
+}
+
+/// Builds the shim and the program for an MPI.
+fn build(mpi: Mpi) -> PathBuf {
+    let (test, compiler) = (std::env::current_exe().unwrap(), wrapper("mpicc", mpi));
+    let library = lads_shims::newest_static_library(test.parent().unwrap()).unwrap();
+    assert_eq!(lads_shims::mpi_of(&compiler), Ok(mpi));
+    lads_shims::build(mpi, &compiler, &library, &built(), &[]).unwrap();
+    let program = built().join(format!("program.{}", mpi.name()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../lads-mpiio/examples/jacobi.c");
+    let mut command = Command::new(compiler);
+    succeeds(command.args(["-std=gnu11", source, "-lm", "-o"]).arg(&program));
+    program
+}
+
+fn wrapper(name: &str, mpi: Mpi) -> String {
+    format!("{name}.{}", mpi.name())
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A shell for a user who has nothing set but where the shims are.
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::null()).env("LADS", LADS);
+    command.env("LADS_SHIMS", built()).envs(LAUNCHING);
+    // No ~/.rfs-token is found by chance.
+    command.env("HOME", "/nonexistent");
+    command.env_remove("LD_PRELOAD").env_remove("LADS_RFS_TOKEN_FILE");
+    command
+}
+
+/// A server of remote files in a directory of its own.
+struct Server {
+    directory: tempfile::TempDir,
+    child: Child,
+    at: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("root")).unwrap();
+        let mut command = Command::new(LADS);
+        command.args(["rfs", "serve", "--sessions=8", "--buffers=64M", "--root=root"]);
+        command.arg("--token-file=token").current_dir(&directory);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let at = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+        Self { directory, child, at }
+    }
+
+    fn token(&self) -> PathBuf {
+        self.directory.path().join("token")
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.directory.path().join("root").join(name).exists()
+    }
+
+    fn remote(&self, name: &str) -> String {
+        format!("rfs:{}:{name}", self.at)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the doctor says: whether all is well, and the texts of the checks with what to do.
+fn doctor(command: &mut Command) -> (bool, BTreeMap<String, (bool, String)>) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let shown = String::from_utf8_lossy(&stderr);
+    let report: Value = serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{shown}"));
+    let checks = report["checks"].as_array().unwrap().iter().map(|check| {
+        let is_ok = check["is_ok"].as_bool().unwrap();
+        assert_eq!(check["todo"].is_null(), is_ok, "{check}");
+        let text = format!("{} | {}", check["text"].as_str().unwrap(), check["todo"]);
+        (check["check"].as_str().unwrap().to_owned(), (is_ok, text))
+    });
+    let is_ok = report["is_ok"].as_bool().unwrap();
+    assert_eq!(status.code(), Some(i32::from(!is_ok)), "{shown}");
+    (is_ok, checks.collect())
+}
+
+#[test]
+fn what_env_prints_puts_the_shim_in_force() {
+    for (mpi, program) in PROGRAMS.iter() {
+        let server = Server::start();
+        let mut command = shell(
+            "eval \"$($LADS mpi env $PROGRAM)\"
+             $LADS mpi doctor --json $PROGRAM $FILE -- $MPIRUN -n 2 $PROGRAM 8 8 8 1 1 $FILE",
+        );
+        command.env("PROGRAM", program).env("FILE", server.remote("told"));
+        command.env("MPIRUN", wrapper("mpirun", *mpi)).env("LADS_RFS_TOKEN_FILE", server.token());
+        let (is_ok, checks) = doctor(&mut command);
+        assert!(is_ok, "{checks:?}");
+        assert!(
+            checks["run"].1.starts_with("the shim is in force in all 2 processes"),
+            "{checks:?}"
+        );
+        assert!(checks["program"].1.contains(&format!("uses {}: /", mpi.title())), "{checks:?}");
+        assert!(server.has("told.0"));
+
+        // The same in this shell alone, and as one command.
+        let mut alone =
+            shell("eval $($LADS mpi env $PROGRAM); $LADS mpi doctor --json $PROGRAM $FILE");
+        alone.env("PROGRAM", program).env("FILE", server.remote("told.0"));
+        let (is_ok, checks) = doctor(alone.env("LADS_RFS_TOKEN_FILE", server.token()));
+        assert!(is_ok && checks["server"].1.contains(", and has rfs:"), "{checks:?}");
+        let mut told = shell("$LADS mpi env $PROGRAM");
+        told.env("PROGRAM", program).env("LADS_RFS_TOKEN_FILE", server.token());
+        let told = succeeds(&mut told);
+        let line = told.lines().find_map(|line| line.strip_prefix("#   mpirun ")).unwrap();
+        let line = line.replace(" ...", &format!(" 8 8 8 1 1 {}", server.remote("line")));
+        succeeds(&mut shell(&format!("{} {line}", wrapper("mpirun", *mpi))));
+        assert!(server.has("line.0"), "{line}");
+    }
+}
+
+#[test]
+fn a_run_without_the_shim_is_told_from_one_with_it() {
+    for (mpi, program) in PROGRAMS.iter() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = format!("{} -n 2 {} 8 8 8 1 1 local", wrapper("mpirun", *mpi), program.display());
+        let mut command = shell(&format!("$LADS mpi doctor --json -- {run}"));
+        let (is_ok, checks) = doctor(command.current_dir(&directory));
+        assert!(!is_ok && checks["run"].1.starts_with("no process of the command"), "{checks:?}");
+        // The program of the command is looked at, to say why.
+        assert!(checks["program"].0 && checks["preload"].1.contains("is not set"), "{checks:?}");
+        assert!(directory.path().join("local.0").exists());
+        let mut failing = shell("$LADS mpi doctor --json -- sh -c 'exit 3'");
+        assert!(doctor(&mut failing).1["command"].1.contains("exit status: 3"));
+    }
+}
+
+/// A shim for another MPI gives that MPI handles that mean nothing to it: MPICH said "invalid
+/// communicator", and Open MPI crashed.
+#[test]
+fn a_program_with_the_shim_of_another_mpi_is_ended_and_told() {
+    let programs = &*PROGRAMS;
+    for (mpi, program) in programs {
+        for other in programs.keys().filter(|other| *other != mpi) {
+            let shim = built().join(other.library());
+            let mut command = Command::new(program);
+            command.env("LD_PRELOAD", shim).envs(LAUNCHING).args(["8", "8", "8", "1", "1", "x"]);
+            let output = command.output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{told}");
+            let expected = format!("but LD_PRELOAD has the shim for {}", other.title());
+            assert!(told.contains(&expected), "{told}");
+        }
+    }
+}
+
+/// Says what the doctor finds wrong with a program, in a shell that has set this.
+fn finds(set: &str, program: &str, check: &str, expected: &str) {
+    let command = format!("{set} $LADS mpi doctor --json {program}");
+    let (is_ok, checks) = doctor(&mut shell(&command));
+    let (is_well, text) = checks.get(check).unwrap_or_else(|| panic!("{command}: {checks:?}"));
+    assert!(!is_ok && !is_well && text.contains(expected), "{command}: {checks:?}");
+}
+
+#[test]
+fn what_is_wrong_with_what_is_preloaded_is_told() {
+    for (mpi, program) in PROGRAMS.iter() {
+        let (shims, program) = (built(), program.to_str().unwrap());
+        let (own, shown) = (mpi.library(), shims.display());
+        let preload = |value: &str, expected: &str| {
+            finds(&format!("LD_PRELOAD='{value}'"), program, "preload", expected);
+        };
+        finds(
+            "",
+            program,
+            "preload",
+            &format!("is not set | \"eval \\\"$(lads mpi env {program})"),
+        );
+        preload("/nowhere/librfs_mpich.so", "which is not there");
+        preload(&format!("{shown}/program.mpich"), "names no shim");
+        preload(&own, "not a whole path");
+        preload(&format!("{shown}/{own}:{shown}/{own}"), "more than one shim");
+        for other in PROGRAMS.keys().filter(|other| *other != mpi) {
+            let expected = format!("which is for {}, not for {}", other.title(), mpi.title());
+            preload(&format!("{shown}/{}", other.library()), &expected);
+            finds("", &format!("--mpi {} {program}", other.name()), "program", "leave out --mpi");
+        }
+        // What others have preloaded stays, and a shim takes the place of an old one.
+        let script = format!("LD_PRELOAD=/lib/x.so:/old/librfs_mpich.so $LADS mpi env {program}");
+        let told = succeeds(&mut shell(&script));
+        assert!(
+            told.starts_with(&format!("export LD_PRELOAD=/lib/x.so:{shown}/{own}\n")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_program_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let make = |name: &str, text: &str, mode: u32| {
+        fs::write(path(name), text).unwrap();
+        fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    make("script", "#!/bin/sh\n", 0o755);
+    make("data", "data", 0o644);
+    make("main.c", "int main(void) { return 0; }\n", 0o644);
+    let compiled = |name: &str, options: &[&str]| {
+        succeeds(Command::new("cc").arg(path("main.c")).args(["-o", &path(name)]).args(options));
+    };
+    compiled("static", &["-static"]);
+    compiled("plain", &[]);
+    finds("", &path("nowhere"), "program", "there is no program");
+    finds("", &path("data"), "program", "chmod +x");
+    finds("", &path("script"), "program", "is a script");
+    finds("", &path("static"), "program", "linked statically");
+    finds("", &path("plain"), "program", "loads no MPI");
+    let mut env = shell("$LADS mpi env $PROGRAM");
+    let output = env.env("PROGRAM", path("static")).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    // Whoever says which MPI it is is believed.
+    let (_, checks) =
+        doctor(&mut shell(&format!("$LADS mpi doctor --json --mpi mpich {}", path("script"))));
+    assert!(checks["program"].0, "{checks:?}");
+    if lads_tried::is_root() {
+        std::os::unix::fs::chown(path("plain"), Some(65534), None).unwrap();
+        fs::set_permissions(path("plain"), fs::Permissions::from_mode(0o4755)).unwrap();
+        finds("", &path("plain"), "privileges", "the loader ignores LD_PRELOAD");
+    }
+    // A library that the program needs is gone.
+    fs::write(path("lib.c"), "int x;\n").unwrap();
+    let library =
+        ["-shared", "-Wl,-soname,libmpi.so.40.gone", "-o", &path("lib.so"), &path("lib.c")];
+    succeeds(Command::new("cc").args(library));
+    compiled("homeless", &["-Wl,--no-as-needed", &path("lib.so")]);
+    finds("", &path("homeless"), "program", "libmpi.so.40.gone");
+}
+
+#[test]
+fn a_shim_that_is_not_built_is_missed() {
+    let empty = tempfile::tempdir().unwrap();
+    let shims = format!("--shims {}", empty.path().display());
+    finds("", &format!("{shims} --mpi mpiabi"), "shim", "cargo xtask shims");
+    finds("", &shims, "shim", "cargo xtask shims");
+    fs::write(empty.path().join(Mpi::Mpich.library()), "no library").unwrap();
+    finds("", &format!("{shims} --mpi mpich"), "shim", "is no shim of LADS");
+}
+
+#[test]
+fn what_is_wrong_with_the_token_and_the_server_is_told() {
+    let server = Server::start();
+    let (token, file) = (server.token(), server.remote("x"));
+    let with = |token: &Path| format!("LADS_RFS_TOKEN_FILE={}", token.display());
+    finds("", &file, "token", "is not set");
+    finds(&with(Path::new("/nowhere")), &file, "token", "copy the file");
+    let (_, checks) = doctor(
+        shell("$LADS mpi doctor --json $FILE")
+            .env("FILE", &file)
+            .env("LADS_RFS_TOKEN_FILE", &token),
+    );
+    assert!(checks["server"].0 && checks["server"].1.contains("is not there yet"), "{checks:?}");
+    finds(&with(&token), "rfs:host", "server", "is no name of a remote file");
+    finds(&with(&token), &server.remote("../x"), "server", "answers, but");
+
+    let other = server.directory.path().join("other");
+    fs::write(&other, "0a".repeat(32)).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+    finds(&with(&other), &file, "token", "chmod 600");
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+    finds(&with(&other), &file, "server", "is the token right?");
+
+    let at = server.at.clone();
+    let copy = tempfile::tempdir().unwrap();
+    fs::copy(&token, copy.path().join("token")).unwrap();
+    drop(server);
+    finds(&with(&copy.path().join("token")), &file, "server", &format!("must listen on {at}"));
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_refused() {
+    let of = |line: &str| shell(&format!("$LADS mpi {line}")).output().unwrap();
+    assert_eq!(of("env --mpi lam").status.code(), Some(2));
+    assert_eq!(of("doctor a b").status.code(), Some(2));
+    assert_eq!(of("doctor a b c").status.code(), Some(2));
+    assert_eq!(of("doctor -- /no/such/command").status.code(), Some(1));
+}
