@@ -177,6 +177,14 @@ fn a_run_without_the_shim_is_told_from_one_with_it() {
         // The program of the command is looked at, to say why.
         assert!(checks["program"].0 && checks["preload"].1.contains("is not set"), "{checks:?}");
         assert!(directory.path().join("local.0").exists());
+        // No token, but the shim is in force all the same.
+        let line = format!(
+            "eval \"$($LADS mpi env {})\"; $LADS mpi doctor --json -- {run}",
+            program.display()
+        );
+        let mut bare = shell(&line);
+        let (is_ok, checks) = doctor(bare.current_dir(&directory).env("LADS_RFS_TOKEN_FILE", ""));
+        assert!(!is_ok && checks["run"].0 && !checks["token"].0, "{checks:?}");
         let mut failing = shell("$LADS mpi doctor --json -- sh -c 'exit 3'");
         assert!(doctor(&mut failing).1["command"].1.contains("exit status: 3"));
     }

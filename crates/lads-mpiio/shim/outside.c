@@ -35,14 +35,19 @@ static void tell(const char *line, int length, size_t room)
  * one that this was compiled for, so MPI_MAX_LIBRARY_VERSION_STRING may be too short. */
 #define LIBRARY_BYTES_MAX 8192
 
-/* What the MPI library is, in a few words: MPICH tells how it was built, too, and has a tab. */
+/* What the MPI library is, in a few words: MPICH tells how it was built, too, and has many blanks. */
 static void name_library(char library[LIBRARY_BYTES_MAX])
 {
     int length;
     PMPI_Get_library_version(library, &length);
     library[strcspn(library, ",\n")] = 0;
-    for (char *tab = library; (tab = strchr(tab, '\t'));)
-        *tab = ' ';
+    char *to = library;
+    for (const char *from = library; *from; from++) {
+        int is_blank = *from == ' ' || *from == '\t';
+        if (!is_blank || (to > library && to[-1] != ' '))
+            *to++ = is_blank ? ' ' : *from;
+    }
+    *to = 0;
 }
 
 /* A shim for another MPI would give that library handles that mean nothing there. So it says what is
@@ -83,7 +88,7 @@ static void tell_in_force(const char *library)
     const char *token = getenv("LADS_RFS_TOKEN_FILE");
     length = snprintf(line, sizeof line,
                       "rfs: lads " LADS_VERSION " in force: process %d of %d on %s, %s, token %s\n",
-                      rank, size, host, library, token ? token : "not set");
+                      rank, size, host, library, token && *token ? token : "not set");
     tell(line, length, sizeof line);
 }
 

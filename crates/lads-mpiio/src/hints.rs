@@ -34,7 +34,9 @@ impl Default for Hints {
             defers_open: false,
             defers_close: false,
             timeout_seconds: timeout.as_secs(),
-            token_file: std::env::var_os(TOKEN_VARIABLE).map(PathBuf::from),
+            token_file: std::env::var_os(TOKEN_VARIABLE)
+                .filter(|it| !it.is_empty())
+                .map(PathBuf::from),
         }
     }
 }
