@@ -35,7 +35,7 @@ pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
 pub(crate) use mpi::{DoctorArgs, MpiEnvArgs, ShimArgs};
 use processors::ProcessorArgs;
-pub(crate) use rfs::ServeFilesArgs;
+pub(crate) use rfs::{ReplayArgs, ServeFilesArgs};
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
 /// Help that begins with examples.

@@ -24,7 +24,7 @@ mod subject;
 use anyhow::Context as _;
 use args::{
     CleanArgs, CompletionsArgs, DoctorArgs, ImbalanceArgs, LayoutArgs, ManArgs, MpiEnvArgs,
-    OstsArgs, ProbeArgs, ServeFilesArgs,
+    OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use std::io::{self, Write};
@@ -49,6 +49,10 @@ fn main() -> ExitCode {
         Some(("rfs", matches)) => match matches.subcommand() {
             Some(("serve", matches)) => exit(
                 rfs::serve(&parsed::<ServeFilesArgs>(matches)),
+                lads_engine::ExitCode::SinkRefuses,
+            ),
+            Some(("replay", matches)) => exit(
+                rfs::replay(&parsed::<ReplayArgs>(matches)),
                 lads_engine::ExitCode::SinkRefuses,
             ),
             other => unreachable!("clap lets no other command pass: {other:?}"),

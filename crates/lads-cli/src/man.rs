@@ -132,6 +132,7 @@ mod tests {
             "imbalance",
             "rfs",
             "rfs-serve",
+            "rfs-replay",
             "mpi",
             "mpi-env",
             "mpi-doctor",

@@ -8,7 +8,7 @@ use lads_shims::Mpi;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -339,4 +339,64 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     assert_eq!(of("doctor a b").status.code(), Some(2));
     assert_eq!(of("doctor a b c").status.code(), Some(2));
     assert_eq!(of("doctor -- /no/such/command").status.code(), Some(1));
+}
+
+/// A program is killed while most of its output waits on the local disk, because the server has
+/// stopped. What it left there is sent afterwards.
+#[test]
+fn what_a_killed_program_left_on_the_local_disk_is_sent_by_replay() {
+    const COUNT: usize = 16;
+    const MIB: usize = 1 << 20;
+    for mpi in PROGRAMS.keys() {
+        let server = Server::start();
+        let stage = server.directory.path().join("stage");
+        fs::create_dir(&stage).unwrap();
+        let program = built().join(format!("killed.{}", mpi.name()));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../lads-mpiio/tests/programs/killed.c");
+        let mut compiling = Command::new(wrapper("mpicc", *mpi));
+        succeeds(compiling.args(["-std=gnu11", source, "-o"]).arg(&program));
+        let mut command = Command::new(&program);
+        command.args([server.remote("new"), COUNT.to_string()]).envs(LAUNCHING);
+        command.env("LD_PRELOAD", built().join(mpi.library()));
+        command.env("LADS_RFS_TOKEN_FILE", server.token());
+        let hints = format!("rfs_buffer_size=4M; rfs_cache_dir={}", stage.display());
+        command.env("LADS_RFS_HINTS", hints);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "first");
+        let signal = |signal| {
+            let pid = rustix::process::Pid::from_child(&server.child);
+            rustix::process::kill_process(pid, signal).unwrap();
+        };
+        signal(rustix::process::Signal::STOP);
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(said.next().unwrap().unwrap(), "all", "no write waits for the server");
+
+        let lists = || {
+            let names = fs::read_dir(&stage).unwrap().map(|it| it.unwrap().path());
+            names.filter(|path| path.extension().is_some_and(|it| it == "rfs")).collect::<Vec<_>>()
+        };
+        let [list] = &lists()[..] else { panic!("{:?}", lists()) };
+        let mut replay = Command::new(LADS);
+        replay.args(["rfs", "replay", "--token-file"]).arg(server.token()).arg(list);
+        let output = replay.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains("still runs"), "{told}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        signal(rustix::process::Signal::CONT);
+        let told = succeeds(&mut replay);
+        assert!(told.contains("MiB sent to 127.0.0.1"), "{told}");
+        assert!(lists().is_empty());
+        let there = fs::read(server.directory.path().join("root/new")).unwrap();
+        let is_there =
+            |(index, mib): &(usize, &[u8])| mib.iter().all(|it| *it as usize == index + 1);
+        let is_empty = |(_, mib): &(usize, &[u8])| mib.iter().all(|byte| *byte == 0);
+        let parts = || there.chunks(MIB).enumerate();
+        // What was in memory is lost with the program: it had four buffers.
+        assert!(parts().filter(is_there).count() >= COUNT + 1 - 4, "{} bytes", there.len());
+        assert!(parts().all(|part| is_there(&part) || is_empty(&part)));
+        let again = replay.output().unwrap();
+        assert!(String::from_utf8_lossy(&again.stderr).contains("No such file"), "{again:?}");
+    }
 }

@@ -59,6 +59,9 @@ typedef struct rfs_hint {
     const char *value;
 } rfs_hint;
 
+/* The program begins: the time until its first write tells when it may write next. */
+void rfs_begin(void);
+
 /* Whether a name is one of a remote file (rfs:host:port:path, rfs://host:port/path, rfs:host:path)
  * or of a file whose writes are buffered (abt:path): 1 or 0. */
 int rfs_is_remote(const char *name);

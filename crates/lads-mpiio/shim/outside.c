@@ -95,6 +95,7 @@ static void tell_in_force(const char *library)
 static int begin(int code)
 {
     if (code == MPI_SUCCESS) {
+        rfs_begin();
         char library[LIBRARY_BYTES_MAX];
         name_library(library);
         end_if_foreign(library);

@@ -7,7 +7,7 @@
 
 use crate::error::{Class, Error, class_and_text, last_text};
 use crate::file::{self, RemoteFile};
-use crate::hints::Hints;
+use crate::hints::{Hints, begin};
 use lads_core::remote::name;
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,6 +77,12 @@ unsafe fn hints<'a>(first: *const Hint, count: usize) -> Vec<(&'a str, &'a str)>
     hints.filter_map(is_text).collect()
 }
 
+/// `rfs_begin`
+#[unsafe(no_mangle)]
+pub extern "C" fn rfs_begin() {
+    begin();
+}
+
 /// `rfs_is_remote`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_is_remote(name: *const c_char) -> c_int {
@@ -134,8 +140,7 @@ pub unsafe extern "C" fn rfs_set_view(
     answer(|| {
         // SAFETY: as above.
         let (file, filetype) = unsafe { (&(*file).0, list(filetype, filetype_bytes)) };
-        file.handle().set_view(displacement, filetype);
-        Ok(())
+        Ok(file.handle().set_view(displacement, filetype)?)
     })
 }
 

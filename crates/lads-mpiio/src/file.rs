@@ -4,7 +4,7 @@ use crate::error::{Class, Error};
 use crate::hints::Hints;
 use lads_core::remote::message::OpenMode;
 use lads_core::remote::name::{self, Name};
-use lads_engine::remote::{Client, FileHandle, read_token};
+use lads_engine::remote::{Client, FileHandle, StagedBytes, read_token};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +19,7 @@ mod flag {
 /// An open file of a program.
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
+    client: Arc<Client>,
     handle: FileHandle,
     state: Mutex<State>,
 }
@@ -49,7 +50,7 @@ impl RemoteFile {
         };
         let client = client(&name.at, &hints)?;
         let handle = client.open(&name.path, mode, group, hints.defers_open)?;
-        Ok(Self { handle, state: Mutex::new(State { hints, is_atomic: false }) })
+        Ok(Self { client, handle, state: Mutex::new(State { hints, is_atomic: false }) })
     }
 
     pub(crate) fn close(self) -> Result<(), Error> {
@@ -85,7 +86,14 @@ impl RemoteFile {
     }
 
     pub(crate) fn hint(&self, index: usize) -> Option<(&'static str, String)> {
-        self.state().hints.all().into_iter().nth(index)
+        let StagedBytes { in_foreground, in_background } = self.client.staged();
+        let staged = [
+            ("rfs_staged_foreground", in_foreground.to_string()),
+            ("rfs_staged_background", in_background.to_string()),
+        ];
+        let hints = self.state().hints.all();
+        let has_cache = hints.iter().any(|(key, _)| *key == "rfs_cache_dir");
+        hints.into_iter().chain(staged.into_iter().filter(|_| has_cache)).nth(index)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,7 +135,7 @@ fn client(at: &str, hints: &Hints) -> Result<Arc<Client>, Error> {
     let token = read_token(path).map_err(|error| {
         Error::new(Class::Access, format!("cannot use the token in {}: {error}", path.display()))
     })?;
-    let client = Arc::new(Client::connect(at, &token, hints.options())?);
+    let client = Arc::new(Client::connect(at, &token, &hints.options())?);
     clients.insert(at.to_owned(), Arc::clone(&client));
     Ok(client)
 }

@@ -1,12 +1,30 @@
 //! What a user asks for in the hints of an `MPI_Info`, and what is in force.
 
 use lads_core::sizes;
-use lads_engine::remote::ClientOptions;
+use lads_engine::remote::{ClientOptions, StageOptions, Told};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// The environment variable for [`Hints::token_file`].
 const TOKEN_VARIABLE: &str = "LADS_RFS_TOKEN_FILE";
+
+/// The environment variable with hints for programs that give none: `key=value;key=value`. Hints of
+/// the program go before.
+const HINTS_VARIABLE: &str = "LADS_RFS_HINTS";
+
+/// The default of [`Hints::cache_bytes`]: 64 times the memory. Half is half as many outputs of a
+/// program that computes too briefly; with double, 64 processes of a host take 512 GiB of a disk
+/// that others use, too.
+const CACHE_BYTES: u64 = 4 << 30;
+
+/// When the program began, as far as is known.
+static BEGUN: OnceLock<Instant> = OnceLock::new();
+
+/// The program begins.
+pub(crate) fn begin() {
+    BEGUN.get_or_init(Instant::now);
+}
 
 /// The hints of a file.
 #[derive(Clone, Debug)]
@@ -23,11 +41,62 @@ pub(crate) struct Hints {
     pub(crate) timeout_seconds: u64,
     /// `rfs_token_file`: the file with the secret of the server.
     pub(crate) token_file: Option<PathBuf>,
+    /// `rfs_cache_dir`: where to put what does not fit into memory.
+    pub(crate) cache_directory: Option<PathBuf>,
+    /// `rfs_cache_size`: the most bytes of a process there.
+    pub(crate) cache_bytes: u64,
+    /// `rfs_cache_sync`: whether what is put there is durable at once.
+    pub(crate) syncs_cache: bool,
+    /// `rfs_staging`: when something is put there.
+    pub(crate) staging: Staging,
+    /// `rfs_output_interval`, `rfs_output_size`: what the user tells about the program's outputs.
+    pub(crate) told: Told,
+}
+
+/// When buffers go to the local disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Staging {
+    /// When a write finds none free, and while the program computes.
+    Both,
+    /// When a write finds none free.
+    Foreground,
+    /// While the program computes.
+    Background,
+    /// When the connection is lost.
+    None,
+}
+
+impl Staging {
+    const NAMES: [(&'static str, Self); 4] = [
+        ("both", Self::Both),
+        ("foreground", Self::Foreground),
+        ("background", Self::Background),
+        ("none", Self::None),
+    ];
+
+    fn of(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(it, _)| *it == name).map(|(_, staging)| *staging)
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, it)| *it == self).map_or("", |(name, _)| name)
+    }
 }
 
 impl Default for Hints {
+    /// Those of the environment.
     fn default() -> Self {
-        let ClientOptions { buffers_bytes, timeout } = ClientOptions::default();
+        let mut hints = Self::built_in();
+        let told = std::env::var(HINTS_VARIABLE).unwrap_or_default();
+        let pairs = told.split(';').filter_map(|pair| pair.split_once('='));
+        pairs.for_each(|(key, value)| hints.set(key.trim(), value.trim()));
+        hints
+    }
+}
+
+impl Hints {
+    fn built_in() -> Self {
+        let ClientOptions { buffers_bytes, timeout, .. } = ClientOptions::default();
         Self {
             buffer_bytes: buffers_bytes,
             buffers: true,
@@ -37,11 +106,14 @@ impl Default for Hints {
             token_file: std::env::var_os(TOKEN_VARIABLE)
                 .filter(|it| !it.is_empty())
                 .map(PathBuf::from),
+            cache_directory: None,
+            cache_bytes: CACHE_BYTES,
+            syncs_cache: false,
+            staging: Staging::Both,
+            told: Told::default(),
         }
     }
-}
 
-impl Hints {
     /// Takes a hint; unknown keys and values without a meaning are ignored (MPI 4.0, section
     /// 14.2.8).
     pub(crate) fn set(&mut self, key: &str, value: &str) {
@@ -55,6 +127,20 @@ impl Hints {
                 take(&mut self.timeout_seconds, seconds);
             }
             "rfs_token_file" => self.token_file = Some(PathBuf::from(value)),
+            "rfs_cache_dir" => {
+                self.cache_directory = Some(PathBuf::from(value)).filter(|_| !value.is_empty());
+            }
+            "rfs_cache_size" => take(&mut self.cache_bytes, sizes::parse_bytes(value).ok()),
+            "rfs_cache_sync" => take(&mut self.syncs_cache, switch(value)),
+            "rfs_staging" => take(&mut self.staging, Staging::of(value)),
+            "rfs_output_interval" => {
+                let interval = value.parse().ok().map(Duration::try_from_secs_f64);
+                self.told.interval = interval.and_then(Result::ok).or(self.told.interval);
+            }
+            "rfs_output_size" => {
+                let bytes = sizes::parse_bytes(value).ok();
+                self.told.output_bytes = bytes.or(self.told.output_bytes);
+            }
             _ => {}
         }
     }
@@ -71,13 +157,37 @@ impl Hints {
         if let Some(path) = &self.token_file {
             all.push(("rfs_token_file", path.display().to_string()));
         }
+        if let Some(path) = &self.cache_directory {
+            all.push(("rfs_cache_dir", path.display().to_string()));
+            all.push(("rfs_cache_size", self.cache_bytes.to_string()));
+            all.push(("rfs_cache_sync", self.syncs_cache.to_string()));
+            all.push(("rfs_staging", self.staging.name().to_owned()));
+        }
+        if let Some(interval) = self.told.interval {
+            all.push(("rfs_output_interval", interval.as_secs_f64().to_string()));
+        }
+        if let Some(bytes) = self.told.output_bytes {
+            all.push(("rfs_output_size", bytes.to_string()));
+        }
         all
     }
 
     /// How a connection is used.
     pub(crate) fn options(&self) -> ClientOptions {
-        let timeout = Duration::from_secs(self.timeout_seconds);
-        ClientOptions { buffers_bytes: self.buffer_bytes, timeout }
+        let stage = self.cache_directory.clone().map(|directory| StageOptions {
+            directory,
+            bytes_max: self.cache_bytes,
+            in_foreground: matches!(self.staging, Staging::Both | Staging::Foreground),
+            in_background: matches!(self.staging, Staging::Both | Staging::Background),
+            is_synced: self.syncs_cache,
+            told: self.told,
+        });
+        ClientOptions {
+            buffers_bytes: self.buffer_bytes,
+            timeout: Duration::from_secs(self.timeout_seconds),
+            stage,
+            begun: *BEGUN.get_or_init(Instant::now),
+        }
     }
 }
 
@@ -101,18 +211,37 @@ mod tests {
 
     #[test]
     fn hints_are_taken_and_told() {
-        let mut hints = Hints::default();
+        let mut hints = Hints { token_file: None, ..Hints::built_in() };
         for (key, value) in [
             ("rfs_buffer_size", "8M"),
             ("rfs_buffering", "disable"),
             ("rfs_defer_close", "true"),
             ("rfs_timeout", "5"),
             ("rfs_token_file", "/t"),
+            ("rfs_cache_dir", "/flash"),
+            ("rfs_cache_size", "1G"),
+            ("rfs_cache_sync", "true"),
+            ("rfs_staging", "background"),
+            ("rfs_output_interval", "2.5"),
+            ("rfs_output_size", "1M"),
         ] {
             hints.set(key, value);
         }
         let told = hints.all();
-        let expected = ["8388608", "false", "false", "true", "5", "/t"];
+        let expected = [
+            "8388608",
+            "false",
+            "false",
+            "true",
+            "5",
+            "/t",
+            "/flash",
+            "1073741824",
+            "true",
+            "background",
+            "2.5",
+            "1048576",
+        ];
         assert_eq!(told.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(), expected);
     }
 
@@ -120,8 +249,17 @@ mod tests {
     fn what_has_no_meaning_is_ignored() {
         let mut hints = Hints::default();
         let before = hints.all();
-        let nonsense =
-            [("rfs_buffer_size", "x"), ("rfs_buffering", "2"), ("rfs_timeout", "0"), ("cb", "1")];
+        let nonsense = [
+            ("rfs_buffer_size", "x"),
+            ("rfs_buffering", "2"),
+            ("rfs_timeout", "0"),
+            ("rfs_cache_dir", ""),
+            ("rfs_staging", "maybe"),
+            ("rfs_output_interval", "-1"),
+            ("rfs_output_interval", "1e99"),
+            ("rfs_output_size", "many"),
+            ("cb", "1"),
+        ];
         nonsense.iter().for_each(|(key, value)| hints.set(key, value));
         assert_eq!(hints.all(), before);
     }

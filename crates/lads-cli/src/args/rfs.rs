@@ -22,6 +22,22 @@ Programs need the same token: copy the file to their host, readable by you alone
 LADS_RFS_TOKEN_FILE to it. The file is made if it is not there. The token is sent as it is and the
 data is not encrypted: use it on a network that you trust, or through a tunnel of ssh.";
 
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  lads rfs replay /local/stage/lads-5f2a40b1c3d4e5f6.rfs
+      sends what a program could not send, to the server that it wrote to
+  lads rfs replay --server 192.0.2.7:7001 /local/stage/*.rfs
+      the server listens somewhere else now
+";
+
+const REPLAY_ABOUT: &str = "\
+Sends what an MPI program wrote to remote files and could not send.
+
+A program that stages on a local disk (hint rfs_cache_dir) leaves two files there if it is killed,
+or loses its server, before all is sent; the error says how they are called. Bytes are written
+again where the program wrote them, in its order, and made durable; then both files are removed. If
+it fails it can be done again.";
+
 /// `lads rfs`.
 pub(super) fn command() -> Command {
     Command::new("rfs")
@@ -34,6 +50,13 @@ pub(super) fn command() -> Command {
                 .about("Lets MPI programs write and read files below a directory")
                 .long_about(SERVE_ABOUT)
                 .before_help(SERVE_EXAMPLES)
+                .help_template(EXAMPLES_FIRST),
+        )
+        .subcommand(
+            ReplayArgs::augment_args(Command::new("replay"))
+                .about("Sends what a program wrote to remote files and could not send")
+                .long_about(REPLAY_ABOUT)
+                .before_help(REPLAY_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
         )
 }
@@ -66,6 +89,23 @@ pub(crate) struct ServeFilesArgs {
     /// Where layouts are taken from: auto, or as in `lads cp --layout`
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     pub(crate) layout: String,
+}
+
+/// What `lads rfs replay` is told.
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArgs {
+    /// The lists that programs left behind; the bytes are beside them
+    #[arg(required = true, value_name = "LIST", value_hint = ValueHint::FilePath)]
+    pub(crate) lists: Vec<PathBuf>,
+
+    /// The server, if it is not where the program wrote to
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+
+    /// The file with the token of the server
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(env = "LADS_RFS_TOKEN_FILE", hide_env_values = true)]
+    pub(crate) token_file: PathBuf,
 }
 
 /// Reads a host, by name or address, and a port.

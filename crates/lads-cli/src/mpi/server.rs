@@ -29,7 +29,7 @@ pub(super) fn ask(file: &[u8], token: &Token) -> Result<String, Problem> {
         )
     };
     let options = ClientOptions { timeout: TIMEOUT, ..ClientOptions::default() };
-    let client = Client::connect(at, token, options).map_err(lost)?;
+    let client = Client::connect(at, token, &options).map_err(lost)?;
     let mode = OpenMode { reads: true, writes: false, creates: false, is_new: false };
     match client.open(&name.path, mode, [0; 16], false) {
         Ok(handle) => {

@@ -26,9 +26,9 @@ use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How many buffers that wait stay in memory when others are staged: the one that is sent next and
-/// the one behind it. With half, the network waits while the next is read back from the disk; with
-/// double, two buffers less are free for the program.
+/// How many buffers that wait stay in memory while others are staged in the background: the one that
+/// is sent next and the one behind it. With half, the network waits while the next is read back
+/// from the disk; with double, two buffers less are free for the program.
 const WAITING_IN_MEMORY: usize = 2;
 
 /// The buffers of a client that are not written at the server.
@@ -260,13 +260,17 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         Some((frame.goes.file, frame.about))
     }
 
-    /// The newest frame in memory, to be staged, if there is room and enough others wait.
+    /// The newest frame in memory, to be staged, if there is room: the program waits for a buffer.
     pub fn start_staging(&mut self) -> Option<Staging<B, T>> {
-        if self.waiting.len() <= WAITING_IN_MEMORY {
-            return None;
-        }
         let newest = *self.waiting.last()?;
         self.stage(newest)
+    }
+
+    /// The newest frame in memory, to be staged while the program computes, if there is room and
+    /// enough others wait.
+    pub fn start_staging_ahead(&mut self) -> Option<Staging<B, T>> {
+        let is_much = self.waiting.len() > WAITING_IN_MEMORY;
+        if is_much { self.start_staging() } else { None }
     }
 
     /// The oldest frame in memory, sent or not, to be staged: the connection is lost.
@@ -361,7 +365,7 @@ mod tests {
     }
 
     fn stage(outbox: &mut Outbox<u64, u64>) -> Option<(u64, Slot)> {
-        let Staging { id, slot, .. } = outbox.start_staging()?;
+        let Staging { id, slot, .. } = outbox.start_staging_ahead()?;
         outbox.on_staged(id, slot);
         Some((id, slot))
     }
@@ -397,9 +401,12 @@ mod tests {
         assert_eq!(stage(&mut outbox), Some((2, Slot(1))));
         assert_eq!(stage(&mut outbox), None);
         assert_eq!(outbox.in_memory(), 2);
+        let last = outbox.start_staging().expect("the program waits");
+        assert_eq!(last.id, 1);
+        outbox.on_staged(1, last.slot);
         let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
-        assert_eq!(sent, [(0, true), (1, true), (2, false), (3, false)]);
-        assert_eq!((outbox.staged(1), outbox.staged(2), outbox.staged(4)), (None, Some(2), None));
+        assert_eq!(sent, [(0, true), (1, false), (2, false), (3, false)]);
+        assert_eq!((outbox.staged(0), outbox.staged(2), outbox.staged(4)), (None, Some(2), None));
         assert_eq!(outbox.on_written(2), Some((FILE, 2)));
         (4..7).for_each(|frame| outbox.put(goes(frame), frame, frame));
         assert_eq!(stage(&mut outbox), Some((6, Slot(1))), "its place is free again");

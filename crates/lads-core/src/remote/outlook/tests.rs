@@ -96,7 +96,7 @@ fn run(program: &Program) -> Staged {
                 outlook.output_bytes = program.output_bytes - left;
             } else if disk_until <= now
                 && outlook.next_staging(now, memory(&outbox)).is_some_and(|wait| wait < step)
-                && let Some(Staging { id, slot, .. }) = outbox.start_staging()
+                && let Some(Staging { id, slot, .. }) = outbox.start_staging_ahead()
             {
                 outbox.on_staged(id, slot);
                 staged.background += frame;

@@ -62,7 +62,7 @@ impl Link {
         let wait = inner.outlook.next_staging(now, memory);
         let wait = wait.filter(|_| stage.options.in_background);
         if wait == Some(Duration::ZERO)
-            && let Some(staging) = inner.outbox.start_staging()
+            && let Some(staging) = inner.outbox.start_staging_ahead()
         {
             return Some(staging);
         }
