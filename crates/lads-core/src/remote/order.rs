@@ -10,7 +10,9 @@
 //! - A frame waits until its view is known, and until earlier frames are written that may have
 //!   bytes of the file in common with it.
 //!
-//! Messages and frames overtake each other on the way: a frame may come before its view.
+//! Messages and frames overtake each other on the way: a frame may come before its view. For the
+//! same reason, a client sends nothing that could change the answer to a request before it has the
+//! answer.
 
 use super::message::{Call, Failure, FileNumber, ViewNumber, Written};
 use crate::frame::Row;
@@ -18,7 +20,7 @@ use crate::limits::{CLIENT_FILES_MAX, CLIENT_FILETYPES_BYTES_MAX, CLIENT_VIEWS_M
 use crate::view::View;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use thiserror::Error;
 
 /// How a client breaks the protocol.
@@ -55,7 +57,9 @@ pub struct Start {
 #[derive(Debug, Default)]
 pub struct Order {
     files: HashMap<FileNumber, File>,
-    views: HashMap<ViewNumber, Seen>,
+    views: HashMap<ViewNumber, Arc<Seen>>,
+    /// Views that were forgotten while frames still needed them: they take memory, too.
+    forgotten: Vec<Weak<Seen>>,
     requests: u64,
     /// Frames that have come.
     frames: u64,
@@ -70,6 +74,8 @@ struct Seen {
     view: Arc<View>,
     /// The bytes of its filetype as it travelled.
     bytes: usize,
+    /// Why nothing can be written through it.
+    failure: Option<Failure>,
 }
 
 #[derive(Debug, Default)]
@@ -88,10 +94,9 @@ struct Frame {
 }
 
 /// Where a frame goes. It keeps its view, which the client may have forgotten.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Place {
-    file: FileNumber,
-    view: Arc<View>,
+    seen: Arc<Seen>,
     /// The bytes of the file between the first and the last of the frame.
     reach: Range<u64>,
 }
@@ -116,7 +121,11 @@ impl Order {
             return false;
         }
         let file = match call {
-            Call::Open { .. } | Call::View { .. } | Call::Forget { .. } => return true,
+            Call::Open { .. } | Call::Forget { .. } => return true,
+            // Views that were forgotten make room when their frames are written.
+            Call::View { filetype, .. } => {
+                return self.has_room_for(filetype.len()) || !self.is_writing();
+            }
             Call::AddShared { .. } | Call::SetShared { .. } => return true,
             Call::Delete { .. } => None,
             Call::Read { view, .. } | Call::End { view } => self.file_of(*view),
@@ -125,7 +134,7 @@ impl Order {
             Call::SetSize { file, .. } | Call::Preallocate { file, .. } => Some(*file),
         };
         let is_of = |frame: &Frame| match (&frame.place, file) {
-            (Some(place), Some(file)) => place.file == file,
+            (Some(place), Some(file)) => place.seen.file == file,
             // It may be of any file.
             _ => true,
         };
@@ -148,7 +157,9 @@ impl Order {
     pub fn close(&mut self, file: FileNumber) {
         self.find_places();
         self.files.remove(&file);
-        self.views.retain(|_, seen| seen.file != file);
+        let views = self.views.extract_if(|_, seen| seen.file == file);
+        self.forgotten.extend(views.map(|(_, seen)| Arc::downgrade(&seen)));
+        self.forgotten.retain(|seen| seen.strong_count() > 0);
     }
 
     /// Why a file cannot be used; `None` if it can.
@@ -159,8 +170,9 @@ impl Order {
         self.files.get(&file).map(|it| it.failure).ok_or(Breach::Unknown)
     }
 
-    /// A view is set, whose filetype has this many bytes as it travels. If it is no view, the file
-    /// cannot be used any more: frames of the view may be under way.
+    /// A view is set, whose filetype has this many bytes as it travels. If it is no view, or there
+    /// is no room for it, this is returned, and the file cannot be used any more: frames of the
+    /// view may be under way. What was written through earlier views is still written.
     ///
     /// # Errors
     /// If the number is in use, there are too many, or there is no such file.
@@ -170,26 +182,27 @@ impl Order {
         file: FileNumber,
         bytes: usize,
         view: Result<View, Failure>,
-    ) -> Result<(), Breach> {
-        let all_bytes: usize = self.views.values().map(|seen| seen.bytes).sum();
-        let is_much =
-            self.views.len() >= CLIENT_VIEWS_MAX || all_bytes + bytes > CLIENT_FILETYPES_BYTES_MAX;
-        if is_much || self.views.contains_key(&number) {
+    ) -> Result<Option<Failure>, Breach> {
+        if self.views.len() >= CLIENT_VIEWS_MAX || self.views.contains_key(&number) {
             return Err(Breach::Number);
         }
+        let has_room = self.has_room_for(bytes);
         let of = self.files.get_mut(&file).ok_or(Breach::Unknown)?;
-        let view = view.unwrap_or_else(|failure| {
-            of.failure.get_or_insert(failure);
-            View::whole()
-        });
-        self.views.insert(number, Seen { file, view: Arc::new(view), bytes });
-        Ok(())
+        let view = view.and_then(|view| if has_room { Ok(view) } else { Err(NO_ROOM) });
+        let failure = view.as_ref().err().copied();
+        of.failure = of.failure.or(failure);
+        let bytes = if failure.is_some() { 0 } else { bytes };
+        let view = Arc::new(view.unwrap_or_else(|_| View::whole()));
+        let seen = Seen { file, view, bytes, failure: of.failure };
+        self.views.insert(number, Arc::new(seen));
+        Ok(failure)
     }
 
     /// A view is not needed any more.
     pub fn forget(&mut self, view: ViewNumber) {
         self.find_places();
-        self.views.remove(&view);
+        self.forgotten.extend(self.views.remove(&view).map(|seen| Arc::downgrade(&seen)));
+        self.forgotten.retain(|seen| seen.strong_count() > 0);
     }
 
     /// The view with this number, and its file.
@@ -220,10 +233,10 @@ impl Order {
         self.find_places();
         let mut failed = Vec::new();
         for (number, frame) in self.open.iter().filter(|(_, frame)| !frame.is_started) {
-            let Some(Place { file, reach, .. }) = &frame.place else { continue };
-            let of_file = self.files.get(file).map_or(Some(CLOSED), |it| it.failure);
+            let Some(Place { seen, reach }) = &frame.place else { continue };
+            let closed = (!self.files.contains_key(&seen.file)).then_some(CLOSED);
             let beyond = reach.is_empty().then_some(BEYOND);
-            if let Some(failure) = of_file.or(beyond) {
+            if let Some(failure) = closed.or(seen.failure).or(beyond) {
                 failed.push(Written { frame: *number, failure: Some(failure) });
             }
         }
@@ -234,21 +247,23 @@ impl Order {
     /// Frames whose turn has come. Those that cannot be written are taken before.
     pub fn take_starts(&mut self) -> Vec<Start> {
         self.find_places();
+        // Those that are being written may come later: their views were known first.
+        let started = self.open.values().filter(|frame| frame.is_started);
+        let mut before: Vec<_> = started.filter_map(Frame::bytes).collect();
         let mut starts = Vec::new();
-        let mut before: Vec<&Place> = Vec::new();
-        for (number, frame) in &mut self.open {
-            let Some(place) = &frame.place else { continue };
-            let Place { file, view, reach } = place;
-            let meets = |other: &&Place| {
-                let is_apart = other.reach.end <= reach.start || reach.end <= other.reach.start;
-                other.file == *file && !is_apart
-            };
-            if !frame.is_started && !before.iter().any(meets) {
+        for (number, frame) in self.open.iter_mut().filter(|(_, frame)| !frame.is_started) {
+            let (Some(bytes), Some(place)) = (frame.bytes(), &frame.place) else { continue };
+            if !before.iter().any(|other| meet(other, &bytes)) {
                 frame.is_started = true;
-                let (view, positions) = (Arc::clone(view), frame.positions.clone());
-                starts.push(Start { frame: *number, file: *file, view, positions });
+                let (file, view) = (place.seen.file, Arc::clone(&place.seen.view));
+                starts.push(Start {
+                    frame: *number,
+                    file,
+                    view,
+                    positions: frame.positions.clone(),
+                });
             }
-            before.push(place);
+            before.push(bytes);
         }
         starts
     }
@@ -262,14 +277,39 @@ impl Order {
         self.views.get(&view).map(|seen| seen.file)
     }
 
+    /// Whether a frame is being written.
+    fn is_writing(&self) -> bool {
+        self.open.values().any(|frame| frame.is_started)
+    }
+
+    /// Whether one more filetype may be kept, of this many bytes.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let known = self.views.values().map(|seen| seen.bytes);
+        let forgotten = self.forgotten.iter().filter_map(Weak::upgrade).map(|seen| seen.bytes);
+        known.chain(forgotten).sum::<usize>() + bytes <= CLIENT_FILETYPES_BYTES_MAX
+    }
+
     /// Finds out where frames go whose view has become known.
     fn find_places(&mut self) {
         for frame in self.open.values_mut().filter(|frame| frame.place.is_none()) {
             let Some(seen) = self.views.get(&frame.view) else { continue };
             let reach = seen.view.reach(&frame.positions);
-            frame.place = Some(Place { file: seen.file, view: Arc::clone(&seen.view), reach });
+            frame.place = Some(Place { seen: Arc::clone(seen), reach });
         }
     }
+}
+
+impl Frame {
+    /// Its file, and where in it the first and the last of its bytes lie, if that is known.
+    fn bytes(&self) -> Option<(FileNumber, Range<u64>)> {
+        let place = self.place.as_ref()?;
+        Some((place.seen.file, place.reach.clone()))
+    }
+}
+
+/// Whether two frames may have bytes in common.
+fn meet(one: &(FileNumber, Range<u64>), other: &(FileNumber, Range<u64>)) -> bool {
+    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
 }
 
 /// What a piece for a file that was closed fails with: `EBADF`.
@@ -277,6 +317,9 @@ const CLOSED: Failure = Failure { operation: crate::issue::Operation::Write, err
 
 /// What a piece beyond the largest file fails with: `EFBIG`.
 const BEYOND: Failure = Failure { operation: crate::issue::Operation::Write, errno: 27 };
+
+/// What a view fails with whose filetype is one too many: `ENOMEM`.
+const NO_ROOM: Failure = Failure { operation: crate::issue::Operation::Examine, errno: 12 };
 
 #[cfg(test)]
 mod tests;

@@ -208,6 +208,57 @@ fn the_filetypes_of_a_client_have_a_limited_number_of_bytes() {
     let mut order = order();
     let mut set =
         |number, bytes| order.set_view(ViewNumber(number), FILE, bytes, Ok(View::whole()));
-    assert_eq!(set(2, CLIENT_FILETYPES_BYTES_MAX - 9), Ok(()));
-    assert_eq!(set(3, 1), Err(Breach::Number));
+    assert_eq!(set(2, CLIENT_FILETYPES_BYTES_MAX - 9), Ok(None));
+    assert_eq!(set(3, 1), Ok(Some(NO_ROOM)), "an error of the file, not the end of the connection");
+    assert_eq!(order.failure_of(FILE), Ok(Some(NO_ROOM)));
+}
+
+/// A client could make a server keep as many of the largest views as it has frames under way.
+#[test]
+fn views_that_are_forgotten_count_as_long_as_frames_need_them() {
+    let mut order = order();
+    let (large, most) = (ViewNumber(2), CLIENT_FILETYPES_BYTES_MAX - 9);
+    order.set_view(large, FILE, most, Ok(View::whole())).unwrap();
+    order.on_frame(&[row(large, 0, 10)]).unwrap();
+    assert_eq!(starts(&mut order), [0]);
+    order.forget(large);
+    let filetype = vec![0; most];
+    let set = Call::View { view: large, file: FILE, displacement: 0, filetype };
+    assert!(!order.is_ready(0, &set), "the frame is being written");
+    order.on_written(0);
+    assert!(order.is_ready(0, &set));
+    assert_eq!(order.set_view(large, FILE, most, Ok(View::whole())), Ok(None));
+    order.on_frame(&[row(large, 0, 10)]).unwrap();
+    order.close(FILE);
+    order.open(FILE, None).unwrap();
+    assert_eq!(order.set_view(large, FILE, most, Ok(View::whole())), Ok(Some(NO_ROOM)));
+}
+
+/// What came before a view that is none failed with it.
+#[test]
+fn what_was_written_before_a_view_that_is_none_is_written() {
+    let mut order = order();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
+    assert_eq!(starts(&mut order), [0]);
+    let failure = Failure { operation: Operation::Examine, errno: 22 };
+    assert_eq!(order.set_view(ViewNumber(2), FILE, 9, Err(failure)), Ok(Some(failure)));
+    order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
+    assert_eq!(order.take_failed(), [Written { frame: 2, failure: Some(failure) }]);
+    order.on_written(0);
+    assert_eq!(starts(&mut order), [1]);
+    assert_eq!(order.failure_of(FILE), Ok(Some(failure)));
+}
+
+/// Found by the fuzzer: a frame was started beside a later one, whose view had been known first.
+#[test]
+fn a_frame_whose_view_comes_late_waits_for_later_ones_that_are_being_written() {
+    let mut order = order();
+    order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
+    order.on_frame(&[row(VIEW, 5, 10)]).unwrap();
+    assert_eq!(starts(&mut order), [1]);
+    order.set_view(ViewNumber(2), FILE, 9, Ok(View::whole())).unwrap();
+    assert_eq!(starts(&mut order), [0; 0]);
+    order.on_written(1);
+    assert_eq!(starts(&mut order), [0]);
 }

@@ -112,9 +112,9 @@ impl FileHandle {
         })?;
         let mut tail = self.sealed();
         let path = tail.target.path.clone();
-        let target = set(&self.link, self.file, &path, displacement, filetype, shape);
-        let before = std::mem::replace(&mut tail.target, target);
-        self.link.forget(self.file, before.view);
+        // First, so that the server need not have room for both.
+        self.link.forget(self.file, tail.target.view);
+        tail.target = set(&self.link, self.file, &path, displacement, filetype, shape);
         Ok(())
     }
 

@@ -42,8 +42,7 @@ impl Session {
             }
             Call::View { view, file, displacement, filetype } => {
                 let made = made_view(displacement, &filetype);
-                let failure = made.as_ref().err().copied();
-                self.lock().order.set_view(view, file, filetype.len(), made)?;
+                let failure = self.lock().order.set_view(view, file, filetype.len(), made)?;
                 failure.map_or(Ok(Outcome::Done), Err)
             }
             Call::Forget { view } => {
