@@ -2,9 +2,10 @@
 //!
 //! A [`Target`] is a function that takes any bytes and panics if the core does what it must not.
 //! Those of readers pass the bytes to them and look at the answer ([`message`], [`frame`],
-//! [`packet`], [`journal`], [`filter`], [`layouts`], [`view`]). Those of the two sessions take the
-//! bytes as choices of an owner that tells the session the truth about its tasks, and of a peer
-//! that says what it likes ([`sink_session`], [`source_session`]).
+//! [`packet`], [`journal`], [`filter`], [`layouts`], [`view`], [`remote_message`]). Those of the
+//! two sessions take the bytes as choices of an owner that tells the session the truth about its
+//! tasks, and of a peer that says what it likes ([`sink_session`], [`source_session`]); so does
+//! that of a server of remote files ([`remote_order`]).
 //!
 //! The same functions are run by libFuzzer (`fuzz/`), which looks for bytes that lead to code that
 //! no others led to; by the tests of this crate, which run what was found once and some random
@@ -19,6 +20,8 @@ pub mod layouts;
 pub mod message;
 pub mod nonsense;
 pub mod packet;
+pub mod remote_message;
+pub mod remote_order;
 pub mod sink_session;
 pub mod source_session;
 pub mod steps;
@@ -51,7 +54,7 @@ pub struct Target {
 
 /// All targets. A reader has no reason to allocate more than a small multiple of what it reads; a
 /// session keeps tables of OSTs and streams whose numbers its peer names.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "message", body: message::run, memory_bytes: 1 << 20 },
     Target { name: "frame", body: frame::run, memory_bytes: 1 << 20 },
     Target { name: "packet", body: packet::run, memory_bytes: 1 << 20 },
@@ -59,6 +62,8 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "filter", body: filter::run, memory_bytes: 1 << 20 },
     Target { name: "layouts", body: layouts::run, memory_bytes: 4 << 20 },
     Target { name: "view", body: view::run, memory_bytes: 1 << 20 },
+    Target { name: "remote_message", body: remote_message::run, memory_bytes: 1 << 20 },
+    Target { name: "remote_order", body: remote_order::run, memory_bytes: 64 << 20 },
     Target { name: "source_session", body: source_session::run, memory_bytes: 64 << 20 },
     Target { name: "sink_session", body: sink_session::run, memory_bytes: 64 << 20 },
 ];

@@ -9,13 +9,18 @@
 use lads_core::ceph::{FileLayout, ObjectStriping};
 use lads_core::entry::{Identity, Timestamp};
 use lads_core::frame::{Bound, Row, put_head};
+use lads_core::issue::Operation;
 use lads_core::journal::{BlockRecord, FORMAT, Record, encode};
 use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::lov::{Lov, Stripes};
 use lads_core::packet::{Channel, Packet};
+use lads_core::remote::message::{
+    Call, Failure, FileNumber, OpenMode, Outcome, Request, ToClient, ToServer, VERSION, ViewNumber,
+    Written,
+};
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
-use lads_fuzz::{TARGETS, sink_session, source_session};
+use lads_fuzz::{TARGETS, remote_message, remote_order, sink_session, source_session};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -227,6 +232,40 @@ fn views_begin_with_datatypes_of_every_kind() {
     check("view", seeds.iter().map(|(name, it)| (*name, seed(it))).collect());
 }
 
+#[test]
+fn messages_of_remote_files_begin_with_one_of_each_kind() {
+    let (file, view, path) = (FileNumber(3), ViewNumber(7), b"run/out".to_vec());
+    let mode = OpenMode { reads: true, writes: true, creates: true, is_new: false };
+    let mut filetype = Vec::new();
+    Datatype::Bytes(8).write(&mut filetype);
+    let failure = Failure { operation: Operation::Write, errno: 28 };
+    let calls = [
+        ("open", Call::Open { file, path: path.clone(), mode, group: [9; 16] }),
+        ("view", Call::View { view, file, displacement: 4096, filetype }),
+        ("read", Call::Read { view, position: 1 << 30, length: 1 << 20 }),
+        ("close", Call::Close { file }),
+        ("shared", Call::AddShared { file, bytes: -5 }),
+        ("delete", Call::Delete { path }),
+    ];
+    let to_server = |message| [vec![0], remote_message::body_of(&message)].concat();
+    let to_client = |message| [vec![1], remote_message::body_of(&message)].concat();
+    let written = [None, Some(failure)];
+    let written = (5..).zip(written).map(|(frame, failure)| Written { frame, failure }).collect();
+    let reply = |outcome| to_client(ToClient::Reply { number: 300, outcome });
+    let mut seeds = vec![
+        ("hello", to_server(ToServer::Hello { version: VERSION, name: "n1".to_owned() })),
+        ("written", to_client(ToClient::Written(written))),
+        ("grant", to_client(ToClient::Grant(64))),
+        ("fatal", to_client(ToClient::Fatal("no".to_owned()))),
+        ("reply-number", reply(Outcome::Number(1 << 20))),
+        ("reply-failed", reply(Outcome::Failed(failure))),
+    ];
+    seeds.extend(calls.map(|(name, call)| {
+        (name, to_server(ToServer::Request(Request { number: 300, frames_before: 40, call })))
+    }));
+    check("remote_message", seeds);
+}
+
 /// As Lustre answers it for a file: a wish that was granted.
 fn with_objects(wish: &Lov) -> Lov {
     let lads_core::lov::Body::Stripes(stripes) = &wish.components[0].body else {
@@ -246,6 +285,10 @@ fn seeds_of_the_sessions_lead_to_their_ends() {
         committed("source_session").iter().map(|(_, it)| source_session::play(it)).collect();
     assert!(source.iter().any(|it| it.is_finished && it.files_moved >= 10), "{source:?}");
     assert!(source.iter().any(|it| it.is_refused && it.files_moved >= 1), "{source:?}");
+    let order: Vec<_> =
+        committed("remote_order").iter().map(|(_, it)| remote_order::play(it)).collect();
+    assert!(order.iter().any(|it| it.written >= 10 && it.failed >= 1), "{order:?}");
+    assert!(order.iter().any(|it| it.is_refused && it.written >= 1), "{order:?}");
 }
 
 #[test]
