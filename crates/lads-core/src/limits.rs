@@ -189,6 +189,12 @@ pub const CLIENT_VIEWS_MAX: usize = 2 * CLIENT_FILES_MAX;
 /// Half would refuse the largest; taken apart, they take seven times as much.
 pub const CLIENT_FILETYPES_BYTES_MAX: usize = 32 << 20;
 
+/// Locks that a client of remote files may have or wait for: one for each thread that is in an
+/// access in atomic mode. Half would do for most machines; each takes 40 bytes at the server, and
+/// all who wait for a file are looked at once a second, so with double of it a client that lies
+/// makes this take twice as long.
+pub const CLIENT_LOCKS_MAX: usize = 256;
+
 /// The most runs of a view that are found at a time: 24 bytes each. A frame of 1 MiB has as many if
 /// its runs have 64 bytes. With half, frames of short runs wait twice as often for the slowest OST;
 /// double is memory that a client with the shortest runs makes the server take.

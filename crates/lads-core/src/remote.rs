@@ -7,9 +7,12 @@
 //! the server finds out where in the file that lies.
 //!
 //! [`name`] says which server and path a name means, [`order`] in which order a server does what a
-//! client asks for, [`scatter`] which OSTs hold a piece.
+//! client asks for, [`locks`] who may access a file as if at one moment, [`scatter`] which OSTs hold
+//! a piece. [`outbox`] says what a client sends next, and what it puts on a local disk; [`outlook`]
+//! how much of it, and [`kept`] is the list of what is there.
 
 pub mod kept;
+pub mod locks;
 pub mod message;
 pub mod name;
 pub mod order;

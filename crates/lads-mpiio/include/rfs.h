@@ -118,8 +118,8 @@ int rfs_add_shared(rfs_file *file, int64_t bytes, uint64_t *before);
 /* Sets the shared pointer of the group. */
 int rfs_set_shared(rfs_file *file, uint64_t position);
 
-/* In atomic mode, each read and write is as if it happened at one moment, and a write has happened
- * when it returns. */
+/* In atomic mode, each read and write is as if it happened at one moment, also to other processes in
+ * this mode, and a write has happened when it returns. */
 int rfs_set_atomic(rfs_file *file, int is_atomic);
 
 /* Changes hints of an open file. Unknown keys and values without a meaning are ignored. */

@@ -179,7 +179,7 @@ pub unsafe extern "C" fn rfs_read(
         let memory = |it: &Piece| unsafe { std::slice::from_raw_parts_mut(it.bytes, it.length) };
         let mut pieces: Vec<&mut [u8]> = pieces.map(memory).collect();
         // SAFETY: as above.
-        let count = unsafe { &(*file).0 }.handle().read(position, &mut pieces)?;
+        let count = unsafe { &(*file).0 }.read(position, &mut pieces)?;
         // SAFETY: as above.
         unsafe { give(got, count) };
         Ok(())

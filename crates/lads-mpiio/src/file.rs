@@ -2,9 +2,9 @@
 
 use crate::error::{Class, Error};
 use crate::hints::Hints;
-use lads_core::remote::message::OpenMode;
+use lads_core::remote::message::{LockKind, OpenMode};
 use lads_core::remote::name::{self, Name};
-use lads_engine::remote::{Client, FileHandle, StagedBytes, read_token};
+use lads_engine::remote::{Client, FileHandle, RemoteError, StagedBytes, read_token};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,15 +63,39 @@ impl RemoteFile {
     }
 
     pub(crate) fn write(&self, position: u64, pieces: &[&[u8]]) -> Result<(), Error> {
-        self.handle.write(position, pieces)?;
-        let is_waited_for = {
+        let (is_atomic, buffers) = {
             let state = self.state();
-            state.is_atomic || !state.hints.buffers
+            (state.is_atomic, state.hints.buffers)
         };
-        if is_waited_for {
+        let written = if is_atomic {
+            self.locked(LockKind::Exclusive, || self.handle.write(position, pieces))
+        } else {
+            self.handle.write(position, pieces)
+        };
+        if is_atomic || !buffers {
+            // Behind the unlock: others need not wait until this process has heard of it.
             self.handle.flush()?;
         }
-        Ok(())
+        Ok(written?)
+    }
+
+    pub(crate) fn read(&self, position: u64, pieces: &mut [&mut [u8]]) -> Result<u64, Error> {
+        if !self.state().is_atomic {
+            return Ok(self.handle.read(position, pieces)?);
+        }
+        Ok(self.locked(LockKind::Shared, || self.handle.read(position, pieces))?)
+    }
+
+    /// Does something while no other process does what must not happen beside it.
+    fn locked<T>(
+        &self,
+        kind: LockKind,
+        access: impl FnOnce() -> Result<T, RemoteError>,
+    ) -> Result<T, RemoteError> {
+        self.handle.lock(kind)?;
+        let done = access();
+        self.handle.unlock();
+        done
     }
 
     pub(crate) fn set_atomic(&self, is_atomic: bool) -> Result<(), Error> {

@@ -172,6 +172,28 @@ pub enum Call {
         /// Its path below the root of the server.
         path: Vec<u8>,
     },
+    /// Answer when nobody else has a lock of the file that excludes this one. Requests that follow
+    /// are done meanwhile.
+    Lock {
+        /// The file.
+        file: FileNumber,
+        /// What may be done beside it.
+        kind: LockKind,
+    },
+    /// Give the lock back when everything is written.
+    Unlock {
+        /// The file.
+        file: FileNumber,
+    },
+}
+
+/// What may be done with a file beside what it is locked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may lock it for the same: reading.
+    Shared,
+    /// Nobody else may lock it: writing.
+    Exclusive,
 }
 
 /// How a file is opened.
@@ -250,6 +272,7 @@ wire_struct!(OpenMode { reads, writes, creates, is_new });
 wire_struct!(Failure { operation, errno });
 wire_struct!(Written { frame, failure });
 crate::wire_list!(Written);
+wire_enum!(LockKind { 0 => Shared, 1 => Exclusive });
 wire_enum!(Outcome { 0 => Done, 1 => Number(number), 2 => Failed(failure) });
 wire_enum!(ToServer { 1 => Hello { version, name }, 2 => Request(request), 3 => Heartbeat });
 wire_enum!(ToClient {
@@ -275,6 +298,8 @@ wire_enum!(Call {
     12 => AddShared { file, bytes },
     13 => SetShared { file, position },
     14 => Delete { path },
+    15 => Lock { file, kind },
+    16 => Unlock { file },
 });
 
 /// Appends a message with its length before it.
@@ -327,6 +352,9 @@ mod tests {
             Call::AddShared { file, bytes: -5 },
             Call::SetShared { file, position: 6 },
             Call::Delete { path },
+            Call::Lock { file, kind: LockKind::Shared },
+            Call::Lock { file, kind: LockKind::Exclusive },
+            Call::Unlock { file },
         ];
         for (number, call) in (0..).zip(calls) {
             comes_back(&ToServer::Request(Request { number, frames_before: 2, call }));

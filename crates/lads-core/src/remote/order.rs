@@ -126,11 +126,11 @@ impl Order {
             Call::View { filetype, .. } => {
                 return self.has_room_for(filetype.len()) || !self.is_writing();
             }
-            Call::AddShared { .. } | Call::SetShared { .. } => return true,
+            Call::AddShared { .. } | Call::SetShared { .. } | Call::Lock { .. } => return true,
             Call::Delete { .. } => None,
             Call::Read { view, .. } | Call::End { view } => self.file_of(*view),
             Call::Sync { file } | Call::Flush { file } | Call::Close { file } => Some(*file),
-            Call::Size { file } => Some(*file),
+            Call::Size { file } | Call::Unlock { file } => Some(*file),
             Call::SetSize { file, .. } | Call::Preallocate { file, .. } => Some(*file),
         };
         let is_of = |frame: &Frame| match (&frame.place, file) {
@@ -273,13 +273,14 @@ impl Order {
         self.open.remove(&frame);
     }
 
-    fn file_of(&self, view: ViewNumber) -> Option<FileNumber> {
-        self.views.get(&view).map(|seen| seen.file)
+    /// Whether a frame is being written.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.open.values().any(|frame| frame.is_started)
     }
 
-    /// Whether a frame is being written.
-    fn is_writing(&self) -> bool {
-        self.open.values().any(|frame| frame.is_started)
+    fn file_of(&self, view: ViewNumber) -> Option<FileNumber> {
+        self.views.get(&view).map(|seen| seen.file)
     }
 
     /// Whether one more filetype may be kept, of this many bytes.

@@ -87,5 +87,7 @@ mod tests {
         assert_eq!(first.end, 10 * RUNS_MAX as u64);
         let rest = scatter(&view(), &layout, 0, first.end..all).unwrap();
         assert_eq!((rest.end, rest.osts[&OstId(0)].len()), (all, 3));
+        let place = u64::from(rest.osts[&OstId(0)][0].place);
+        assert_eq!(place, first.end, "counted from the beginning of the frame");
     }
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod groups;
+mod locks;
 mod session;
 mod storage;
 
@@ -12,7 +13,8 @@ use crate::transport::pipe;
 use crate::transport::tcp::Service;
 use groups::Groups;
 use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
-use session::{Place, Session};
+use locks::FileLocks;
+use session::{Place, Session, Shared};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 use storage::Storage;
 
 /// What a server is told.
@@ -43,12 +46,11 @@ pub struct ServerConfig {
 /// A server that listens.
 pub struct FileServer {
     service: Service,
-    storage: Arc<Storage>,
-    groups: Arc<Groups>,
+    shared: Arc<Shared>,
     sessions: Arc<AtomicU32>,
     sessions_max: u32,
     buffers_each: u32,
-    host: String,
+    silence_max: Duration,
 }
 
 impl FileServer {
@@ -80,9 +82,11 @@ impl FileServer {
         let root = Directory::root(handle);
         let storage = Arc::new(Storage::new(root, layouts, writing, reading));
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (groups, sessions) = (Arc::default(), Arc::default());
-        let sessions_max = *sessions_max;
-        Ok(Self { service, storage, groups, sessions, sessions_max, buffers_each, host })
+        let (groups, locks) = (Groups::default(), FileLocks::default());
+        let shared = Arc::new(Shared { storage, groups, locks, host });
+        let (sessions, sessions_max) = (Arc::default(), *sessions_max);
+        let silence_max = locks::SILENCE_MAX;
+        Ok(Self { service, shared, sessions, sessions_max, buffers_each, silence_max })
     }
 
     /// Where it listens.
@@ -91,9 +95,18 @@ impl FileServer {
         self.service.address()
     }
 
+    /// A client that holds up others is cut off when it has been silent for this time.
+    #[cfg(test)]
+    pub(super) fn set_silence_max(&mut self, silence_max: Duration) {
+        self.silence_max = silence_max;
+    }
+
     /// Serves clients until the flag is set. `told` hears of each that comes and goes.
     pub fn run(mut self, stop: &StopFlag, told: &(dyn Fn(&str) + Sync)) {
-        self.storage.start_threads();
+        self.shared.storage.start_threads();
+        let (shared, stopped, silence_max) =
+            (Arc::clone(&self.shared), stop.clone(), self.silence_max);
+        crate::thread::spawn("lads-watch", move || shared.locks.watch(silence_max, &stopped));
         while !stop.is_set() {
             for (socket, name) in self.service.accept(stop) {
                 if let Err(error) = self.admit(socket) {
@@ -101,7 +114,7 @@ impl FileServer {
                 }
             }
         }
-        self.storage.end();
+        self.shared.storage.end();
     }
 
     fn admit(&self, socket: OwnedFd) -> io::Result<()> {
@@ -109,10 +122,9 @@ impl FileServer {
             .ok_or_else(|| io::Error::other("there are as many clients as may be"))?;
         let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
         let connection = pipe::open_both_ways(input, output, 1);
-        let (storage, groups) = (Arc::clone(&self.storage), Arc::clone(&self.groups));
-        let (share, host) = ((place, self.buffers_each), self.host.clone());
+        let (shared, share) = (Arc::clone(&self.shared), (place, self.buffers_each));
         crate::thread::spawn("lads-client", move || {
-            Session::serve(storage, groups, socket, connection, share, host);
+            Session::serve(shared, socket, connection, share);
         });
         Ok(())
     }

@@ -4,11 +4,12 @@ mod staged;
 
 use super::*;
 use crate::stop::StopFlag;
-use lads_core::remote::message::{FRAME_BYTES, OpenMode};
+use lads_core::remote::message::{FRAME_BYTES, LockKind, OpenMode};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 const READ_WRITE: OpenMode = OpenMode { reads: true, writes: true, creates: false, is_new: false };
 const CREATE: OpenMode = OpenMode { creates: true, ..READ_WRITE };
@@ -34,6 +35,10 @@ impl Place {
     }
 
     fn with_layout(layout: &str) -> Self {
+        Self::with(layout, |_| {})
+    }
+
+    fn with(layout: &str, change: impl FnOnce(&mut FileServer)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("root");
         std::fs::create_dir(&root).unwrap();
@@ -48,7 +53,8 @@ impl Place {
             buffers_bytes: 16 << 20,
             layout: layout.to_owned(),
         };
-        let server = FileServer::open(&config).unwrap();
+        let mut server = FileServer::open(&config).unwrap();
+        change(&mut server);
         let (at, stop) = (server.address().to_string(), StopFlag::new());
         let stopped = stop.clone();
         let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
@@ -295,7 +301,7 @@ fn when_the_server_is_gone_every_call_fails_and_none_waits() {
 /// A connection that has shown its token, and says what it likes.
 fn stranger(place: &Place) -> std::fs::File {
     let stop = StopFlag::new();
-    let patience = crate::patience::Patience::new(&stop, std::time::Duration::from_secs(10));
+    let patience = crate::patience::Patience::new(&stop, Duration::from_secs(10));
     let at = place.at.parse().unwrap();
     let socket = crate::transport::tcp::connect_to_service(at, &place.token.0, &patience);
     std::fs::File::from(socket.unwrap())
@@ -347,14 +353,15 @@ fn a_client_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
         request(0, Call::Size { file: file_number }),
         request(0, set),
         request(0, long),
-        [request(0, open.clone()), request(1, open)].concat(),
+        [request(0, open.clone()), request(1, open.clone())].concat(),
+        [request(0, open), request(1, Call::Unlock { file: file_number })].concat(),
         [head.as_slice(), &ungranted].concat(),
         packet(&ToServer::Hello { version: 99, name: String::new() }),
     ];
     for (index, lie) in lies.iter().enumerate() {
         let mut stranger = stranger(&place);
-        // The server is there for frames, too, when it has said something.
-        stranger.read_exact(&mut [0; 1]).unwrap();
+        // It has begun to speak. Frames that come before are not even looked at.
+        stranger.read_exact(&mut [0]).unwrap();
         stranger.write_all(lie).unwrap();
         // What the server said before, and then the end.
         let mut said = Vec::new();
@@ -373,6 +380,112 @@ fn a_view_that_is_none_is_refused_and_changes_nothing() {
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     assert_eq!(file.set_view(0, &[200, 1, 2]).unwrap_err().errno, EINVAL);
     file.write(0, &[b"x"]).unwrap();
+    file.sync().unwrap();
+    assert_eq!(place.bytes("new"), b"x");
+}
+
+/// The largest filetype set anew ended the connection: for a moment, the server had both.
+#[test]
+fn a_large_view_is_set_again_and_again() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let parts = lads_core::limits::VIEW_PARTS_MAX;
+    // An indexed datatype: every other byte.
+    let mut tree = vec![3];
+    tree.extend(u32::try_from(parts).unwrap().to_le_bytes());
+    for index in 0..parts as u64 {
+        tree.extend([1, 2 * index].map(u64::to_le_bytes).concat());
+    }
+    tree.extend([&[0][..], &1u64.to_le_bytes()].concat());
+    for round in 1..4 {
+        file.set_view(0, &tree).unwrap();
+        file.write(0, &[&[round; 1000]]).unwrap();
+    }
+    file.sync().unwrap();
+    assert!(place.bytes("new").iter().step_by(2).all(|&byte| byte == 3));
+}
+
+/// Two clients write the same bytes in many frames, and read them.
+#[test]
+fn what_is_locked_is_never_mixed() {
+    const BYTES: usize = 3 * MIB + 5;
+    let place = Place::with_layout("synthetic:osts=4,stripe_size=64K");
+    let rounds = |value: u8| {
+        let client = place.client();
+        // Two names of one file.
+        let file = client.open(b"new", CREATE, [value; 16], false).unwrap();
+        for round in 0..20 {
+            file.lock(LockKind::Exclusive).unwrap();
+            file.write(7, &[&vec![value + round; BYTES]]).unwrap();
+            file.unlock();
+            file.lock(LockKind::Shared).unwrap();
+            let there = read(&file, 7, BYTES);
+            file.unlock();
+            assert!(there.len() == BYTES && there.iter().all(|&byte| byte == there[0]));
+        }
+        file.close(false).unwrap();
+    };
+    std::thread::scope(|scope| {
+        let threads = [0, 50, 100].map(|value| scope.spawn(move || rounds(value)));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// A client that waits for a lock goes on when the one that has it is gone.
+#[test]
+fn a_lock_goes_on_when_its_client_is_gone() {
+    let place = Place::new();
+    let (dies, waits) = (place.client(), place.client());
+    let held = dies.open(b"new", CREATE, GROUP, false).unwrap();
+    let file = waits.open(b"new", CREATE, GROUP, false).unwrap();
+    held.lock(LockKind::Exclusive).unwrap();
+    held.write(0, &[&vec![1; 8 * MIB]]).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| file.lock(LockKind::Exclusive));
+        dies.cut();
+        waiting.join().unwrap().unwrap();
+    });
+    file.write(0, &[&vec![2; 8 * MIB]]).unwrap();
+    file.unlock();
+    assert!(read(&file, 0, 8 * MIB).iter().all(|&byte| byte == 2), "nothing comes late");
+}
+
+/// A client that closes the file gives its lock back, too; and what it does beside is not held up.
+#[test]
+fn a_lock_that_is_waited_for_holds_up_nothing_else() {
+    let place = Place::new();
+    let clients = [place.client(), place.client()];
+    let [held, file] =
+        [0, 1].map(|it: usize| clients[it].open(b"new", CREATE, GROUP, false).unwrap());
+    let other = clients[1].open(b"other", CREATE, GROUP, false).unwrap();
+    held.lock(LockKind::Shared).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| file.lock(LockKind::Exclusive));
+        for _ in 0..10 {
+            other.write(0, &[b"x"]).unwrap();
+            other.lock(LockKind::Exclusive).unwrap();
+            other.unlock();
+            other.sync().unwrap();
+        }
+        held.close(false).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+/// A client that is stopped, as by a debugger, while it has a lock: its connection stays open.
+#[test]
+fn a_client_that_holds_up_others_and_is_silent_is_cut_off() {
+    let silence_max = Duration::from_millis(300);
+    let place = Place::with("auto", |server| server.set_silence_max(silence_max));
+    let (silent, waits) = (place.client(), place.client());
+    let held = silent.open(b"new", CREATE, GROUP, false).unwrap();
+    let file = waits.open(b"new", CREATE, GROUP, false).unwrap();
+    held.lock(LockKind::Exclusive).unwrap();
+    file.lock(LockKind::Exclusive).unwrap();
+    assert_eq!(held.sync().unwrap_err().errno, EIO);
+    file.write(0, &[b"x"]).unwrap();
+    file.unlock();
     file.sync().unwrap();
     assert_eq!(place.bytes("new"), b"x");
 }

@@ -4,7 +4,7 @@ use super::link::{After, Link};
 use super::{About, RemoteError, Target};
 use crate::board::lock;
 use lads_core::remote::message::{
-    CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, OpenMode, ViewNumber,
+    CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, LockKind, OpenMode, ViewNumber,
 };
 use lads_core::view::{Datatype, View};
 use lads_sys::Buffer;
@@ -263,6 +263,23 @@ impl FileHandle {
     /// If the server is lost.
     pub fn set_shared(&self, position: u64) -> Result<(), RemoteError> {
         self.ask(Call::SetShared { file: self.file, position }).map(|_| ())
+    }
+
+    /// Waits until nobody else has a lock of the file that excludes this one.
+    ///
+    /// # Errors
+    /// Of an earlier call, or if there are too many locks. Then there is none to be given back.
+    pub fn lock(&self, kind: LockKind) -> Result<(), RemoteError> {
+        self.link.take_failure(self.file, &self.name)?;
+        let after = After::Frames { file: self.file, count: self.sealed().frames };
+        let asked = self.link.ask(&after, Call::Lock { file: self.file, kind });
+        self.link.wait_for(asked, &self.name).map(|_| ())
+    }
+
+    /// Gives the lock back as soon as all that was written is at the server. It does not wait.
+    pub fn unlock(&self) {
+        let count = self.sealed().frames;
+        self.link.unlock_later(self.file, count);
     }
 
     /// Asks for something, after all that was written, and tells earlier failures first.

@@ -303,6 +303,11 @@ impl Link {
         self.hold(Held { file, after: HeldAfter::Frames(count), call: Call::Close { file } });
     }
 
+    /// Gives the lock of a file back when all its frames are sent.
+    pub(super) fn unlock_later(&self, file: FileNumber, count: u64) {
+        self.hold(Held { file, after: HeldAfter::Frames(count), call: Call::Unlock { file } });
+    }
+
     fn hold(&self, held: Held) {
         self.lock().held.push(held);
         self.release_held();

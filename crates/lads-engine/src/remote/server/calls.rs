@@ -6,8 +6,10 @@ use crate::board::lock;
 use crate::layout::FileAt;
 use crate::paths::parent_of;
 use lads_core::issue::Operation;
+use lads_core::remote::locks::{FileId, Owner};
 use lads_core::remote::message::{
-    Call, FRAME_BYTES, Failure, FileNumber, OpenMode, Outcome, PATH_BYTES_MAX, Request, ViewNumber,
+    Call, FRAME_BYTES, Failure, FileNumber, LockKind, OpenMode, Outcome, PATH_BYTES_MAX, Request,
+    ToClient, ViewNumber,
 };
 use lads_core::remote::order::Breach;
 use lads_core::remote::scatter::scatter;
@@ -29,17 +31,7 @@ impl Session {
         let done = |result: Result<(), Failure>| result.map(|()| Outcome::Done);
         let number = |result: Result<u64, Failure>| result.map(Outcome::Number);
         let outcome = match request.call {
-            Call::Open { file, path, mode, group } => {
-                let opened = self.open(&path, mode, group);
-                let failure = opened.as_ref().err().copied();
-                let mut inner = self.lock();
-                inner.order.open(file, failure)?;
-                if let Ok(opened) = opened {
-                    self.groups.join(group);
-                    inner.files.insert(file, Arc::new(opened));
-                }
-                failure.map_or(Ok(Outcome::Done), Err)
-            }
+            Call::Open { file, path, mode, group } => done(self.open(file, &path, mode, group)?),
             Call::View { view, file, displacement, filetype } => {
                 let made = made_view(displacement, &filetype);
                 let failure = self.lock().order.set_view(view, file, filetype.len(), made)?;
@@ -59,11 +51,7 @@ impl Session {
             Call::Flush { file } => done(self.with(file, |_| Ok(()))?),
             Call::Close { file } => {
                 let synced = self.with(file, sync)?;
-                let mut inner = self.lock();
-                inner.order.close(file);
-                if let Some(opened) = inner.files.remove(&file) {
-                    self.groups.leave(&opened.group);
-                }
+                self.close(file);
                 done(synced)
             }
             Call::Size { file } => number(self.with(file, size_of)?),
@@ -82,14 +70,23 @@ impl Session {
                 number(size.and_then(position))
             }
             Call::AddShared { file, bytes } => number(self.with(file, |opened| {
-                let before = self.groups.add(&opened.group, bytes);
+                let before = self.shared.groups.add(&opened.group, bytes);
                 before.ok_or_else(|| failed(Operation::Examine, Errno::INVAL))
             })?),
             Call::SetShared { file, position } => done(self.with(file, |opened| {
-                self.groups.set(&opened.group, position);
+                self.shared.groups.set(&opened.group, position);
                 Ok(())
             })?),
             Call::Delete { path } => done(self.delete(&path)),
+            Call::Lock { file, kind } => match self.take_lock(request.number, file, kind)? {
+                Ok(true) => Ok(Outcome::Done),
+                Ok(false) => return Ok(None),
+                Err(failure) => Err(failure),
+            },
+            Call::Unlock { file } => {
+                self.give_lock_back(file)?;
+                Ok(Outcome::Done)
+            }
         };
         Ok(Some(outcome.unwrap_or_else(Outcome::Failed)))
     }
@@ -110,10 +107,26 @@ impl Session {
         Ok(act(&opened))
     }
 
-    fn open(&self, path: &[u8], mode: OpenMode, group: [u8; 16]) -> Result<Opened, Failure> {
+    fn open(
+        &self,
+        file: FileNumber,
+        path: &[u8],
+        mode: OpenMode,
+        group: [u8; 16],
+    ) -> Result<Result<(), Failure>, Breach> {
+        let opened = self.opened(path, mode, group);
+        let mut inner = self.lock();
+        inner.order.open(file, opened.as_ref().err().copied())?;
+        Ok(opened.map(|opened| {
+            self.shared.groups.join(group);
+            inner.files.insert(file, Arc::new(opened));
+        }))
+    }
+
+    fn opened(&self, path: &[u8], mode: OpenMode, group: [u8; 16]) -> Result<Opened, Failure> {
         let not_opened = |errno| failed(Operation::Open, errno);
         let path = checked(path).map_err(not_opened)?;
-        let (directory, name) = parent_of(&self.storage.root, path).map_err(not_opened)?;
+        let (directory, name) = parent_of(&self.shared.storage.root, path).map_err(not_opened)?;
         let (file, is_made) = open_file(&directory, name, mode).map_err(not_opened)?;
         let stat = fstat(&file).map_err(not_opened)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -128,16 +141,48 @@ impl Session {
             inode: stat.st_ino,
             size: u64::try_from(stat.st_size).unwrap_or(0),
         };
-        let layout = self.storage.layouts.of_file(&at).layout.in_pages();
+        let layout = self.shared.storage.layouts.of_file(&at).layout.in_pages();
         let made_in = Mutex::new(is_made.then_some(directory));
         let file = Arc::new(OpenFile { file, layout });
-        Ok(Opened { file, writes: mode.writes, group, made_in })
+        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+        Ok(Opened { file, id, writes: mode.writes, group, made_in })
+    }
+
+    fn close(&self, file: FileNumber) {
+        let mut inner = self.lock();
+        inner.order.close(file);
+        let Some(opened) = inner.files.remove(&file) else { return };
+        drop(inner);
+        let given_up = self.on_closed(file, &opened);
+        let outcome = Outcome::Failed(failed(Operation::Examine, Errno::BADF));
+        let replies = given_up.into_iter().map(|number| ToClient::Reply { number, outcome });
+        self.lock().messages.extend(replies);
+    }
+
+    /// Asks for the lock of a file. Returns whether the client has it now.
+    fn take_lock(
+        self: &Arc<Self>,
+        number: u64,
+        file: FileNumber,
+        kind: LockKind,
+    ) -> Result<Result<bool, Failure>, Breach> {
+        self.with(file, |opened| {
+            let taken = self.shared.locks.lock(self, (opened.id, file), number, kind);
+            taken.map_err(|_| failed(Operation::Examine, Errno::NOLCK))
+        })
+    }
+
+    /// Also of a file that cannot be used any more: others wait for it.
+    fn give_lock_back(&self, file: FileNumber) -> Result<(), Breach> {
+        let opened = self.lock().files.get(&file).map(Arc::clone).ok_or(Breach::Unknown)?;
+        let owner = Owner { client: self.number, file };
+        self.shared.locks.unlock(opened.id, owner).ok_or(Breach::Unknown)
     }
 
     fn delete(&self, path: &[u8]) -> Result<(), Failure> {
         let path = checked(path);
         let removed = path.and_then(|path| {
-            let (directory, name) = parent_of(&self.storage.root, path)?;
+            let (directory, name) = parent_of(&self.shared.storage.root, path)?;
             unlinkat(&directory, name, AtFlags::empty())
         });
         removed.map_err(|errno| failed(Operation::Remove, errno))
@@ -177,9 +222,9 @@ impl Session {
         }
         spots.sort_unstable_by_key(|spot| spot.place);
         if self.begin_read() {
-            let buffer = self.storage.for_reading.take();
+            let buffer = self.shared.storage.for_reading.take();
             let session = Arc::clone(self);
-            self.storage.read(Read { number, first, length, spots, file, buffer, session });
+            self.shared.storage.read(Read { number, first, length, spots, file, buffer, session });
         }
         Ok(Ok(()))
     }

@@ -2,10 +2,12 @@
 
 use super::super::wire::{hear, say};
 use super::groups::Groups;
+use super::locks::FileLocks;
 use super::storage::{OpenFile, Read, Storage};
 use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
+use lads_core::remote::locks::{ClientNumber, FileId, Owner};
 use lads_core::remote::message::{
     CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, Outcome, Request, TO_SERVER_BYTES_MAX,
     ToClient, ToServer, VERSION, Written,
@@ -20,7 +22,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
 /// How often a server says that it is alive: a client waits 60 s by default. With half, it says so
@@ -30,10 +32,19 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The only "OST" of the grants of a client: it does not know the OSTs of its files.
 const ALL: OstId = OstId(0);
 
+/// What all clients of a server share.
+pub(super) struct Shared {
+    pub(super) storage: Arc<Storage>,
+    pub(super) groups: Groups,
+    pub(super) locks: FileLocks,
+    /// The host, for messages to a person.
+    pub(super) host: String,
+}
+
 /// One client.
 pub(super) struct Session {
-    pub(super) storage: Arc<Storage>,
-    pub(super) groups: Arc<Groups>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) number: ClientNumber,
     transport: Arc<dyn Transport>,
     socket: OwnedFd,
     inner: Mutex<Inner>,
@@ -66,17 +77,22 @@ pub(super) struct Inner {
     pub(super) files: HashMap<FileNumber, Arc<Opened>>,
     /// Frames that came and are not being written yet.
     buffers: HashMap<u64, Buffer>,
-    messages: VecDeque<ToClient>,
+    pub(super) messages: VecDeque<ToClient>,
     written: Vec<Written>,
     /// What was read and is to be sent: the request, its first position, how many bytes.
     to_send: VecDeque<(u64, u64, u32, Buffer)>,
     reads: u32,
+    /// Whether a request is being done.
+    is_answering: bool,
+    /// When it sent something last, or something was done for it.
+    active_at: Instant,
     is_over: bool,
 }
 
 /// A file that a client has open.
 pub(super) struct Opened {
     pub(super) file: Arc<OpenFile>,
+    pub(super) id: FileId,
     pub(super) writes: bool,
     pub(super) group: [u8; 16],
     /// The directory, if the file was made and its name is not durable yet.
@@ -86,16 +102,14 @@ pub(super) struct Opened {
 impl Session {
     /// Serves a client until it is gone. It may have `buffer_count` frames under way.
     pub(super) fn serve(
-        storage: Arc<Storage>,
-        groups: Arc<Groups>,
+        shared: Arc<Shared>,
         socket: OwnedFd,
         (transport, channel): (Arc<dyn Transport>, Channel),
         (place, buffer_count): (Place, u32),
-        host: String,
     ) {
         let Channel { mut input, mut output } = channel;
         let grants = Grants::new(buffer_count, &Tuning::DEFAULT, [buffer_count].into_iter());
-        let hello = ToClient::Hello { version: VERSION, name: host };
+        let hello = ToClient::Hello { version: VERSION, name: shared.host.clone() };
         let inner = Inner {
             order: Order::default(),
             grants,
@@ -105,11 +119,13 @@ impl Session {
             written: Vec::new(),
             to_send: VecDeque::new(),
             reads: 0,
+            is_answering: false,
+            active_at: Instant::now(),
             is_over: false,
         };
-        let (inner, changed) = (Mutex::new(inner), Condvar::new());
+        let (inner, changed, number) = (Mutex::new(inner), Condvar::new(), shared.locks.number());
         let session =
-            Arc::new(Self { storage, groups, transport, socket, inner, changed, _place: place });
+            Arc::new(Self { shared, number, transport, socket, inner, changed, _place: place });
         let buffers: Arc<dyn GrantedBuffers> = Arc::clone(&session) as Arc<dyn GrantedBuffers>;
         let receiver = session.transport.receiver(StreamId(0), buffers);
         let mut threads = Vec::new();
@@ -155,10 +171,12 @@ impl Session {
     /// Waits until a request may be done. Returns `false` if the client is gone.
     fn wait_for_turn(&self, request: &Request) -> io::Result<bool> {
         let mut inner = self.lock();
+        inner.active_at = Instant::now();
         inner.order.on_request(request.number).map_err(io::Error::other)?;
         while !inner.order.is_ready(request.frames_before, &request.call) && !inner.is_over {
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
+        inner.is_answering = true;
         Ok(!inner.is_over)
     }
 
@@ -167,11 +185,39 @@ impl Session {
         let outcome = self.call(request).map_err(io::Error::other)?;
         // A view may have been what frames waited for.
         self.advance();
-        if let Some(outcome) = outcome {
-            self.lock().messages.push_back(ToClient::Reply { number, outcome });
-            self.changed.notify_all();
-        }
+        let mut inner = self.lock();
+        (inner.is_answering, inner.active_at) = (false, Instant::now());
+        let reply = |outcome| ToClient::Reply { number, outcome };
+        inner.messages.extend(outcome.map(reply));
+        drop(inner);
+        self.changed.notify_all();
         Ok(())
+    }
+
+    /// The client is given a lock that it has waited for.
+    pub(super) fn on_locked(&self, number: u64) {
+        let mut inner = self.lock();
+        inner.active_at = Instant::now();
+        inner.messages.push_back(ToClient::Reply { number, outcome: Outcome::Done });
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// Ends the connection if the client was silent for this time, though nothing is done for it.
+    pub(super) fn end_if_silent(&self, silence_max: Duration) {
+        let inner = self.lock();
+        let is_busy = inner.is_answering || inner.reads > 0 || inner.order.is_writing();
+        let is_silent = !is_busy && inner.active_at.elapsed() >= silence_max;
+        let is_over = inner.is_over;
+        drop(inner);
+        if is_over {
+            // It takes nothing either, not even the reason.
+            end_socket(&self.socket);
+        } else if is_silent {
+            self.end(Some(
+                "others wait for a file that you have locked, and you are silent".to_owned(),
+            ));
+        }
     }
 
     /// Waits until one more read may be under way; `false` if the client is gone.
@@ -203,6 +249,7 @@ impl Session {
     /// A thread has written a frame.
     pub(super) fn on_written(self: &Arc<Self>, written: Written) {
         let mut inner = self.lock();
+        inner.active_at = Instant::now();
         inner.order.on_written(written.frame);
         inner.grants.on_release(ALL);
         inner.written.push(written);
@@ -214,6 +261,10 @@ impl Session {
     /// Hands frames over to be written whose turn has come.
     fn advance(self: &Arc<Self>) {
         let mut inner = self.lock();
+        if inner.is_over {
+            // Nothing more is begun: whoever ends the session waits for what is.
+            return;
+        }
         let failed = inner.order.take_failed();
         for written in failed {
             inner.buffers.remove(&written.frame);
@@ -229,7 +280,7 @@ impl Session {
         let started: Vec<_> = started.into_iter().filter_map(with_file).collect();
         drop(inner);
         for (start, file, buffer) in started {
-            self.storage.write(start, file, buffer, Arc::clone(self));
+            self.shared.storage.write(start, file, buffer, Arc::clone(self));
         }
     }
 
@@ -241,6 +292,7 @@ impl Session {
             let bytes = &buffer[..header.payload_bytes as usize];
             let is_whole = frame.rows.iter().all(|row| XxHash3_64::oneshot(bytes) == row.checksum);
             let mut inner = self.lock();
+            inner.active_at = Instant::now();
             inner.grants.on_arrived(ALL);
             let taken =
                 if is_whole { inner.order.on_frame(&frame.rows) } else { Err(Breach::Frame) };
@@ -307,6 +359,7 @@ impl Session {
             let outcome = Outcome::Number(length.into());
             inner.messages.push_back(ToClient::Reply { number, outcome });
             inner.reads -= 1;
+            inner.active_at = Instant::now();
             drop(inner);
             self.changed.notify_all();
             if sent.is_err() {
@@ -327,14 +380,25 @@ impl Session {
         self.transport.end(StreamId(0));
     }
 
-    /// The client is gone: nothing is kept of it. What is being written is written.
+    /// The client is gone: nothing is kept of it. What is being written is written, and only then
+    /// are its locks given to others.
     fn close_all(&self) {
         let mut inner = self.lock();
         inner.buffers.clear();
         let files = std::mem::take(&mut inner.files);
-        drop(inner);
-        files.into_values().for_each(|opened| self.groups.leave(&opened.group));
+        let is_writing = |inner: &mut Inner| inner.order.is_writing();
+        drop(self.changed.wait_while(inner, is_writing));
+        for (file, opened) in files {
+            self.on_closed(file, &opened);
+        }
+        self.shared.locks.forget(self.number);
         end_socket(&self.socket);
+    }
+
+    /// A file is closed. Returns requests for its lock that were not answered.
+    pub(super) fn on_closed(&self, file: FileNumber, opened: &Opened) -> Vec<u64> {
+        self.shared.groups.leave(&opened.group);
+        self.shared.locks.release(opened.id, Owner { client: self.number, file })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -354,7 +418,7 @@ impl GrantedBuffers for Session {
             self.end(Some("a frame that was not granted".to_owned()));
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(self.storage.for_writing.take())
+        Ok(self.shared.storage.for_writing.take())
     }
 
     fn on_frame_lost(&self, _sink_ost: OstId) {
