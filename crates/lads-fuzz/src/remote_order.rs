@@ -9,7 +9,8 @@ use lads_core::frame::Row;
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
 use lads_core::limits::{ALIGNMENT_BYTES, CLIENT_FILES_MAX, CLIENT_VIEWS_MAX, FRAME_BYTES};
-use lads_core::remote::message::{Call, Failure, FileNumber, OpenMode, ViewNumber};
+use lads_core::remote::locks::{ClientNumber, FileId, Locks, Owner};
+use lads_core::remote::message::{Call, Failure, FileNumber, LockKind, OpenMode, ViewNumber};
 use lads_core::remote::order::{Breach, Order, Start};
 use lads_core::remote::scatter::scatter;
 use lads_core::units::{Block, EntryId, OstId};
@@ -56,6 +57,8 @@ pub fn play(bytes: &[u8]) -> Reached {
     let mut server = Server {
         choices: Choices::new(bytes),
         order: Order::default(),
+        locks: Locks::default(),
+        waiting: BTreeSet::new(),
         pending: None,
         requests: 0,
         frames: 0,
@@ -87,6 +90,9 @@ struct Writing {
 struct Server<'a> {
     choices: Choices<'a>,
     order: Order,
+    locks: Locks,
+    /// Requests that wait for a lock.
+    waiting: BTreeSet<u64>,
     /// The request whose turn has not come, and how many frames it waits for.
     pending: Option<(u64, Call)>,
     requests: u64,
@@ -128,7 +134,7 @@ impl Server<'_> {
 
     fn call(&mut self) -> Call {
         let (file, view) = (self.file(), self.view());
-        match self.choices.below(14) {
+        match self.choices.below(16) {
             0 => Call::Open { file, path: Vec::new(), mode: MODE, group: [0; 16] },
             1 | 2 => {
                 let displacement = self.choices.number();
@@ -144,6 +150,11 @@ impl Server<'_> {
             10 => Call::Preallocate { file, size: 0 },
             11 => Call::End { view },
             12 => Call::AddShared { file, bytes: 0 },
+            13 => {
+                let kinds = [LockKind::Shared, LockKind::Exclusive];
+                Call::Lock { file, kind: self.choices.one_of(&kinds) }
+            }
+            14 => Call::Unlock { file },
             _ => Call::Delete { path: Vec::new() },
         }
     }
@@ -254,6 +265,25 @@ impl Server<'_> {
                 self.files.remove(&file);
                 let order = &self.order;
                 self.views.retain(|view| order.view(*view).is_ok());
+                let released = self.locks.release(id_of(file), owner_of(file));
+                let gone = released.given_up.into_iter();
+                gone.chain(released.grants.into_iter().map(|it| it.request))
+                    .for_each(|it| assert!(self.waiting.remove(&it), "request {it} twice"));
+            }
+            Call::Lock { file, kind } => {
+                self.order.failure_of(file)?;
+                let request = self.requests;
+                let taken = self.locks.lock(id_of(file), owner_of(file), request, kind);
+                if taken == Ok(false) {
+                    self.waiting.insert(request);
+                }
+            }
+            Call::Unlock { file } => {
+                let owner = owner_of(file);
+                let grants = self.locks.unlock(id_of(file), owner).ok_or(Breach::Unknown)?;
+                for grant in grants {
+                    assert!(self.waiting.remove(&grant.request), "{grant:?} twice");
+                }
             }
             Call::Read { view, position, length } => {
                 let (file, view) = self.order.view(view)?;
@@ -341,6 +371,15 @@ fn scattered(view: &View, first: u64, end: u64) -> Option<Vec<Run>> {
         next = part.end;
     }
     Some(runs)
+}
+
+/// Two of its files are the same one.
+fn id_of(file: FileNumber) -> FileId {
+    FileId { device: 0, inode: u64::from(file.0 / 2) }
+}
+
+fn owner_of(file: FileNumber) -> Owner {
+    Owner { client: ClientNumber(0), file }
 }
 
 const MODE: OpenMode = OpenMode { reads: true, writes: true, creates: true, is_new: false };

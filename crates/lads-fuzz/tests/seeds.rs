@@ -15,8 +15,8 @@ use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::lov::{Lov, Stripes};
 use lads_core::packet::{Channel, Packet};
 use lads_core::remote::message::{
-    Call, Failure, FileNumber, OpenMode, Outcome, Request, ToClient, ToServer, VERSION, ViewNumber,
-    Written,
+    Call, Failure, FileNumber, LockKind, OpenMode, Outcome, Request, ToClient, ToServer, VERSION,
+    ViewNumber, Written,
 };
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
@@ -246,6 +246,7 @@ fn messages_of_remote_files_begin_with_one_of_each_kind() {
         ("close", Call::Close { file }),
         ("shared", Call::AddShared { file, bytes: -5 }),
         ("delete", Call::Delete { path }),
+        ("lock", Call::Lock { file, kind: LockKind::Exclusive }),
     ];
     let to_server = |message| [vec![0], remote_message::body_of(&message)].concat();
     let to_client = |message| [vec![1], remote_message::body_of(&message)].concat();
