@@ -432,10 +432,11 @@ fn what_is_locked_is_never_mixed() {
     });
 }
 
-/// A client that waits for a lock goes on when the one that has it is gone.
+/// A client that waits for a lock goes on when the one that has it is gone, and what that one had
+/// begun is written.
 #[test]
 fn a_lock_goes_on_when_its_client_is_gone() {
-    let place = Place::new();
+    let place = Place::with_layout("synthetic:osts=1,latency_ms=50");
     let (dies, waits) = (place.client(), place.client());
     let held = dies.open(b"new", CREATE, GROUP, false).unwrap();
     let file = waits.open(b"new", CREATE, GROUP, false).unwrap();
@@ -443,12 +444,18 @@ fn a_lock_goes_on_when_its_client_is_gone() {
     held.write(0, &[&vec![1; 8 * MIB]]).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| file.lock(LockKind::Exclusive));
+        while place.bytes("new").is_empty() {
+            std::thread::yield_now();
+        }
         dies.cut();
         waiting.join().unwrap().unwrap();
     });
+    let size = file.size().unwrap();
+    let there = read(&file, 0, 8 * MIB);
+    assert_eq!(there.len() as u64, size, "nothing comes later");
     file.write(0, &[&vec![2; 8 * MIB]]).unwrap();
     file.unlock();
-    assert!(read(&file, 0, 8 * MIB).iter().all(|&byte| byte == 2), "nothing comes late");
+    assert!(read(&file, 0, 8 * MIB).iter().all(|&byte| byte == 2));
 }
 
 /// A client that closes the file gives its lock back, too; and what it does beside is not held up.
