@@ -72,6 +72,10 @@ impl View {
 
     /// The view that begins at a displacement, in bytes, and repeats a filetype.
     ///
+    /// A filetype whose second copy would go back behind the first is there once: only positions in
+    /// the first copy lie in the file. HDF5 makes such filetypes and uses one copy: the bounds of a
+    /// struct are those of its resized parts alone, if it has any (MPI 4.0, section 5.1.6).
+    ///
     /// # Errors
     /// If the filetype has no bytes, its parts are not in order, or it is too large.
     pub fn new(displacement: u64, filetype: &Datatype) -> Result<Self, ViewError> {
@@ -80,9 +84,12 @@ impl View {
         let filetype = bytes.ok_or(ViewError::Empty)?.moved(displacement)?;
         let extent = end.checked_sub(begin).ok_or(ViewError::TooLarge)?;
         let next = sum(filetype.first(), extent)?;
-        if filetype.first() < 0 || extent < 1 || next < filetype.last() {
+        if filetype.first() < 0 {
             return Err(ViewError::NotInOrder);
         }
+        let is_once = extent < 1 || next < filetype.last();
+        // So far that the second copy ends beyond the largest file.
+        let extent = if is_once { i64::MAX - filetype.first() } else { extent };
         Ok(Self { filetype, extent })
     }
 
