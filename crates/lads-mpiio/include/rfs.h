@@ -66,6 +66,10 @@ void rfs_begin(void);
  * or of a file whose writes are buffered (abt:path): 1 or 0. */
 int rfs_is_remote(const char *name);
 
+/* A number by which processes find out that they mean the same file: of the path of a remote file.
+ * 0 if the name is not remote. */
+uint64_t rfs_digest(const char *name);
+
 /* Opens a file. All processes that open it together give the same 16 bytes as `group`: they share a
  * pointer. Unless it is deferred (hint rfs_defer_open), this waits for the server. */
 int rfs_open(const char *name, int flags, const uint8_t group[16], const rfs_hint *hints,

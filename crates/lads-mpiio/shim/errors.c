@@ -145,16 +145,3 @@ int shim_fail_without_file(int class, const char *text)
         provoke();
     return code;
 }
-
-int shim_agree(MPI_Comm comm, int class)
-{
-    int worst = class;
-    PMPI_Allreduce(&class, &worst, 1, MPI_INT, MPI_MAX, comm);
-    return worst;
-}
-
-int shim_told(MPI_Comm comm, int class)
-{
-    PMPI_Bcast(&class, 1, MPI_INT, 0, comm);
-    return class;
-}

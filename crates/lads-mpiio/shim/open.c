@@ -48,15 +48,6 @@ static int amode_class(int amode)
     return is_wrong ? MPI_ERR_AMODE : MPI_SUCCESS;
 }
 
-/* Whether all have the same amode. Their names are not compared: they may be different names of one
- * file, and of different servers that have it. */
-static int common_amode_class(MPI_Comm comm, int amode)
-{
-    int bounds[2] = {amode, -amode};
-    PMPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MAX, comm);
-    return bounds[0] == -bounds[1] ? amode_class(amode) : MPI_ERR_NOT_SAME;
-}
-
 /* DELETE_ON_CLOSE is not passed on: rank 0 deletes the file, when all have closed it. */
 static int flags_of(int amode, int is_first)
 {
@@ -118,6 +109,7 @@ static void discard(struct shim_file *file)
 {
     if (file->file)
         rfs_close(file->file);
+    shim_fence_closed(file);
     if (file->comm != MPI_COMM_NULL)
         PMPI_Comm_free(&file->comm);
     if (file->info != MPI_INFO_NULL)
@@ -127,66 +119,89 @@ static void discard(struct shim_file *file)
     free(file);
 }
 
+/* Null if there is no memory. */
 static struct shim_file *new_file(MPI_Comm comm, const char *name, int amode, MPI_Info info)
 {
     struct shim_file *file = calloc(1, sizeof *file);
-    if (!file)
+    char *kept = strdup(name);
+    if (!file || !kept) {
+        free(file);
+        free(kept);
         return NULL;
+    }
     file->handle = MPI_FILE_NULL;
-    file->name = strdup(name);
+    file->name = kept;
     file->amode = amode;
     file->etype_bytes = 1;
     file->info = MPI_INFO_NULL;
     if (info != MPI_INFO_NULL)
         PMPI_Info_dup(info, &file->info);
-    PMPI_Comm_dup(comm, &file->comm);
-    PMPI_Comm_rank(file->comm, &file->rank);
+    file->comm = MPI_COMM_NULL;
+    PMPI_Comm_rank(comm, &file->rank);
     pthread_mutex_init(&file->lock, NULL);
     return file;
 }
 
-static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle)
+/* All that may fail. Returns the class of all processes. */
+static int open_together(struct shim_file *file, char *text)
 {
-    const char *text = NULL;
-    int class = common_amode_class(comm, amode);
-    if (class != MPI_SUCCESS)
-        return shim_fail_without_file(class, NULL);
-    struct shim_file *file = new_file(comm, name, amode, info);
-    if (!file)
-        return shim_fail_without_file(MPI_ERR_NO_MEM, NULL);
-    int own = open_in_turn(file, &text);
+    const char *own_text = NULL;
+    int own = open_in_turn(file, &own_text);
     /* The text is of this thread's last call: it is kept before there is another. */
-    char kept[MPI_MAX_ERROR_STRING];
-    snprintf(kept, sizeof kept, "%s", text ? text : ANOTHER);
-    if (own == MPI_SUCCESS && amode & MPI_MODE_APPEND)
+    snprintf(text, MPI_MAX_ERROR_STRING, "%s", own_text ? own_text : ANOTHER);
+    if (own == MPI_SUCCESS && file->amode & MPI_MODE_APPEND)
         own = to_the_end(file);
     if (own == MPI_SUCCESS)
         own = shim_proxy_open(&file->handle);
-    class = shim_agree(file->comm, own);
-    if (class != MPI_SUCCESS) {
-        if (file->handle != MPI_FILE_NULL)
-            REAL(File_close)(&file->handle);
-        discard(file);
-        return shim_fail_without_file(class, kept);
+    return shim_agree(file->comm, own);
+}
+
+static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle,
+                       uintptr_t caller)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    struct shim_file *file = new_file(comm, name, amode, info);
+    int64_t numbers[1] = {amode};
+    int class = shim_agree_same(comm, file ? amode_class(amode) : MPI_ERR_NO_MEM, numbers, 1);
+    if (class == MPI_SUCCESS && PMPI_Comm_dup(comm, &file->comm) != MPI_SUCCESS)
+        class = MPI_ERR_COMM;
+    if (class == MPI_SUCCESS)
+        class = open_together(file, text);
+    if (class == MPI_SUCCESS) {
+        shim_fence_for(file, caller);
+        shim_table_add(file);
+        shim_tell_open(file);
+        *handle = file->handle;
+        return MPI_SUCCESS;
     }
-    shim_table_add(file);
-    shim_tell_open(file);
-    *handle = file->handle;
-    return MPI_SUCCESS;
+    if (file && file->handle != MPI_FILE_NULL)
+        REAL(File_close)(&file->handle);
+    if (file)
+        discard(file);
+    return shim_fail_without_file(class, text);
+}
+
+/* Whether all processes mean the same file: none a remote one, or all one with the same path. It is
+ * asked for local files too: where one process has the name of a remote file and another that of a
+ * local one, each would wait for the other for ever. */
+static int name_class(MPI_Comm comm, const char *name)
+{
+    int64_t digest = name ? (int64_t)rfs_digest(name) : 0;
+    return shim_same(comm, &digest, 1);
 }
 
 int MPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle)
 {
-    if (!name || !rfs_is_remote(name))
+    int is_remote = name && rfs_is_remote(name), is_between_groups = 0;
+    if (comm != MPI_COMM_NULL)
+        PMPI_Comm_test_inter(comm, &is_between_groups);
+    int class = comm == MPI_COMM_NULL || is_between_groups ? MPI_ERR_COMM : name_class(comm, name);
+    if (!is_remote && (class == MPI_SUCCESS || class == MPI_ERR_COMM))
         return REAL(File_open)(comm, name, amode, info, handle);
     *handle = MPI_FILE_NULL;
-    int is_between_groups = 0;
-    if (comm == MPI_COMM_NULL)
-        return shim_fail_without_file(MPI_ERR_COMM, NULL);
-    PMPI_Comm_test_inter(comm, &is_between_groups);
-    if (is_between_groups)
-        return shim_fail_without_file(MPI_ERR_COMM, NULL);
-    return open_remote(comm, name, amode, info, handle);
+    if (class != MPI_SUCCESS)
+        return shim_fail_without_file(class, NULL);
+    return open_remote(comm, name, amode, info, handle, (uintptr_t)__builtin_return_address(0));
 }
 ALSO_PMPI(File_open);
 
@@ -195,10 +210,17 @@ int MPI_File_close(MPI_File *handle)
     struct shim_file *file = shim_find(*handle);
     if (!file)
         return REAL(File_close)(handle);
+    /* From here on nobody finds it, and the library may give the handle to another file. */
+    shim_table_remove(file);
     int own = shim_class(rfs_close(file->file));
     file->file = NULL;
     char text[MPI_MAX_ERROR_STRING];
     snprintf(text, sizeof text, "%s", own == MPI_SUCCESS ? ANOTHER : rfs_message());
+    int late = shim_late(file);
+    if (late != MPI_SUCCESS) {
+        own = late;
+        memcpy(text, file->late_text, sizeof text);
+    }
     /* This is the barrier too before the file is deleted. */
     int class = shim_agree(file->comm, own);
     if (file->amode & MPI_MODE_DELETE_ON_CLOSE) {
@@ -206,8 +228,6 @@ int MPI_File_close(MPI_File *handle)
         deleted = shim_told(file->comm, deleted);
         class = class == MPI_SUCCESS ? deleted : class;
     }
-    /* The handle is out of the table before the library may give it to another file. */
-    shim_table_remove(file);
     int code = shim_fail(file, class, text);
     REAL(File_close)(&file->handle);
     *handle = MPI_FILE_NULL;

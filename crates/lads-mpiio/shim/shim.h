@@ -5,8 +5,9 @@
  * boundary: so no Fortran code is needed here. A file with a name that is not remote goes on to the
  * library, whatever is done with it.
  *
- * In reading order: datatype.c, layout.c, memory.c (what is read and written), errors.c, table.c (which
- * handles are ours), open.c, view.c, manage.c, transfer.c with transfer.inc, outside.c.
+ * In reading order: datatype.c, layout.c, memory.c (what is read and written), errors.c, agree.c (what
+ * the processes of a file tell each other), table.c (which handles are ours), open.c, view.c, manage.c,
+ * transfer.c with transfer.inc, fence.c, outside.c.
  */
 #ifndef SHIM_H
 #define SHIM_H
@@ -16,6 +17,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,15 @@
 /* Defines PMPI_name as the same function as MPI_name. */
 #define ALSO_PMPI(name) \
     extern __typeof__(MPI_##name) PMPI_##name __attribute__((alias("MPI_" #name)))
+
+/* Defines a function of MPI-IO: what is ours for a remote file, and the library's for any other. */
+#define FORWARD(name, parameters, arguments, ours)           \
+    int MPI_##name parameters                                \
+    {                                                        \
+        struct shim_file *file = shim_find(handle);          \
+        return file ? ours : REAL(name) arguments;           \
+    }                                                        \
+    ALSO_PMPI(name);
 
 /* Everything but the interface is the shim's own. */
 #define OWN __attribute__((visibility("hidden")))
@@ -64,12 +75,19 @@ struct shim_file {
     /* The filetype has no bytes: nothing can be read or written. */
     int is_view_empty;
     int is_atomic;
+    /* The code of the library that has opened the file, if fence.c knows it; else 0. */
+    uintptr_t library, library_end;
+    /* Something was written that a fence has to wait for. */
+    atomic_int is_behind;
+    /* This process has moved the shared pointer since it was last set to 0. */
+    atomic_int is_shared_moved;
     /* Protects what follows: a program may use a file from several threads. */
     pthread_mutex_t lock;
+    /* An error that a fence has met and no call has returned. */
+    int late_class;
+    char late_text[MPI_MAX_ERROR_STRING];
     /* The individual pointer: in bytes of the view. */
     int64_t pointer;
-    /* This process has moved the shared pointer since it was last set to 0. */
-    int is_shared_moved;
     enum shim_split split;
     uint64_t split_bytes;
 };
@@ -121,10 +139,16 @@ OWN int shim_fail_without_file(int class, const char *text);
 OWN void shim_complain(const char *text);
 /* The text for an error, if a function of rfs.h has just returned it; null otherwise. */
 OWN const char *shim_text(int class);
+
+/* agree.c: collective over the processes of a file, whatever they return. */
 /* The worst class of all processes. */
 OWN int shim_agree(MPI_Comm comm, int class);
 /* The class that rank 0 has. */
 OWN int shim_told(MPI_Comm comm, int class);
+/* MPI_ERR_NOT_SAME if not all processes have the same numbers, of which there are at most 4. */
+OWN int shim_same(MPI_Comm comm, const int64_t *numbers, int count);
+/* The classes of both at once: the worst, or MPI_ERR_NOT_SAME. */
+OWN int shim_agree_same(MPI_Comm comm, int class, const int64_t *numbers, int count);
 
 /* table.c */
 OWN void *shim_real(const char *name);
@@ -132,6 +156,17 @@ OWN struct shim_file *shim_find(MPI_File handle);
 OWN int shim_proxy_open(MPI_File *handle);
 OWN void shim_table_add(struct shim_file *file);
 OWN void shim_table_remove(struct shim_file *file);
+/* Does something for every file; none is opened or closed meanwhile. */
+OWN void shim_for_each(void (*act)(struct shim_file *file, uintptr_t with), uintptr_t with);
+
+/* fence.c */
+/* Finds out whether a file is opened by a library that needs fences, from where it is called. */
+OWN void shim_fence_for(struct shim_file *file, uintptr_t caller);
+OWN void shim_fence_closed(const struct shim_file *file);
+/* Before a collective read: what all processes have written is at the server. */
+OWN void shim_fence_all(struct shim_file *file);
+/* The class of an error that a fence has met: once. Its text stays in the file. */
+OWN int shim_late(struct shim_file *file);
 
 /* outside.c: tells of a file that was opened, if it was asked for. */
 OWN void shim_tell_open(const struct shim_file *file);

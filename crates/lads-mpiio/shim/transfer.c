@@ -8,8 +8,10 @@
 
 enum place { INDIVIDUAL, EXPLICIT, SHARED, ORDERED };
 
+enum kind { WRITE, READ, READ_TOGETHER };
+
 struct access {
-    int is_write;
+    enum kind kind;
     enum place place;
     MPI_Offset offset;
     void *memory;
@@ -26,9 +28,9 @@ static int access_class(const struct shim_file *file, const struct access *acces
         return MPI_ERR_COUNT;
     if (access->datatype == MPI_DATATYPE_NULL)
         return MPI_ERR_TYPE;
-    if (access->is_write && file->amode & MPI_MODE_RDONLY)
+    if (access->kind == WRITE && file->amode & MPI_MODE_RDONLY)
         return MPI_ERR_READ_ONLY;
-    if (!access->is_write && file->amode & MPI_MODE_WRONLY)
+    if (!access->kind == WRITE && file->amode & MPI_MODE_WRONLY)
         return MPI_ERR_ACCESS;
     int is_any_place = access->place == SHARED || access->place == ORDERED;
     if (file->amode & MPI_MODE_SEQUENTIAL && !is_any_place)
@@ -53,13 +55,14 @@ static int ordered_place(struct shim_file *file, MPI_Count bytes, uint64_t *posi
     int64_t own = bytes, before = 0;
     int processes;
     PMPI_Comm_size(file->comm, &processes);
-    PMPI_Exscan(&own, &before, 1, MPI_INT64_T, MPI_SUM, file->comm);
+    int is_known = PMPI_Exscan(&own, &before, 1, MPI_INT64_T, MPI_SUM, file->comm) == MPI_SUCCESS;
     if (file->rank == 0)
         before = 0;
-    uint64_t told[2] = {0, MPI_SUCCESS};
-    if (file->rank == processes - 1)
+    uint64_t told[2] = {0, MPI_ERR_OTHER};
+    if (file->rank == processes - 1 && is_known)
         told[1] = (uint64_t)shim_class(rfs_add_shared(file->file, before + own, &told[0]));
-    PMPI_Bcast(told, 2, MPI_UINT64_T, processes - 1, file->comm);
+    if (PMPI_Bcast(told, 2, MPI_UINT64_T, processes - 1, file->comm) != MPI_SUCCESS || !is_known)
+        return MPI_ERR_OTHER;
     file->is_shared_moved = 1;
     *position = told[0] + (uint64_t)before;
     return (int)told[1];
@@ -102,11 +105,13 @@ static int move_bytes(struct shim_file *file, const struct access *access, uint6
 {
     struct shim_pieces pieces = {0};
     int class = shim_pieces_of(access->memory, access->count, access->datatype, &pieces);
-    if (class == MPI_SUCCESS && access->is_write)
+    if (class == MPI_SUCCESS && access->kind == WRITE) {
         class = shim_class(rfs_write(file->file, position, pieces.list, pieces.count));
-    else if (class == MPI_SUCCESS)
+        file->is_behind = 1;
+    } else if (class == MPI_SUCCESS) {
         class = shim_class(rfs_read(file->file, position, pieces.list, pieces.count, done));
-    if (class == MPI_SUCCESS && !access->is_write)
+    }
+    if (class == MPI_SUCCESS && access->kind != WRITE)
         class = shim_pieces_unpack(&pieces, access->memory, access->count, access->datatype);
     shim_pieces_free(&pieces);
     return class;
@@ -118,14 +123,21 @@ static int transfer(struct shim_file *file, const struct access *access, uint64_
     MPI_Count bytes;
     uint64_t position = 0;
     *done = 0;
-    int wrong = access_class(file, access, &bytes);
-    if (wrong != MPI_SUCCESS && access->place != ORDERED)
-        return shim_fail(file, wrong, NULL);
-    int class = place_of(file, access, bytes, &position);
-    if (wrong != MPI_SUCCESS)
-        return shim_fail(file, wrong, NULL);
+    const char *text = NULL;
+    if (access->kind == READ_TOGETHER)
+        shim_fence_all(file);
+    int refused = access_class(file, access, &bytes), class = MPI_SUCCESS;
+    if (refused == MPI_SUCCESS && (refused = shim_late(file)) != MPI_SUCCESS) {
+        bytes = 0;
+        text = file->late_text;
+    }
+    /* The others must not wait for this process for ever. */
+    if (refused == MPI_SUCCESS || access->place == ORDERED)
+        class = place_of(file, access, bytes, &position);
+    if (refused != MPI_SUCCESS)
+        return shim_fail(file, refused, text);
     if (class == MPI_SUCCESS && bytes > 0) {
-        *done = access->is_write ? (uint64_t)bytes : 0;
+        *done = access->kind == WRITE ? (uint64_t)bytes : 0;
         class = move_bytes(file, access, position, done);
         if (class != MPI_SUCCESS)
             *done = 0;
@@ -208,56 +220,48 @@ static int end(struct shim_file *file, enum shim_split split, MPI_Status *status
     return MPI_SUCCESS;
 }
 
-#define ACCESS(IS_WRITE, PLACE, OFFSET) \
-    ((struct access){IS_WRITE, PLACE, OFFSET, (void *)(uintptr_t)memory, count, datatype})
-
-#define DEFINE(name, parameters, arguments, ours)            \
-    int MPI_##name parameters                                \
-    {                                                        \
-        struct shim_file *file = shim_find(handle);          \
-        return file ? ours : REAL(name) arguments;           \
-    }                                                        \
-    ALSO_PMPI(name);
+#define ACCESS(KIND, PLACE, OFFSET) \
+    ((struct access){KIND, PLACE, OFFSET, (void *)(uintptr_t)memory, count, datatype})
 
 /* With its arguments expanded: the name is made by NAME. */
 #define EXPAND(form, ...) form(__VA_ARGS__)
 
-#define BLOCKING(name, DATA, IS_WRITE, PLACE)                                                  \
-    DEFINE(name,                                                                               \
+#define BLOCKING(name, DATA, KIND, PLACE)                                                  \
+    FORWARD(name,                                                                               \
            (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype,                  \
             MPI_Status *status),                                                               \
            (handle, memory, count, datatype, status),                                          \
-           blocking(file, ACCESS(IS_WRITE, PLACE, 0), status))
-#define BLOCKING_AT(name, DATA, IS_WRITE)                                                      \
-    DEFINE(name,                                                                               \
+           blocking(file, ACCESS(KIND, PLACE, 0), status))
+#define BLOCKING_AT(name, DATA, KIND)                                                      \
+    FORWARD(name,                                                                               \
            (MPI_File handle, MPI_Offset offset, DATA memory, COUNT count,                      \
             MPI_Datatype datatype, MPI_Status *status),                                        \
            (handle, offset, memory, count, datatype, status),                                  \
-           blocking(file, ACCESS(IS_WRITE, EXPLICIT, offset), status))
-#define NONBLOCKING(name, DATA, IS_WRITE, PLACE)                                               \
-    DEFINE(name,                                                                               \
+           blocking(file, ACCESS(KIND, EXPLICIT, offset), status))
+#define NONBLOCKING(name, DATA, KIND, PLACE)                                               \
+    FORWARD(name,                                                                               \
            (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype,                  \
             MPI_Request *request),                                                             \
            (handle, memory, count, datatype, request),                                         \
-           nonblocking(file, ACCESS(IS_WRITE, PLACE, 0), request))
-#define NONBLOCKING_AT(name, DATA, IS_WRITE)                                                   \
-    DEFINE(name,                                                                               \
+           nonblocking(file, ACCESS(KIND, PLACE, 0), request))
+#define NONBLOCKING_AT(name, DATA, KIND)                                                   \
+    FORWARD(name,                                                                               \
            (MPI_File handle, MPI_Offset offset, DATA memory, COUNT count,                      \
             MPI_Datatype datatype, MPI_Request *request),                                      \
            (handle, offset, memory, count, datatype, request),                                 \
-           nonblocking(file, ACCESS(IS_WRITE, EXPLICIT, offset), request))
-#define BEGIN(name, DATA, IS_WRITE, PLACE, SPLIT)                                              \
-    DEFINE(name, (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype),           \
+           nonblocking(file, ACCESS(KIND, EXPLICIT, offset), request))
+#define BEGIN(name, DATA, KIND, PLACE, SPLIT)                                              \
+    FORWARD(name, (MPI_File handle, DATA memory, COUNT count, MPI_Datatype datatype),           \
            (handle, memory, count, datatype),                                                  \
-           begin(file, SPLIT, ACCESS(IS_WRITE, PLACE, 0)))
-#define BEGIN_AT(name, DATA, IS_WRITE, SPLIT)                                                  \
-    DEFINE(name,                                                                               \
+           begin(file, SPLIT, ACCESS(KIND, PLACE, 0)))
+#define BEGIN_AT(name, DATA, KIND, SPLIT)                                                  \
+    FORWARD(name,                                                                               \
            (MPI_File handle, MPI_Offset offset, DATA memory, COUNT count,                      \
             MPI_Datatype datatype),                                                            \
            (handle, offset, memory, count, datatype),                                          \
-           begin(file, SPLIT, ACCESS(IS_WRITE, EXPLICIT, offset)))
+           begin(file, SPLIT, ACCESS(KIND, EXPLICIT, offset)))
 #define END(name, DATA, SPLIT)                                                                 \
-    DEFINE(name, (MPI_File handle, DATA memory, MPI_Status *status),                           \
+    FORWARD(name, (MPI_File handle, DATA memory, MPI_Status *status),                           \
            (handle, memory, status), end(file, SPLIT, status))
 
 #define COUNT int

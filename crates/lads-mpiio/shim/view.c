@@ -25,21 +25,16 @@ static int view_class(const struct shim_file *file, MPI_Offset displacement, MPI
     return etype_bytes <= 0 || bytes % etype_bytes != 0 ? MPI_ERR_ARG : MPI_SUCCESS;
 }
 
-/* What the processes have to know of each other to set a view, found out at once. */
-struct agreement {
-    int class, is_shared_moved, etype_bytes, less_etype_bytes;
-};
-
-static struct agreement agree(const struct shim_file *file, int class, MPI_Datatype etype)
+/* Whether the arguments of all processes are right. */
+static int arguments_class(const struct shim_file *file, MPI_Offset displacement,
+                           MPI_Datatype etype, MPI_Datatype filetype, const char *datarep)
 {
-    int bytes = 0;
+    int class = view_class(file, displacement, etype, filetype, datarep);
+    MPI_Count etype_bytes = 0;
     if (class == MPI_SUCCESS)
-        PMPI_Type_size(etype, &bytes);
-    struct agreement own = {class, file->is_shared_moved, bytes, -bytes}, all = own;
-    PMPI_Allreduce(&own, &all, 4, MPI_INT, MPI_MAX, file->comm);
-    if (all.class == MPI_SUCCESS && all.etype_bytes != -all.less_etype_bytes)
-        all.class = MPI_ERR_NOT_SAME;
-    return all;
+        PMPI_Type_size_x(etype, &etype_bytes);
+    int64_t bytes = etype_bytes;
+    return shim_agree_same(file->comm, class, &bytes, 1);
 }
 
 /* The shared pointer, in bytes of the view, as rank 0 finds it. */
@@ -104,52 +99,63 @@ static void take_hints(struct shim_file *file, MPI_Info info)
     shim_hints_free(hints, count);
 }
 
-/* One agreement between the processes, and no message to the server but if the shared pointer was
- * moved: the view travels with the next request. */
-int MPI_File_set_view(MPI_File handle, MPI_Offset displacement, MPI_Datatype etype,
-                      MPI_Datatype filetype, const char *datarep, MPI_Info info)
+/* What a process does for itself to set a view. */
+static int set_own_view(struct shim_file *file, MPI_Offset displacement, MPI_Datatype etype,
+                        MPI_Datatype filetype)
 {
-    struct shim_file *file = shim_find(handle);
-    if (!file)
-        return REAL(File_set_view)(handle, displacement, etype, filetype, datarep, info);
-    int own = view_class(file, displacement, etype, filetype, datarep);
-    struct agreement all = agree(file, own, etype);
-    if (all.class != MPI_SUCCESS)
-        return shim_fail(file, all.class, NULL);
-    if (is_sequential(file))
-        all.class = current(file, &displacement);
-    if (all.class == MPI_SUCCESS)
-        all.class = send_view(file, displacement, filetype);
-    if (all.class != MPI_SUCCESS)
-        return shim_fail(file, all.class, shim_text(all.class));
+    int class = send_view(file, displacement, filetype);
+    if (class != MPI_SUCCESS)
+        return class;
     /* What the program asks of its view, the library answers. It knows "native" for certain. */
-    int code = REAL(File_set_view)(handle, displacement, etype, filetype, "native", MPI_INFO_NULL);
+    int code = REAL(File_set_view)(file->handle, displacement, etype, filetype, "native",
+                                   MPI_INFO_NULL);
     if (code != MPI_SUCCESS)
-        return code;
+        PMPI_Error_class(code, &class);
     PMPI_Type_size_x(etype, &file->etype_bytes);
-    if (info != MPI_INFO_NULL)
-        take_hints(file, info);
     pthread_mutex_lock(&file->lock);
     file->pointer = 0;
-    file->is_shared_moved = 0;
     pthread_mutex_unlock(&file->lock);
-    if (all.is_shared_moved)
-        all.class = move_shared(file, 0);
-    return shim_fail(file, all.class, shim_text(all.class));
+    return class;
 }
-ALSO_PMPI(File_set_view);
 
-int MPI_File_set_info(MPI_File handle, MPI_Info info)
+/* Two agreements between the processes: if the view of one is refused, all know it. There is no
+ * message to the server but if the shared pointer was moved: the view travels with the next request. */
+static int set_view(struct shim_file *file, MPI_Offset displacement, MPI_Datatype etype,
+                    MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {
-    struct shim_file *file = shim_find(handle);
-    if (!file)
-        return REAL(File_set_info)(handle, info);
+    int class = arguments_class(file, displacement, etype, filetype, datarep);
+    if (class == MPI_SUCCESS && is_sequential(file))
+        class = current(file, &displacement);
+    if (class != MPI_SUCCESS)
+        return shim_fail(file, class, shim_text(class));
+    struct {
+        int class, is_shared_moved;
+    } all = {set_own_view(file, displacement, etype, filetype), file->is_shared_moved};
+    PMPI_Allreduce(MPI_IN_PLACE, &all, 2, MPI_INT, MPI_MAX, file->comm);
+    if (all.class != MPI_SUCCESS)
+        return shim_fail(file, all.class, shim_text(all.class));
+    if (info != MPI_INFO_NULL)
+        take_hints(file, info);
+    file->is_shared_moved = 0;
+    class = all.is_shared_moved ? move_shared(file, 0) : MPI_SUCCESS;
+    return shim_fail(file, class, shim_text(class));
+}
+
+FORWARD(File_set_view,
+        (MPI_File handle, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+         const char *datarep, MPI_Info info),
+        (handle, displacement, etype, filetype, datarep, info),
+        set_view(file, displacement, etype, filetype, datarep, info))
+
+static int set_info(struct shim_file *file, MPI_Info info)
+{
     if (info == MPI_INFO_NULL)
         return shim_fail(file, MPI_ERR_INFO, NULL);
     take_hints(file, info);
     return MPI_SUCCESS;
 }
-ALSO_PMPI(File_set_info);
+
+FORWARD(File_set_info, (MPI_File handle, MPI_Info info), (handle, info), set_info(file, info))
 
 /* Where a seek goes, in bytes of the view, from a pointer. */
 static int target(struct shim_file *file, MPI_Offset offset, int whence, int64_t from,
@@ -171,11 +177,8 @@ static int target(struct shim_file *file, MPI_Offset offset, int whence, int64_t
     return class == MPI_SUCCESS && *pointer < 0 ? MPI_ERR_ARG : class;
 }
 
-int MPI_File_seek(MPI_File handle, MPI_Offset offset, int whence)
+static int seek(struct shim_file *file, MPI_Offset offset, int whence)
 {
-    struct shim_file *file = shim_find(handle);
-    if (!file)
-        return REAL(File_seek)(handle, offset, whence);
     if (is_sequential(file))
         return shim_fail(file, MPI_ERR_UNSUPPORTED_OPERATION, NULL);
     int64_t pointer = 0;
@@ -186,13 +189,12 @@ int MPI_File_seek(MPI_File handle, MPI_Offset offset, int whence)
     pthread_mutex_unlock(&file->lock);
     return shim_fail(file, class, shim_text(class));
 }
-ALSO_PMPI(File_seek);
 
-int MPI_File_get_position(MPI_File handle, MPI_Offset *offset)
+FORWARD(File_seek, (MPI_File handle, MPI_Offset offset, int whence), (handle, offset, whence),
+        seek(file, offset, whence))
+
+static int get_position(struct shim_file *file, MPI_Offset *offset)
 {
-    struct shim_file *file = shim_find(handle);
-    if (!file)
-        return REAL(File_get_position)(handle, offset);
     if (is_sequential(file))
         return shim_fail(file, MPI_ERR_UNSUPPORTED_OPERATION, NULL);
     pthread_mutex_lock(&file->lock);
@@ -200,27 +202,19 @@ int MPI_File_get_position(MPI_File handle, MPI_Offset *offset)
     pthread_mutex_unlock(&file->lock);
     return MPI_SUCCESS;
 }
-ALSO_PMPI(File_get_position);
 
-/* All processes ask for the same (MPI 4.0, section 14.4.4). */
-static int is_same(struct shim_file *file, MPI_Offset offset, int whence)
-{
-    int64_t bounds[4] = {offset, -offset, whence, -whence};
-    PMPI_Allreduce(MPI_IN_PLACE, bounds, 4, MPI_INT64_T, MPI_MAX, file->comm);
-    return bounds[0] == -bounds[1] && bounds[2] == -bounds[3];
-}
+FORWARD(File_get_position, (MPI_File handle, MPI_Offset *offset), (handle, offset),
+        get_position(file, offset))
 
-int MPI_File_seek_shared(MPI_File handle, MPI_Offset offset, int whence)
+/* Rank 0 moves the pointer for all, to a place that it finds. */
+static int seek_shared(struct shim_file *file, MPI_Offset offset, int whence)
 {
-    struct shim_file *file = shim_find(handle);
-    if (!file)
-        return REAL(File_seek_shared)(handle, offset, whence);
     if (is_sequential(file))
         return shim_fail(file, MPI_ERR_UNSUPPORTED_OPERATION, NULL);
-    if (!is_same(file, offset, whence))
-        return shim_fail(file, MPI_ERR_NOT_SAME, NULL);
-    int64_t pointer = 0;
-    int class = MPI_SUCCESS;
+    int64_t asked_for[2] = {offset, whence}, pointer = 0;
+    int class = shim_same(file->comm, asked_for, 2);
+    if (class != MPI_SUCCESS)
+        return shim_fail(file, class, NULL);
     if (file->rank == 0) {
         uint64_t from = 0;
         if (whence == MPI_SEEK_CUR)
@@ -234,13 +228,12 @@ int MPI_File_seek_shared(MPI_File handle, MPI_Offset offset, int whence)
     file->is_shared_moved = 1;
     return shim_fail(file, class, shim_text(class));
 }
-ALSO_PMPI(File_seek_shared);
 
-int MPI_File_get_position_shared(MPI_File handle, MPI_Offset *offset)
+FORWARD(File_seek_shared, (MPI_File handle, MPI_Offset offset, int whence),
+        (handle, offset, whence), seek_shared(file, offset, whence))
+
+static int get_position_shared(struct shim_file *file, MPI_Offset *offset)
 {
-    struct shim_file *file = shim_find(handle);
-    if (!file)
-        return REAL(File_get_position_shared)(handle, offset);
     if (is_sequential(file))
         return shim_fail(file, MPI_ERR_UNSUPPORTED_OPERATION, NULL);
     uint64_t pointer = 0;
@@ -248,4 +241,6 @@ int MPI_File_get_position_shared(MPI_File handle, MPI_Offset *offset)
     *offset = (MPI_Offset)pointer / file->etype_bytes;
     return shim_fail(file, class, shim_text(class));
 }
-ALSO_PMPI(File_get_position_shared);
+
+FORWARD(File_get_position_shared, (MPI_File handle, MPI_Offset *offset), (handle, offset),
+        get_position_shared(file, offset))

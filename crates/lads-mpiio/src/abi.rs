@@ -90,6 +90,13 @@ pub unsafe extern "C" fn rfs_is_remote(name: *const c_char) -> c_int {
     c_int::from(name::is_remote(unsafe { text(name) }))
 }
 
+/// `rfs_digest`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rfs_digest(name: *const c_char) -> u64 {
+    // SAFETY: as above.
+    name::digest(unsafe { text(name) })
+}
+
 /// `rfs_open`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_open(

@@ -1,5 +1,7 @@
 //! Names of remote files: `rfs:host:port:path` and `rfs://host:port/path`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 /// Where a remote file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -23,6 +25,19 @@ pub fn parse(name: &[u8]) -> Result<Name, String> {
         let name = String::from_utf8_lossy(name);
         format!("`{name}` is no name of a remote file: rfs:host:port:path, or rfs://host:port/path")
     })
+}
+
+/// A number for the path of a remote file: names with other paths have another one, but by chance.
+/// Servers are left out: several may show the same directory. 0 if it is not remote.
+pub(crate) fn digest(name: &[u8]) -> u64 {
+    if !is_remote(name) {
+        return 0;
+    }
+    let path = parts(name).map_or_else(|| name.to_vec(), |name| name.path);
+    let slashes = path.iter().take_while(|&&byte| byte == b'/').count();
+    let mut hasher = DefaultHasher::new();
+    path[slashes..].hash(&mut hasher);
+    hasher.finish().max(1)
 }
 
 fn parts(name: &[u8]) -> Option<Name> {
@@ -60,6 +75,16 @@ mod tests {
             let name = parse(name.as_bytes()).unwrap();
             assert_eq!((name.at.as_str(), name.path.as_slice()), (at, path.as_bytes()));
         }
+    }
+
+    #[test]
+    fn one_file_has_one_digest() {
+        let same = ["rfs:host:7000:a/b", "rfs://other:7001/a/b", "rfs:host:7000:/a/b"];
+        assert_eq!(same.map(|name| digest(name.as_bytes())), [digest(b"rfs:host:7000:a/b"); 3]);
+        for other in ["rfs:host:7000:a/c", "rfs:no-name", "a/b"] {
+            assert_ne!(digest(other.as_bytes()), digest(b"rfs:host:7000:a/b"), "{other}");
+        }
+        assert_eq!(digest(b"a/b"), 0);
     }
 
     #[test]

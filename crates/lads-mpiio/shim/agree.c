@@ -1,0 +1,45 @@
+/* What the processes of a file tell each other. An error of the MPI in doing so is an error of the
+ * call: if a process has died and the program goes on, the others must not believe that all is well.
+ */
+#include "shim.h"
+
+/* The class of what a function of the MPI returned, or else this class. */
+static int class_or(int code, int class)
+{
+    if (code != MPI_SUCCESS)
+        PMPI_Error_class(code, &class);
+    return class;
+}
+
+int shim_agree(MPI_Comm comm, int class)
+{
+    int code = PMPI_Allreduce(MPI_IN_PLACE, &class, 1, MPI_INT, MPI_MAX, comm);
+    return class_or(code, class);
+}
+
+int shim_told(MPI_Comm comm, int class)
+{
+    int code = PMPI_Bcast(&class, 1, MPI_INT, 0, comm);
+    return class_or(code, class);
+}
+
+int shim_agree_same(MPI_Comm comm, int class, const int64_t *numbers, int count)
+{
+    /* The greatest of each number and of its complement, by which the least is known. */
+    int64_t bounds[1 + 2 * 4] = {class};
+    for (int i = 0; i < count; i++) {
+        bounds[1 + 2 * i] = numbers[i];
+        bounds[2 + 2 * i] = ~numbers[i];
+    }
+    int code = PMPI_Allreduce(MPI_IN_PLACE, bounds, 1 + 2 * count, MPI_INT64_T, MPI_MAX, comm);
+    class = class_or(code, (int)bounds[0]);
+    for (int i = 0; i < count && class == MPI_SUCCESS; i++)
+        if (bounds[1 + 2 * i] != ~bounds[2 + 2 * i])
+            class = MPI_ERR_NOT_SAME;
+    return class;
+}
+
+int shim_same(MPI_Comm comm, const int64_t *numbers, int count)
+{
+    return shim_agree_same(comm, MPI_SUCCESS, numbers, count);
+}
