@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 17] = [
+const NEEDED: [(&str, &str); 23] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -26,6 +26,13 @@ const NEEDED: [(&str, &str); 17] = [
     ("mpirun.openmpi", "openmpi-bin"),
     ("mpicc.openmpi", "libopenmpi-dev"),
     ("gfortran", "gfortran"),
+    ("h5pcc.mpich", "libhdf5-mpich-dev"),
+    ("h5pcc.openmpi", "libhdf5-openmpi-dev"),
+    ("h5dump", "hdf5-tools"),
+    ("ncmpidump", "pnetcdf-bin"),
+    // These have no programs.
+    ("/usr/include/pnetcdf.h", "libpnetcdf-dev"),
+    ("/usr/lib/python3/dist-packages/mpi4py/__init__.py", "python3-mpi4py"),
 ];
 
 /// Programs that come with the packages above or with any Debian.

@@ -123,12 +123,25 @@ impl Place {
 
     /// Compiles a program for an MPI.
     fn program(&self, mpi: Mpi, source: &str, options: &[&str]) -> PathBuf {
-        let program = self.path(&format!("{}.{}", source.replace('/', "_"), mpi.ending()));
-        let is_fortran = source.ends_with("F90");
-        let mut command = Command::new(mpi.command(if is_fortran { "mpifort" } else { "mpicc" }));
-        command.args(options).arg(own(source)).arg("-o").arg(&program).arg("-lm");
+        let compiler = if source.ends_with("F90") { "mpifort" } else { "mpicc" };
+        self.compiled(&mpi.command(compiler), source, options, &["-lm"])
+    }
+
+    fn compiled(&self, with: &str, source: &str, options: &[&str], libraries: &[&str]) -> PathBuf {
+        let program = self.path(&format!("{}.{with}", source.replace('/', "_")));
+        let mut command = Command::new(with);
+        // h5pcc leaves an object file behind.
+        command.current_dir(self.directory.path());
+        command.args(options).arg(own(source)).arg("-o").arg(&program).args(libraries);
         succeeds(&mut command);
         program
+    }
+
+    /// A command that runs something on this many processes, with the shim and the token.
+    fn run(&self, mpi: Mpi, processes: u32, shim: &Path) -> Command {
+        let mut command = mpi.run(processes, Some(shim));
+        command.env("LADS_RFS_TOKEN_FILE", self.token());
+        command
     }
 
     fn token(&self) -> PathBuf {
@@ -157,6 +170,12 @@ fn succeeds(command: &mut Command) -> Output {
 /// Runs a test on each MPI that is installed.
 fn on_each_mpi(test: impl Fn(Mpi, &Place)) {
     for mpi in ALL.into_iter().filter(|mpi| mpi.is_there()) {
+        on_one_mpi(Some(mpi), &test);
+    }
+}
+
+fn on_one_mpi(mpi: Option<Mpi>, test: impl Fn(Mpi, &Place)) {
+    if let Some(mpi) = mpi {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         test(mpi, &Place::new());
     }
@@ -168,8 +187,7 @@ fn every_function_of_mpi_io_does_what_it_should() {
         let shim = place.shim(mpi);
         let program = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
         for processes in [1, 2, 4] {
-            let mut command = mpi.run(processes, Some(&shim));
-            command.env("LADS_RFS_TOKEN_FILE", place.token());
+            let mut command = place.run(mpi, processes, &shim);
             let name = place.remote(&format!("conf{processes}"));
             let output = succeeds(command.arg(&program).arg(name));
             let told = String::from_utf8_lossy(&output.stdout);
@@ -200,10 +218,9 @@ fn random_views_put_every_byte_where_it_belongs() {
         let program = place.program(mpi, "tests/programs/views.c", &["-std=gnu11"]);
         for (processes, seed) in [(1, "1"), (3, "2"), (4, "3")] {
             let expected = place.path("expected");
-            let mut command = mpi.run(processes, Some(&shim));
-            command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
+            let mut command = place.run(mpi, processes, &shim);
             let name = format!("views{seed}");
-            succeeds(command.args([&place.remote(&name), seed, "60"]).arg(&expected));
+            succeeds(command.arg(&program).args([&place.remote(&name), seed, "60"]).arg(&expected));
             let (there, expected) = (place.at_server(&name), expected);
             let is_same = std::fs::read(there).unwrap() == std::fs::read(expected).unwrap();
             assert!(is_same, "seed {seed}: the file is not what it must be");
@@ -238,11 +255,80 @@ fn fortran_programs_work_unmodified() {
         let shim = place.shim(mpi);
         for (module, options) in [("mpi", &[][..]), ("mpi_f08", &["-DUSE_F08"][..])] {
             let program = place.program(mpi, "tests/programs/fortran.F90", options);
-            let mut command = mpi.run(2, Some(&shim));
-            command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
-            succeeds(command.arg(place.remote(module)));
+            let mut command = place.run(mpi, 2, &shim);
+            succeeds(command.arg(&program).arg(place.remote(module)));
             assert!(place.at_server(module).exists());
         }
+    });
+}
+
+/// Lets a program write a remote file on 4 processes and read it on 3, and compares the file with the
+/// one that a single process writes on this machine without the shim.
+fn writes_and_reads(mpi: Mpi, place: &Place, program: &Path, name: &str) {
+    let shim = place.shim(mpi);
+    for (what, processes) in [("write", 4), ("read", 3)] {
+        let mut command = place.run(mpi, processes, &shim);
+        succeeds(command.arg(program).arg(what).arg(place.remote(name)));
+    }
+    let local = place.path(name);
+    succeeds(mpi.run(1, None).arg(program).arg("write").arg(&local));
+    let is_same = std::fs::read(place.at_server(name)).unwrap() == std::fs::read(local).unwrap();
+    assert!(is_same, "{name}: the file is not the one of a single process");
+}
+
+/// What a program prints about a file at the server.
+fn told_by(program: &str, options: &[&str], file: &Path) -> String {
+    let output = succeeds(Command::new(program).args(options).arg(file));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn parallel_hdf5_works_unmodified() {
+    on_each_mpi(|mpi, place| {
+        let compiler = mpi.command("h5pcc");
+        if !["h5dump", &compiler].iter().all(|it| lads_tried::has(it)) {
+            return;
+        }
+        let program = place.compiled(&compiler, "tests/programs/hdf5.c", &["-std=gnu11"], &[]);
+        writes_and_reads(mpi, place, &program, "hdf5");
+        let last = ["-d", "/chunked", "-s", "47,39", "-c", "1,1", "-y"];
+        let told = told_by("h5dump", &last, &place.at_server("hdf5"));
+        assert!(told.split_whitespace().any(|word| word == "47039"), "{told}");
+    });
+}
+
+/// Debian has PnetCDF for Open MPI only.
+#[test]
+fn pnetcdf_works_unmodified() {
+    let programs = ["ncmpidump", "/usr/include/pnetcdf.h"];
+    let is_there = Mpi::OpenMpi.is_there() && programs.iter().all(|it| lads_tried::has(it));
+    on_one_mpi(is_there.then_some(Mpi::OpenMpi), |mpi, place| {
+        let source = "tests/programs/pnetcdf.c";
+        let compiler = mpi.command("mpicc");
+        let program = place.compiled(&compiler, source, &["-std=gnu11"], &["-lpnetcdf"]);
+        writes_and_reads(mpi, place, &program, "pnetcdf");
+        let told = told_by("ncmpidump", &["-v", "fixed"], &place.at_server("pnetcdf"));
+        assert!(told.contains("2328, 2329 ;"), "{told}");
+    });
+}
+
+/// Debian has mpi4py for Open MPI only.
+#[test]
+fn mpi4py_works_unmodified() {
+    let package = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
+    let is_there = Mpi::OpenMpi.is_there() && lads_tried::has(package);
+    on_one_mpi(is_there.then_some(Mpi::OpenMpi), |mpi, place| {
+        let shim = place.shim(mpi);
+        let mut command = place.run(mpi, 3, &shim);
+        command.arg("/usr/bin/python3").arg(own("tests/programs/python.py"));
+        succeeds(command.arg(place.remote("python")));
+        // Each process has a thousand values, first in blocks of ten in turn, then three times in
+        // the order of the processes.
+        let blocks = (0..100).flat_map(|block| (0..3).map(move |of| of * 1000 + block * 10));
+        let blocks = blocks.flat_map(|first| first..first + 10);
+        let values = blocks.chain((0..3).flat_map(|_| 0..3000));
+        let expected: Vec<u8> = values.flat_map(i32::to_ne_bytes).collect();
+        assert!(std::fs::read(place.at_server("python")).unwrap() == expected);
     });
 }
 
@@ -306,8 +392,8 @@ fn a_program_whose_server_is_killed_gets_errors_and_goes_on() {
             std::thread::yield_now();
         }
         let at = std::fs::read_to_string(place.path("at")).unwrap();
-        let mut command = mpi.run(1, Some(&shim));
-        command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
+        let mut command = place.run(mpi, 1, &shim);
+        command.arg(&program);
         let output = command.args([&format!("rfs:{at}:new"), &server.id().to_string()]).output();
         let _ = server.kill();
         server.wait().unwrap();
