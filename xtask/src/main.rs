@@ -60,7 +60,7 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     Chaos(chaos::Request),
     Mutants(mutants::Arguments),
-    /// Run the promise tests and the simulator at full length (20 minutes)
+    /// Run the promise tests, MPI programs and the simulator at full length (an hour)
     Trust,
     Bench(bench::Arguments),
     Shims(shims::Arguments),

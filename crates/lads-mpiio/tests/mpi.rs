@@ -4,9 +4,10 @@
 use lads_engine::StopFlag;
 use lads_engine::remote::{FileServer, ServerConfig, make_token, read_token};
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 /// An MPI of Debian, by the ending of its commands.
@@ -15,6 +16,10 @@ enum Mpi {
     Mpich,
     OpenMpi,
 }
+
+/// Far longer than any program here takes on a machine that is busy. With half, the longest came near
+/// it on two processors that others use; double is as long to wait for a test that hangs.
+const DEADLINE_SECONDS: &str = "300";
 
 const ALL: [Mpi; 2] = [Mpi::Mpich, Mpi::OpenMpi];
 
@@ -37,7 +42,9 @@ impl Mpi {
 
     /// The command that runs a program on this many processes.
     fn run(self, processes: u32, shim: Option<&Path>) -> Command {
-        let mut command = Command::new(self.command("mpirun"));
+        // Processes that wait for each other for ever have failed.
+        let mut command = Command::new("timeout");
+        command.arg("--kill-after=5").arg(DEADLINE_SECONDS).arg(self.command("mpirun"));
         command.args(["-n", &processes.to_string()]);
         match (self, shim) {
             (_, None) => {}
@@ -111,14 +118,18 @@ impl Place {
         format!("rfs:{}:{name}", self.at)
     }
 
-    /// Builds the shim for an MPI.
-    fn shim(&self, mpi: Mpi) -> PathBuf {
-        let compiler = mpi.command("mpicc");
-        let kind = lads_shims::mpi_of(&compiler).unwrap();
-        let test = std::env::current_exe().unwrap();
-        // This crate as a library for C lies beside this test.
-        let library = lads_shims::newest_static_library(test.parent().unwrap()).unwrap();
-        lads_shims::build(kind, &compiler, &library, self.directory.path(), &["-Werror"]).unwrap()
+    /// The shim for an MPI. It is compiled once.
+    fn shim(mpi: Mpi) -> &'static Path {
+        static SHIMS: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
+        SHIMS[mpi as usize].get_or_init(|| {
+            let compiler = mpi.command("mpicc");
+            let kind = lads_shims::mpi_of(&compiler).unwrap();
+            let test = std::env::current_exe().unwrap();
+            // This crate as a library for C lies beside this test.
+            let library = lads_shims::newest_static_library(test.parent().unwrap()).unwrap();
+            let to = Path::new(env!("CARGO_TARGET_TMPDIR"));
+            lads_shims::build(kind, &compiler, &library, to, &["-Werror"]).unwrap()
+        })
     }
 
     /// Compiles a program for an MPI.
@@ -138,8 +149,8 @@ impl Place {
     }
 
     /// A command that runs something on this many processes, with the shim and the token.
-    fn run(&self, mpi: Mpi, processes: u32, shim: &Path) -> Command {
-        let mut command = mpi.run(processes, Some(shim));
+    fn run(&self, mpi: Mpi, processes: u32) -> Command {
+        let mut command = mpi.run(processes, Some(Self::shim(mpi)));
         command.env("LADS_RFS_TOKEN_FILE", self.token());
         command
     }
@@ -184,10 +195,9 @@ fn on_one_mpi(mpi: Option<Mpi>, test: impl Fn(Mpi, &Place)) {
 #[test]
 fn every_function_of_mpi_io_does_what_it_should() {
     on_each_mpi(|mpi, place| {
-        let shim = place.shim(mpi);
         let program = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
         for processes in [1, 2, 4] {
-            let mut command = place.run(mpi, processes, &shim);
+            let mut command = place.run(mpi, processes);
             let name = place.remote(&format!("conf{processes}"));
             let output = succeeds(command.arg(&program).arg(name));
             let told = String::from_utf8_lossy(&output.stdout);
@@ -195,30 +205,96 @@ fn every_function_of_mpi_io_does_what_it_should() {
             assert!(place.at_server(&format!("conf{processes}")).exists());
         }
         // A file with another name passes through.
-        let mut command = mpi.run(2, Some(&shim));
+        let mut command = mpi.run(2, Some(Place::shim(mpi)));
         let local = place.path("local");
         succeeds(command.arg(&program).arg(&local));
         assert!(local.exists());
     });
 }
 
+/// Runs a program of this crate that checks for itself.
+fn checks(mpi: Mpi, place: &Place, source: &str, processes: u32, arguments: &[&str]) {
+    let program = place.program(mpi, source, &["-std=gnu11", "-pthread"]);
+    let output = succeeds(place.run(mpi, processes).arg(&program).args(arguments));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains(" checks, 0 failures"), "{told}");
+}
+
+#[test]
+fn where_processes_do_not_agree_all_get_an_error_and_none_waits_for_ever() {
+    on_each_mpi(|mpi, place| {
+        let local = place.path("local");
+        let names = [&place.remote("disagree"), local.to_str().unwrap()];
+        checks(mpi, place, "tests/programs/disagree.c", 3, &names);
+    });
+}
+
+#[test]
+fn threads_of_a_process_use_files_at_once() {
+    on_each_mpi(|mpi, place| {
+        checks(mpi, place, "tests/programs/threads.c", 2, &[&place.remote("threads")]);
+    });
+}
+
+/// Whether everything is tried that takes long (`cargo xtask trust`).
+fn is_thorough() -> bool {
+    std::env::var_os("LADS_TRUST").is_some()
+}
+
+#[test]
+fn places_and_counts_beyond_2_gib_are_right() {
+    on_each_mpi(|mpi, place| {
+        let name = place.remote("large");
+        // More than 2 GiB written by one call take a disk that has as much.
+        let arguments = [name.as_str(), "all"];
+        let count = if is_thorough() { 2 } else { 1 };
+        checks(mpi, place, "tests/programs/large.c", 1, &arguments[..count]);
+    });
+}
+
+/// Plays sequences of MPI-IO calls, by their seeds, on a number of processes.
+fn plays(mpi: Mpi, place: &Place, program: &Path, processes: u32, seeds: Range<u64>) {
+    let count = seeds.end - seeds.start;
+    let mut command = place.run(mpi, processes);
+    command.arg(program).arg(place.remote("random")).arg(place.at_server("random"));
+    succeeds(command.args([seeds.start.to_string(), count.to_string()]));
+}
+
+/// 5,000 with `LADS_TRUST`: most of them on Open MPI, whose processes do not spin where there are more
+/// of them than processors. A seed that fails is played again by its number on as many processes.
+#[test]
+fn random_sequences_of_calls_do_what_a_model_says() {
+    on_each_mpi(|mpi, place| {
+        let program = place.program(mpi, "tests/programs/random.c", &["-std=gnu11"]);
+        let (batches, seeds) = match (is_thorough(), mpi) {
+            (false, Mpi::Mpich) => (1, 3),
+            (false, Mpi::OpenMpi) => (1, 8),
+            (true, Mpi::Mpich) => (10, 25),
+            (true, Mpi::OpenMpi) => (40, 25),
+        };
+        for (processes, batch) in (1..5).flat_map(|count| (0..batches).map(move |it| (count, it))) {
+            let first = (u64::from(processes) * batches + batch) * seeds;
+            plays(mpi, place, &program, processes, first..first + seeds);
+        }
+    });
+}
+
 #[test]
 fn no_function_is_missed() {
-    on_each_mpi(|mpi, place| {
+    on_each_mpi(|mpi, _| {
         let mut command = Command::new("sh");
         command.arg(own("tests/programs/wrapped.sh")).arg(mpi.command("mpicc"));
-        succeeds(command.arg(place.shim(mpi)));
+        succeeds(command.arg(Place::shim(mpi)));
     });
 }
 
 #[test]
 fn random_views_put_every_byte_where_it_belongs() {
     on_each_mpi(|mpi, place| {
-        let shim = place.shim(mpi);
         let program = place.program(mpi, "tests/programs/views.c", &["-std=gnu11"]);
         for (processes, seed) in [(1, "1"), (3, "2"), (4, "3")] {
             let expected = place.path("expected");
-            let mut command = place.run(mpi, processes, &shim);
+            let mut command = place.run(mpi, processes);
             let name = format!("views{seed}");
             succeeds(command.arg(&program).args([&place.remote(&name), seed, "60"]).arg(&expected));
             let (there, expected) = (place.at_server(&name), expected);
@@ -231,14 +307,14 @@ fn random_views_put_every_byte_where_it_belongs() {
 #[test]
 fn the_snapshots_of_a_simulation_are_those_of_a_local_file() {
     on_each_mpi(|mpi, place| {
-        let (shim, program) =
-            (place.shim(mpi), place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]));
+        let shim = Place::shim(mpi);
+        let program = place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]);
         let jacobi = |shim: Option<&Path>, name: &str| {
             let mut command = mpi.run(4, shim);
             command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(&program);
             succeeds(command.args(["32", "24", "16", "6", "3", name]));
         };
-        jacobi(Some(&shim), &place.remote("jacobi"));
+        jacobi(Some(shim), &place.remote("jacobi"));
         jacobi(None, place.path("jacobi").to_str().unwrap());
         for number in 0..2 {
             let name = format!("jacobi.{number}");
@@ -252,10 +328,9 @@ fn the_snapshots_of_a_simulation_are_those_of_a_local_file() {
 #[test]
 fn fortran_programs_work_unmodified() {
     on_each_mpi(|mpi, place| {
-        let shim = place.shim(mpi);
         for (module, options) in [("mpi", &[][..]), ("mpi_f08", &["-DUSE_F08"][..])] {
             let program = place.program(mpi, "tests/programs/fortran.F90", options);
-            let mut command = place.run(mpi, 2, &shim);
+            let mut command = place.run(mpi, 2);
             succeeds(command.arg(&program).arg(place.remote(module)));
             assert!(place.at_server(module).exists());
         }
@@ -265,9 +340,8 @@ fn fortran_programs_work_unmodified() {
 /// Lets a program write a remote file on 4 processes and read it on 3, and compares the file with the
 /// one that a single process writes on this machine without the shim.
 fn writes_and_reads(mpi: Mpi, place: &Place, program: &Path, name: &str) {
-    let shim = place.shim(mpi);
     for (what, processes) in [("write", 4), ("read", 3)] {
-        let mut command = place.run(mpi, processes, &shim);
+        let mut command = place.run(mpi, processes);
         succeeds(command.arg(program).arg(what).arg(place.remote(name)));
     }
     let local = place.path(name);
@@ -318,8 +392,7 @@ fn mpi4py_works_unmodified() {
     let package = "/usr/lib/python3/dist-packages/mpi4py/__init__.py";
     let is_there = Mpi::OpenMpi.is_there() && lads_tried::has(package);
     on_one_mpi(is_there.then_some(Mpi::OpenMpi), |mpi, place| {
-        let shim = place.shim(mpi);
-        let mut command = place.run(mpi, 3, &shim);
+        let mut command = place.run(mpi, 3);
         command.arg("/usr/bin/python3").arg(own("tests/programs/python.py"));
         succeeds(command.arg(place.remote("python")));
         // Each process has a thousand values, first in blocks of ten in turn, then three times in
@@ -335,7 +408,7 @@ fn mpi4py_works_unmodified() {
 #[test]
 fn that_the_shim_is_in_force_is_told_to_those_who_ask() {
     on_each_mpi(|mpi, place| {
-        let shim = place.shim(mpi);
+        let shim = Place::shim(mpi);
         let program = place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]);
         let told = |verbose: &str| {
             let mut command = mpi.run(2, Some(&shim));
@@ -356,9 +429,8 @@ fn that_the_shim_is_in_force_is_told_to_those_who_ask() {
 #[test]
 fn without_a_token_a_program_gets_an_error_that_says_so() {
     on_each_mpi(|mpi, place| {
-        let shim = place.shim(mpi);
         let program = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
-        let mut command = mpi.run(1, Some(&shim));
+        let mut command = mpi.run(1, Some(Place::shim(mpi)));
         let output = command.arg(&program).arg(place.remote("conf")).output().unwrap();
         assert!(!output.status.success());
         assert!(!place.at_server("conf").exists());
@@ -382,7 +454,6 @@ fn a_server_of_its_own() {
 #[test]
 fn a_program_whose_server_is_killed_gets_errors_and_goes_on() {
     on_each_mpi(|mpi, place| {
-        let shim = place.shim(mpi);
         let program = place.program(mpi, "tests/programs/lost.c", &["-std=gnu11"]);
         let mut server = Command::new(std::env::current_exe().unwrap());
         server.args(["--exact", "a_server_of_its_own"]).env(SERVED, place.directory.path());
@@ -392,7 +463,7 @@ fn a_program_whose_server_is_killed_gets_errors_and_goes_on() {
             std::thread::yield_now();
         }
         let at = std::fs::read_to_string(place.path("at")).unwrap();
-        let mut command = place.run(mpi, 1, &shim);
+        let mut command = place.run(mpi, 1);
         command.arg(&program);
         let output = command.args([&format!("rfs:{at}:new"), &server.id().to_string()]).output();
         let _ = server.kill();

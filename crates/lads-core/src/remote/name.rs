@@ -29,7 +29,8 @@ pub fn parse(name: &[u8]) -> Result<Name, String> {
 
 /// A number for the path of a remote file: names with other paths have another one, but by chance.
 /// Servers are left out: several may show the same directory. 0 if it is not remote.
-pub(crate) fn digest(name: &[u8]) -> u64 {
+#[must_use]
+pub fn digest(name: &[u8]) -> u64 {
     if !is_remote(name) {
         return 0;
     }
