@@ -267,8 +267,8 @@ fn random_sequences_of_calls_do_what_a_model_says() {
     on_each_mpi(|mpi, place| {
         let program = place.program(mpi, "tests/programs/random.c", &["-std=gnu11"]);
         let (batches, seeds) = match (is_thorough(), mpi) {
-            (false, Mpi::Mpich) => (1, 3),
-            (false, Mpi::OpenMpi) => (1, 8),
+            (false, Mpi::Mpich) => (1, 2),
+            (false, Mpi::OpenMpi) => (1, 6),
             (true, Mpi::Mpich) => (10, 25),
             (true, Mpi::OpenMpi) => (40, 25),
         };
