@@ -1,5 +1,6 @@
 /* What the processes of a file tell each other. An error of the MPI in doing so is an error of the
- * call: if a process has died and the program goes on, the others must not believe that all is well.
+ * call: if a process has died and the program goes on, the others must not believe that all is
+ * well.
  */
 #include "shim.h"
 

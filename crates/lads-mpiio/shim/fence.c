@@ -3,14 +3,15 @@
  * What one process writes is certain to be seen by another, or to stay below what another writes
  * over it, only after sync, barrier, sync (MPI 4.0, section 14.6.1). HDF5 and PnetCDF do less: all
  * processes fill a new dataset, they meet in a barrier, and then one writes into what another has
- * filled. On a local file that works. Here, the first write may still be in the buffer of its process.
+ * filled. On a local file that works. Here, the first write may still be in the buffer of its
+ * process.
  *
- * So a file that such a library has opened has fences: before the library calls one of the functions
- * below, this process waits until all that it has written is at the server. (It does not wait until
- * it is durable.) Between two calls of the library the program computes, and what it has written is
- * sent meanwhile. Before a collective read of such a file, all processes do the same: PnetCDF moves data
- * that others have written without a message in between. The library is known by its name, so one that is linked statically is not: its
- * files need the hint rfs_buffering=false.
+ * So a file that such a library has opened has fences: before the library calls one of the
+ * functions below, this process waits until all that it has written is at the server. (It does not
+ * wait until it is durable.) Between two calls of the library the program computes, and what it has
+ * written is sent meanwhile. Before a collective read of such a file, all processes do the same:
+ * PnetCDF moves data that others have written without a message in between. The library is known by
+ * its name, so one that is linked statically is not: its files need the hint rfs_buffering=false.
  */
 #include "shim.h"
 #include <link.h>
@@ -104,7 +105,7 @@ void shim_fence_all(struct shim_file *file)
 }
 
 /* The functions of MPI by which these libraries tell other processes that something is written. A
- * profiler may stand between the shim and the library, so the next function of this name is called. */
+ * profiler may stand between the shim and the library: the next function of this name is called. */
 #define FENCE(name, parameters, arguments)                                        \
     int MPI_##name parameters                                                     \
     {                                                                             \

@@ -1,13 +1,13 @@
 /* What the parts of the shim share.
  *
- * The shim stands between an MPI program and its MPI library: it defines MPI_File_x and PMPI_File_x.
- * PMPI as well, because the Fortran layers of MPICH and Open MPI call PMPI_File_x across a library
- * boundary: so no Fortran code is needed here. A file with a name that is not remote goes on to the
- * library, whatever is done with it.
+ * The shim stands between an MPI program and its MPI library: it defines MPI_File_x and
+ * PMPI_File_x. PMPI as well, because the Fortran layers of MPICH and Open MPI call PMPI_File_x
+ * across a library boundary: so no Fortran code is needed here. A file with a name that is not
+ * remote goes on to the library, whatever is done with it.
  *
- * In reading order: datatype.c, layout.c, memory.c (what is read and written), errors.c, agree.c (what
- * the processes of a file tell each other), table.c (which handles are ours), open.c, view.c, manage.c,
- * transfer.c with transfer.inc, fence.c, outside.c.
+ * In reading order: datatype.c, layout.c, memory.c (what is read and written), errors.c, agree.c
+ * (what the processes of a file tell each other), table.c (which handles are ours), open.c, view.c,
+ * manage.c, transfer.c with transfer.inc, fence.c, outside.c.
  */
 #ifndef SHIM_H
 #define SHIM_H

@@ -119,7 +119,8 @@ static int set_own_view(struct shim_file *file, MPI_Offset displacement, MPI_Dat
 }
 
 /* Two agreements between the processes: if the view of one is refused, all know it. There is no
- * message to the server but if the shared pointer was moved: the view travels with the next request. */
+ * message to the server but if the shared pointer was moved: the view travels with the next
+ * request. */
 static int set_view(struct shim_file *file, MPI_Offset displacement, MPI_Datatype etype,
                     MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {

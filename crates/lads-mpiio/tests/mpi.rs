@@ -17,8 +17,8 @@ enum Mpi {
     OpenMpi,
 }
 
-/// Far longer than any program here takes on a machine that is busy. With half, the longest came near
-/// it on two processors that others use; double is as long to wait for a test that hangs.
+/// The longest program takes 10 seconds on two processors, and 60 where others use them, too. With
+/// half, a busier machine might fail; with double, a test that hangs holds up CI for as long.
 const DEADLINE_SECONDS: &str = "300";
 
 const ALL: [Mpi; 2] = [Mpi::Mpich, Mpi::OpenMpi];
@@ -260,8 +260,9 @@ fn plays(mpi: Mpi, place: &Place, program: &Path, processes: u32, seeds: Range<u
     succeeds(command.args([seeds.start.to_string(), count.to_string()]));
 }
 
-/// 5,000 with `LADS_TRUST`: most of them on Open MPI, whose processes do not spin where there are more
-/// of them than processors. A seed that fails is played again by its number on as many processes.
+/// 5,000 with `LADS_TRUST`: most of them on Open MPI, whose processes do not spin where there are
+/// more of them than processors. A seed that fails is played again by its number, on as many
+/// processes.
 #[test]
 fn random_sequences_of_calls_do_what_a_model_says() {
     on_each_mpi(|mpi, place| {
@@ -337,8 +338,8 @@ fn fortran_programs_work_unmodified() {
     });
 }
 
-/// Lets a program write a remote file on 4 processes and read it on 3, and compares the file with the
-/// one that a single process writes on this machine without the shim.
+/// Lets a program write a remote file on 4 processes and read it on 3, and compares the file with
+/// the one that a single process writes on this machine without the shim.
 fn writes_and_reads(mpi: Mpi, place: &Place, program: &Path, name: &str) {
     for (what, processes) in [("write", 4), ("read", 3)] {
         let mut command = place.run(mpi, processes);

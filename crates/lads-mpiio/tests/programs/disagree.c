@@ -19,8 +19,8 @@ static void opening(const char *name, const char *local)
                                           MPI_INFO_NULL, &file));
     snprintf(other, sizeof other, "%s%d", name, rank);
     FAILS(MPI_ERR_NOT_SAME, MPI_File_open(MPI_COMM_WORLD, other, make, MPI_INFO_NULL, &file));
-    FAILS(MPI_ERR_NOT_SAME,
-          MPI_File_open(MPI_COMM_WORLD, name, rank == 0 ? make : MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    FAILS(MPI_ERR_NOT_SAME, MPI_File_open(MPI_COMM_WORLD, name, rank == 0 ? make : MPI_MODE_RDWR,
+                                          MPI_INFO_NULL, &file));
     CHECK(file == MPI_FILE_NULL);
     /* Each process alone has one of its own. */
     OK(MPI_File_open(MPI_COMM_SELF, rank == 0 ? name : local, make, MPI_INFO_NULL, &file));
@@ -61,8 +61,8 @@ static void views(MPI_File file)
     MPI_Type_free(&empty);
 }
 
-/* A filetype that goes back. Not every library looks at it; what has failed at the server is not to be
- * used any more, and the close says so, too. */
+/* A filetype that goes back. Not every library looks at it; what has failed at the server is not to
+ * be used any more, and the close says so, too. */
 static void wrong_order(MPI_File *file)
 {
     MPI_Datatype back;

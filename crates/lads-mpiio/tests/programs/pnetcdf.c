@@ -1,9 +1,9 @@
 /* PnetCDF on a file: pnetcdf write NAME, pnetcdf read NAME.
  *
  * The writer makes a variable of fixed size, collectively and by processes alone, and one with
- * records, by requests that are done together. First all processes fill the variable, each a part that
- * others write; at last the header grows, and PnetCDF moves what is behind it. The reader may have
- * another number of processes.
+ * records, by requests that are done together. First all processes fill the variable, each a part
+ * that others write; at last the header grows, and PnetCDF moves what is behind it. The reader may
+ * have another number of processes.
  */
 #include "check.h"
 #include <pnetcdf.h>

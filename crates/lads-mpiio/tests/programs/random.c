@@ -1,10 +1,11 @@
 /* Random sequences of MPI-IO calls beside a model of the file: random NAME DIRECTORY FIRST COUNT.
  *
- * Each of COUNT seeds from FIRST on is a sequence: views of random datatypes; reads and writes at all
- * kinds of positions, collective or not, blocking, nonblocking and split; seeks; sizes; atomic mode;
- * sync, barrier, sync. All processes draw the same numbers, so each knows what the others do, and what
- * the file must hold: the model has no MPI-IO. What one process reads and another writes is apart by
- * a sync point. At the end the file, which the server has in DIRECTORY, is read without MPI.
+ * Each of COUNT seeds from FIRST on is a sequence: views of random datatypes; reads and writes at
+ * all kinds of positions, collective or not, blocking, nonblocking and split; seeks; sizes; atomic
+ * mode; sync, barrier, sync. All processes draw the same numbers, so each knows what the others do,
+ * and what the file must hold: the model has no MPI-IO. What one process reads and another writes
+ * is apart by a sync point. At the end the file, which the server has in DIRECTORY, is read without
+ * MPI.
  */
 #include "random_types.h"
 
@@ -112,8 +113,8 @@ static void note(int of, struct part part, int is_write)
 
 static unsigned char data_of(int of, int index)
 {
-    uint64_t mixed = (sequence * 1000003 + call_number * 8191 + (unsigned)of) * 65599 + (unsigned)index;
-    return (unsigned char)((mixed * 0x9e3779b97f4a7c15u) >> 56);
+    uint64_t key = (sequence * 1000003 + call_number) * 8191 + (unsigned)of;
+    return (unsigned char)(((key * 65599 + (unsigned)index) * 0x9e3779b97f4a7c15u) >> 56);
 }
 
 /* How many bytes a process finds before the end of the file. */
@@ -264,8 +265,8 @@ static void own_part(enum place place, enum form form, int is_write, struct part
         packed[i] = model.bytes[place_of(&views[rank], part.position + i)];
     if (is_write)
         MPI_Unpack(packed, part.bytes, &at, memory.bytes, memory.count, memory.type, MPI_COMM_SELF);
-    call(place, form, is_write, part.position / etype_bytes, memory.bytes, memory.count, memory.type,
-         &status);
+    call(place, form, is_write, part.position / etype_bytes, memory.bytes, memory.count,
+         memory.type, &status);
     SAME(bytes_of(&status), found);
     at = 0;
     MPI_Pack(memory.bytes, memory.count, memory.type, back, part.bytes, &at, MPI_COMM_SELF);
@@ -483,7 +484,8 @@ static void open_again(const char *name)
 {
     if (file != MPI_FILE_NULL)
         GOOD(MPI_File_close(&file));
-    GOOD(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file));
+    GOOD(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL,
+                       &file));
     etype = MPI_BYTE;
     etype_bytes = 1;
     is_common = 1;
