@@ -33,9 +33,9 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 14] = [
     "big", "medium", "small", "null", "check", "journal", "memory", "threads", "lookups", "harm",
-    "slow-ost", "verdict", "grid",
+    "slow-ost", "verdict", "grid", "rfs",
 ];
 
 /// What every benchmark needs.
@@ -118,13 +118,14 @@ impl Bench {
             "slow-ost" => vec![room::slow_ost::run(&self.lads)?],
             "verdict" => vec![room::verdict::run(&self.lads)?],
             "grid" => room::grid::run(&self.lads, &self.disk, word)?,
+            "rfs" => room::rfs::run(&self.lads, &self.disk, word)?,
             _ => threads::run(self)?,
         };
         for table in &tables {
             println!("{table}");
         }
         let kept_as = match (name, word) {
-            ("grid", Some(word)) => {
+            ("grid" | "rfs", Some(word)) => {
                 format!("{name}-{}", word.replace(|it: char| !it.is_alphanumeric(), "-"))
             }
             _ => name.to_owned(),
@@ -152,6 +153,11 @@ impl Bench {
             "grid" => room::grid::needs()
                 .space(&self.memory, room::grid::SPACE)
                 .space(&self.disk, room::grid::SPACE),
+            "rfs" => room::rfs::PROGRAMS
+                .into_iter()
+                .fold(room::mounts_need(), Needs::program)
+                .space(&self.memory, room::rfs::SPACE)
+                .space(&self.disk, room::rfs::DISK_SPACE),
             "harm" => room::mounts_need().space(&self.memory, room::harm::SPACE),
             "lookups" => {
                 needs.space(&self.memory, lookups::SPACE).space(&self.disk, lookups::DISK_BYTES)

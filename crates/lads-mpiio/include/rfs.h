@@ -133,6 +133,10 @@ int rfs_set_hints(rfs_file *file, const rfs_hint *hints, size_t hint_count);
  * Returns 1, or 0 if there is none. */
 int rfs_get_hint(const rfs_file *file, size_t index, char key[64], char value[256]);
 
+/* How many bytes of this process went to the local disk so far (hint rfs_cache_dir): while a write
+ * waited for it, and while the program computed. */
+void rfs_get_staged(uint64_t *foreground, uint64_t *background);
+
 /* Waits for everything that was deferred; returns the first error that no call has returned. To be
  * called before the program ends. */
 int rfs_finish(void);

@@ -1,8 +1,9 @@
 /* What is not a file function: the beginning and the end of the program, and libraries that look at a
  * file's name without MPI.
  *
- * At the beginning it is seen whether the shim is for this MPI, and it can be told: LADS_RFS_VERBOSE=1 lets the first process say
- * that the shim is in force, `all` lets every process (`lads mpi doctor` counts them).
+ * At the beginning it is seen whether the shim is for this MPI, and it can be told: LADS_RFS_VERBOSE=1
+ * lets the first process say that the shim is in force, `all` lets every process (`lads mpi doctor`
+ * counts them). At the end, the first process says what went to local disks.
  *
  * PnetCDF opens the file itself to see its format, under the name without what stands before the
  * first colon; and it finds out by access() whether there is a file to be emptied. Its two functions
@@ -129,9 +130,30 @@ int MPI_Init_thread(int *count, char ***arguments, int required, int *provided)
 }
 ALSO_PMPI(Init_thread);
 
+/* Together: all processes have the variable, or none. */
+static void tell_staged(void)
+{
+    int rank;
+    uint64_t own[2] = {0, 0}, all[2] = {0, 0};
+    if (asked_for() == TELL_NONE)
+        return;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    rfs_get_staged(&own[0], &own[1]);
+    PMPI_Reduce(own, all, 2, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank != 0 || all[0] + all[1] == 0)
+        return;
+    char line[256];
+    int length = snprintf(line, sizeof line,
+                          "rfs: staged on local disks: %llu bytes while writing, %llu bytes while "
+                          "computing\n",
+                          (unsigned long long)all[0], (unsigned long long)all[1]);
+    tell(line, length, sizeof line);
+}
+
 int MPI_Finalize(void)
 {
     int class = shim_class(rfs_finish());
+    tell_staged();
     if (class != MPI_SUCCESS) {
         shim_complain(rfs_message());
         shim_fail_without_file(class, NULL);

@@ -290,6 +290,17 @@ pub unsafe extern "C" fn rfs_get_hint(
     1
 }
 
+/// `rfs_get_staged`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rfs_get_staged(foreground: *mut u64, background: *mut u64) {
+    let staged = catch_unwind(file::staged).unwrap_or_default();
+    // SAFETY: as above.
+    unsafe {
+        give(foreground, staged.in_foreground);
+        give(background, staged.in_background);
+    }
+}
+
 /// `rfs_finish`
 #[unsafe(no_mangle)]
 pub extern "C" fn rfs_finish() -> c_int {

@@ -131,6 +131,16 @@ pub(crate) fn delete(name: &[u8]) -> Result<(), Error> {
     Ok(client(&name.at, &Hints::default())?.delete(&name.path)?)
 }
 
+/// How many bytes went to the local disk, on the way to all servers.
+pub(crate) fn staged() -> StagedBytes {
+    let clients = clients();
+    let each = clients.iter().flat_map(HashMap::values).map(|client| client.staged());
+    each.fold(StagedBytes::default(), |all, one| StagedBytes {
+        in_foreground: all.in_foreground + one.in_foreground,
+        in_background: all.in_background + one.in_background,
+    })
+}
+
 /// Waits for everything that was deferred.
 pub(crate) fn finish() -> Result<(), Error> {
     let clients: Vec<_> = clients().iter().flat_map(HashMap::values).map(Arc::clone).collect();

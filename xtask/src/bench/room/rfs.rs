@@ -1,0 +1,439 @@
+//! Measures remote files of an MPI program: how much of the cost of writing a program sees (the RFS
+//! paper, figure 4), what goes to the local disk (table 2), and how much the computation is slowed
+//! down (table 3). The program is the three-dimensional Jacobi relaxation of the paper.
+
+use super::super::table::Table;
+use super::mount::{Mount, Storage};
+use super::route::{Distance, Line, Route};
+use crate::scratch::Scratch;
+use crate::shell;
+use anyhow::{Context, Result, anyhow, bail};
+use lads_plot::groups::Spread;
+use lads_shims::Mpi;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The memory that is used as file systems and for programs, in bytes.
+pub(in crate::bench) const SPACE: u64 = 4 << 30;
+/// The space on the disk, in bytes: what is staged there.
+pub(in crate::bench) const DISK_SPACE: u64 = 4 << 30;
+
+/// Each has a processor.
+const PROCESSES: u64 = 2;
+const SNAPSHOTS: u64 = 4;
+const ROUNDS: usize = 3;
+
+/// How long a phase of computing is, in times that it takes to send a snapshot.
+const LONG: f64 = 1.25;
+const SHORT: f64 = 0.6;
+
+/// A way from the program to the storage of the server.
+struct Way {
+    name: &'static str,
+    distance: Distance,
+    rate: &'static str,
+    /// What the slowest part carries, in bytes per second.
+    bytes_per_second: f64,
+    disk_bytes_per_second: Option<u64>,
+    /// The cells of each process, so that a snapshot takes some seconds.
+    cells: [u64; 3],
+}
+
+const WAYS: [Way; 3] = [
+    Way {
+        name: "the paper's network, 11.7 MB/s",
+        distance: Distance::Ornl,
+        rate: "93.6Mbit",
+        bytes_per_second: 11.7e6,
+        disk_bytes_per_second: None,
+        cells: [128, 128, 128],
+    },
+    Way {
+        name: "the paper's slow disk, 1.95 MB/s",
+        distance: Distance::Ornl,
+        rate: "93.6Mbit",
+        bytes_per_second: 1.95e6,
+        disk_bytes_per_second: Some(1_950_000),
+        cells: [128, 64, 64],
+    },
+    Way {
+        name: "1 Gbit/s, 26.8 ms there and back",
+        distance: Distance::Chicago,
+        rate: "1Gbit",
+        bytes_per_second: 125e6,
+        disk_bytes_per_second: None,
+        cells: [256, 256, 256],
+    },
+];
+
+impl Way {
+    fn snapshot_bytes(&self) -> u64 {
+        8 * PROCESSES * self.cells.iter().product::<u64>()
+    }
+
+    /// How long it takes to send a snapshot.
+    fn seconds(&self) -> f64 {
+        self.snapshot_bytes() as f64 / self.bytes_per_second
+    }
+}
+
+/// How the program writes.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    /// Buffers as a part of what a process writes at a time; `None` without buffering.
+    buffers: Option<f64>,
+    phase: f64,
+    is_staged: bool,
+    /// What is staged is durable at once, so that the memory of the host does not hide the disk.
+    is_synced: bool,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        name: "without buffering",
+        buffers: None,
+        phase: 0.0,
+        is_staged: false,
+        is_synced: false,
+    },
+    Case {
+        name: "large buffers, long phases",
+        buffers: Some(1.0),
+        phase: LONG,
+        is_staged: false,
+        is_synced: false,
+    },
+    Case {
+        name: "large buffers, short phases",
+        buffers: Some(1.0),
+        phase: SHORT,
+        is_staged: true,
+        is_synced: false,
+    },
+    Case {
+        name: "small buffers, long phases",
+        buffers: Some(0.5),
+        phase: LONG,
+        is_staged: true,
+        is_synced: true,
+    },
+];
+
+/// What a run said.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    visible_bytes_per_second: f64,
+    compute_seconds: f64,
+    foreground_bytes: u64,
+    background_bytes: u64,
+}
+
+/// Measures the ways whose names have `word` in them.
+pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Result<Vec<Table>> {
+    let testbed = shell::build_testbed()?;
+    let tools = Tools::build(disk)?;
+    let ways = WAYS.iter().filter(|way| word.is_none_or(|word| way.name.contains(word)));
+    ways.map(|way| measure(lads, &testbed, &tools, way)).collect()
+}
+
+/// The program and its shim, and where it stages.
+struct Tools {
+    scratch: Scratch,
+    program: PathBuf,
+    shim: PathBuf,
+}
+
+const COMPILER: &str = "mpicc.mpich";
+const LAUNCHER: &str = "mpirun.mpich";
+
+/// The programs that the benchmark starts.
+pub(in crate::bench) const PROGRAMS: [&str; 3] = [COMPILER, LAUNCHER, "ip"];
+
+impl Tools {
+    fn build(disk: &Path) -> Result<Self> {
+        shell::run(shell::cargo().args([
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "lads-mpiio",
+        ]))?;
+        let built = shell::target_dir()?.join("release");
+        let scratch = Scratch::new(disk, "lads-rfs")?;
+        let of_shims = |text: String| anyhow!(text);
+        let library = lads_shims::newest_static_library(&built).map_err(of_shims)?;
+        let shim = lads_shims::build(Mpi::Mpich, COMPILER, &library, &scratch.join(""), &[]);
+        let shim = shim.map_err(of_shims)?;
+        let program = scratch.join("jacobi");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/lads-mpiio/examples/jacobi.c");
+        let mut compile = Command::new(COMPILER);
+        shell::run(compile.args(["-std=gnu11", "-O2", source, "-o"]).arg(&program))?;
+        fs::create_dir(scratch.join("stage"))?;
+        Ok(Self { scratch, program, shim })
+    }
+}
+
+/// Measures all cases over one way, in turn.
+fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Table> {
+    let line = Line::lay_at(testbed, way.distance, way.rate)?;
+    let notes = Scratch::new(Path::new("/dev/shm"), "lads-rfs")?;
+    let storage = Storage {
+        osts: 1,
+        osses: 1,
+        ost_bytes_per_second: way.disk_bytes_per_second,
+        is_written_back: false,
+        ..Storage::default()
+    };
+    let slow = match way.disk_bytes_per_second {
+        Some(_) => Some(Mount::start(testbed, storage, &notes.join(""), "disk")?),
+        None => None,
+    };
+    let root = slow.as_ref().map_or_else(|| notes.join("root"), |mount| mount.path().join("root"));
+    fs::create_dir(&root)?;
+    if let Some(mount) = &slow {
+        mount.throttle()?;
+    }
+    let server = Server::start(lads, &line.route, &notes, &root)?;
+    let bed = Bed { tools, way, route: &line.route, server: &server, root: &root };
+    let seconds_each = bed.seconds_each_iteration()?;
+    let mut rows = vec![bed.peak(seconds_each)?];
+    let peak = rows[0].rate.median;
+    for case in CASES {
+        rows.push(bed.row(case, seconds_each)?);
+    }
+    let head = [
+        "case",
+        "visible MB/s [min–max]",
+        "of writing nowhere",
+        "staged while writing",
+        "staged while computing, of what the model says",
+        "computing is slower by",
+    ];
+    let title = format!(
+        "rfs: {}, {PROCESSES} processes, {SNAPSHOTS} snapshots of {:.0} MB",
+        way.name,
+        way.snapshot_bytes() as f64 / 1e6
+    );
+    Ok(Table::of_words(&title, &head, rows.iter().map(|row| row.cells(peak)).collect()))
+}
+
+/// What the runs of a case said.
+struct Row {
+    name: String,
+    rate: Spread,
+    /// Shares of all bytes.
+    foreground: Option<f64>,
+    background: Option<f64>,
+    /// What the model needs, of all bytes.
+    needed: f64,
+    slower: Option<Spread>,
+}
+
+impl Row {
+    fn cells(&self, peak: f64) -> Vec<String> {
+        let Spread { median, min, max } = self.rate;
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let none = || "–".to_owned();
+        let background = self.background.map_or_else(none, |share| {
+            let of_model = match self.needed {
+                0.0 => String::new(),
+                needed => format!(", {:.2} ×", share / needed),
+            };
+            percent(share) + &of_model
+        });
+        vec![
+            self.name.clone(),
+            format!("{:.1} [{:.1}–{:.1}]", median / 1e6, min / 1e6, max / 1e6),
+            format!("{:.3}", median / peak),
+            self.foreground.map_or_else(none, percent),
+            background,
+            self.slower.map_or_else(none, |it| {
+                let [median, min, max] = [it.median, it.min, it.max].map(|it| 100.0 * it);
+                format!("{median:.1} % [{min:.1}–{max:.1}]")
+            }),
+        ]
+    }
+}
+
+/// All that a run needs.
+struct Bed<'a> {
+    tools: &'a Tools,
+    way: &'a Way,
+    route: &'a Route,
+    server: &'a Server,
+    root: &'a Path,
+}
+
+impl Bed<'_> {
+    /// How long an iteration takes if nothing else runs.
+    fn seconds_each_iteration(&self) -> Result<f64> {
+        let iterations = 20;
+        let times = (0..3).map(|_| Ok(self.nowhere(iterations, 1)?.compute_seconds));
+        let times = times.collect::<Result<Vec<f64>>>()?;
+        Ok(Spread::of(times.into_iter()).median / iterations as f64)
+    }
+
+    /// Writing nowhere.
+    fn peak(&self, seconds_each: f64) -> Result<Row> {
+        let iterations = self.iterations(LONG, seconds_each);
+        let runs = (0..ROUNDS).map(|_| self.nowhere(iterations, SNAPSHOTS));
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        let rate = Spread::of(runs.iter().map(|run| run.visible_bytes_per_second));
+        let (foreground, background) = (None, None);
+        let name = "writing nowhere".to_owned();
+        Ok(Row { name, rate, foreground, background, needed: 0.0, slower: None })
+    }
+
+    /// A case, with a run that writes nowhere before each, to compare the computation with. The
+    /// first round is a warm-up.
+    fn row(&self, case: Case, seconds_each: f64) -> Result<Row> {
+        let iterations = self.iterations(case.phase, seconds_each);
+        let (mut runs, mut slower) = (Vec::new(), Vec::new());
+        for round in 0..=ROUNDS {
+            let alone = self.nowhere(iterations, SNAPSHOTS)?;
+            let run = self.remote(case, iterations)?;
+            if round > 0 {
+                runs.push(run);
+                slower.push(run.compute_seconds / alone.compute_seconds - 1.0);
+            }
+        }
+        let all = (self.way.snapshot_bytes() * SNAPSHOTS) as f64;
+        let share = |of: fn(&Run) -> u64| {
+            let staged = runs.iter().map(|run| of(run) as f64 / all);
+            case.is_staged.then(|| Spread::of(staged).median)
+        };
+        // Of each output but the last, what cannot be sent in a phase.
+        let left = if case.buffers == Some(1.0) { (1.0 - case.phase).max(0.0) } else { 0.0 };
+        Ok(Row {
+            name: case.name.to_owned(),
+            rate: Spread::of(runs.iter().map(|run| run.visible_bytes_per_second)),
+            foreground: share(|run| run.foreground_bytes),
+            background: share(|run| run.background_bytes),
+            needed: left * (SNAPSHOTS - 1) as f64 / SNAPSHOTS as f64,
+            slower: (case.phase > 0.0).then(|| Spread::of(slower.into_iter())),
+        })
+    }
+
+    fn iterations(&self, phase: f64, seconds_each: f64) -> u64 {
+        let count = (phase * self.way.seconds() / seconds_each).ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a number of iterations"
+        )]
+        let count = count.max(1.0) as u64;
+        count
+    }
+
+    fn nowhere(&self, iterations: u64, snapshots: u64) -> Result<Run> {
+        self.jacobi(iterations, snapshots, "nowhere", &[])
+    }
+
+    fn remote(&self, case: Case, iterations: u64) -> Result<Run> {
+        let each = self.way.snapshot_bytes() / PROCESSES;
+        let mut hints = vec!["rfs_defer_open=true".to_owned(), "rfs_defer_close=true".to_owned()];
+        match case.buffers {
+            None => hints.push("rfs_buffering=false".to_owned()),
+            Some(part) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "no more than the memory of a host"
+                )]
+                let bytes = (each as f64 * part) as u64;
+                // A buffer is filled while all of a snapshot waits.
+                hints.push(format!("rfs_buffer_size={}", bytes + (1 << 20)));
+            }
+        }
+        if case.is_staged {
+            let stage = self.tools.scratch.join("stage");
+            hints.push(format!("rfs_cache_dir={}", stage.display()));
+            hints.push(format!("rfs_cache_sync={}", case.is_synced));
+        }
+        let set = [("LADS_RFS_HINTS", hints.join(";"))];
+        let name = format!("rfs:{}:snapshot", self.server.at);
+        let run = self.jacobi(iterations, SNAPSHOTS, &name, &set)?;
+        for number in 0..SNAPSHOTS {
+            let path = self.root.join(format!("snapshot.{number}"));
+            let bytes = fs::metadata(&path).with_context(|| path.display().to_string())?.len();
+            if bytes != self.way.snapshot_bytes() {
+                bail!("{} has {bytes} bytes", path.display());
+            }
+            fs::remove_file(&path)?;
+        }
+        Ok(run)
+    }
+
+    /// Runs the program with so many iterations before each snapshot.
+    fn jacobi(
+        &self,
+        every: u64,
+        snapshots: u64,
+        name: &str,
+        set: &[(&str, String)],
+    ) -> Result<Run> {
+        let [x, y, z] = self.way.cells.map(|cells| cells.to_string());
+        let (all, every) = ((every * snapshots).to_string(), every.to_string());
+        let mut command = self.route.at_source(LAUNCHER);
+        command.args(["-n", &PROCESSES.to_string(), "-env", "LD_PRELOAD"]);
+        command.arg(&self.tools.shim).arg(&self.tools.program);
+        command.args([&x, &y, &z, &all, &every, name]);
+        command.env("LADS_RFS_TOKEN_FILE", &self.server.token).env("LADS_RFS_VERBOSE", "1");
+        command.envs(set.iter().map(|(key, value)| (key, value)));
+        let output = command.output().context(LAUNCHER)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let told = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            bail!("the program failed: {said}{told}");
+        }
+        let number = |key: &str| -> Result<f64> {
+            let value = said.split_whitespace().find_map(|word| word.strip_prefix(key));
+            value.and_then(|value| value.parse().ok()).with_context(|| format!("{key} in {said}"))
+        };
+        let staged =
+            told.lines().find_map(|line| line.strip_prefix("rfs: staged on local disks: "));
+        let mut staged =
+            staged.unwrap_or_default().split_whitespace().filter_map(|it| it.parse().ok());
+        Ok(Run {
+            visible_bytes_per_second: number("visible_bytes_per_second=")?,
+            compute_seconds: number("compute_seconds=")?,
+            foreground_bytes: staged.next().unwrap_or(0),
+            background_bytes: staged.next().unwrap_or(0),
+        })
+    }
+}
+
+/// A server of remote files at the other end of the line.
+struct Server {
+    child: Child,
+    at: String,
+    token: PathBuf,
+}
+
+impl Server {
+    fn start(lads: &Path, route: &Route, notes: &Scratch, root: &Path) -> Result<Self> {
+        let token = notes.join("token");
+        let mut command = route.at_sink(&lads.display().to_string());
+        command.args(["rfs", "serve", "--sessions", "4", "--buffers", "128M", "--listen"]);
+        command.arg(format!("{}:0", route.sink_address)).arg("--root").arg(root);
+        command.arg("--token-file").arg(&token).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start the server")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut line)?;
+        let at = line.trim().strip_prefix("listening on ").map(str::to_owned);
+        // Dropped, and so stopped, if it said something else.
+        let server = Self { child, at: at.clone().unwrap_or_default(), token };
+        at.map(|_| server).with_context(|| format!("the server said: {line}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // An error means that it has already ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
