@@ -412,7 +412,7 @@ fn that_the_shim_is_in_force_is_told_to_those_who_ask() {
         let shim = Place::shim(mpi);
         let program = place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]);
         let told = |verbose: &str| {
-            let mut command = mpi.run(2, Some(&shim));
+            let mut command = mpi.run(2, Some(shim));
             command.env("LADS_RFS_TOKEN_FILE", place.token()).env("LADS_RFS_VERBOSE", verbose);
             command.arg(&program).args(["8", "8", "8", "1", "1", &place.remote("told")]);
             let output = succeeds(&mut command);
