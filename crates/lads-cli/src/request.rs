@@ -2,7 +2,7 @@
 
 use crate::args::{CopyArgs, OrderArg, Schedule, StageAt};
 use crate::lists::{self, Separator};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
 use lads_core::placement::Place;
@@ -37,7 +37,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         check_is_not_deleted(&sources, &target)?;
     }
     let remote = RemoteShell {
-        command: words(&args.rsh)?,
+        command: RemoteShell::words(&args.rsh).map_err(|error| anyhow!("--rsh {error}"))?,
         lads: args.remote_lads.clone(),
         tunnel: args.tunnel,
         data_address: args.data_address.clone(),
@@ -365,34 +365,6 @@ fn separator(args: &CopyArgs) -> Separator {
     if args.from0 { Separator::Zero } else { Separator::Line }
 }
 
-/// Splits a command into words at blanks, as a shell does: quotes keep blanks in a word, and a
-/// backslash keeps the next character.
-fn words(command: &str) -> Result<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut letters = command.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            ' ' | '\t' | '\n' => words.extend(word.take()),
-            '\'' | '"' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match letters.next() {
-                        Some(end) if end == letter => break,
-                        Some(letter) => word.push(letter),
-                        None => bail!("--rsh: a {letter} is never closed"),
-                    }
-                }
-            }
-            '\\' => word.get_or_insert_default().extend(letters.next()),
-            _ => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    ensure!(!words.is_empty(), "--rsh is empty");
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,12 +462,5 @@ mod tests {
             let message = refusal(arguments);
             assert!(message.contains(expected), "{arguments:?}: {message}");
         }
-    }
-
-    #[test]
-    fn parts_the_remote_shell_as_a_shell_does() {
-        let command = r#"ssh -o 'ProxyCommand=nc %h %p' -i "a b" c\ d "#;
-        let expected = ["ssh", "-o", "ProxyCommand=nc %h %p", "-i", "a b", "c d"];
-        assert_eq!(words(command).unwrap(), expected);
     }
 }

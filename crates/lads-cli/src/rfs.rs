@@ -1,36 +1,72 @@
-//! `lads rfs serve` lets MPI programs write and read files below a directory; `lads rfs replay` sends
-//! what such a program could not send.
+//! `lads rfs serve` lets MPI programs write and read files of this host; `lads rfs replay` sends what
+//! such a program could not send.
 
 use crate::args::{ReplayArgs, ServeFilesArgs};
 use crate::complain;
 use crate::signals::Watch;
 use anyhow::{Context, Result, anyhow};
+use lads_core::remote::hints::pairs;
+use lads_core::remote::name::Server;
 use lads_core::sizes;
-use lads_engine::StopFlag;
-use lads_engine::remote::{FileServer, Replay, ServerConfig, Token, make_token, read_token};
+use lads_engine::remote::{
+    Client, ClientOptions, FileServer, OwnServerConfig, Replay, ServerConfig, Token, make_token,
+    read_token, serve_own_client,
+};
+use lads_engine::{RemoteShell, StopFlag};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The shortest time between two redraws of the line of progress.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Serves until a signal comes.
+/// Memory for what is to be written, in bytes. With the 64 clients that may come by default, each
+/// has 16 MiB: what is under way on 1 Gbit/s over 130 ms. Half is half of that; double is memory of
+/// a login node that others use.
+const BUFFERS_BYTES: u64 = 1 << 30;
+
+/// The same for the one client that has started the server: 10 Gbit/s over 50 ms. A program of 64
+/// processes has as many servers, so double would be 8 GiB there if the storage is slow. Half is
+/// half of the rate over a long line.
+const OWN_BUFFERS_BYTES: u64 = 64 << 20;
+
+/// Serves until a signal comes, or the one client is gone.
 pub(crate) fn serve(args: &ServeFilesArgs) -> Result<()> {
-    let watch = Watch::begin()?;
-    let shown = args.token_file.display();
-    make_token(&args.token_file).with_context(|| format!("cannot make the token {shown}"))?;
-    let token =
-        read_token(&args.token_file).with_context(|| format!("cannot use the token {shown}"))?;
-    let config = ServerConfig {
-        listen: args.listen,
+    lads_engine::raise_open_files_limit();
+    match (&args.root, &args.token_file) {
+        (Some(root), Some(token_file)) => serve_all(args, root, token_file),
+        // Both are there unless it serves one client.
+        _ => serve_one(args),
+    }
+}
+
+fn serve_one(args: &ServeFilesArgs) -> Result<()> {
+    let config = OwnServerConfig {
         root: args.root.clone(),
-        token,
-        sessions_max: args.sessions,
-        buffers_bytes: args.buffers,
+        near: args.near.clone().unwrap_or_else(|| PathBuf::from(".")),
+        buffers_bytes: args.buffers.unwrap_or(OWN_BUFFERS_BYTES),
         layout: args.layout.clone(),
     };
-    lads_engine::raise_open_files_limit();
+    // The handles of the standard library are not used, because they buffer bytes.
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    serve_own_client(input, output, &config).map_err(|text| anyhow!(text))
+}
+
+fn serve_all(args: &ServeFilesArgs, root: &Path, token_file: &Path) -> Result<()> {
+    let watch = Watch::begin()?;
+    let shown = token_file.display();
+    make_token(token_file).with_context(|| format!("cannot make the token {shown}"))?;
+    let token = read_token(token_file).with_context(|| format!("cannot use the token {shown}"))?;
+    let config = ServerConfig {
+        listen: args.listen,
+        root: root.to_owned(),
+        token,
+        sessions_max: args.sessions,
+        buffers_bytes: args.buffers.unwrap_or(BUFFERS_BYTES),
+        layout: args.layout.clone(),
+    };
     let server = FileServer::open(&config).map_err(|text| anyhow!(text))?;
     let stop = StopFlag::new();
     let stopping = stop.clone();
@@ -45,10 +81,7 @@ pub(crate) fn serve(args: &ServeFilesArgs) -> Result<()> {
 
 /// Sends what programs left behind. All lists are tried, whatever becomes of the first.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<()> {
-    let shown = args.token_file.display();
-    let token =
-        read_token(&args.token_file).with_context(|| format!("cannot use the token {shown}"))?;
-    let sent = args.lists.iter().map(|list| replay_one(list, args.server.as_deref(), &token));
+    let sent = args.lists.iter().map(|list| replay_one(list, args));
     let failed: Vec<_> = sent.collect::<Vec<_>>().into_iter().filter_map(Result::err).collect();
     let count = failed.len();
     let mut failed = failed.into_iter();
@@ -63,12 +96,13 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<()> {
     }
 }
 
-fn replay_one(list: &Path, server: Option<&str>, token: &Token) -> Result<()> {
+fn replay_one(list: &Path, args: &ReplayArgs) -> Result<()> {
     let replay = Replay::open(list)?;
-    let (at, all) = (server.unwrap_or(replay.at()).to_owned(), replay.bytes());
+    let client = client_of(&replay, args)?;
+    let (at, all) = (client.server().to_owned(), replay.bytes());
     let is_shown = io::stderr().is_terminal();
     let (mut sent, mut shown) = (0, Instant::now());
-    let outcome = replay.send(&at, token, |bytes| {
+    let outcome = replay.send(&client, |bytes| {
         sent += bytes;
         if is_shown && shown.elapsed() >= REDRAW_INTERVAL {
             shown = Instant::now();
@@ -84,4 +118,45 @@ fn replay_one(list: &Path, server: Option<&str>, token: &Token) -> Result<()> {
     let (all, list) = (sizes::bytes(all), list.display());
     writeln!(io::stdout(), "{all} sent to {at}; {list} is removed")
         .context("cannot write to stdout")
+}
+
+/// A connection to the server that a list names, or to the one that is told instead.
+fn client_of(replay: &Replay, args: &ReplayArgs) -> Result<Client> {
+    let options = ClientOptions::default();
+    let told = args.server.clone().map(Server::At);
+    Ok(match told.as_ref().unwrap_or(replay.server()) {
+        Server::At(at) => Client::connect(at, &token_for(at, args)?, &options)?,
+        Server::StartedOn(host) => {
+            let shell = remote_shell(args.rsh.clone(), args.remote_lads.clone())?;
+            Client::start(&shell, host, replay.path_there(), &options)?
+        }
+    })
+}
+
+fn token_for(at: &str, args: &ReplayArgs) -> Result<Token> {
+    let given = args.token_file.as_ref().filter(|path| !path.as_os_str().is_empty());
+    let path = given.ok_or_else(|| {
+        anyhow!("the server {at} wants a token: give --token-file, or set LADS_RFS_TOKEN_FILE")
+    })?;
+    read_token(path).with_context(|| format!("cannot use the token {}", path.display()))
+}
+
+/// How a server is started on another host: as told, or else as programs of this shell do it.
+pub(crate) fn remote_shell(ssh: Option<String>, lads: Option<String>) -> Result<RemoteShell> {
+    let default = RemoteShell::default();
+    let command = match ssh.or_else(|| of_environment("rfs_ssh", "LADS_RFS_SSH")) {
+        None => default.command,
+        Some(command) => RemoteShell::words(&command)
+            .map_err(|error| anyhow!("the command of ssh (LADS_RFS_SSH) {error}"))?,
+    };
+    let lads = lads.or_else(|| of_environment("rfs_remote_lads", "LADS_RFS_REMOTE_LADS"));
+    Ok(RemoteShell { command, lads: lads.unwrap_or(default.lads), ..default })
+}
+
+/// A hint that the environment gives, or else a variable for the same.
+fn of_environment(hint: &str, variable: &str) -> Option<String> {
+    let hints = std::env::var("LADS_RFS_HINTS").unwrap_or_default();
+    let given = pairs(&hints).filter(|(key, value)| *key == hint && !value.is_empty()).last();
+    let given = given.map(|(_, value)| value.to_owned());
+    given.or_else(|| std::env::var(variable).ok().filter(|value| !value.is_empty()))
 }

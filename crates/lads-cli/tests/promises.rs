@@ -63,6 +63,8 @@ mod proxy;
 mod quiet;
 #[path = "promises/refusals.rs"]
 mod refusals;
+#[path = "promises/remote.rs"]
+mod remote;
 #[path = "promises/resume.rs"]
 mod resume;
 #[path = "promises/ssh.rs"]

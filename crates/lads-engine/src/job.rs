@@ -407,6 +407,39 @@ impl Default for RemoteShell {
     }
 }
 
+impl RemoteShell {
+    /// Splits a command into words at blanks, as a shell does: quotes keep blanks in a word, and a
+    /// backslash keeps the next character.
+    ///
+    /// # Errors
+    /// If a quote is never closed, or there is no word; the text goes on from the name of what was
+    /// given.
+    pub fn words(command: &str) -> Result<Vec<String>, String> {
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut letters = command.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                ' ' | '\t' | '\n' => words.extend(word.take()),
+                '\'' | '"' => {
+                    let word = word.get_or_insert_default();
+                    loop {
+                        match letters.next() {
+                            Some(end) if end == letter => break,
+                            Some(letter) => word.push(letter),
+                            None => return Err(format!("has a {letter} that is never closed")),
+                        }
+                    }
+                }
+                '\\' => word.get_or_insert_default().extend(letters.next()),
+                _ => word.get_or_insert_default().push(letter),
+            }
+        }
+        words.extend(word);
+        if words.is_empty() { Err("is empty".to_owned()) } else { Ok(words) }
+    }
+}
+
 /// A transfer: what to move, where to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -545,6 +578,16 @@ wire_struct!(Options {
 mod tests {
     use super::*;
     use lads_core::message::wire::{Reader, Wire};
+
+    #[test]
+    fn parts_the_remote_shell_as_a_shell_does() {
+        let command = r#"ssh -o 'ProxyCommand=nc %h %p' -i "a b" c\ d "#;
+        let expected = ["ssh", "-o", "ProxyCommand=nc %h %p", "-i", "a b", "c d"];
+        assert_eq!(RemoteShell::words(command).unwrap(), expected);
+        for nothing in ["", " ", "'ssh", "a \"b"] {
+            RemoteShell::words(nothing).unwrap_err();
+        }
+    }
 
     fn parse(text: &str) -> (Option<String>, Vec<u8>) {
         let location = Location::parse(OsStr::new(text)).unwrap();

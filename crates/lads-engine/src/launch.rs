@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits for ever: see [`crate::patience`].
 
+mod distant;
 mod greeting;
 mod other;
 mod process;
@@ -18,17 +19,20 @@ use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
 use crate::transport::{Channel, Transport, pipe, tcp};
+pub(crate) use distant::{Distant, answer_distant};
 use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
-use other::{Errors, FirstWord, Other};
+use other::{Errors, FirstWord, Other, Program, Way, Wording, shell_command};
 use process::Process;
 use route::Route;
 use ssh::Ssh;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -123,12 +127,17 @@ pub(crate) fn start(
     let told = job_message(&assignment)?;
     let silence = Duration::from_secs(options.timeout_seconds.into());
     let patience = Patience::new(stop, GREETING_DEADLINE);
-    let asked = host.as_deref().map(|host| Ssh::ask(&job.remote, host, &patience));
+    let asked = host.as_deref().map(|host| Ssh::ask(shell_command(&job.remote), host, &patience));
     let ssh = asked.transpose()?.flatten();
-    // Hints must show the command as the person typed it.
-    let typed = &job.remote;
-    let job = &ssh.as_ref().map_or_else(|| job.clone(), |ssh| ssh.made_impatient(job));
-    let mut other = Other::start(job, typed, host.as_deref())?;
+    let mut other = Other::start(Program {
+        command: command(job, ssh.as_ref(), host.as_deref()),
+        host: host.as_deref(),
+        // Hints must show the command as the person typed it.
+        typed: &job.remote,
+        stderr: job.stderr,
+        way: Way::Pipes,
+        wording: &Wording::COMMAND,
+    })?;
     let patience = Patience::new(stop, LAST_WORD_DEADLINE);
     other.say_early(&own_hello(), &patience);
     let is_told = told.is_short;
@@ -181,6 +190,18 @@ pub(crate) fn start(
         peer_host: host.as_deref().map_or_else(|| "the other end".to_owned(), shown_host),
         is_clear: host.is_some() && !job.remote.tunnel,
     })
+}
+
+/// The command that starts the other end, through the remote shell if it is on another host.
+fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>) -> Command {
+    let Some(host) = host else {
+        let mut command = Command::new(&job.program);
+        // An interrupt from the keyboard is for this process; the sink stops when it is told to.
+        command.arg0("lads").arg("serve").process_group(0);
+        return command;
+    };
+    let remote = ssh.map_or_else(|| job.remote.clone(), |ssh| ssh.made_impatient(&job.remote));
+    remote.command_on(host, &[remote.lads.as_bytes(), b"serve"])
 }
 
 /// Streams that are being opened. Meanwhile the ends already talk: the source announces files while

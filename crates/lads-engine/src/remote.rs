@@ -6,6 +6,7 @@
 //! queues them by OST, and writes them (`server/storage.rs`).
 
 mod client;
+mod line;
 mod replay;
 mod server;
 mod token;
@@ -14,7 +15,7 @@ mod wire;
 pub use client::{Client, ClientOptions, FileHandle, RemoteError, StageOptions, StagedBytes};
 pub use lads_core::remote::outlook::Told;
 pub use replay::{Replay, ReplayError};
-pub use server::{FileServer, ServerConfig};
+pub use server::{FileServer, OwnServerConfig, ServerConfig, serve_own_client};
 pub use token::{Token, make_token, read_token};
 
 #[cfg(test)]

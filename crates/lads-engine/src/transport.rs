@@ -26,8 +26,9 @@
 //!   the peer reads nothing at all. Then whoever made the connection must end all of it.
 //!
 //! There are two transports: [`tcp`], a connection for each stream, and [`pipe`], the pair of pipes
-//! through a remote shell that also carries the messages (`--tunnel`). The tests have a third one,
-//! in memory. All of them pass one contract (`contract.rs`).
+//! through a remote shell that also carries the messages (`--tunnel`); over a socket, it carries
+//! remote files (`remote.rs`), with frames both ways. The tests have a third one, in memory.
+//! All of them pass one contract (`contract.rs`).
 //!
 //! # Registered memory
 //!
@@ -60,7 +61,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The data streams between two ends. Frames go from source to sink.
+/// The data streams between two ends. Frames go from source to sink; for remote files both ways.
 pub(crate) trait Transport: Debug + Send + Sync {
     /// The number of streams; they are numbered from zero.
     fn stream_count(&self) -> u16;

@@ -62,6 +62,16 @@ typedef struct rfs_hint {
 /* The program begins: the time until its first write tells when it may write next. */
 void rfs_begin(void);
 
+/* The processes that open a file together. */
+typedef struct rfs_group {
+    /* The same for all of them, and for no others. */
+    uint8_t id[16];
+    /* This process among them, and how many they are. */
+    uint32_t rank, size;
+    /* This process among all of the program: processes use the servers of a name in turn. */
+    uint32_t world_rank;
+} rfs_group;
+
 /* Whether a name is one of a remote file (rfs:host:port:path, rfs://host:port/path, rfs:host:path)
  * or of a file whose writes are buffered (abt:path): 1 or 0. */
 int rfs_is_remote(const char *name);
@@ -70,12 +80,15 @@ int rfs_is_remote(const char *name);
  * 0 if the name is not remote. */
 uint64_t rfs_digest(const char *name);
 
-/* Opens a file. All processes that open it together give the same 16 bytes as `group`: they share a
- * pointer. Unless it is deferred (hint rfs_defer_open), this waits for the server. */
-int rfs_open(const char *name, int flags, const uint8_t group[16], const rfs_hint *hints,
+/* Opens a file. Unless it is deferred (hint rfs_defer_open), this waits for the server. If the name
+ * has several servers, what the group shares about the file, its pointer and its lock, is at the
+ * first of them. Servers that are started through ssh (rfs:host:path) share nothing: only rank 0 of
+ * a group has the pointer. */
+int rfs_open(const char *name, int flags, const rfs_group *group, const rfs_hint *hints,
              size_t hint_count, rfs_file **file);
 
-/* Sends what is buffered, makes it durable, closes the file and frees `file`, whatever is returned:
+/* To be called when no process of the group uses the shared pointer any more. Sends what is
+ * buffered, makes it durable, closes the file and frees `file`, whatever is returned:
  * the first error that no call has returned before. If closing is deferred (hint
  * rfs_defer_close), it returns at once, and rfs_finish() returns the error. */
 int rfs_close(rfs_file *file);

@@ -61,12 +61,17 @@ static int flags_of(int amode, int is_first)
     return flags;
 }
 
-static int remote_open(struct shim_file *file, const uint8_t group[16])
+static int remote_open(struct shim_file *file, const uint8_t id[16])
 {
+    int size, world_rank;
+    PMPI_Comm_size(file->comm, &size);
+    PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    rfs_group group = {{0}, (uint32_t)file->rank, (uint32_t)size, (uint32_t)world_rank};
+    memcpy(group.id, id, sizeof group.id);
     size_t count;
     rfs_hint *hints = shim_hints(file->info, &count);
     int flags = flags_of(file->amode, file->rank == 0);
-    int class = shim_class(rfs_open(file->name, flags, group, hints, count, &file->file));
+    int class = shim_class(rfs_open(file->name, flags, &group, hints, count, &file->file));
     shim_hints_free(hints, count);
     return class;
 }
@@ -210,12 +215,15 @@ int MPI_File_close(MPI_File *handle)
     struct shim_file *file = shim_find(*handle);
     if (!file)
         return REAL(File_close)(handle);
+    /* Another process may still move the shared pointer, which ends with the last that has it. */
+    int own = shim_agree(file->comm, MPI_SUCCESS);
     /* From here on nobody finds it, and the library may give the handle to another file. */
     shim_table_remove(file);
-    int own = shim_class(rfs_close(file->file));
+    int closed = shim_class(rfs_close(file->file));
     file->file = NULL;
     char text[MPI_MAX_ERROR_STRING];
-    snprintf(text, sizeof text, "%s", own == MPI_SUCCESS ? ANOTHER : rfs_message());
+    snprintf(text, sizeof text, "%s", closed == MPI_SUCCESS ? ANOTHER : rfs_message());
+    own = closed == MPI_SUCCESS ? own : closed;
     int late = shim_late(file);
     if (late != MPI_SUCCESS) {
         own = late;

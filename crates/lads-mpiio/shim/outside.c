@@ -195,12 +195,12 @@ int ncmpi_inq_file_format(const char *name, int *format)
         __typeof__(&ncmpi_inq_file_format) real = shim_real("ncmpi_inq_file_format");
         return real(name, format);
     }
-    static const uint8_t alone[16];
+    static const rfs_group alone = {.size = 1};
     unsigned char start[8] = {0};
     rfs_piece piece = {start, sizeof start};
     uint64_t got = 0;
     rfs_file *file;
-    if (rfs_open(name, RFS_READ, alone, NULL, 0, &file) != RFS_OK)
+    if (rfs_open(name, RFS_READ, &alone, NULL, 0, &file) != RFS_OK)
         return NC_ENOENT;
     int is_read = rfs_read(file, 0, &piece, 1, &got) == RFS_OK;
     rfs_close(file);

@@ -48,20 +48,22 @@ static int access_class(const struct shim_file *file, const struct access *acces
     return MPI_SUCCESS;
 }
 
-/* Each process begins where those of lower rank end: the last one knows the sum, moves the pointer
- * for all, and tells where it was. A process with an error takes part with no bytes. */
+/* Each process begins where those of lower rank end. Rank 0 moves the pointer for all, and tells
+ * where it was: the server of another rank may not have it. A process with an error takes part with
+ * no bytes. */
 static int ordered_place(struct shim_file *file, MPI_Count bytes, uint64_t *position)
 {
-    int64_t own = bytes, before = 0;
-    int processes;
-    PMPI_Comm_size(file->comm, &processes);
-    int is_known = PMPI_Exscan(&own, &before, 1, MPI_INT64_T, MPI_SUM, file->comm) == MPI_SUCCESS;
-    if (file->rank == 0)
-        before = 0;
+    int64_t own = bytes, before = 0, all = 0;
+    int is_known =
+        PMPI_Exscan(&own, &before, 1, MPI_INT64_T, MPI_SUM, file->comm) == MPI_SUCCESS &&
+        PMPI_Reduce(&own, &all, 1, MPI_INT64_T, MPI_SUM, 0, file->comm) == MPI_SUCCESS;
     uint64_t told[2] = {0, MPI_ERR_OTHER};
-    if (file->rank == processes - 1 && is_known)
-        told[1] = (uint64_t)shim_class(rfs_add_shared(file->file, before + own, &told[0]));
-    if (PMPI_Bcast(told, 2, MPI_UINT64_T, processes - 1, file->comm) != MPI_SUCCESS || !is_known)
+    if (file->rank == 0) {
+        before = 0;
+        if (is_known)
+            told[1] = (uint64_t)shim_class(rfs_add_shared(file->file, all, &told[0]));
+    }
+    if (PMPI_Bcast(told, 2, MPI_UINT64_T, 0, file->comm) != MPI_SUCCESS || !is_known)
         return MPI_ERR_OTHER;
     file->is_shared_moved = 1;
     *position = told[0] + (uint64_t)before;

@@ -6,7 +6,7 @@
 #![allow(clippy::missing_safety_doc, reason = "rfs.h says what callers must observe")]
 
 use crate::error::{Class, Error, class_and_text, last_text};
-use crate::file::{self, RemoteFile};
+use crate::file::{self, Group, RemoteFile};
 use crate::hints::{Hints, begin};
 use lads_core::remote::name;
 use std::ffi::{CStr, c_char, c_int};
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn rfs_digest(name: *const c_char) -> u64 {
 pub unsafe extern "C" fn rfs_open(
     name: *const c_char,
     flags: c_int,
-    group: *const u8,
+    group: *const Group,
     first_hint: *const Hint,
     hint_count: usize,
     opened: *mut *mut File,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn rfs_open(
         let asked_for = unsafe { hints(first_hint, hint_count) };
         asked_for.into_iter().for_each(|(key, value)| in_force.set(key, value));
         // SAFETY: as above.
-        let group = unsafe { list(group, 16) }.try_into().unwrap_or_default();
+        let group = unsafe { list(group, 1) }.first().copied().unwrap_or_default();
         // SAFETY: as above.
         let file = RemoteFile::open(unsafe { text(name) }, flags, group, in_force)?;
         // SAFETY: as above.
@@ -239,14 +239,14 @@ pub unsafe extern "C" fn rfs_get_end(file: *mut File, position: *mut u64) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_add_shared(file: *mut File, bytes: i64, before: *mut u64) -> c_int {
     // SAFETY: as above.
-    answer(|| tell(unsafe { &(*file).0 }.handle().add_shared(bytes)?, before))
+    answer(|| tell(unsafe { &(*file).0 }.share(|it| it.add_shared(bytes))?, before))
 }
 
 /// `rfs_set_shared`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_set_shared(file: *mut File, position: u64) -> c_int {
     // SAFETY: as above.
-    answer(|| Ok(unsafe { &(*file).0 }.handle().set_shared(position)?))
+    answer(|| unsafe { &(*file).0 }.share(|it| it.set_shared(position)))
 }
 
 /// `rfs_set_atomic`

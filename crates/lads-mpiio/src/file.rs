@@ -3,10 +3,10 @@
 use crate::error::{Class, Error};
 use crate::hints::Hints;
 use lads_core::remote::message::{LockKind, OpenMode};
-use lads_core::remote::name::{self, Name};
-use lads_engine::remote::{Client, FileHandle, RemoteError, StagedBytes, read_token};
+use lads_core::remote::name::{self, Name, Server};
+use lads_engine::remote::{Client, FileHandle, RemoteError, StagedBytes, Token, read_token};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How a file is opened, in the numbers of `rfs.h`.
 mod flag {
@@ -16,12 +16,47 @@ mod flag {
     pub(super) const EXCLUSIVE: i32 = 8;
 }
 
+/// The processes that open a file together, seen by one of them: `rfs_group` of `rfs.h`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Group {
+    id: [u8; 16],
+    rank: u32,
+    size: u32,
+    world_rank: u32,
+}
+
 /// An open file of a program.
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     client: Arc<Client>,
     handle: FileHandle,
+    sharing: Sharing,
     state: Mutex<State>,
+}
+
+/// Where that lives which the processes of a group share about a file: its pointer, its lock.
+#[derive(Debug)]
+enum Sharing {
+    /// At the server of this process.
+    Here,
+    /// At another server, where the file is opened when it is needed first.
+    At(Box<Elsewhere>),
+    /// Each process has a server of its own, which the others do not reach. That of the first
+    /// process has the pointer.
+    First,
+    /// The same, for other processes.
+    Nowhere,
+}
+
+#[derive(Debug)]
+struct Elsewhere {
+    server: Server,
+    path: Vec<u8>,
+    mode: OpenMode,
+    group: [u8; 16],
+    handle: OnceLock<FileHandle>,
+    opening: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -31,16 +66,11 @@ struct State {
 }
 
 /// One connection to each server, for all files of the process.
-static CLIENTS: Mutex<Option<HashMap<String, Arc<Client>>>> = Mutex::new(None);
+static CLIENTS: Mutex<Option<HashMap<Server, Arc<Client>>>> = Mutex::new(None);
 
 impl RemoteFile {
-    pub(crate) fn open(
-        name: &[u8],
-        flags: i32,
-        group: [u8; 16],
-        hints: Hints,
-    ) -> Result<Self, Error> {
-        let name = parsed(name)?;
+    pub(crate) fn open(name: &[u8], flags: i32, group: Group, hints: Hints) -> Result<Self, Error> {
+        let Name { servers, path } = parsed(name)?;
         let has = |flag| flags & flag != 0;
         let mode = OpenMode {
             reads: has(flag::READ),
@@ -48,14 +78,47 @@ impl RemoteFile {
             creates: has(flag::CREATE),
             is_new: has(flag::EXCLUSIVE),
         };
-        let client = client(&name.at, &hints)?;
-        let handle = client.open(&name.path, mode, group, hints.defers_open)?;
-        Ok(Self { client, handle, state: Mutex::new(State { hints, is_atomic: false }) })
+        let index = group.world_rank as usize % servers.len();
+        let client = client(&servers[index], &path, &hints)?;
+        let handle = client.open(&path, mode, group.id, hints.defers_open)?;
+        // Rank 0 has made the file.
+        let mode = OpenMode { creates: false, is_new: false, ..mode };
+        let sharing = match servers.into_iter().next() {
+            Some(Server::StartedOn(_)) if group.rank > 0 => Sharing::Nowhere,
+            Some(Server::StartedOn(_)) if group.size > 1 => Sharing::First,
+            Some(server @ Server::At(_)) if index > 0 => {
+                Sharing::At(Box::new(Elsewhere::new(server, path, mode, group.id)))
+            }
+            _ => Sharing::Here,
+        };
+        Ok(Self { client, handle, sharing, state: Mutex::new(State { hints, is_atomic: false }) })
     }
 
     pub(crate) fn close(self) -> Result<(), Error> {
         let defers = self.state().hints.defers_close;
+        if let Sharing::At(elsewhere) = self.sharing
+            && let Some(handle) = elsewhere.handle.into_inner()
+        {
+            // Nothing was written there: only that it is gone is told.
+            let _ = handle.close(true);
+        }
         Ok(self.handle.close(defers)?)
+    }
+
+    /// Does something with what the group shares.
+    pub(crate) fn share<T>(
+        &self,
+        act: impl FnOnce(&FileHandle) -> Result<T, RemoteError>,
+    ) -> Result<T, Error> {
+        match &self.sharing {
+            Sharing::Here | Sharing::First => Ok(act(&self.handle)?),
+            Sharing::At(elsewhere) => Ok(act(elsewhere.opened(|| self.state().hints.clone())?)?),
+            Sharing::Nowhere => Err(Error::new(
+                Class::Unsupported,
+                "processes whose servers are started through ssh have no shared pointer, except in \
+                 collective calls: start a server that listens (lads rfs serve --listen)",
+            )),
+        }
     }
 
     pub(crate) fn handle(&self) -> &FileHandle {
@@ -67,15 +130,30 @@ impl RemoteFile {
             let state = self.state();
             (state.is_atomic, state.hints.buffers)
         };
-        let written = if is_atomic {
-            self.locked(LockKind::Exclusive, || self.handle.write(position, pieces))
-        } else {
-            self.handle.write(position, pieces)
-        };
-        if is_atomic || !buffers {
-            // Behind the unlock: others need not wait until this process has heard of it.
+        if is_atomic {
+            return self.write_atomically(position, pieces);
+        }
+        let written = self.handle.write(position, pieces);
+        if !buffers {
             self.handle.flush()?;
         }
+        Ok(written?)
+    }
+
+    fn write_atomically(&self, position: u64, pieces: &[&[u8]]) -> Result<(), Error> {
+        self.share(|it| it.lock(LockKind::Exclusive))?;
+        let written = self.handle.write(position, pieces);
+        let flushed = if let Sharing::At(_) = self.sharing {
+            // The server with the lock does not know when another one has written all.
+            let flushed = self.handle.flush();
+            self.unlock()?;
+            flushed
+        } else {
+            // Others need not wait until this process has heard of it.
+            self.unlock()?;
+            self.handle.flush()
+        };
+        flushed?;
         Ok(written?)
     }
 
@@ -83,22 +161,27 @@ impl RemoteFile {
         if !self.state().is_atomic {
             return Ok(self.handle.read(position, pieces)?);
         }
-        Ok(self.locked(LockKind::Shared, || self.handle.read(position, pieces))?)
+        self.share(|it| it.lock(LockKind::Shared))?;
+        let read = self.handle.read(position, pieces);
+        self.unlock()?;
+        Ok(read?)
     }
 
-    /// Does something while no other process does what must not happen beside it.
-    fn locked<T>(
-        &self,
-        kind: LockKind,
-        access: impl FnOnce() -> Result<T, RemoteError>,
-    ) -> Result<T, RemoteError> {
-        self.handle.lock(kind)?;
-        let done = access();
-        self.handle.unlock();
-        done
+    fn unlock(&self) -> Result<(), Error> {
+        self.share(|it| {
+            it.unlock();
+            Ok(())
+        })
     }
 
     pub(crate) fn set_atomic(&self, is_atomic: bool) -> Result<(), Error> {
+        if is_atomic && matches!(self.sharing, Sharing::First | Sharing::Nowhere) {
+            return Err(Error::new(
+                Class::Unsupported,
+                "several processes whose servers are started through ssh have no atomic mode: \
+                 start a server that listens (lads rfs serve --listen)",
+            ));
+        }
         self.handle.flush()?;
         self.state().is_atomic = is_atomic;
         Ok(())
@@ -121,14 +204,37 @@ impl RemoteFile {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        take_lock(&self.state)
     }
+}
+
+impl Elsewhere {
+    fn new(server: Server, path: Vec<u8>, mode: OpenMode, group: [u8; 16]) -> Self {
+        let (handle, opening) = (OnceLock::new(), Mutex::new(()));
+        Self { server, path, mode, group, handle, opening }
+    }
+
+    /// The file there; opened if it is not.
+    fn opened(&self, hints: impl FnOnce() -> Hints) -> Result<&FileHandle, Error> {
+        let _one_at_a_time = take_lock(&self.opening);
+        if let Some(handle) = self.handle.get() {
+            return Ok(handle);
+        }
+        let client = client(&self.server, &self.path, &hints())?;
+        let handle = client.open(&self.path, self.mode, self.group, true)?;
+        Ok(self.handle.get_or_init(|| handle))
+    }
+}
+
+fn take_lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes a file.
 pub(crate) fn delete(name: &[u8]) -> Result<(), Error> {
-    let name = parsed(name)?;
-    Ok(client(&name.at, &Hints::default())?.delete(&name.path)?)
+    let Name { servers, path } = parsed(name)?;
+    // All of them show the same files.
+    Ok(client(&servers[0], &path, &Hints::default())?.delete(&path)?)
 }
 
 /// How many bytes went to the local disk, on the way to all servers.
@@ -154,26 +260,35 @@ fn parsed(name: &[u8]) -> Result<Name, Error> {
     name::parse(name).map_err(|text| Error::new(Class::BadFile, text))
 }
 
-/// The connection to a server; a new one if there is none, or it is lost.
-fn client(at: &str, hints: &Hints) -> Result<Arc<Client>, Error> {
+/// The connection to a server; a new one if there is none, or it is lost. It is for a file first.
+fn client(server: &Server, path: &[u8], hints: &Hints) -> Result<Arc<Client>, Error> {
     let mut clients = clients();
     let clients = clients.get_or_insert_with(HashMap::new);
-    if let Some(client) = clients.get(at).filter(|client| !client.is_lost()) {
+    if let Some(client) = clients.get(server).filter(|client| !client.is_lost()) {
         return Ok(Arc::clone(client));
     }
+    let client = Arc::new(match server {
+        Server::At(at) => Client::connect(at, &token(hints)?, &hints.options())?,
+        Server::StartedOn(host) => {
+            let shell = hints.shell().map_err(|text| Error::new(Class::Argument, text))?;
+            Client::start(&shell, host, path, &hints.options())?
+        }
+    });
+    clients.insert(server.clone(), Arc::clone(&client));
+    Ok(client)
+}
+
+fn token(hints: &Hints) -> Result<Token, Error> {
     let path = hints.token_file.as_ref().ok_or_else(|| {
         let text = "no token: set LADS_RFS_TOKEN_FILE, or the hint rfs_token_file, to the file \
                     that the server was started with";
         Error::new(Class::Access, text)
     })?;
-    let token = read_token(path).map_err(|error| {
+    read_token(path).map_err(|error| {
         Error::new(Class::Access, format!("cannot use the token in {}: {error}", path.display()))
-    })?;
-    let client = Arc::new(Client::connect(at, &token, &hints.options())?);
-    clients.insert(at.to_owned(), Arc::clone(&client));
-    Ok(client)
+    })
 }
 
-fn clients() -> MutexGuard<'static, Option<HashMap<String, Arc<Client>>>> {
-    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn clients() -> MutexGuard<'static, Option<HashMap<Server, Arc<Client>>>> {
+    take_lock(&CLIENTS)
 }

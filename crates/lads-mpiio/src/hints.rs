@@ -1,13 +1,20 @@
 //! What a user asks for in the hints of an `MPI_Info`, and what is in force.
 
+use lads_core::remote::hints::pairs;
 use lads_core::sizes;
+use lads_engine::RemoteShell;
 use lads_engine::remote::{ClientOptions, StageOptions, Told};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The environment variable for [`Hints::token_file`].
 const TOKEN_VARIABLE: &str = "LADS_RFS_TOKEN_FILE";
+/// The one for [`Hints::ssh`].
+const SSH_VARIABLE: &str = "LADS_RFS_SSH";
+/// The one for [`Hints::remote_lads`].
+const REMOTE_LADS_VARIABLE: &str = "LADS_RFS_REMOTE_LADS";
 
 /// The environment variable with hints for programs that give none: `key=value;key=value`. Hints of
 /// the program go before.
@@ -41,6 +48,10 @@ pub(crate) struct Hints {
     pub(crate) timeout_seconds: u64,
     /// `rfs_token_file`: the file with the secret of the server.
     pub(crate) token_file: Option<PathBuf>,
+    /// `rfs_ssh`: the command that runs a command on another host, for servers that are started.
+    pub(crate) ssh: String,
+    /// `rfs_remote_lads`: what LADS is called there.
+    pub(crate) remote_lads: String,
     /// `rfs_cache_dir`: where to put what does not fit into memory.
     pub(crate) cache_directory: Option<PathBuf>,
     /// `rfs_cache_size`: the most bytes of a process there.
@@ -88,8 +99,7 @@ impl Default for Hints {
     fn default() -> Self {
         let mut hints = Self::built_in();
         let told = std::env::var(HINTS_VARIABLE).unwrap_or_default();
-        let pairs = told.split(';').filter_map(|pair| pair.split_once('='));
-        pairs.for_each(|(key, value)| hints.set(key.trim(), value.trim()));
+        pairs(&told).for_each(|(key, value)| hints.set(key, value));
         hints
     }
 }
@@ -103,9 +113,9 @@ impl Hints {
             defers_open: false,
             defers_close: false,
             timeout_seconds: timeout.as_secs(),
-            token_file: std::env::var_os(TOKEN_VARIABLE)
-                .filter(|it| !it.is_empty())
-                .map(PathBuf::from),
+            token_file: variable(TOKEN_VARIABLE).map(PathBuf::from),
+            ssh: text_of(SSH_VARIABLE).unwrap_or_else(|| "ssh".to_owned()),
+            remote_lads: text_of(REMOTE_LADS_VARIABLE).unwrap_or_else(|| "lads".to_owned()),
             cache_directory: None,
             cache_bytes: CACHE_BYTES,
             syncs_cache: false,
@@ -127,6 +137,13 @@ impl Hints {
                 take(&mut self.timeout_seconds, seconds);
             }
             "rfs_token_file" => self.token_file = Some(PathBuf::from(value)),
+            "rfs_ssh" => {
+                let is_command = RemoteShell::words(value).is_ok();
+                take(&mut self.ssh, is_command.then(|| value.to_owned()));
+            }
+            "rfs_remote_lads" => {
+                take(&mut self.remote_lads, (!value.is_empty()).then(|| value.to_owned()));
+            }
             "rfs_cache_dir" => {
                 self.cache_directory = Some(PathBuf::from(value)).filter(|_| !value.is_empty());
             }
@@ -145,6 +162,16 @@ impl Hints {
         }
     }
 
+    /// How servers are started.
+    ///
+    /// # Errors
+    /// If the environment gives no command.
+    pub(crate) fn shell(&self) -> Result<RemoteShell, String> {
+        let command =
+            RemoteShell::words(&self.ssh).map_err(|error| format!("{SSH_VARIABLE} {error}"))?;
+        Ok(RemoteShell { command, lads: self.remote_lads.clone(), ..RemoteShell::default() })
+    }
+
     /// The hints in force, as text.
     pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![
@@ -153,6 +180,8 @@ impl Hints {
             ("rfs_defer_open", self.defers_open.to_string()),
             ("rfs_defer_close", self.defers_close.to_string()),
             ("rfs_timeout", self.timeout_seconds.to_string()),
+            ("rfs_ssh", self.ssh.clone()),
+            ("rfs_remote_lads", self.remote_lads.clone()),
         ];
         if let Some(path) = &self.token_file {
             all.push(("rfs_token_file", path.display().to_string()));
@@ -191,6 +220,15 @@ impl Hints {
     }
 }
 
+/// An environment variable that is not empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|it| !it.is_empty())
+}
+
+fn text_of(name: &str) -> Option<String> {
+    variable(name).and_then(|it| it.into_string().ok())
+}
+
 fn take<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
@@ -218,6 +256,8 @@ mod tests {
             ("rfs_defer_close", "true"),
             ("rfs_timeout", "5"),
             ("rfs_token_file", "/t"),
+            ("rfs_ssh", "ssh -p 7"),
+            ("rfs_remote_lads", "/opt/lads"),
             ("rfs_cache_dir", "/flash"),
             ("rfs_cache_size", "1G"),
             ("rfs_cache_sync", "true"),
@@ -234,6 +274,8 @@ mod tests {
             "false",
             "true",
             "5",
+            "ssh -p 7",
+            "/opt/lads",
             "/t",
             "/flash",
             "1073741824",
@@ -258,6 +300,8 @@ mod tests {
             ("rfs_output_interval", "-1"),
             ("rfs_output_interval", "1e99"),
             ("rfs_output_size", "many"),
+            ("rfs_ssh", "'ssh"),
+            ("rfs_remote_lads", ""),
             ("cb", "1"),
         ];
         nonsense.iter().for_each(|(key, value)| hints.set(key, value));

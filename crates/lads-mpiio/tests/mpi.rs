@@ -2,9 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use lads_engine::StopFlag;
-use lads_engine::remote::{FileServer, ServerConfig, make_token, read_token};
+use lads_engine::remote::{
+    FileServer, OwnServerConfig, ServerConfig, make_token, read_token, serve_own_client,
+};
+use lads_tried::Sshd;
+use std::fs::File;
 use std::net::Ipv4Addr;
 use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
@@ -75,16 +81,21 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// A server, the directory that it shows, and a place for what is compiled.
 struct Place {
     directory: tempfile::TempDir,
+    server: Running,
+}
+
+/// A server that runs in this process; it is stopped when this is dropped.
+struct Running {
     at: String,
     stop: StopFlag,
     server: Option<JoinHandle<()>>,
 }
 
-/// A server for a directory with a token.
-fn server_in(directory: &Path) -> FileServer {
+/// A server for a directory in one that has a token.
+fn server_in(directory: &Path, root: &str) -> FileServer {
     let config = ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        root: directory.join("root"),
+        root: directory.join(root),
         token: read_token(&directory.join("token")).unwrap(),
         sessions_max: 8,
         buffers_bytes: 64 << 20,
@@ -98,11 +109,13 @@ impl Place {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("root")).unwrap();
         make_token(&directory.path().join("token")).unwrap();
-        let server = server_in(directory.path());
-        let (at, stop) = (server.address().to_string(), StopFlag::new());
-        let stopped = stop.clone();
-        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
-        Self { directory, at, stop, server: Some(server) }
+        let server = Running::in_directory(directory.path(), "root");
+        Self { directory, server }
+    }
+
+    /// One more server, for this directory.
+    fn another(&self, root: &str) -> Running {
+        Running::in_directory(self.directory.path(), root)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -115,7 +128,7 @@ impl Place {
 
     /// The name of a file for programs.
     fn remote(&self, name: &str) -> String {
-        format!("rfs:{}:{name}", self.at)
+        format!("rfs:{}:{name}", self.server.at)
     }
 
     /// The shim for an MPI. It is compiled once.
@@ -160,7 +173,17 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Running {
+    fn in_directory(directory: &Path, root: &str) -> Self {
+        let server = server_in(directory, root);
+        let (at, stop) = (server.address().to_string(), StopFlag::new());
+        let stopped = stop.clone();
+        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
+        Self { at, stop, server: Some(server) }
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         self.stop.set("the test is over");
         let _ = self.server.take().unwrap().join();
@@ -446,7 +469,7 @@ const SERVED: &str = "LADS_TEST_SERVED";
 fn a_server_of_its_own() {
     let Some(directory) = std::env::var_os(SERVED) else { return };
     let directory = PathBuf::from(directory);
-    let server = server_in(&directory);
+    let server = server_in(&directory, "root");
     std::fs::write(directory.join("at.part"), server.address().to_string()).unwrap();
     std::fs::rename(directory.join("at.part"), directory.join("at")).unwrap();
     server.run(&StopFlag::new(), &|_| {});
@@ -466,10 +489,163 @@ fn a_program_whose_server_is_killed_gets_errors_and_goes_on() {
         let at = std::fs::read_to_string(place.path("at")).unwrap();
         let mut command = place.run(mpi, 1);
         command.arg(&program);
-        let output = command.args([&format!("rfs:{at}:new"), &server.id().to_string()]).output();
+        let pid = place.path("pid");
+        std::fs::write(&pid, server.id().to_string()).unwrap();
+        let output = command.arg(format!("rfs:{at}:new")).arg(&pid).output();
         let _ = server.kill();
         server.wait().unwrap();
         let output = output.unwrap();
         assert!(output.status.success(), "{output:?}");
+    });
+}
+
+#[test]
+fn processes_take_servers_in_turn_and_share_a_pointer_at_the_first() {
+    on_each_mpi(|mpi, place| {
+        let program = place.program(mpi, "tests/programs/late.c", &["-std=gnu11"]);
+        // What no user would do: they do not show the same files, so that one sees who came where.
+        std::fs::create_dir(place.path("other")).unwrap();
+        let other = place.another("other");
+        let mut command = place.run(mpi, 2);
+        let output =
+            command.arg(&program).arg(format!("rfs:{},{}:new", place.server.at, other.at)).output();
+        let there = (std::fs::read(place.at_server("new")), std::fs::read(place.path("other/new")));
+        let (first, second) = (there.0.unwrap(), there.1.unwrap());
+        assert_eq!(
+            (first.as_slice(), second.as_slice()),
+            (&b"first"[..], &b"\0\0\0\0\0second"[..]),
+            "{output:?}"
+        );
+    });
+}
+
+#[test]
+fn several_servers_of_the_same_files_are_as_one() {
+    on_each_mpi(|mpi, place| {
+        let other = place.another("root");
+        let name = |name: &str| format!("rfs://{},{}/{name}", place.server.at, other.at);
+        let program = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
+        for processes in [2, 4] {
+            let mut command = place.run(mpi, processes);
+            let output = succeeds(command.arg(&program).arg(name(&format!("conf{processes}"))));
+            let told = String::from_utf8_lossy(&output.stdout);
+            assert!(told.contains(" checks, 0 failures"), "{told}");
+        }
+        let program = place.program(mpi, "tests/programs/late.c", &["-std=gnu11"]);
+        succeeds(place.run(mpi, 2).arg(&program).arg(name("late")));
+    });
+}
+
+/// Names the directory near which this program, started again by ssh, is a server.
+const NEAR: &str = "LADS_TEST_NEAR";
+
+/// Not a promise by itself: what ssh starts.
+#[test]
+fn a_server_of_one_client() {
+    let Some(near) = std::env::var_os(NEAR) else { return };
+    let input = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    // The test runner prints to standard output.
+    let output = File::options().write(true).open("/proc/self/fd/3").unwrap();
+    let config = OwnServerConfig {
+        root: None,
+        near: near.into(),
+        buffers_bytes: 16 << 20,
+        layout: "auto".to_owned(),
+    };
+    serve_own_client(input, output.into(), &config).unwrap();
+}
+
+/// What stands for `ssh` and for `lads` there: they tell what they were started with.
+struct Scripts {
+    sshd: Sshd,
+    ssh: PathBuf,
+    lads: PathBuf,
+}
+
+impl Scripts {
+    fn new(place: &Place) -> Option<Self> {
+        let sshd = Sshd::start(place.directory.path()).unwrap()?;
+        let path = |name: &str| place.path(name).display().to_string();
+        let ssh = script(
+            &place.path("ssh-of-test"),
+            &format!(
+                "env > {0}.env; cat /proc/$$/status > {0}; echo $$ > {1}; exec {2} \"$@\"",
+                path("status"),
+                path("pid"),
+                sshd.shell
+            ),
+        );
+        let test = std::env::current_exe().unwrap();
+        let lads = script(
+            &place.path("lads-of-test"),
+            &format!(
+                "{NEAR}={} {} --exact a_server_of_one_client 3>&1 1>&2 | cat",
+                path("root"),
+                test.display()
+            ),
+        );
+        Some(Self { sshd, ssh, lads })
+    }
+
+    /// A program on these processes, with what it needs for files on the host.
+    fn run(&self, mpi: Mpi, processes: u32, program: &Path) -> Command {
+        let mut command = mpi.run(processes, Some(Place::shim(mpi)));
+        command.env("LADS_RFS_SSH", &self.ssh).env("LADS_RFS_REMOTE_LADS", &self.lads);
+        command.arg(program);
+        command
+    }
+
+    fn name(&self, path: &Path) -> String {
+        format!("rfs:{}:{}", self.sshd.host, path.display())
+    }
+}
+
+fn script(path: &Path, text: &str) -> PathBuf {
+    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_owned()
+}
+
+#[test]
+fn programs_start_their_servers_through_ssh() {
+    on_each_mpi(|mpi, place| {
+        let Some(scripts) = Scripts::new(place) else { return };
+        let jacobi = place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]);
+        let arguments = ["16", "16", "16", "2", "1"];
+        let mut command = scripts.run(mpi, 4, &jacobi);
+        succeeds(command.args(arguments).arg(scripts.name(&place.at_server("jacobi"))));
+        succeeds(mpi.run(4, None).arg(&jacobi).args(arguments).arg(place.path("jacobi")));
+        for number in 0..2 {
+            let name = format!("jacobi.{number}");
+            let is_same = std::fs::read(place.at_server(&name)).unwrap()
+                == std::fs::read(place.path(&name)).unwrap();
+            assert!(is_same, "{name} differs");
+        }
+        let told = std::fs::read_to_string(place.path("status.env")).unwrap();
+        assert!(!told.contains("LD_PRELOAD"), "{told}");
+        let status = std::fs::read_to_string(place.path("status")).unwrap();
+        assert!(status.contains("SigBlk:\t0000000000000000"), "{status}");
+        let conf = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
+        let mut command = scripts.run(mpi, 1, &conf);
+        let output = succeeds(command.arg(scripts.name(&place.at_server("conf"))));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains(" checks, 0 failures"), "{told}");
+        let ordered = place.program(mpi, "tests/programs/ordered.c", &["-std=gnu11"]);
+        let mut command = scripts.run(mpi, 3, &ordered);
+        succeeds(command.arg(scripts.name(&place.at_server("ordered"))));
+    });
+}
+
+/// A write to what is gone must not end the program by a signal.
+#[test]
+fn a_program_whose_ssh_is_killed_gets_errors_and_goes_on() {
+    on_each_mpi(|mpi, place| {
+        let Some(scripts) = Scripts::new(place) else { return };
+        let program = place.program(mpi, "tests/programs/lost.c", &["-std=gnu11"]);
+        for idle in [None, Some("idle")] {
+            let mut command = scripts.run(mpi, 1, &program);
+            command.arg(scripts.name(&place.at_server("new"))).arg(place.path("pid")).args(idle);
+            succeeds(&mut command);
+        }
     });
 }

@@ -13,6 +13,8 @@ Examples:
       for programs on this host; prints where it listens
   lads rfs serve --listen 192.0.2.7:7000 --root /scratch/results --token-file ~/.rfs-token
       for programs on other hosts, which name files rfs:192.0.2.7:7000:run1/out.nc
+
+No server need be started for rfs:HOST:PATH: the program does that, through ssh.
 ";
 
 const SERVE_ABOUT: &str = "\
@@ -69,22 +71,36 @@ pub(crate) struct ServeFilesArgs {
     #[arg(value_parser = parse_address)]
     pub(crate) listen: SocketAddr,
 
+    /// Serve the one client at standard input and output, then end; ssh starts it so
+    ///
+    /// No token is needed. Without --root the client can use all files that this user can, and
+    /// paths that do not begin with / are below the working directory.
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "sessions"])]
+    pub(crate) stdio: bool,
+
     /// The directory that programs see
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) root: PathBuf,
+    #[arg(required_unless_present = "stdio")]
+    pub(crate) root: Option<PathBuf>,
 
     /// The file with the token; made if it is not there
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: PathBuf,
+    #[arg(required_unless_present = "stdio")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// With --stdio and without --root: where layouts are looked up [default: here]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, requires = "stdio")]
+    #[arg(hide_short_help = true, allow_hyphen_values = true)]
+    pub(crate) near: Option<PathBuf>,
 
     /// The most processes of programs at a time
     #[arg(long, value_name = "N", default_value = "64")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) sessions: u32,
 
-    /// Memory for what is to be written, for all of them together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = sizes::parse_bytes)]
-    pub(crate) buffers: u64,
+    /// Memory for what is to be written, for all of them together [default: 1G, or 64M for one]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse_bytes)]
+    pub(crate) buffers: Option<u64>,
 
     /// Where layouts are taken from: auto, or as in `lads cp --layout`
     #[arg(long, value_name = "SPEC", default_value = "auto")]
@@ -102,10 +118,22 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
 
-    /// The file with the token of the server
+    /// The file with the token of the server; not needed for one that ssh starts
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(env = "LADS_RFS_TOKEN_FILE", hide_env_values = true)]
-    pub(crate) token_file: PathBuf,
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Command that runs a command on another host, for rfs:HOST:PATH
+    ///
+    /// The default is that of programs: LADS_RFS_SSH, or ssh.
+    #[arg(short = 'e', long, value_name = "COMMAND")]
+    pub(crate) rsh: Option<String>,
+
+    /// What lads is called on the other host
+    ///
+    /// The default is that of programs: LADS_RFS_REMOTE_LADS, or lads.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) remote_lads: Option<String>,
 }
 
 /// Reads a host, by name or address, and a port.

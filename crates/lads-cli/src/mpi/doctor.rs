@@ -7,6 +7,8 @@ use super::{preload, run as running, server, token};
 use crate::args::DoctorArgs;
 use crate::display::escape_text;
 use anyhow::{Result, bail};
+use lads_core::remote::name::{self, Name, Server};
+use lads_engine::remote::Token;
 use lads_shims::Mpi;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -57,7 +59,7 @@ impl Report {
             let todo = how_to_set(program, args.shim.mpi);
             self.add("preload", preload::judge(opened.as_ref(), mpi, &todo));
         }
-        self.look_at_server(heard.map_or_else(token::named, |it| it.token), file);
+        self.look_at_servers(heard.map_or_else(token::named, |it| it.token), file);
         Ok(())
     }
 
@@ -116,16 +118,35 @@ impl Report {
         self.add("shim", found);
     }
 
-    fn look_at_server(&mut self, token: Option<PathBuf>, file: Option<&[u8]>) {
+    fn look_at_servers(&mut self, token: Option<PathBuf>, file: Option<&[u8]>) {
+        let name = file.map(name::parse).transpose().map_err(|text| {
+            let todo = "write it so; the port is that of lads rfs serve";
+            self.add("server", Err(Problem::new(text, todo)));
+        });
+        let name = name.ok().flatten();
+        let is_started = |it: &Name| matches!(it.servers[0], Server::StartedOn(_));
+        let token = match &name {
+            // ssh lets the user in.
+            Some(name) if is_started(name) => None,
+            _ => match self.look_at_token(token) {
+                Some(token) => Some(token),
+                None => return,
+            },
+        };
+        let (Some(file), Some(name)) = (file, name) else { return };
+        for it in &name.servers {
+            self.add("server", server::ask(file, it, &name.path, token.as_ref()));
+        }
+    }
+
+    fn look_at_token(&mut self, token: Option<PathBuf>) -> Option<Token> {
         let read =
             token.ok_or_else(token::missing).and_then(|path| Ok((token::read(&path)?, path)));
         self.add(
             "token",
             read.as_ref().map(|(_, it)| it.display().to_string()).map_err(Clone::clone),
         );
-        if let (Some(file), Ok((token, _))) = (file, &read) {
-            self.add("server", server::ask(file, token));
-        }
+        read.ok().map(|(token, _)| token)
     }
 
     fn add(&mut self, check: &'static str, found: Result<String, Problem>) {

@@ -1,79 +1,30 @@
 //! Transfers through a real ssh, to a server on this machine.
 
-use crate::proxy::free_port;
 use crate::tree::{Scale, grow};
 use crate::world::{
-    AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, not_tried, run, send_signal, start,
-    wait_for,
+    AS_RSYNC, LADS, Rng, World, assert_identical, has, lads, run, send_signal, start, wait_for,
 };
+use lads_tried::Sshd;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-/// A server with its own keys; it is ended when this is dropped.
+/// A server, and commands through it.
 struct Server {
-    child: Child,
-    /// The ssh command that reaches it.
-    shell: String,
-    host: String,
+    sshd: Sshd,
 }
 
 impl Server {
     /// Returns `None` if there is no sshd here, or if it does not let us in.
     fn start(world: &World) -> Option<Self> {
-        let is_complete = ["sshd", "ssh", "ssh-keygen", "rsync"].into_iter().all(has);
-        if !is_complete {
+        // Trees are compared with it.
+        if !has("rsync") {
             return None;
         }
-        for key in ["host_key", "user_key"] {
-            let mut command = Command::new("ssh-keygen");
-            command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(key));
-            assert!(command.status().unwrap().success());
-        }
-        fs::copy(world.path("user_key.pub"), world.path("authorized")).unwrap();
-        fs::set_permissions(world.path("authorized"), fs::Permissions::from_mode(0o600)).unwrap();
-        let port = free_port();
-        let path = |name: &str| world.path(name).display().to_string();
-        let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
-             StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n\
-             PermitRootLogin yes\n",
-            path("host_key"),
-            path("authorized"),
-        );
-        world.write("sshd_config", config.as_bytes());
-        // The directory to which sshd confines its part that talks to clients before they log in.
-        let _ = fs::create_dir_all("/run/sshd");
-        let sshd = lads_tried::find("sshd").expect("looked for above");
-        let log = fs::File::create(world.path("sshd.log")).unwrap();
-        let mut command = Command::new(sshd);
-        command.args(["-D", "-e", "-f"]).arg(world.path("sshd_config"));
-        let child = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
-        let shell = format!(
-            "ssh -F /dev/null -p {port} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no \
-             -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
-            path("user_key"),
-        );
-        let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout);
-        let host = format!("{}@127.0.0.1", user.unwrap().trim());
-        let server = Self { child, shell, host };
-        wait_for("sshd to listen", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-        server.lets_us_in().then_some(server)
-    }
-
-    fn lets_us_in(&self) -> bool {
-        let mut words = self.shell.split(' ');
-        let mut command = Command::new(words.next().unwrap());
-        let output = command.args(words).arg(&self.host).arg("true").output().unwrap();
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            not_tried(&format!("sshd here does not let us in: {said}"));
-        }
-        output.status.success()
+        Sshd::start(&world.path("")).unwrap().map(|sshd| Self { sshd })
     }
 
     fn cp(&self, options: &[&str], source: &str, target: &str) -> Command {
-        Self::cp_through(&self.shell, options, source, target)
+        Self::cp_through(&self.sshd.shell, options, source, target)
     }
 
     fn cp_through(shell: &str, options: &[&str], source: &str, target: &str) -> Command {
@@ -81,13 +32,6 @@ impl Server {
         command.arg(AS_RSYNC);
         command.args(["-e", shell, "--remote-lads", LADS, source, target]);
         command
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -101,7 +45,7 @@ fn push_pull_and_tunnel_through_a_real_ssh_arrive_identical() {
         [&[][..], &["--tunnel"], &["--tunnel", "--streams", "3"]].into_iter().enumerate()
     {
         let pushed = world.path(format!("pushed{number}")).display().to_string();
-        let remote = format!("{}:{pushed}", server.host);
+        let remote = format!("{}:{pushed}", server.sshd.host);
         run(server.cp(options, &source, &remote)).expect(0);
         assert_identical(&world.source(), pushed.as_ref());
         let pulled = world.path(format!("pulled{number}")).display().to_string();
@@ -119,12 +63,12 @@ fn a_tunnel_of_many_streams_logs_in_once() {
     let Some(server) = Server::start(&world) else { return };
     grow(&mut Rng::new(4), &world.source(), &Scale::LARGE);
     let logins = || {
-        let log = fs::read_to_string(world.path("sshd.log")).unwrap();
+        let log = server.sshd.log().unwrap();
         log.lines().filter(|line| line.contains("Accepted publickey")).count()
     };
     let (before, source) = (logins(), world.source_contents());
     let pushed = world.path("pushed").display().to_string();
-    let remote = format!("{}:{pushed}", server.host);
+    let remote = format!("{}:{pushed}", server.sshd.host);
     run(server.cp(&["--tunnel", "--streams", "6"], &source, &remote)).expect(0);
     assert_identical(&world.source(), pushed.as_ref());
     assert_eq!(logins() - before, 1, "{}", world.path("sshd.log").display());
@@ -142,12 +86,13 @@ fn a_tunnel_whose_ssh_is_killed_is_gone_on_with() {
     let Some(server) = Server::start(&world) else { return };
     world.write("src/large", &vec![7; 24 << 20]);
     let pid_file = world.path("ssh.pid").display().to_string();
-    let shell = world.fake_shell(&format!("echo $$ > {pid_file}\nexec {} \"$@\"", server.shell));
+    let shell =
+        world.fake_shell(&format!("echo $$ > {pid_file}\nexec {} \"$@\"", server.sshd.shell));
     for (number, pulls) in [false, true].into_iter().enumerate() {
         let here = world.path(format!("copy{number}")).display().to_string();
         let (source, target) = match pulls {
-            true => (format!("{}:{}", server.host, world.source_contents()), here.clone()),
-            false => (world.source_contents(), format!("{}:{here}", server.host)),
+            true => (format!("{}:{}", server.sshd.host, world.source_contents()), here.clone()),
+            false => (world.source_contents(), format!("{}:{here}", server.sshd.host)),
         };
         let slowly = ["--tunnel", "--bwlimit", "8M"];
         let cut = start(Server::cp_through(&shell, &slowly, &source, &target));
@@ -168,9 +113,9 @@ fn a_tunnel_whose_ssh_is_killed_is_gone_on_with() {
 fn a_server_that_refuses_our_key_is_told() {
     let world = World::new();
     let Some(server) = Server::start(&world) else { return };
-    fs::write(world.path("authorized"), "").unwrap();
+    server.sshd.lock_out().unwrap();
     world.write("src/a", b"a");
-    let remote = format!("{}:{}", server.host, world.target().display());
+    let remote = format!("{}:{}", server.sshd.host, world.target().display());
     let ended = run(server.cp(&[], &world.source_contents(), &remote)).expect(4);
     ended.within(std::time::Duration::from_secs(2)).says(&["did not let us in"]);
     assert!(!world.target().exists());

@@ -5,6 +5,7 @@
 //! when its bytes are in their slot, and another when they are written at the server.
 
 use super::message::{FileNumber, ViewNumber};
+use super::name::Server;
 use crate::limits::CLIENT_FILETYPES_BYTES_MAX;
 use crate::message::wire::Writer;
 use crate::record::{self, Next};
@@ -25,8 +26,8 @@ pub enum Record {
     Begin {
         /// `FORMAT`.
         format: u32,
-        /// The server, as the client names it.
-        at: String,
+        /// The server.
+        server: Server,
     },
     /// A view, before the first frame of it.
     View {
@@ -67,10 +68,11 @@ pub struct Kept {
     pub checksum: u64,
 }
 
+wire_enum!(Server { 1 => At(at), 2 => StartedOn(host) });
 wire_struct!(Slot { 0 });
 wire_struct!(Kept { id, view, position, length, slot, checksum });
 wire_enum!(Record {
-    1 => Begin { format, at },
+    1 => Begin { format, server },
     2 => View { view, file, path, displacement, filetype },
     3 => Kept(kept),
     4 => Gone { id },
@@ -78,8 +80,8 @@ wire_enum!(Record {
 
 /// The first record of a list, for frames that go to a server.
 #[must_use]
-pub fn begin(at: &str) -> Record {
-    Record::Begin { format: FORMAT, at: at.to_owned() }
+pub fn begin(server: Server) -> Record {
+    Record::Begin { format: FORMAT, server }
 }
 
 /// Appends a record.
@@ -104,10 +106,10 @@ pub struct KeptView {
 }
 
 /// What is on a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// The server, as the client named it.
-    pub at: String,
+    /// The server to which the program wrote.
+    pub server: Server,
     /// Views, by number.
     pub views: HashMap<ViewNumber, KeptView>,
     /// Frames that were not sent, in the order in which the program wrote them.
@@ -120,30 +122,25 @@ pub struct List {
 /// If it is no list, or one of another version: a text for a person.
 pub fn read(mut bytes: &[u8]) -> Result<List, &'static str> {
     let mut frames = BTreeMap::new();
-    let mut list = List::default();
-    let mut is_begun = false;
+    let mut views = HashMap::new();
+    let mut begun = None;
     while let Next::Record(record, length) = record::next(bytes, BODY_BYTES_MAX) {
         bytes = &bytes[length..];
         match record {
             Record::Begin { format, .. } if format != FORMAT => {
                 return Err("another version of LADS made it");
             }
-            Record::Begin { at, .. } => {
-                list.at = at;
-                is_begun = true;
-            }
+            Record::Begin { server, .. } => begun = Some(server),
             Record::View { view, file, path, displacement, filetype } => {
-                list.views.insert(view, KeptView { file, path, displacement, filetype });
+                views.insert(view, KeptView { file, path, displacement, filetype });
             }
             Record::Kept(kept) => drop(frames.insert(kept.id, kept)),
             Record::Gone { id } => drop(frames.remove(&id)),
         }
     }
-    if !is_begun {
-        return Err("it is not a list of what was kept");
-    }
-    list.frames = frames.into_values().filter(|it| list.views.contains_key(&it.view)).collect();
-    Ok(list)
+    let server = begun.ok_or("it is not a list of what was kept")?;
+    let frames = frames.into_values().filter(|it| views.contains_key(&it.view)).collect();
+    Ok(List { server, views, frames })
 }
 
 #[cfg(test)]
@@ -154,6 +151,10 @@ mod tests {
     fn kept(id: u64) -> Kept {
         let slot = Slot(u32::try_from(id).unwrap());
         Kept { id, view: ViewNumber(2), position: id * 10, length: 10, slot, checksum: 5 }
+    }
+
+    fn server() -> Server {
+        Server::StartedOn("me@h".to_owned())
     }
 
     fn sample() -> Vec<u8> {
@@ -167,7 +168,7 @@ mod tests {
         let mut bytes = Vec::new();
         let records = [kept(3), kept(1), kept(2)].map(Record::Kept);
         let gone = Record::Gone { id: 1 };
-        for record in [begin("h:1"), view].iter().chain(&records).chain([&gone]) {
+        for record in [begin(server()), view].iter().chain(&records).chain([&gone]) {
             encode(record, &mut bytes);
         }
         bytes
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_on_the_list_in_the_order_of_the_program() {
         let list = read(&sample()).unwrap();
-        assert_eq!((list.at.as_str(), list.views.len()), ("h:1", 1));
+        assert_eq!((list.server, list.views.len()), (server(), 1));
         assert_eq!(list.frames, [kept(2), kept(3)]);
     }
 
@@ -191,7 +192,7 @@ mod tests {
     fn what_is_no_list_is_refused() {
         assert!(read(b"something else").is_err());
         let mut other = Vec::new();
-        encode(&Record::Begin { format: FORMAT + 1, at: String::new() }, &mut other);
+        encode(&Record::Begin { format: FORMAT + 1, server: server() }, &mut other);
         assert_eq!(read(&other), Err("another version of LADS made it"));
     }
 

@@ -8,9 +8,10 @@ use super::greeting::{
 use super::process::Process;
 use crate::event::{ExitCode, Happening, Observer, Waiting};
 use crate::fatal::{Fatal, exit_code_from};
-use crate::job::{Job, RemoteShell, Stderr, shown_host};
+use crate::job::{RemoteShell, Stderr, shown_host};
 use crate::patience::{Cut, Patience};
 use crate::stop::StopFlag;
+use crate::transport::tcp::socket_pair;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
@@ -19,7 +20,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,7 @@ const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
 /// How long to wait for standard error of an other end that has ended. A shared ssh connection
 /// keeps standard error open, so every command takes this much longer there; the double would be
 /// noticed. Half of it is too short for a thread on a busy machine.
-const LAST_ERRORS_DEADLINE: Duration = Duration::from_millis(50);
+pub(super) const LAST_ERRORS_DEADLINE: Duration = Duration::from_millis(50);
 /// How long to read more from a program that is not LADS, and how many bytes of it are shown.
 const NOISE_DEADLINE: Duration = Duration::from_millis(200);
 const NOISE_BYTES_MAX: usize = 200;
@@ -60,16 +61,58 @@ pub(super) struct Other {
     /// login.
     shell: String,
     login: String,
-    /// The last bytes that it wrote to standard error.
-    complaints: Arc<Mutex<Vec<u8>>>,
+    wording: &'static Wording,
     /// Whether the person has already seen them.
     stderr: Stderr,
     errors: Errors,
 }
 
-/// The thread that passes on the standard error of the other end.
+/// A process that is to be started as the other end.
+pub(super) struct Program<'a> {
+    pub(super) command: Command,
+    /// The host that it leads to, if that is another one.
+    pub(super) host: Option<&'a str>,
+    /// The remote shell as the person gave it.
+    pub(super) typed: &'a RemoteShell,
+    pub(super) stderr: Stderr,
+    pub(super) way: Way,
+    pub(super) wording: &'static Wording,
+}
+
+/// What standard input and output of the other end are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A pipe each.
+    Pipes,
+    /// One socket: whoever writes to it when the other end is gone gets an error, and no signal.
+    Socket,
+}
+
+/// What a person can do, in the words of the program.
+#[derive(Debug)]
+pub(super) struct Wording {
+    /// Say where LADS is on the other host.
+    pub(super) lads: &'static str,
+    /// Wait longer for the first word.
+    pub(super) patience: &'static str,
+}
+
+impl Wording {
+    /// For who types a command.
+    pub(super) const COMMAND: Self =
+        Self { lads: "--remote-lads PATH", patience: "--connect-timeout SECONDS" };
+    /// For who starts an MPI program.
+    pub(super) const HINTS: Self = Self {
+        lads: "the hint rfs_remote_lads or LADS_RFS_REMOTE_LADS",
+        patience: "the hint rfs_timeout",
+    };
+}
+
+/// The standard error of the other end, and the thread that passes it on.
 #[derive(Debug)]
 pub(super) struct Errors {
+    /// The last bytes of it.
+    kept: Arc<Mutex<Vec<u8>>>,
     /// Disconnected when the other end has closed its standard error.
     end: mpsc::Receiver<()>,
     is_muted: Arc<AtomicBool>,
@@ -81,6 +124,14 @@ impl Errors {
     pub(super) fn finish(&self) {
         let _: Result<(), _> = self.end.recv_timeout(LAST_ERRORS_DEADLINE);
         self.is_muted.store(true, Ordering::Relaxed);
+    }
+
+    /// The last of it. That may come a little later than the end of the process. A process that it
+    /// leaves behind, such as a shared ssh connection, may keep standard error open.
+    pub(super) fn said(&self, limit: Duration) -> String {
+        let _: Result<(), _> = self.end.recv_timeout(limit);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).into_owned()
     }
 }
 
@@ -115,22 +166,10 @@ impl FirstWord {
 }
 
 impl Other {
-    /// Starts it, through the remote shell if it is on another host. `typed` is the remote shell as
-    /// the person gave it.
-    pub(super) fn start(job: &Job, typed: &RemoteShell, host: Option<&str>) -> Result<Self, Fatal> {
-        let mut command = match host {
-            Some(host) => job.remote.command_on(host, &[job.remote.lads.as_bytes(), b"serve"]),
-            None => {
-                let mut command = Command::new(&job.program);
-                // An interrupt from the keyboard is for this process; the sink stops when it is
-                // told to.
-                command.arg0("lads").arg("serve").process_group(0);
-                command
-            }
-        };
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let name = host.map_or_else(|| "the other end".to_owned(), shown_host);
-        let mut child = command.spawn().map_err(|error| {
+    /// Starts it.
+    pub(super) fn start(program: Program<'_>) -> Result<Self, Fatal> {
+        let Program { mut command, host, typed, stderr, way, wording } = program;
+        let not_started = |command: &Command, error: io::Error| {
             let program = command.get_program().to_string_lossy().into_owned();
             match host {
                 Some(_) => {
@@ -141,30 +180,48 @@ impl Other {
                     format!("cannot start {program}, the other end of this transfer: {error}"),
                 ),
             }
-        })?;
-        let complaints = Arc::new(Mutex::new(Vec::new()));
+        };
+        let socket = match way {
+            Way::Pipes => {
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                None
+            }
+            Way::Socket => {
+                let put = |command: &mut Command| {
+                    let (ours, theirs) = socket_pair()?;
+                    command.stdin(theirs.try_clone()?).stdout(theirs);
+                    Ok((ours.try_clone()?, ours))
+                };
+                Some(put(&mut command).map_err(|error| not_started(&command, error))?)
+            }
+        };
+        command.stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| not_started(&command, error))?;
+        let name = host.map_or_else(|| "the other end".to_owned(), shown_host);
         let (writing, end) = mpsc::channel();
-        let is_muted = Arc::new(AtomicBool::new(job.stderr == Stderr::Kept));
-        let errors = Errors { end, is_muted };
+        let is_muted = Arc::new(AtomicBool::new(stderr == Stderr::Kept));
+        let errors = Errors { kept: Arc::default(), end, is_muted };
         if let Some(stderr) = child.stderr.take() {
-            let (kept, is_muted) = (Arc::clone(&complaints), Arc::clone(&errors.is_muted));
+            let (kept, is_muted) = (Arc::clone(&errors.kept), Arc::clone(&errors.is_muted));
             crate::thread::spawn("lads-stderr", move || {
                 pass_on(stderr, &kept, &is_muted);
                 drop(writing);
             });
         }
-        let output = OwnedFd::from(child.stdin.take().expect("piped above"));
-        let input = OwnedFd::from(child.stdout.take().expect("piped above"));
+        let (input, output) = socket.unwrap_or_else(|| {
+            let input = OwnedFd::from(child.stdout.take().expect("piped above"));
+            (input, OwnedFd::from(child.stdin.take().expect("piped above")))
+        });
         Ok(Self {
             process: Process::new(child),
             greeting: Greeting::new(File::from(input), File::from(output), &name),
             name,
             is_remote: host.is_some(),
-            lads: job.remote.lads.clone(),
+            lads: typed.lads.clone(),
             shell: shown(shell_words(typed)),
             login: login_command(typed, host.unwrap_or_default()),
-            complaints,
-            stderr: job.stderr,
+            wording,
+            stderr,
             errors,
         })
     }
@@ -211,7 +268,8 @@ impl Other {
         let set_by = if remote.is_as_any_silence { " (--timeout)" } else { "" };
         let text = format!(
             "{name} said nothing for {seconds} s{set_by}: no answer of LADS and no error; try: \
-             {login}, or wait longer with --connect-timeout SECONDS"
+             {login}, or wait longer with {}",
+            self.wording.patience
         );
         Fatal::new(ExitCode::Network, text)
     }
@@ -284,7 +342,7 @@ impl Other {
             return Cut::Stopped.fatal(&self.name);
         }
         let code = status.and_then(|status| status.code());
-        let complaints = self.complaints();
+        let complaints = self.errors.said(COMPLAINTS_DEADLINE);
         let (name, lads, login) = (&self.name, &self.lads, &self.login);
         let told = self.told(&complaints);
         // The keyboard sends a signal to all processes of a command, and the second one may have
@@ -302,8 +360,8 @@ impl Other {
             Some(127) => Fatal::new(
                 ExitCode::Usage,
                 format!(
-                    "there is no {lads} on {name}: install it there, or say where it is with \
-                     --remote-lads PATH"
+                    "there is no {lads} on {name}: install it there, or say where it is with {}",
+                    self.wording.lads
                 ),
             ),
             Some(255) if is_refusal(&complaints) => Fatal::new(
@@ -330,14 +388,6 @@ impl Other {
                 ),
             ),
         }
-    }
-
-    /// What it wrote to standard error. That may come a little later than its end. A process that
-    /// it leaves behind, such as a shared ssh connection, may keep standard error open.
-    fn complaints(&self) -> String {
-        let _: Result<(), _> = self.errors.end.recv_timeout(COMPLAINTS_DEADLINE);
-        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).into_owned()
     }
 
     /// What it wrote to standard error, or where the person finds that.

@@ -1,8 +1,12 @@
 //! A process that we started and that does not outlive us: the other end, or what asks ssh.
 
+use crate::board::lock;
 use crate::patience::Patience;
-use rustix::process::{Pid, Signal, kill_process};
+use crate::thread::spawn;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often to look whether it has ended.
@@ -63,9 +67,12 @@ impl Process {
         true
     }
 
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
     fn tell_to_end(&mut self) {
-        if let Ok(pid) = i32::try_from(self.child.id())
-            && let Some(pid) = Pid::from_raw(pid)
+        if let Some(pid) = self.pid()
             && !self.has_ended()
         {
             let _ = kill_process(pid, Signal::TERM);
@@ -76,6 +83,21 @@ impl Process {
         // An error means that there is no such child any more.
         !matches!(self.child.try_wait(), Ok(None))
     }
+}
+
+/// Takes a process off the system's list of children as soon as it has ended: the program that it
+/// belongs to may run for days after that.
+pub(crate) fn reap(process: &Arc<Mutex<Process>>) {
+    let Some(pid) = lock(process).pid() else { return };
+    let process = Arc::downgrade(process);
+    spawn("lads-reap", move || {
+        // Its number stays its own meanwhile: who holds the lock may send it a signal.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+        if let Some(process) = process.upgrade() {
+            lock(&process).has_ended();
+        }
+    });
 }
 
 impl Drop for Process {

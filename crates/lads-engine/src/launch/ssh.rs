@@ -1,14 +1,13 @@
 //! What ssh would do with the host that the person named: to which host name it connects, and
 //! whether its wait for a connection has a limit.
 
-use super::other::shell_command;
 use super::process::Process;
 use crate::fatal::Fatal;
-use crate::job::{Job, RemoteShell};
+use crate::job::RemoteShell;
 use crate::patience::Patience;
 use std::io::Read;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// The most bytes that are read from `ssh -G`, which prints about 4 KiB.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -32,12 +31,11 @@ pub(super) struct Ssh {
 impl Ssh {
     /// Asks `ssh -G`. `None` if the remote shell is not ssh, or if ssh does not answer.
     pub(super) fn ask(
-        remote: &RemoteShell,
+        mut command: Command,
         host: &str,
         patience: &Patience<'_>,
     ) -> Result<Option<Self>, Fatal> {
-        let mut command = shell_command(remote);
-        if Path::new(command.get_program()).file_name().is_none_or(|name| name != "ssh") {
+        if !is_ssh(&command) {
             return Ok(None);
         }
         command.arg("-G").arg(host);
@@ -66,30 +64,30 @@ impl Ssh {
         host_name.is_some().then_some(Self { host_name, has_connect_timeout })
     }
 
-    /// The same job, with a limit on the time in which ssh connects.
-    pub(super) fn made_impatient(&self, job: &Job) -> Job {
-        let mut job = job.clone();
+    /// The same remote shell, with a limit on the time in which ssh connects.
+    pub(super) fn made_impatient(&self, remote: &RemoteShell) -> RemoteShell {
+        let mut remote = remote.clone();
         if !self.has_connect_timeout {
-            let limit = job.remote.connect_timeout_seconds.unwrap_or(CONNECT_SECONDS);
+            let limit = remote.connect_timeout_seconds.unwrap_or(CONNECT_SECONDS);
             let seconds = CONNECT_SECONDS.min(limit);
-            job.remote.command.extend(["-o".to_owned(), format!("ConnectTimeout={seconds}")]);
+            remote.command.extend(["-o".to_owned(), format!("ConnectTimeout={seconds}")]);
         }
-        job
+        remote
     }
+}
+
+/// Whether a command is ssh.
+pub(super) fn is_ssh(command: &Command) -> bool {
+    Path::new(command.get_program()).file_name().is_some_and(|name| name == "ssh")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Location, Options};
-
     fn command(told: &str, connect_timeout_seconds: u32) -> Vec<String> {
-        let place = Location { host: None, path: Vec::new() };
         let connect_timeout_seconds = Some(connect_timeout_seconds);
         let remote = RemoteShell { connect_timeout_seconds, ..RemoteShell::default() };
-        let options = Options::default();
-        let job = Job { options, remote, ..Job::new(Vec::new(), place) };
-        Ssh::from_told(told).unwrap().made_impatient(&job).remote.command
+        Ssh::from_told(told).unwrap().made_impatient(&remote).command
     }
 
     #[test]

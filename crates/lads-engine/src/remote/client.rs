@@ -4,22 +4,32 @@ mod cache;
 mod file;
 mod link;
 
+use super::line::{Line, both_ways};
+use super::server::through_words;
 use super::token::Token;
+use crate::event::ExitCode;
+use crate::job::{RemoteShell, shown_host};
+use crate::launch::Distant;
 use crate::patience::Patience;
 use crate::stop::StopFlag;
+use crate::thread::spawn;
 use crate::transport::tcp::connect_to_service;
+use crate::transport::{Channel, Transport, pipe};
 pub(super) use cache::LeftOver;
 pub use file::FileHandle;
 use lads_core::errno;
 use lads_core::remote::message::{FRAME_BYTES, Failure, FileNumber, OpenMode, ViewNumber};
+use lads_core::remote::name::Server;
 use lads_core::remote::outlook::Told;
 use lads_core::view::View;
 use link::Link;
+use rustix::io::Errno;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -110,8 +120,12 @@ impl RemoteError {
         Self { errno, text: format!("cannot {} {what}: {cause}{name}", operation.verb()) }
     }
 
+    fn unusable(server: &str, error: &io::Error) -> Self {
+        Self::lost(format!("cannot use the server {server}: {error}"))
+    }
+
     fn lost(text: impl Into<String>) -> Self {
-        Self { errno: rustix::io::Errno::IO.raw_os_error(), text: text.into() }
+        Self { errno: Errno::IO.raw_os_error(), text: text.into() }
     }
 }
 
@@ -140,9 +154,63 @@ impl Client {
         })?;
         // The threads of the connection are in a program that has handlers of its own.
         let _quiet = lads_sys::SignalsBlocked::begin();
-        let link = Link::open(socket, at, options)
-            .map_err(|error| RemoteError::lost(format!("cannot use the server {at}: {error}")))?;
-        Ok(Self { link })
+        let connection = both_ways(&socket);
+        let connection = connection.map_err(|error| RemoteError::unusable(at, &error))?;
+        Self::over(Box::new(socket), connection, Server::At(at.to_owned()), options)
+    }
+
+    /// Uses a connection whose other end a server has: whatever carries frames both ways, and
+    /// messages.
+    pub(super) fn over(
+        line: Box<dyn Line>,
+        connection: (Arc<dyn Transport>, Channel),
+        server: Server,
+        options: &ClientOptions,
+    ) -> Result<Self, RemoteError> {
+        let name = shown(&server);
+        let link = Link::open(line, connection, server, options);
+        Ok(Self { link: link.map_err(|error| RemoteError::unusable(&name, &error))? })
+    }
+
+    /// Starts a server of one's own on a host, as `[user@]host`, through a remote shell. It ends
+    /// with the connection. `path` is that of the first file: its file system decides where the
+    /// server expects files to lie.
+    ///
+    /// # Errors
+    /// If that does not succeed in time; the text has what the remote shell said.
+    pub fn start(
+        shell: &RemoteShell,
+        host: &str,
+        path: &[u8],
+        options: &ClientOptions,
+    ) -> Result<Self, RemoteError> {
+        let _quiet = lads_sys::SignalsBlocked::begin();
+        let (sender, started) = sync_channel(1);
+        let (shell, to, path) = (shell.clone(), host.to_owned(), path.to_vec());
+        let timeout = options.timeout;
+        // A signal for a write to what is gone would stay with the thread that wrote.
+        spawn("lads-start", move || {
+            let words = through_words(&path);
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            // Whoever waits is there until it comes.
+            let _ = sender.send(Distant::start(&shell, &to, &words, timeout));
+        });
+        let started = started.recv().map_err(|_| RemoteError::lost("a thread panicked"))?;
+        let (distant, input, output) = started.map_err(|fatal| RemoteError {
+            errno: match fatal.code {
+                ExitCode::Refused => Errno::ACCESS.raw_os_error(),
+                _ => Errno::IO.raw_os_error(),
+            },
+            text: format!("cannot start a server of remote files: {}", fatal.text),
+        })?;
+        let connection = pipe::open_both_ways(input, output, 1);
+        Self::over(Box::new(distant), connection, Server::StartedOn(host.to_owned()), options)
+    }
+
+    /// What the server is called, for a person.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.link.name()
     }
 
     /// Whether the connection is lost.
@@ -198,6 +266,14 @@ impl Client {
     /// Of what was deferred.
     pub fn finish(&self) -> Result<(), RemoteError> {
         self.link.finish()
+    }
+}
+
+/// A server, for a person.
+fn shown(server: &Server) -> String {
+    match server {
+        Server::At(at) => at.clone(),
+        Server::StartedOn(host) => shown_host(host),
     }
 }
 

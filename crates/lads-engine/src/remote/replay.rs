@@ -1,9 +1,10 @@
 //! Sends what a program that has ended left on its local disk.
 
 use super::client::LeftOver;
-use super::{Client, ClientOptions, FileHandle, RemoteError, Token};
-use lads_core::remote::kept::Kept;
+use super::{Client, FileHandle, RemoteError};
+use lads_core::remote::kept::{Kept, List};
 use lads_core::remote::message::{FRAME_BYTES, OpenMode, ViewNumber};
+use lads_core::remote::name::Server;
 use lads_sys::Arena;
 use std::collections::HashMap;
 use std::io;
@@ -44,10 +45,17 @@ impl Replay {
         Ok(Self { path: path.to_owned(), left })
     }
 
-    /// The server to which the program wrote, as `host:port`.
+    /// The server to which the program wrote.
     #[must_use]
-    pub fn at(&self) -> &str {
-        &self.left.list.at
+    pub fn server(&self) -> &Server {
+        &self.left.list.server
+    }
+
+    /// The path of one of the files there; empty if nothing is left.
+    #[must_use]
+    pub fn path_there(&self) -> &[u8] {
+        let List { frames, views, .. } = &self.left.list;
+        frames.first().map_or(&[], |frame| &views[&frame.view].path)
     }
 
     /// How many bytes are left to be sent.
@@ -62,20 +70,14 @@ impl Replay {
     /// # Errors
     /// If something cannot be read here, or written there. Then nothing is removed, and it can be
     /// done again.
-    pub fn send(
-        self,
-        at: &str,
-        token: &Token,
-        mut on_sent: impl FnMut(u64),
-    ) -> Result<(), ReplayError> {
-        let client = Client::connect(at, token, &ClientOptions::default())?;
+    pub fn send(self, client: &Client, mut on_sent: impl FnMut(u64)) -> Result<(), ReplayError> {
         let failed = |error| ReplayError::List { path: self.path.clone(), error };
         let mut buffer = Arena::new(1, FRAME_BYTES as usize).map_err(failed)?.take();
         let mut files: HashMap<&[u8], (FileHandle, ViewNumber)> = HashMap::new();
         for (frame, number) in self.left.list.frames.iter().zip(1..) {
             let view = &self.left.list.views[&frame.view];
             if !files.contains_key(view.path.as_slice()) {
-                files.insert(&view.path, self.opened(&client, frame, number)?);
+                files.insert(&view.path, self.opened(client, frame, number)?);
             }
             let (file, current) = files.get_mut(view.path.as_slice()).expect("it was put there");
             if *current != frame.view {

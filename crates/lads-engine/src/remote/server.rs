@@ -1,28 +1,32 @@
-//! A server of remote files: below one directory, for clients that have its token.
+//! A server of remote files: below one directory, for clients that have its token; or for the one
+//! client that started it through ssh, and that may do what its user may do here.
 
 mod calls;
 mod groups;
 mod locks;
+mod reach;
 mod session;
 mod storage;
 
+use super::line::{Line, both_ways};
 use super::token::Token;
-use crate::paths::{Directory, open_named};
+use crate::launch::answer_distant;
+use crate::layout::Layouts;
 use crate::stop::StopFlag;
-use crate::transport::pipe;
 use crate::transport::tcp::Service;
+use crate::transport::{Channel, Transport, pipe};
 use groups::Groups;
 use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
 use locks::FileLocks;
-use session::{Place, Session, Shared};
-use std::fs::File;
+use reach::Reach;
+use session::{Place, Session};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use storage::Storage;
 
@@ -43,13 +47,24 @@ pub struct ServerConfig {
     pub layout: String,
 }
 
+/// What a server is told that a client has started through a remote shell.
+#[derive(Clone, Debug)]
+pub struct OwnServerConfig {
+    /// The directory that the client sees; everything that its user may open if there is none.
+    /// Then paths that do not begin with a slash are below the working directory.
+    pub root: Option<PathBuf>,
+    /// A file or directory whose file system decides about layouts, if there is no root.
+    pub near: PathBuf,
+    /// Memory for what is to be written, in bytes.
+    pub buffers_bytes: u64,
+    /// Where layouts are taken from: auto, or as in `lads cp --layout`.
+    pub layout: String,
+}
+
 /// A server that listens.
 pub struct FileServer {
     service: Service,
     shared: Arc<Shared>,
-    sessions: Arc<AtomicU32>,
-    sessions_max: u32,
-    buffers_each: u32,
     silence_max: Duration,
 }
 
@@ -60,33 +75,13 @@ impl FileServer {
     /// If the directory cannot be opened, its layouts are not known, there is too little memory, or
     /// nobody can listen at the address. The text says which.
     pub fn open(config: &ServerConfig) -> Result<Self, String> {
-        let ServerConfig { root, sessions_max, .. } = config;
-        let shown = root.display();
-        let no_root = |error| format!("cannot open the directory {shown}: {error}");
-        let handle = open_named(root.as_os_str().as_bytes()).map_err(no_root)?;
-        let layouts = crate::layout::open(&config.layout, Path::new(root))?;
-        let all = u32::try_from(config.buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
-        let buffers_each = all / sessions_max.max(&1);
-        if buffers_each == 0 || *sessions_max == 0 {
-            let needed = (u64::from(*sessions_max) * u64::from(FRAME_BYTES)) >> 20;
-            return Err(format!("{sessions_max} sessions need buffers of {needed}M at least"));
-        }
-        let arena = |count| {
-            lads_sys::Arena::new(count, FRAME_BYTES as usize)
-                .map_err(|error| format!("cannot reserve memory: {error}"))
-        };
-        let (writing, reading) =
-            (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
+        let ServerConfig { root, sessions_max, buffers_bytes, layout, .. } = config;
+        let reach = Reach::below(root)?;
+        let layouts = crate::layout::open(layout, root)?;
+        let shared = Shared::open(reach, layouts, *sessions_max, *buffers_bytes)?;
         let service = Service::open(config.listen, config.token.0)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
-        let root = Directory::root(handle);
-        let storage = Arc::new(Storage::new(root, layouts, writing, reading));
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (groups, locks) = (Groups::default(), FileLocks::default());
-        let shared = Arc::new(Shared { storage, groups, locks, host });
-        let (sessions, sessions_max) = (Arc::default(), *sessions_max);
-        let silence_max = locks::SILENCE_MAX;
-        Ok(Self { service, shared, sessions, sessions_max, buffers_each, silence_max })
+        Ok(Self { service, shared, silence_max: locks::SILENCE_MAX })
     }
 
     /// Where it listens.
@@ -103,29 +98,196 @@ impl FileServer {
 
     /// Serves clients until the flag is set. `told` hears of each that comes and goes.
     pub fn run(mut self, stop: &StopFlag, told: &(dyn Fn(&str) + Sync)) {
-        self.shared.storage.start_threads();
-        let (shared, stopped, silence_max) =
-            (Arc::clone(&self.shared), stop.clone(), self.silence_max);
-        crate::thread::spawn("lads-watch", move || shared.locks.watch(silence_max, &stopped));
+        self.shared.start(self.silence_max, stop);
         while !stop.is_set() {
             for (socket, name) in self.service.accept(stop) {
-                if let Err(error) = self.admit(socket) {
+                let admitted = both_ways(&socket)
+                    .and_then(|connection| self.shared.admit(Box::new(socket), connection));
+                if let Err(error) = admitted {
                     told(&format!("{name} is turned away: {error}"));
                 }
             }
         }
         self.shared.storage.end();
     }
+}
 
-    fn admit(&self, socket: OwnedFd) -> io::Result<()> {
+/// Serves the client that has started this process, from which `input` reads and to which `output`
+/// writes, until it is gone. What it did not wait for may not be written then.
+///
+/// # Errors
+/// If the files cannot be served, or the client is none of this build.
+pub fn serve_own_client(
+    input: OwnedFd,
+    output: OwnedFd,
+    config: &OwnServerConfig,
+) -> Result<(), String> {
+    let OwnServerConfig { root, near, buffers_bytes, layout } = config;
+    let reach = root.as_ref().map_or(Ok(Reach::Everything), |root| Reach::below(root))?;
+    let layouts = crate::layout::open(layout, root.as_ref().unwrap_or(near))?;
+    let shared = Shared::open(reach, layouts, 1, *buffers_bytes)?;
+    let (input, output) =
+        answer_distant(input.into(), output.into()).map_err(|fatal| fatal.text)?;
+    let (over, is_over) = sync_channel(1);
+    let stop = StopFlag::new();
+    shared.start(locks::SILENCE_MAX, &stop);
+    let connection = pipe::open_pipes_both_ways(input, output, 1);
+    shared.admit(Box::new(Over(over)), connection).map_err(|error| error.to_string())?;
+    // A thread that hangs in a call to storage, or reads a pipe that nobody closes, is not waited
+    // for: it ends with the process.
+    let _ = is_over.recv();
+    stop.set("the client is gone");
+    Ok(())
+}
+
+/// The words with which `lads` becomes a server of the client that starts it, for a file.
+pub(super) fn through_words(path: &[u8]) -> Vec<Vec<u8>> {
+    let end = path.iter().rposition(|&byte| byte == b'/');
+    let near: &[u8] = match end {
+        None => b".",
+        Some(0) => b"/",
+        Some(end) => &path[..end],
+    };
+    let words = [b"rfs".as_slice(), b"serve", b"--stdio", b"--near", near];
+    words.map(<[u8]>::to_vec).to_vec()
+}
+
+/// Two pipes of this process: they end with it.
+struct Over(SyncSender<()>);
+
+impl Line for Over {
+    fn end(&self) {
+        // It may be said twice.
+        let _ = self.0.try_send(());
+    }
+}
+
+/// The files, and the clients that use them.
+struct Shared {
+    storage: Arc<Storage>,
+    groups: Groups,
+    locks: FileLocks,
+    /// The host, for messages to a person.
+    host: String,
+    sessions: Arc<AtomicU32>,
+    sessions_max: u32,
+    buffers_each: u32,
+}
+
+impl Shared {
+    fn open(
+        reach: Reach,
+        layouts: Box<dyn Layouts>,
+        sessions_max: u32,
+        buffers_bytes: u64,
+    ) -> Result<Arc<Self>, String> {
+        let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
+        let buffers_each = all / sessions_max.max(1);
+        if buffers_each == 0 || sessions_max == 0 {
+            let needed = (u64::from(sessions_max) * u64::from(FRAME_BYTES)) >> 20;
+            return Err(format!("{sessions_max} sessions need buffers of {needed}M at least"));
+        }
+        let arena = |count| {
+            lads_sys::Arena::new(count, FRAME_BYTES as usize)
+                .map_err(|error| format!("cannot reserve memory: {error}"))
+        };
+        let (writing, reading) =
+            (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
+        let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let (groups, locks) = (Groups::default(), FileLocks::default());
+        let sessions = Arc::default();
+        Ok(Arc::new(Self { storage, groups, locks, host, sessions, sessions_max, buffers_each }))
+    }
+
+    /// Starts the threads that read and write, and the one that cuts off clients that hold up
+    /// others and are silent for `silence_max`.
+    fn start(self: &Arc<Self>, silence_max: Duration, stop: &StopFlag) {
+        self.storage.start_threads();
+        let (shared, stopped) = (Arc::clone(self), stop.clone());
+        crate::thread::spawn("lads-watch", move || shared.locks.watch(silence_max, &stopped));
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        line: Box<dyn Line>,
+        connection: (Arc<dyn Transport>, Channel),
+    ) -> io::Result<()> {
         let place = Place::take(&self.sessions, self.sessions_max)
             .ok_or_else(|| io::Error::other("there are as many clients as may be"))?;
-        let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
-        let connection = pipe::open_both_ways(input, output, 1);
-        let (shared, share) = (Arc::clone(&self.shared), (place, self.buffers_each));
+        let shared = Arc::clone(self);
+        let share = (place, self.buffers_each);
         crate::thread::spawn("lads-client", move || {
-            Session::serve(shared, socket, connection, share);
+            Session::serve(shared, line, connection, share);
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Client, ClientOptions};
+    use super::*;
+    use crate::transport::tcp::{Tcp, end_socket, socket_pair};
+    use lads_core::remote::message::OpenMode;
+    use lads_core::remote::name::Server;
+    use std::fs::File;
+
+    /// Two connections: one for messages, one for frames.
+    struct Two(OwnedFd, OwnedFd);
+
+    impl Line for Two {
+        fn end(&self) {
+            end_socket(&self.0);
+            end_socket(&self.1);
+        }
+    }
+
+    type End = (Box<dyn Line>, (Arc<dyn Transport>, Channel));
+
+    fn end(messages: &OwnedFd, frames: OwnedFd) -> End {
+        let again = |socket: &OwnedFd| socket.try_clone().unwrap();
+        let file = || Box::new(File::from(again(messages)));
+        let channel = Channel { input: file(), output: file() };
+        let line = Two(again(messages), again(&frames));
+        let limit = ClientOptions::default().timeout;
+        (Box::new(line), (Arc::new(Tcp::new(vec![frames], limit)), channel))
+    }
+
+    /// Whatever is a [`Transport`] carries remote files: here that of a transfer without
+    /// `--tunnel`, whose frames and messages do not wait for each other.
+    #[test]
+    fn another_transport_carries_remote_files() {
+        let place = tempfile::tempdir().unwrap();
+        let layouts = crate::layout::open("synthetic:osts=3,stripe_size=64K", place.path());
+        let reach = Reach::below(place.path()).unwrap();
+        let shared = Shared::open(reach, layouts.unwrap(), 1, 4 << 20).unwrap();
+        shared.storage.start_threads();
+        let (messages, frames) = (socket_pair().unwrap(), socket_pair().unwrap());
+        let (line, connection) = end(&messages.0, frames.0);
+        shared.admit(line, connection).unwrap();
+        let (line, connection) = end(&messages.1, frames.1);
+        let it = Server::At("it".to_owned());
+        let client = Client::over(line, connection, it, &ClientOptions::default()).unwrap();
+        let mode = OpenMode { reads: true, writes: true, creates: true, is_new: true };
+        let file = client.open(b"new", mode, [1; 16], false).unwrap();
+        let bytes: Vec<u8> = (0..9_000_000u32).map(|index| (index % 251) as u8).collect();
+        for _ in 0..3 {
+            file.write(7, &[&bytes]).unwrap();
+            let mut back = vec![0; bytes.len()];
+            assert_eq!(file.read(7, &mut [&mut back]).unwrap(), bytes.len() as u64);
+            assert!(back == bytes);
+        }
+        file.close(false).unwrap();
+        assert!(std::fs::read(place.path().join("new")).unwrap()[7..] == bytes);
+        shared.storage.end();
+    }
+
+    #[test]
+    fn a_server_is_started_near_the_first_file() {
+        for (path, near) in [("a", "."), ("a/b", "a"), ("/a", "/"), ("/a/b/c", "/a/b")] {
+            let words = through_words(path.as_bytes());
+            assert_eq!(words.last().unwrap(), near.as_bytes());
+        }
     }
 }

@@ -82,10 +82,7 @@ pub(crate) fn open(
     stream_count: u16,
     own_side: Side,
 ) -> (Arc<dyn Transport>, Channel) {
-    for pipe in [&input, &output] {
-        // If this fails (no pipe, or the length is not permitted), the length stays as it is.
-        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
-    }
+    lengthen([&input, &output]);
     let coming_count = match own_side {
         Side::Source => 0,
         Side::Sink => stream_count,
@@ -94,13 +91,30 @@ pub(crate) fn open(
 }
 
 /// The same over a socket, from which `input` reads and to which `output` writes. Frames go both
-/// ways.
+/// ways. If the other end is gone, whoever writes gets an error and no signal.
 pub(crate) fn open_both_ways(
     input: File,
     output: File,
     stream_count: u16,
 ) -> (Arc<dyn Transport>, Channel) {
     start(input, Outgoing::to_socket(output), stream_count, stream_count)
+}
+
+/// The same as [`open_both_ways`], in two pipes.
+pub(crate) fn open_pipes_both_ways(
+    input: File,
+    output: File,
+    stream_count: u16,
+) -> (Arc<dyn Transport>, Channel) {
+    lengthen([&input, &output]);
+    start(input, Outgoing::new(output), stream_count, stream_count)
+}
+
+fn lengthen(pipes: [&File; 2]) {
+    for pipe in pipes {
+        // If this fails (no pipe, or the length is not permitted), the length stays as it is.
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
 }
 
 /// `coming_count` streams may come to this end.

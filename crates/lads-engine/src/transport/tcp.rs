@@ -14,7 +14,10 @@ use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};
 use lads_core::units::StreamId;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown, sockopt};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType, sendmsg,
+    shutdown, socketpair, sockopt,
+};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -99,6 +102,11 @@ impl Transport for Tcp {
     fn traffic(&self, stream: StreamId) -> &Traffic {
         &self.streams[stream.index()].traffic
     }
+}
+
+/// Two ends of a connection within this host.
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Ends a connection: whoever reads from it or writes to it returns.

@@ -1,4 +1,5 @@
-/* A server that is killed while a program writes: lost NAME PID.
+/* A server, or what leads to it, that is killed while a program writes: lost NAME FILE. The file has
+ * its number. Or while the program does nothing with the file: lost NAME FILE idle.
  *
  * The program gets errors of the right class, from every call, in time, and goes on.
  */
@@ -16,6 +17,16 @@ static int class_of(int error)
     return class;
 }
 
+static pid_t number_in(const char *name)
+{
+    int number = 0;
+    FILE *file = fopen(name, "r");
+    if (!file || fscanf(file, "%d", &number) != 1 || number <= 1)
+        exit(2);
+    fclose(file);
+    return number;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -26,9 +37,15 @@ int main(int argc, char **argv)
         != MPI_SUCCESS)
         return 1;
     int error = MPI_SUCCESS;
+    MPI_Offset size;
+    if (argc > 3)
+        kill(number_in(argv[2]), SIGKILL);
+    /* The thread of the program is the first that meets what is gone. */
+    while (argc > 3 && error == MPI_SUCCESS)
+        error = MPI_File_get_size(file, &size);
     for (long i = 0; error == MPI_SUCCESS; i++) {
         if (i == 10)
-            kill(atoi(argv[2]), SIGKILL);
+            kill(number_in(argv[2]), SIGKILL);
         error = MPI_File_write(file, bytes, SIZE, MPI_BYTE, &status);
     }
     int classes[] = {class_of(error), class_of(MPI_File_read_at(file, 0, bytes, 1, MPI_BYTE, &status)),

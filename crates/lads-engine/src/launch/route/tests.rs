@@ -1,3 +1,4 @@
+use super::super::other::shell_command;
 use super::*;
 use crate::job::RemoteShell;
 use crate::stop::StopFlag;
@@ -13,7 +14,7 @@ fn shell(command: &[&str]) -> RemoteShell {
 fn addresses(remote: RemoteShell, host: &str, told: &str) -> Result<Vec<String>, String> {
     let stop = StopFlag::new();
     let patience = &Patience::new(&stop, Duration::from_secs(30));
-    let ssh = Ssh::ask(&remote, host, patience).map_err(|fatal| fatal.text)?;
+    let ssh = Ssh::ask(shell_command(&remote), host, patience).map_err(|fatal| fatal.text)?;
     let (data_address, host) = (remote.data_address, Some(host.to_owned()));
     let route = Route { data_address, host, ssh, told: told.to_owned(), port: 7 };
     let addresses = route.addresses(patience).map_err(|fatal| fatal.text)?;

@@ -7,6 +7,7 @@ use crate::slots::SlotFile;
 use crate::whole::fill_random;
 use lads_core::remote::kept::{Kept, List, Record, begin, encode, read};
 use lads_core::remote::message::{FRAME_BYTES, ViewNumber};
+use lads_core::remote::name::Server;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
 use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, open, unlink};
@@ -48,7 +49,7 @@ impl Cache {
     ///
     /// # Errors
     /// If they cannot be made.
-    pub(super) fn make(directory: &Path, at: &str, is_synced: bool) -> io::Result<Self> {
+    pub(super) fn make(directory: &Path, server: Server, is_synced: bool) -> io::Result<Self> {
         let mut number = [0; 8];
         fill_random(&mut number)?;
         let name = format!("lads-{:016x}.rfs", u64::from_le_bytes(number));
@@ -65,7 +66,7 @@ impl Cache {
             checksums: HashMap::new(),
             records: Vec::new(),
         };
-        list.add([begin(at)])?;
+        list.add([begin(server)])?;
         let bytes = SlotFile::new(bytes, FRAME_BYTES);
         Ok(Self { path, bytes, is_synced, list: Mutex::new(list) })
     }

@@ -7,30 +7,30 @@
 mod sending;
 mod staging;
 
+use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::cache::Cache;
 use super::file::Tail;
-use super::{About, ClientOptions, RemoteError, StageOptions, StagedBytes, Target, buffer_count};
+use super::{
+    About, ClientOptions, RemoteError, StageOptions, StagedBytes, Target, buffer_count, shown,
+};
 use crate::board::lock;
 use crate::thread::spawn;
-use crate::transport::pipe;
-use crate::transport::tcp::end_socket;
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
 use lads_core::remote::message::{
     CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request,
     TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber, Written,
 };
+use lads_core::remote::name::Server;
 use lads_core::remote::outbox::{Goes, Outbox};
 use lads_core::remote::outlook::Outlook;
 use lads_core::staging::Slots;
 use lads_core::units::{OstId, StreamId};
 use lads_sys::{Arena, Buffer};
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
@@ -48,7 +48,7 @@ const STAGING_MAX: u32 = 8;
 pub(super) struct Link {
     name: String,
     transport: Arc<dyn Transport>,
-    socket: OwnedFd,
+    line: Box<dyn Line>,
     output: Mutex<Box<dyn Write + Send>>,
     /// Buffers for what is written, and for what is read.
     for_writing: Arena,
@@ -151,14 +151,14 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Uses a connection that was accepted.
     pub(super) fn open(
-        socket: OwnedFd,
-        name: &str,
+        line: Box<dyn Line>,
+        (transport, channel): (Arc<dyn Transport>, Channel),
+        server: Server,
         options: &ClientOptions,
     ) -> io::Result<Arc<Self>> {
-        let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
-        let (transport, channel) = pipe::open_both_ways(input, output, 1);
         let Channel { mut input, output } = channel;
-        let stage = options.stage.clone().map(|it| Stage::open(it, name)).transpose()?;
+        let name = shown(&server);
+        let stage = options.stage.clone().map(|it| Stage::open(it, server)).transpose()?;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
         let told = stage.as_ref().map(|stage| stage.options.told).unwrap_or_default();
         let inner = Inner {
@@ -186,9 +186,9 @@ impl Link {
             is_paused: false,
         };
         let link = Arc::new(Self {
-            name: name.to_owned(),
+            name,
             transport,
-            socket,
+            line,
             output: Mutex::new(output),
             for_writing: Arena::new(buffer_count(options.buffers_bytes), FRAME_BYTES as usize)?,
             for_reading: Arena::new(CLIENT_READS_MAX, FRAME_BYTES as usize)?,
@@ -232,7 +232,7 @@ impl Link {
 
     #[cfg(test)]
     pub(super) fn cut(&self) {
-        end_socket(&self.socket);
+        self.line.end();
     }
 
     /// A number for a file or a view.
@@ -626,9 +626,11 @@ impl Link {
     /// The connection is lost: nothing more is sent, and whoever waits is told. What is left goes to
     /// the local disk if there is one.
     fn lose(&self, why: &str) {
+        let said = if self.is_lost() { String::new() } else { self.line.last_words() };
         let mut inner = self.lock();
         if inner.lost.is_none() {
-            inner.lost = Some(format!("lost the server of remote files {}: {why}", self.name));
+            inner.lost =
+                Some(format!("lost the server of remote files {}: {why}{said}", self.name));
             inner.is_keeping = self.stage.is_some();
             inner.lost_bytes = inner.outbox.all().map(|(about, _)| u64::from(about.length)).sum();
         }
@@ -638,7 +640,7 @@ impl Link {
         drop(inner);
         self.changed.notify_all();
         self.transport.end(StreamId(0));
-        end_socket(&self.socket);
+        self.line.end();
     }
 
     /// The time since the program began.
@@ -653,7 +655,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        end_socket(&self.socket);
+        self.line.end();
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_sent = inner.outbox.is_empty() && inner.lost_bytes == 0;
         if let Some(stage) = self.stage.as_ref().filter(|_| is_sent) {
@@ -663,9 +665,9 @@ impl Drop for Link {
 }
 
 impl Stage {
-    fn open(options: StageOptions, at: &str) -> io::Result<Self> {
+    fn open(options: StageOptions, server: Server) -> io::Result<Self> {
         let StageOptions { directory, is_synced, .. } = &options;
-        let cache = Cache::make(directory, at, *is_synced).map_err(|error| {
+        let cache = Cache::make(directory, server, *is_synced).map_err(|error| {
             let place = directory.display();
             io::Error::other(format!("cannot stage in {place} (rfs_cache_dir): {error}"))
         })?;

@@ -4,12 +4,11 @@ use super::session::{Opened, Session};
 use super::storage::{OpenFile, Read, failed};
 use crate::board::lock;
 use crate::layout::FileAt;
-use crate::paths::parent_of;
 use lads_core::issue::Operation;
 use lads_core::remote::locks::{FileId, Owner};
 use lads_core::remote::message::{
-    Call, FRAME_BYTES, Failure, FileNumber, LockKind, OpenMode, Outcome, PATH_BYTES_MAX, Request,
-    ToClient, ViewNumber,
+    Call, FRAME_BYTES, Failure, FileNumber, LockKind, OpenMode, Outcome, Request, ToClient,
+    ViewNumber,
 };
 use lads_core::remote::order::Breach;
 use lads_core::remote::scatter::scatter;
@@ -125,9 +124,8 @@ impl Session {
 
     fn opened(&self, path: &[u8], mode: OpenMode, group: [u8; 16]) -> Result<Opened, Failure> {
         let not_opened = |errno| failed(Operation::Open, errno);
-        let path = checked(path).map_err(not_opened)?;
-        let (directory, name) = parent_of(&self.shared.storage.root, path).map_err(not_opened)?;
-        let (file, is_made) = open_file(&directory, name, mode).map_err(not_opened)?;
+        let (directory, name, link) = self.shared.storage.reach.find(path).map_err(not_opened)?;
+        let (file, is_made) = open_file(&directory, name, mode, link).map_err(not_opened)?;
         let stat = fstat(&file).map_err(not_opened)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
@@ -180,11 +178,9 @@ impl Session {
     }
 
     fn delete(&self, path: &[u8]) -> Result<(), Failure> {
-        let path = checked(path);
-        let removed = path.and_then(|path| {
-            let (directory, name) = parent_of(&self.shared.storage.root, path)?;
-            unlinkat(&directory, name, AtFlags::empty())
-        });
+        let found = self.shared.storage.reach.find(path);
+        let removed =
+            found.and_then(|(directory, name, _)| unlinkat(&directory, name, AtFlags::empty()));
         removed.map_err(|errno| failed(Operation::Remove, errno))
     }
 
@@ -230,29 +226,20 @@ impl Session {
     }
 }
 
-/// A path below the root, without slashes at its beginning.
-fn checked(path: &[u8]) -> Result<&[u8], Errno> {
-    let start = path.iter().position(|&byte| byte != b'/').ok_or(Errno::INVAL)?;
-    let path = &path[start..];
-    if path.len() > PATH_BYTES_MAX {
-        return Err(Errno::NAMETOOLONG);
-    }
-    let is_sound = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
-    if !path.split(|&byte| byte == b'/').all(is_sound) {
-        return Err(Errno::INVAL);
-    }
-    Ok(path)
-}
-
 /// Opens a file, and says whether it was made.
-fn open_file(directory: &OwnedFd, name: &[u8], mode: OpenMode) -> Result<(OwnedFd, bool), Errno> {
+fn open_file(
+    directory: &OwnedFd,
+    name: &[u8],
+    mode: OpenMode,
+    link: OFlags,
+) -> Result<(OwnedFd, bool), Errno> {
     let access = match (mode.reads, mode.writes) {
         (true, true) => OFlags::RDWR,
         (false, true) => OFlags::WRONLY,
         _ => OFlags::RDONLY,
     };
     // A FIFO would wait for its other end.
-    let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = access | link | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     if !mode.creates {
         return openat(directory, name, flags, Mode::empty()).map(|file| (file, false));
     }
@@ -299,22 +286,4 @@ fn preallocate(file: &OwnedFd, size: u64) -> Result<(), Failure> {
         result => result,
     };
     reserved.map_err(|errno| failed(Operation::Preallocate, errno))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_stay_below_the_root() {
-        for path in ["a", "a/b", "/a/b", "//a", "..a", "a/.b"] {
-            let stripped = path.trim_start_matches('/').as_bytes();
-            assert_eq!(checked(path.as_bytes()), Ok(stripped), "{path}");
-        }
-        for path in ["", "/", ".", "..", "a/../b", "a//b", "a/", "./a", "a/.", "a\0b"] {
-            checked(path.as_bytes()).unwrap_err();
-        }
-        let long = [b'x'; PATH_BYTES_MAX + 1];
-        assert_eq!(checked(&long), Err(Errno::NAMETOOLONG));
-    }
 }

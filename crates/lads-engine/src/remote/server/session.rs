@@ -1,10 +1,9 @@
 //! One client of a server: its requests, its frames, its replies.
 
+use super::super::line::Line;
 use super::super::wire::{hear, say};
-use super::groups::Groups;
-use super::locks::FileLocks;
-use super::storage::{OpenFile, Read, Storage};
-use crate::transport::tcp::end_socket;
+use super::Shared;
+use super::storage::{OpenFile, Read};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
 use lads_core::remote::locks::{ClientNumber, FileId, Owner};
@@ -32,21 +31,12 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The only "OST" of the grants of a client: it does not know the OSTs of its files.
 const ALL: OstId = OstId(0);
 
-/// What all clients of a server share.
-pub(super) struct Shared {
-    pub(super) storage: Arc<Storage>,
-    pub(super) groups: Groups,
-    pub(super) locks: FileLocks,
-    /// The host, for messages to a person.
-    pub(super) host: String,
-}
-
 /// One client.
 pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) number: ClientNumber,
     transport: Arc<dyn Transport>,
-    socket: OwnedFd,
+    line: Box<dyn Line>,
     inner: Mutex<Inner>,
     changed: Condvar,
     /// Given back when nothing of the client is left, in queues neither.
@@ -103,7 +93,7 @@ impl Session {
     /// Serves a client until it is gone. It may have `buffer_count` frames under way.
     pub(super) fn serve(
         shared: Arc<Shared>,
-        socket: OwnedFd,
+        line: Box<dyn Line>,
         (transport, channel): (Arc<dyn Transport>, Channel),
         (place, buffer_count): (Place, u32),
     ) {
@@ -125,7 +115,7 @@ impl Session {
         };
         let (inner, changed, number) = (Mutex::new(inner), Condvar::new(), shared.locks.number());
         let session =
-            Arc::new(Self { shared, number, transport, socket, inner, changed, _place: place });
+            Arc::new(Self { shared, number, transport, line, inner, changed, _place: place });
         let buffers: Arc<dyn GrantedBuffers> = Arc::clone(&session) as Arc<dyn GrantedBuffers>;
         let receiver = session.transport.receiver(StreamId(0), buffers);
         let mut threads = Vec::new();
@@ -136,7 +126,7 @@ impl Session {
             speaking.speak(&mut *output);
             speaking.end(None);
             // All is said. Now the threads that read come to an end, too.
-            end_socket(&speaking.socket);
+            speaking.line.end();
         }));
         threads.push(crate::thread::spawn("lads-send", move || sending.send()));
         let failure = session.listen(&mut *input).err();
@@ -212,7 +202,7 @@ impl Session {
         drop(inner);
         if is_over {
             // It takes nothing either, not even the reason.
-            end_socket(&self.socket);
+            self.line.end();
         } else if is_silent {
             self.end(Some(
                 "others wait for a file that you have locked, and you are silent".to_owned(),
@@ -392,7 +382,7 @@ impl Session {
             self.on_closed(file, &opened);
         }
         self.shared.locks.forget(self.number);
-        end_socket(&self.socket);
+        self.line.end();
     }
 
     /// A file is closed. Returns requests for its lock that were not answered.

@@ -1,9 +1,9 @@
 //! The storage of a server: one queue for each OST, and threads that read and write.
 
+use super::reach::Reach;
 use super::session::Session;
 use crate::clock::Clock;
 use crate::layout::Layouts;
-use crate::paths::Directory;
 use crate::whole::write_all;
 use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What all sessions of a server share.
 pub(super) struct Storage {
-    pub(super) root: Arc<Directory>,
+    pub(super) reach: Reach,
     pub(super) layouts: Box<dyn Layouts>,
     /// Buffers for frames that are written, and for bytes that are read.
     pub(super) for_writing: Arena,
@@ -85,7 +85,7 @@ pub(super) struct Read {
 
 impl Storage {
     pub(super) fn new(
-        root: Arc<Directory>,
+        reach: Reach,
         layouts: Box<dyn Layouts>,
         for_writing: Arena,
         for_reading: Arena,
@@ -93,7 +93,7 @@ impl Storage {
         let queues = OstQueues::new(Rule::Adaptive, &Tuning::DEFAULT, &layouts.osts());
         let inner = Mutex::new(Inner { queues, is_over: false });
         let (clock, ready) = (Clock::start(), Condvar::new());
-        Self { root, layouts, for_writing, for_reading, clock, inner, ready }
+        Self { reach, layouts, for_writing, for_reading, clock, inner, ready }
     }
 
     /// Starts the threads; they end after [`Self::end`].

@@ -1,6 +1,7 @@
 //! What goes to the local disk, and what becomes of it.
 
 use super::*;
+use lads_core::remote::name::Server;
 use lads_core::view::Datatype;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -201,9 +202,9 @@ fn what_was_not_sent_when_the_connection_was_lost_can_be_sent_later() {
     assert!(error.to_string().contains("stage"), "{error}");
 
     let replay = opened(&path);
-    assert_eq!(replay.at(), place.at);
+    assert_eq!(replay.server(), &Server::At(place.at.clone()));
     let (left, mut sent) = (replay.bytes(), 0);
-    replay.send(&place.at, &place.token, |bytes| sent += bytes).unwrap();
+    replay.send(&place.client(), |bytes| sent += bytes).unwrap();
     assert_eq!(sent, left);
     assert_eq!(place.staged_files().len(), 0);
     assert_eq!(place.bytes("other")[..9], [&some_bytes(5)[..], b"last"].concat());
@@ -248,7 +249,7 @@ fn bytes_that_are_not_those_of_the_list_are_not_sent() {
     name.push(".bytes");
     std::fs::write(&name, vec![1; 20 * MIB]).unwrap();
     let replay = opened(&path);
-    let error = replay.send(&place.at, &place.token, |_| {}).unwrap_err();
+    let error = replay.send(&place.client(), |_| {}).unwrap_err();
     assert!(error.to_string().contains("not those that the list tells of"), "{error}");
     assert_eq!(place.staged_files().len(), 2, "it is still there");
 }

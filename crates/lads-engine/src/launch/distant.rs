@@ -1,0 +1,135 @@
+//! A `lads` on another host that a library starts through a remote shell, for a program that knows
+//! nothing of it: an MPI program.
+//!
+//! So nobody can be asked for a password, the program's terminal, signals and standard input are
+//! not touched, and what is preloaded into the program is not preloaded into ssh. The process has
+//! one socket as standard input and output: the program must not get SIGPIPE when it is gone.
+
+use super::greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
+use super::other::{
+    Errors, FirstWord, LAST_ERRORS_DEADLINE, Other, Program, Way, Wording, shell_command,
+};
+use super::process::{Process, reap};
+use super::ssh::{Ssh, is_ssh};
+use crate::board::lock;
+use crate::event::{ExitCode, Happening, Observer};
+use crate::fatal::Fatal;
+use crate::job::{RemoteShell, Stderr};
+use crate::patience::Patience;
+use crate::stop::StopFlag;
+use crate::transport::tcp::end_socket;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What loads the library into the program.
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// The process on this host that leads to the one on the other. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Distant {
+    socket: OwnedFd,
+    /// Dropped last: ended.
+    _process: Arc<Mutex<Process>>,
+    errors: Mutex<Errors>,
+}
+
+impl Distant {
+    /// Runs these words of `lads` on a host, and exchanges HELLO. Returns what to read from and
+    /// write to, too. A thread that writes must take no signals.
+    ///
+    /// # Errors
+    /// If the process there does not say HELLO within `limit`, with what ssh or LADS said instead.
+    pub(crate) fn start(
+        remote: &RemoteShell,
+        host: &str,
+        words: &[&[u8]],
+        limit: Duration,
+    ) -> Result<(Self, File, File), Fatal> {
+        if host.is_empty() || host.starts_with('-') {
+            // ssh would take it for an option, and options of ssh can run commands here.
+            return Err(Fatal::new(ExitCode::Usage, "a host cannot begin with a dash"));
+        }
+        let stop = StopFlag::new();
+        let patience = Patience::new(&stop, limit);
+        let seconds = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
+        let typed = RemoteShell { connect_timeout_seconds: Some(seconds.max(1)), ..remote.clone() };
+        let asks_nothing = without_questions(&typed, host, &patience)?;
+        let words = [&[remote.lads.as_bytes()], words].concat();
+        let mut command = asks_nothing.command_on(host, &words);
+        put_aside(&mut command);
+        let mut other = Other::start(Program {
+            command,
+            host: Some(host),
+            typed: &typed,
+            stderr: Stderr::Kept,
+            way: Way::Socket,
+            wording: &Wording::HINTS,
+        })?;
+        other.say_early(&own_hello(), &patience);
+        other.await_first_word(&FirstWord::of(&typed, limit), &stop, &mut Unwatched)?;
+        other.greet(&Patience::new(&stop, GREETING_DEADLINE.min(limit)))?;
+        let (process, errors, input, output) = other.into_parts();
+        let no_handle = |error| Fatal::new(ExitCode::Other, format!("no more handles: {error}"));
+        let socket = output.as_fd().try_clone_to_owned().map_err(no_handle)?;
+        let process = Arc::new(Mutex::new(process));
+        reap(&process);
+        Ok((Self { socket, _process: process, errors: Mutex::new(errors) }, input, output))
+    }
+
+    /// Ends the connection: whoever reads from it or writes to it returns.
+    pub(crate) fn end(&self) {
+        end_socket(&self.socket);
+    }
+
+    /// What it has said on standard error.
+    pub(crate) fn last_words(&self) -> String {
+        lock(&self.errors).said(LAST_ERRORS_DEADLINE)
+    }
+}
+
+/// The remote shell with options with which it asks nothing and gives up in time, if it is ssh.
+/// Options of the user go first, and so hold.
+fn without_questions(
+    typed: &RemoteShell,
+    host: &str,
+    patience: &Patience<'_>,
+) -> Result<RemoteShell, Fatal> {
+    let mut asking = shell_command(typed);
+    put_aside(&mut asking);
+    if !is_ssh(&asking) {
+        return Ok(typed.clone());
+    }
+    let ssh = Ssh::ask(asking, host, patience)?;
+    let mut remote = ssh.map_or_else(|| typed.clone(), |ssh| ssh.made_impatient(typed));
+    remote.command.extend(["-o".to_owned(), "BatchMode=yes".to_owned()]);
+    Ok(remote)
+}
+
+/// Keeps a process apart from the program: no signal of the keyboard, no library.
+fn put_aside(command: &mut Command) {
+    command.env_remove(PRELOAD_VARIABLE).process_group(0);
+}
+
+/// Nobody looks on.
+struct Unwatched;
+
+impl Observer for Unwatched {
+    fn on(&mut self, _happening: Happening) {}
+}
+
+/// The part of the process on the other host: exchanges HELLO.
+///
+/// # Errors
+/// If what comes is none of this build.
+pub(crate) fn answer_distant(input: File, output: File) -> Result<(File, File), Fatal> {
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, GREETING_DEADLINE);
+    let mut greeting = Greeting::new(input, output, "the client");
+    greeting.say(&own_hello(), &patience)?;
+    check_hello(greeting.hear(HELLO_BYTES_MAX, &patience)?, "the client")?;
+    Ok(greeting.into_pipes())
+}

@@ -1,0 +1,45 @@
+//! What a connection is made of besides its transport: what ends it.
+
+use crate::launch::Distant;
+use crate::transport::tcp::end_socket;
+use crate::transport::{Channel, Transport, pipe};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The way between a client and a server.
+pub(super) trait Line: Send + Sync {
+    /// Ends it: whoever reads from it or writes to it returns.
+    fn end(&self);
+
+    /// What was said on it besides messages, to go on a sentence with; empty if nothing.
+    fn last_words(&self) -> String {
+        String::new()
+    }
+}
+
+impl Line for OwnedFd {
+    fn end(&self) {
+        end_socket(self);
+    }
+}
+
+impl Line for Distant {
+    fn end(&self) {
+        self.end();
+    }
+
+    fn last_words(&self) -> String {
+        match self.last_words().trim() {
+            "" => String::new(),
+            said => format!("; it said \"{}\"", said.escape_debug()),
+        }
+    }
+}
+
+/// Messages and frames both ways over a connection.
+pub(super) fn both_ways(socket: &OwnedFd) -> io::Result<(Arc<dyn Transport>, Channel)> {
+    let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
+    Ok(pipe::open_both_ways(input, output, 1))
+}
