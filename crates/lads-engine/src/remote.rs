@@ -12,7 +12,9 @@ mod server;
 mod token;
 mod wire;
 
-pub use client::{Client, ClientOptions, FileHandle, RemoteError, StageOptions, StagedBytes};
+pub use client::{
+    Client, ClientOptions, FileHandle, Presence, RemoteError, StageOptions, StagedBytes,
+};
 pub use lads_core::remote::outlook::Told;
 pub use replay::{Replay, ReplayError};
 pub use server::{FileServer, OwnServerConfig, ServerConfig, serve_own_client};

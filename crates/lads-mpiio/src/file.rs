@@ -4,7 +4,9 @@ use crate::error::{Class, Error};
 use crate::hints::Hints;
 use lads_core::remote::message::{LockKind, OpenMode};
 use lads_core::remote::name::{self, Name, Server};
-use lads_engine::remote::{Client, FileHandle, RemoteError, StagedBytes, Token, read_token};
+use lads_engine::remote::{
+    Client, FileHandle, Presence, RemoteError, StagedBytes, Token, read_token,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -141,7 +143,7 @@ impl RemoteFile {
     }
 
     fn write_atomically(&self, position: u64, pieces: &[&[u8]]) -> Result<(), Error> {
-        self.share(|it| it.lock(LockKind::Exclusive))?;
+        let _present = self.lock(LockKind::Exclusive)?;
         let written = self.handle.write(position, pieces);
         let flushed = if let Sharing::At(_) = self.sharing {
             // The server with the lock does not know when another one has written all.
@@ -161,10 +163,20 @@ impl RemoteFile {
         if !self.state().is_atomic {
             return Ok(self.handle.read(position, pieces)?);
         }
-        self.share(|it| it.lock(LockKind::Shared))?;
+        let _present = self.lock(LockKind::Shared)?;
         let read = self.handle.read(position, pieces);
         self.unlock()?;
         Ok(read?)
+    }
+
+    /// Waits for the lock. A server that has nothing but the lock hears meanwhile that this process
+    /// lives.
+    fn lock(&self, kind: LockKind) -> Result<Option<Presence>, Error> {
+        let is_elsewhere = matches!(self.sharing, Sharing::At(_));
+        self.share(|it| {
+            it.lock(kind)?;
+            Ok(is_elsewhere.then(|| it.presence()))
+        })
     }
 
     fn unlock(&self) -> Result<(), Error> {

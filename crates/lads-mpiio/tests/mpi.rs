@@ -536,6 +536,16 @@ fn several_servers_of_the_same_files_are_as_one() {
     });
 }
 
+#[test]
+fn in_atomic_mode_processes_of_several_servers_are_kept_apart() {
+    on_each_mpi(|mpi, place| {
+        let program = place.program(mpi, "tests/programs/apart.c", &["-std=gnu11"]);
+        let others = [place.another("root"), place.another("root")];
+        let name = format!("rfs:{},{},{}:new", place.server.at, others[0].at, others[1].at);
+        succeeds(place.run(mpi, 4).arg(&program).arg(name));
+    });
+}
+
 /// Names the directory near which this program, started again by ssh, is a server.
 const NEAR: &str = "LADS_TEST_NEAR";
 
@@ -569,7 +579,10 @@ impl Scripts {
         let ssh = script(
             &place.path("ssh-of-test"),
             &format!(
-                "env > {0}.env; cat /proc/$$/status > {0}; echo $$ > {1}; exec {2} \"$@\"",
+                // A shell blocks signals while it starts a command.
+                "while read -r line; do echo \"$line\"; done < /proc/$$/status > {0}.$$
+                 env > {0}.env.$$; mv {0}.$$ {0}; mv {0}.env.$$ {0}.env
+                 echo $$ > {1}; exec {2} \"$@\"",
                 path("status"),
                 path("pid"),
                 sshd.shell

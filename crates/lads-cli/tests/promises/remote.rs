@@ -25,7 +25,7 @@ fn shell(command: &str, lads: &str) -> RemoteShell {
 fn client(shell: &RemoteShell, host: &str, path: &str) -> Result<Client, RemoteError> {
     let timeout = Duration::from_secs(20);
     let options = ClientOptions { timeout, ..ClientOptions::default() };
-    Client::start(shell, host, path.as_bytes(), options)
+    Client::start(shell, host, path.as_bytes(), &options)
 }
 
 fn open(client: &Client, path: &str) -> Result<FileHandle, RemoteError> {
@@ -158,7 +158,7 @@ fn what_comes_instead_of_a_server_is_told_in_time() {
         let fake = told(&world, "shell-of-test", &format!("sh -c '{}'", script.replace('\'', "")));
         let options = ClientOptions { timeout: Duration::from_secs(1), ..Default::default() };
         let since = Instant::now();
-        let error = Client::start(&shell(&fake, LADS), "host", b"a", options).unwrap_err();
+        let error = Client::start(&shell(&fake, LADS), "host", b"a", &options).unwrap_err();
         assert!(error.text.contains(expected), "{script}: {error}");
         assert!(since.elapsed() < Duration::from_secs(10), "{script}");
         assert!(is_gone(pid_of(&world, "shell-of-test")).is_some(), "{script}: is left");

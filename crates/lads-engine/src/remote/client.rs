@@ -16,7 +16,7 @@ use crate::thread::spawn;
 use crate::transport::tcp::connect_to_service;
 use crate::transport::{Channel, Transport, pipe};
 pub(super) use cache::LeftOver;
-pub use file::FileHandle;
+pub use file::{FileHandle, Presence};
 use lads_core::errno;
 use lads_core::remote::message::{FRAME_BYTES, Failure, FileNumber, OpenMode, ViewNumber};
 use lads_core::remote::name::Server;

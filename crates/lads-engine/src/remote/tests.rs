@@ -480,6 +480,28 @@ fn a_lock_that_is_waited_for_holds_up_nothing_else() {
     });
 }
 
+/// It uses another server meanwhile, where the bytes go.
+#[test]
+fn a_client_that_holds_up_others_and_says_that_it_lives_is_waited_for() {
+    // It says so every two seconds at least.
+    let silence_max = Duration::from_secs(3);
+    let place = Place::with("auto", |server| server.set_silence_max(silence_max));
+    let (busy, waits) = (place.client(), place.client());
+    let held = busy.open(b"new", CREATE, GROUP, false).unwrap();
+    let file = waits.open(b"new", CREATE, GROUP, false).unwrap();
+    held.lock(LockKind::Exclusive).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| file.lock(LockKind::Exclusive));
+        let presence = held.presence();
+        std::thread::sleep(silence_max * 2);
+        assert!(!waiting.is_finished());
+        held.unlock();
+        drop(presence);
+        waiting.join().unwrap().unwrap();
+    });
+    held.sync().unwrap();
+}
+
 /// A client that is stopped, as by a debugger, while it has a lock: its connection stays open.
 #[test]
 fn a_client_that_holds_up_others_and_is_silent_is_cut_off() {

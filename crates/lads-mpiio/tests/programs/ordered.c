@@ -1,6 +1,7 @@
 /* Three processes whose servers share nothing: ordered NAME.
  *
- * Collective calls have a shared pointer all the same. Calls of one process have none, and say so.
+ * Collective calls have a shared pointer all the same. Calls of one process have none, and there is
+ * no atomic mode; both say so.
  */
 #include "check.h"
 #include <string.h>
@@ -31,6 +32,8 @@ int main(int argc, char **argv)
     CHECK(back[0] == expected[1 + rank]);
     if (rank > 0)
         FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_File_get_position_shared(file, &offset));
+    FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_File_set_atomicity(file, 1));
+    OK(MPI_File_set_atomicity(file, 0));
     OK(MPI_File_close(&file));
     int code = report("ordered");
     MPI_Finalize();

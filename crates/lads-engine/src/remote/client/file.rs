@@ -282,6 +282,14 @@ impl FileHandle {
         self.link.unlock_later(self.file, count);
     }
 
+    /// Tells the server that this process lives, until this is dropped: for a lock under which it
+    /// uses another server. One that is silent would lose its connection.
+    #[must_use]
+    pub fn presence(&self) -> Presence {
+        self.link.begin_presence();
+        Presence(Arc::clone(&self.link))
+    }
+
     /// Asks for something, after all that was written, and tells earlier failures first.
     fn ask(&self, call: Call) -> Result<u64, RemoteError> {
         let count = self.sealed().frames;
@@ -295,6 +303,16 @@ impl FileHandle {
         let mut tail = lock(&self.tail);
         tail.seal(&self.link);
         tail
+    }
+}
+
+/// As long as it is there, the server hears that this process lives.
+#[derive(Debug)]
+pub struct Presence(Arc<Link>);
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.end_presence();
     }
 }
 

@@ -93,6 +93,9 @@ struct Inner {
     open_tails: u32,
     numbers: u32,
     heard_at: Instant,
+    /// Who wants the server to hear that this process lives, and when that was said last.
+    presences: u32,
+    present_at: Instant,
     outlook: Outlook,
     staged: StagedBytes,
     /// Why the connection is lost.
@@ -177,6 +180,8 @@ impl Link {
             open_tails: 0,
             numbers: 0,
             heard_at: Instant::now(),
+            presences: 0,
+            present_at: Instant::now(),
             outlook: Outlook::new(told),
             staged: StagedBytes::default(),
             lost: None,
@@ -475,6 +480,26 @@ impl Link {
             let waited = self.changed.wait_while(inner, is_open);
             waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
         }
+    }
+
+    /// The server hears from now on that this process lives, even if it asks for nothing.
+    pub(super) fn begin_presence(&self) {
+        self.lock().presences += 1;
+    }
+
+    pub(super) fn end_presence(&self) {
+        self.lock().presences -= 1;
+    }
+
+    fn say_present(&self) {
+        let mut inner = self.lock();
+        if inner.presences == 0 || inner.present_at.elapsed() < LOOK_INTERVAL {
+            return;
+        }
+        inner.present_at = Instant::now();
+        inner.to_say.push_back(ToServer::Heartbeat);
+        drop(inner);
+        self.say_all();
     }
 
     /// How many bytes went to the local disk.

@@ -146,7 +146,8 @@ impl Session {
                     let text = format!("the server speaks version {VERSION}, you {version}");
                     return Err(io::Error::other(text));
                 }
-                ToServer::Hello { .. } | ToServer::Heartbeat => {}
+                ToServer::Hello { .. } => {}
+                ToServer::Heartbeat => self.lock().active_at = Instant::now(),
                 ToServer::Request(request) => {
                     if !self.wait_for_turn(&request)? {
                         return Ok(());

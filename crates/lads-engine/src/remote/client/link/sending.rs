@@ -26,7 +26,10 @@ impl Link {
         let mut head = Vec::new();
         loop {
             let Some(link) = link.upgrade() else { return };
-            let Some((next, is_last)) = link.next_to_send() else { continue };
+            let Some((next, is_last)) = link.next_to_send() else {
+                link.say_present();
+                continue;
+            };
             if let Err(error) = link.send_one(&next, is_last, &mut head) {
                 link.lose(&error.to_string());
             }
