@@ -333,6 +333,44 @@ fn what_is_wrong_with_the_token_and_the_server_is_told() {
 }
 
 #[test]
+fn each_server_of_a_name_is_asked() {
+    let (one, other) = (Server::start(), Server::start());
+    let of = |file: &str| {
+        let mut command = shell("$LADS mpi doctor $FILE");
+        command.env("FILE", file).env("LADS_RFS_TOKEN_FILE", one.token());
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let file = format!("rfs:{},{}:x", one.at, other.at);
+    let told = of(&file);
+    assert!(told.contains(&format!("OK      server      the server {} answers", one.at)), "{told}");
+    let lost = format!("not OK  server      cannot reach the server of remote files {}", other.at);
+    assert!(told.contains(&lost) && told.contains("is the token right?"), "{told}");
+    let told = of(&format!("rfs:{0},{0}:x", one.at));
+    assert_eq!(told.matches("OK      server      the server").count(), 2, "{told}");
+}
+
+#[test]
+fn a_server_is_started_for_the_doctor() {
+    let place = tempfile::tempdir().unwrap();
+    let file = format!("rfs:host:{}", place.path().join("x").display());
+    let of = |set: &str, lads: &str| {
+        let ssh = "sh -c 'shift; eval \"$*\"' -";
+        let mut command = shell(&format!("{set} $LADS mpi doctor --json $FILE"));
+        command.env("FILE", &file).env("LADS_RFS_SSH", ssh).env("LADS_RFS_REMOTE_LADS", lads);
+        doctor(&mut command).1
+    };
+    let checks = of("", LADS);
+    assert!(checks["server"].0 && checks["server"].1.contains("is not there yet"), "{checks:?}");
+    assert!(!checks.contains_key("token"), "none is needed: {checks:?}");
+    fs::write(place.path().join("x"), "").unwrap();
+    let checks = of(&format!("LADS_RFS_HINTS='rfs_timeout=1; rfs_remote_lads={LADS}'"), "/no");
+    assert!(checks["server"].1.contains("the server host answers, and has rfs:"), "{checks:?}");
+    let checks = of("", "/nowhere/lads");
+    assert!(!checks["server"].0 && checks["server"].1.contains("/nowhere/lads"), "{checks:?}");
+    assert!(checks["server"].1.contains("ssh -o BatchMode=yes host lads"), "{checks:?}");
+}
+
+#[test]
 fn a_command_line_that_makes_no_sense_is_refused() {
     let of = |line: &str| shell(&format!("$LADS mpi {line}")).output().unwrap();
     assert_eq!(of("env --mpi lam").status.code(), Some(2));
@@ -341,62 +379,129 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     assert_eq!(of("doctor -- /no/such/command").status.code(), Some(1));
 }
 
-/// A program is killed while most of its output waits on the local disk, because the server has
-/// stopped. What it left there is sent afterwards.
-#[test]
-fn what_a_killed_program_left_on_the_local_disk_is_sent_by_replay() {
-    const COUNT: usize = 16;
-    const MIB: usize = 1 << 20;
-    for mpi in PROGRAMS.keys() {
-        let server = Server::start();
-        let stage = server.directory.path().join("stage");
+/// A program with 4 MiB of memory for its output, and a local disk.
+struct Killed {
+    stage: PathBuf,
+    child: Child,
+    said: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+/// How many MiB it writes after the first.
+const COUNT: usize = 16;
+const MIB: usize = 1 << 20;
+
+impl Killed {
+    /// Runs it until its first MiB is at the server.
+    fn start(mpi: Mpi, place: &Path, file: &str, set: &[(&str, &str)]) -> Self {
+        let stage = place.join("stage");
         fs::create_dir(&stage).unwrap();
         let program = built().join(format!("killed.{}", mpi.name()));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../lads-mpiio/tests/programs/killed.c");
-        let mut compiling = Command::new(wrapper("mpicc", *mpi));
+        let mut compiling = Command::new(wrapper("mpicc", mpi));
         succeeds(compiling.args(["-std=gnu11", source, "-o"]).arg(&program));
         let mut command = Command::new(&program);
-        command.args([server.remote("new"), COUNT.to_string()]).envs(LAUNCHING);
+        command.args([file, &COUNT.to_string()]).envs(LAUNCHING).envs(set.iter().copied());
         command.env("LD_PRELOAD", built().join(mpi.library()));
-        command.env("LADS_RFS_TOKEN_FILE", server.token());
         let hints = format!("rfs_buffer_size=4M; rfs_cache_dir={}", stage.display());
         command.env("LADS_RFS_HINTS", hints);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(said.next().unwrap().unwrap(), "first");
-        let signal = |signal| {
-            let pid = rustix::process::Pid::from_child(&server.child);
-            rustix::process::kill_process(pid, signal).unwrap();
-        };
-        signal(rustix::process::Signal::STOP);
-        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        assert_eq!(said.next().unwrap().unwrap(), "all", "no write waits for the server");
+        Self { stage, child, said }
+    }
 
-        let lists = || {
-            let names = fs::read_dir(&stage).unwrap().map(|it| it.unwrap().path());
-            names.filter(|path| path.extension().is_some_and(|it| it == "rfs")).collect::<Vec<_>>()
-        };
-        let [list] = &lists()[..] else { panic!("{:?}", lists()) };
+    /// Lets it write the others. The server has stopped.
+    fn write(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(self.said.next().unwrap().unwrap(), "all", "no write waits for the server");
+    }
+
+    /// The lists that it has on the local disk.
+    fn lists(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(&self.stage).unwrap().map(|it| it.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|it| it == "rfs")).collect()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// What was in memory is lost with the program: it had four buffers.
+fn is_what_was_left(file: &Path) {
+    let there = fs::read(file).unwrap();
+    let is_there = |(index, mib): &(usize, &[u8])| mib.iter().all(|it| *it as usize == index + 1);
+    let is_empty = |(_, mib): &(usize, &[u8])| mib.iter().all(|byte| *byte == 0);
+    let parts = || there.chunks(MIB).enumerate();
+    assert!(parts().filter(is_there).count() >= COUNT + 1 - 4, "{} bytes", there.len());
+    assert!(parts().all(|part| is_there(&part) || is_empty(&part)));
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// A program is killed while most of its output waits on the local disk, because the server has
+/// stopped. What it left there is sent afterwards.
+#[test]
+fn what_a_killed_program_left_on_the_local_disk_is_sent_by_replay() {
+    for mpi in PROGRAMS.keys() {
+        let server = Server::start();
+        let token = server.token();
+        let set = [("LADS_RFS_TOKEN_FILE", token.to_str().unwrap())];
+        let file = server.remote("new");
+        let mut program = Killed::start(*mpi, server.directory.path(), &file, &set);
+        signal(server.child.id(), rustix::process::Signal::STOP);
+        program.write();
+        let [list] = &program.lists()[..] else { panic!("{:?}", program.lists()) };
         let mut replay = Command::new(LADS);
-        replay.args(["rfs", "replay", "--token-file"]).arg(server.token()).arg(list);
+        replay.args(["rfs", "replay", "--token-file"]).arg(&token).arg(list);
         let output = replay.output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && told.contains("still runs"), "{told}");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        signal(rustix::process::Signal::CONT);
+        program.kill();
+        signal(server.child.id(), rustix::process::Signal::CONT);
+        let mut without = shell("$LADS rfs replay $LIST");
+        let output = without.env("LIST", list).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains("wants a token"), "{told}");
         let told = succeeds(&mut replay);
         assert!(told.contains("MiB sent to 127.0.0.1"), "{told}");
-        assert!(lists().is_empty());
-        let there = fs::read(server.directory.path().join("root/new")).unwrap();
-        let is_there =
-            |(index, mib): &(usize, &[u8])| mib.iter().all(|it| *it as usize == index + 1);
-        let is_empty = |(_, mib): &(usize, &[u8])| mib.iter().all(|byte| *byte == 0);
-        let parts = || there.chunks(MIB).enumerate();
-        // What was in memory is lost with the program: it had four buffers.
-        assert!(parts().filter(is_there).count() >= COUNT + 1 - 4, "{} bytes", there.len());
-        assert!(parts().all(|part| is_there(&part) || is_empty(&part)));
+        assert!(program.lists().is_empty());
+        is_what_was_left(&server.directory.path().join("root/new"));
         let again = replay.output().unwrap();
         assert!(String::from_utf8_lossy(&again.stderr).contains("No such file"), "{again:?}");
+    }
+}
+
+/// The same, where each process starts a server: replay starts one, too, and needs no token.
+#[test]
+fn what_is_left_for_a_server_that_ssh_started_is_sent_by_replay() {
+    for mpi in PROGRAMS.keys() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+        let lads = path("lads-of-test");
+        let script = format!("#!/bin/sh\necho $$ > {}\nexec {LADS} \"$@\"\n", path("pid"));
+        fs::write(&lads, script).unwrap();
+        fs::set_permissions(&lads, fs::Permissions::from_mode(0o755)).unwrap();
+        let set = [
+            ("LADS_RFS_SSH", "sh -c 'shift; eval \"$*\"' -"),
+            ("LADS_RFS_REMOTE_LADS", lads.as_str()),
+        ];
+        let file = format!("rfs:me@host:{}", path("new"));
+        let mut program = Killed::start(*mpi, place.path(), &file, &set);
+        let server = fs::read_to_string(path("pid")).unwrap().trim().parse().unwrap();
+        signal(server, rustix::process::Signal::STOP);
+        program.write();
+        program.kill();
+        signal(server, rustix::process::Signal::CONT);
+        let [list] = &program.lists()[..] else { panic!("{:?}", program.lists()) };
+        let mut replay = shell("$LADS rfs replay $LIST");
+        let told = succeeds(replay.env("LIST", list).envs(set));
+        assert!(told.contains("MiB sent to me@host"), "{told}");
+        assert!(program.lists().is_empty());
+        is_what_was_left(Path::new(&path("new")));
     }
 }
