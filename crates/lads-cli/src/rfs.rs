@@ -1,5 +1,5 @@
-//! `lads rfs serve` lets MPI programs write and read files of this host; `lads rfs replay` sends what
-//! such a program could not send.
+//! `lads rfs serve` lets MPI programs write and read files of this host; `lads rfs replay` sends
+//! what such a program could not send.
 
 use crate::args::{ReplayArgs, ServeFilesArgs};
 use crate::complain;
@@ -124,7 +124,7 @@ fn replay_one(list: &Path, args: &ReplayArgs) -> Result<()> {
 fn client_of(replay: &Replay, args: &ReplayArgs) -> Result<Client> {
     let options = ClientOptions::default();
     let told = args.server.clone().map(Server::At);
-    Ok(match told.as_ref().unwrap_or(replay.server()) {
+    Ok(match told.as_ref().unwrap_or_else(|| replay.server()) {
         Server::At(at) => Client::connect(at, &token_for(at, args)?, &options)?,
         Server::StartedOn(host) => {
             let shell = remote_shell(args.rsh.clone(), args.remote_lads.clone())?;

@@ -365,6 +365,9 @@ fn a_server_is_started_for_the_doctor() {
     fs::write(place.path().join("x"), "").unwrap();
     let checks = of(&format!("LADS_RFS_HINTS='rfs_timeout=1; rfs_remote_lads={LADS}'"), "/no");
     assert!(checks["server"].1.contains("the server host answers, and has rfs:"), "{checks:?}");
+    let mut command = shell("$LADS mpi doctor --json -- true $FILE");
+    let (_, checks) = doctor(command.env("FILE", &file));
+    assert!(!checks.contains_key("token"), "none is needed: {checks:?}");
     let checks = of("", "/nowhere/lads");
     assert!(!checks["server"].0 && checks["server"].1.contains("/nowhere/lads"), "{checks:?}");
     assert!(checks["server"].1.contains("ssh -o BatchMode=yes host lads"), "{checks:?}");

@@ -7,10 +7,10 @@
 //! the server finds out where in the file that lies.
 //!
 //! [`name`] says which servers and path a name means, [`hints`] what a user asks for in one text,
-//! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file as
-//! if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends next,
-//! and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of what is
-//! there.
+//! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file
+//! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
+//! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
+//! what is there.
 
 pub mod hints;
 pub mod kept;

@@ -100,8 +100,8 @@ impl View {
         shape.overlaps || self.filetype.first() + self.extent < self.filetype.end()
     }
 
-    /// The bytes of the file from the first to the last of some positions, or all of them where runs
-    /// overlap; none if they lie beyond the largest file.
+    /// The bytes of the file from the first to the last of some positions, or all of them where
+    /// runs overlap; none if they lie beyond the largest file.
     #[must_use]
     pub fn reach(&self, positions: &Range<u64>) -> Range<u64> {
         if positions.is_empty() {

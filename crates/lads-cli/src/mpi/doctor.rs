@@ -59,7 +59,7 @@ impl Report {
             let todo = how_to_set(program, args.shim.mpi);
             self.add("preload", preload::judge(opened.as_ref(), mpi, &todo));
         }
-        self.look_at_servers(heard.map_or_else(token::named, |it| it.token), file);
+        self.look_at_servers(args, heard.map_or_else(token::named, |it| it.token), file);
         Ok(())
     }
 
@@ -118,24 +118,27 @@ impl Report {
         self.add("shim", found);
     }
 
-    fn look_at_servers(&mut self, token: Option<PathBuf>, file: Option<&[u8]>) {
-        let name = file.map(name::parse).transpose().map_err(|text| {
+    fn look_at_servers(&mut self, args: &DoctorArgs, token: Option<PathBuf>, file: Option<&[u8]>) {
+        let name = file.map(name::parse).transpose().unwrap_or_else(|text| {
             let todo = "write it so; the port is that of lads rfs serve";
             self.add("server", Err(Problem::new(text, todo)));
+            None
         });
-        let name = name.ok().flatten();
-        let is_started = |it: &Name| matches!(it.servers[0], Server::StartedOn(_));
-        let token = match &name {
-            // ssh lets the user in.
-            Some(name) if is_started(name) => None,
-            _ => match self.look_at_token(token) {
-                Some(token) => Some(token),
-                None => return,
-            },
+        let is_through_ssh = match &name {
+            Some(name) => is_started(name),
+            None => args
+                .command
+                .iter()
+                .any(|it| name::parse(it.as_bytes()).is_ok_and(|it| is_started(&it))),
         };
-        let (Some(file), Some(name)) = (file, name) else { return };
-        for it in &name.servers {
-            self.add("server", server::ask(file, it, &name.path, token.as_ref()));
+        // ssh lets the user in.
+        let token = if is_through_ssh { None } else { self.look_at_token(token) };
+        if let (Some(file), Some(name)) = (file, name)
+            && (is_through_ssh || token.is_some())
+        {
+            for it in &name.servers {
+                self.add("server", server::ask(file, it, &name.path, token.as_ref()));
+            }
         }
     }
 
@@ -170,12 +173,17 @@ impl Report {
     }
 }
 
+/// Whether its servers are started through ssh.
+fn is_started(name: &Name) -> bool {
+    matches!(name.servers[0], Server::StartedOn(_))
+}
+
 /// The program and the file that were named, each of which may be missing.
 fn subjects(args: &DoctorArgs) -> (Option<&Path>, Option<&[u8]>) {
     let is_file = |it: &&OsString| it.as_bytes().starts_with(b"rfs:");
     let (files, programs): (Vec<_>, Vec<_>) = args.subjects.iter().partition(is_file);
     if files.len() > 1 || programs.len() > 1 {
-        let text = "there may be one program and one file rfs:HOST:PORT:PATH\n";
+        let text = "there may be one program and one file rfs:...\n";
         clap::Error::raw(clap::error::ErrorKind::TooManyValues, text).exit();
     }
     let (program, file) = (programs.first().copied(), files.first().copied());

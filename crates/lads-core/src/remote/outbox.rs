@@ -26,9 +26,9 @@ use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How many buffers that wait stay in memory while others are staged in the background: the one that
-/// is sent next and the one behind it. With half, the network waits while the next is read back
-/// from the disk; with double, two buffers less are free for the program.
+/// How many buffers that wait stay in memory while others are staged in the background: the one
+/// that is sent next and the one behind it. With half, the network waits while the next is read
+/// back from the disk; with double, two buffers less are free for the program.
 const WAITING_IN_MEMORY: usize = 2;
 
 /// The buffers of a client that are not written at the server.
@@ -241,7 +241,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         matches!(self.frames[&id].place, Place::Staging(_))
     }
 
-    /// The number of frames that were put in before one that was sent, if that is on the local disk.
+    /// The number of frames that were put in before one that was sent, if that is on the local
+    /// disk.
     #[must_use]
     pub fn staged(&self, number: u64) -> Option<u64> {
         let id = *self.under_way.get(&number)?;
@@ -314,8 +315,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         }
     }
 
-    /// Forgets the frames in memory: they can neither be sent nor staged. Returns what is known about
-    /// them.
+    /// Forgets the frames in memory: they can neither be sent nor staged. Returns what is known
+    /// about them.
     pub fn forget_in_memory(&mut self) -> Vec<T> {
         let is_in_memory = |frame: &Frame<B, T>| matches!(frame.place, Place::Memory(_));
         let gone: Vec<_> = self

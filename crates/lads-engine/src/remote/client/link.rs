@@ -1,8 +1,8 @@
 //! The connection of a client to its server: requests and what comes of them.
 //!
-//! What a program writes lies in buffers. A thread sends them (`link/sending.rs`), another puts some
-//! of them on a local disk (`link/staging.rs`). A buffer is free again when the server says that it
-//! is written.
+//! What a program writes lies in buffers. A thread sends them (`link/sending.rs`), another puts
+//! some of them on a local disk (`link/staging.rs`). A buffer is free again when the server says
+//! that it is written.
 
 mod sending;
 mod staging;
@@ -648,8 +648,8 @@ impl Link {
         }
     }
 
-    /// The connection is lost: nothing more is sent, and whoever waits is told. What is left goes to
-    /// the local disk if there is one.
+    /// The connection is lost: nothing more is sent, and whoever waits is told. What is left goes
+    /// to the local disk if there is one.
     fn lose(&self, why: &str) {
         let said = if self.is_lost() { String::new() } else { self.line.last_words() };
         let mut inner = self.lock();
