@@ -130,6 +130,7 @@ fn client_of(replay: &Replay, args: &ReplayArgs) -> Result<Client> {
             let shell = remote_shell(args.rsh.clone(), args.remote_lads.clone())?;
             Client::start(&shell, host, replay.path_there(), &options)?
         }
+        Server::Here => Client::here(replay.path_there(), &options)?,
     })
 }
 

@@ -195,8 +195,23 @@ static int name_class(MPI_Comm comm, const char *name)
     return shim_same(comm, &digest, 1);
 }
 
+/* Whether a hint asks for buffers in front of a file of this host, as the name abt:... does. */
+static int has_buffers_asked_for(MPI_Info info)
+{
+    char value[8];
+    int is_there = 0;
+    if (info != MPI_INFO_NULL)
+        PMPI_Info_get(info, "rfs_abt", sizeof value - 1, value, &is_there);
+    return is_there && (strcmp(value, "true") == 0 || strcmp(value, "enable") == 0);
+}
+
 int MPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle)
 {
+    char buffered[MPI_MAX_INFO_VAL + 4096];
+    if (name && !rfs_is_remote(name) && has_buffers_asked_for(info)) {
+        snprintf(buffered, sizeof buffered, "abt:%s", name);
+        name = buffered;
+    }
     int is_remote = name && rfs_is_remote(name), is_between_groups = 0;
     if (comm != MPI_COMM_NULL)
         PMPI_Comm_test_inter(comm, &is_between_groups);

@@ -86,8 +86,8 @@ impl RemoteFile {
         // Rank 0 has made the file.
         let mode = OpenMode { creates: false, is_new: false, ..mode };
         let sharing = match servers.into_iter().next() {
-            Some(Server::StartedOn(_)) if group.rank > 0 => Sharing::Nowhere,
-            Some(Server::StartedOn(_)) if group.size > 1 => Sharing::First,
+            Some(Server::StartedOn(_) | Server::Here) if group.rank > 0 => Sharing::Nowhere,
+            Some(Server::StartedOn(_) | Server::Here) if group.size > 1 => Sharing::First,
             Some(server @ Server::At(_)) if index > 0 => {
                 Sharing::At(Box::new(Elsewhere::new(server, path, mode, group.id)))
             }
@@ -117,8 +117,9 @@ impl RemoteFile {
             Sharing::At(elsewhere) => Ok(act(elsewhere.opened(|| self.state().hints.clone())?)?),
             Sharing::Nowhere => Err(Error::new(
                 Class::Unsupported,
-                "processes whose servers are started through ssh have no shared pointer, except in \
-                 collective calls: start a server that listens (lads rfs serve --listen)",
+                "processes that write to their own host (abt:), or whose servers are started \
+                 through ssh, have no shared pointer, except in collective calls: start a server \
+                 that listens (lads rfs serve --listen)",
             )),
         }
     }
@@ -190,8 +191,9 @@ impl RemoteFile {
         if is_atomic && matches!(self.sharing, Sharing::First | Sharing::Nowhere) {
             return Err(Error::new(
                 Class::Unsupported,
-                "several processes whose servers are started through ssh have no atomic mode: \
-                 start a server that listens (lads rfs serve --listen)",
+                "several processes that write to their own host (abt:), or whose servers are \
+                 started through ssh, have no atomic mode: start a server that listens (lads rfs \
+                 serve --listen)",
             ));
         }
         self.handle.flush()?;
@@ -285,6 +287,7 @@ fn client(server: &Server, path: &[u8], hints: &Hints) -> Result<Arc<Client>, Er
             let shell = hints.shell().map_err(|text| Error::new(Class::Argument, text))?;
             Client::start(&shell, host, path, &hints.options())?
         }
+        Server::Here => Client::here(path, &hints.options())?,
     });
     clients.insert(server.clone(), Arc::clone(&client));
     Ok(client)

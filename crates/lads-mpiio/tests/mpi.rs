@@ -662,3 +662,37 @@ fn a_program_whose_ssh_is_killed_gets_errors_and_goes_on() {
         }
     });
 }
+
+/// Files of this host: the same calls, with buffers in front of them and no server anywhere.
+#[test]
+fn writes_to_files_of_this_host_are_buffered_too() {
+    on_each_mpi(|mpi, place| {
+        let jacobi = place.program(mpi, "examples/jacobi.c", &["-std=gnu11", "-O2"]);
+        let arguments = ["16", "16", "16", "2", "1"];
+        let name = |name: &str| format!("abt:{}", place.path(name).display());
+        let buffered = |processes| {
+            let mut command = mpi.run(processes, Some(Place::shim(mpi)));
+            command.env_remove("LADS_RFS_TOKEN_FILE");
+            // Most of it goes to the local disk.
+            std::fs::create_dir_all(place.path("stage")).unwrap();
+            let stage = place.path("stage").display().to_string();
+            let hints = format!("rfs_buffer_size=2M;rfs_cache_dir={stage}");
+            command.env("LADS_RFS_HINTS", hints);
+            command
+        };
+        succeeds(buffered(4).arg(&jacobi).args(arguments).arg(name("buffered")));
+        succeeds(mpi.run(4, None).arg(&jacobi).args(arguments).arg(place.path("plain")));
+        for number in 0..2 {
+            let read = |name: &str| std::fs::read(place.path(&format!("{name}.{number}"))).unwrap();
+            assert!(read("buffered") == read("plain"), "snapshot {number} differs");
+        }
+        let conf = place.program(mpi, "tests/programs/conf.c", &["-std=gnu11"]);
+        let output = succeeds(buffered(1).arg(&conf).arg(name("conf")));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains(" checks, 0 failures"), "{told}");
+        let ordered = place.program(mpi, "tests/programs/ordered.c", &["-std=gnu11"]);
+        succeeds(buffered(3).arg(&ordered).arg(name("ordered")));
+        let left = std::fs::read_dir(place.path("stage")).unwrap().count();
+        assert_eq!(left, 0, "nothing stays on the local disk");
+    });
+}

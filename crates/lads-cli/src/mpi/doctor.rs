@@ -173,14 +173,14 @@ impl Report {
     }
 }
 
-/// Whether its servers are started through ssh.
+/// Whether it needs no token.
 fn is_started(name: &Name) -> bool {
-    matches!(name.servers[0], Server::StartedOn(_))
+    matches!(name.servers[0], Server::StartedOn(_) | Server::Here)
 }
 
 /// The program and the file that were named, each of which may be missing.
 fn subjects(args: &DoctorArgs) -> (Option<&Path>, Option<&[u8]>) {
-    let is_file = |it: &&OsString| it.as_bytes().starts_with(b"rfs:");
+    let is_file = |it: &&OsString| name::is_remote(it.as_bytes());
     let (files, programs): (Vec<_>, Vec<_>) = args.subjects.iter().partition(is_file);
     if files.len() > 1 || programs.len() > 1 {
         let text = "there may be one program and one file rfs:...\n";

@@ -45,7 +45,7 @@ pub(super) fn ask(
                 Server::At(_) => {
                     "see the path, below the root of lads rfs serve, and its permissions there"
                 }
-                Server::StartedOn(_) => "see the path, and its permissions there",
+                Server::StartedOn(_) | Server::Here => "see the path, and its permissions there",
             },
         )),
     }
@@ -64,6 +64,7 @@ fn client_of(server: &Server, path: &[u8], token: Option<&Token>) -> Result<Clie
             })?;
             Client::start(&shell, host, path, &options(START_TIMEOUT))
         }
+        Server::Here => Client::here(path, &options(TIMEOUT)),
     };
     client.map_err(|error| lost(server, error))
 }
@@ -78,6 +79,7 @@ fn lost(server: &Server, error: RemoteError) -> Problem {
             "`ssh -o BatchMode=yes {host} lads --version` must work without a question, on the host \
              where the program runs; LADS_RFS_REMOTE_LADS says where lads is there"
         ),
+        Server::Here => "this host has too little memory or too few file handles left".to_owned(),
     };
     Problem::new(error.text, todo)
 }

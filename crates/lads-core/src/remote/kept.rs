@@ -68,7 +68,7 @@ pub struct Kept {
     pub checksum: u64,
 }
 
-wire_enum!(Server { 1 => At(at), 2 => StartedOn(host) });
+wire_enum!(Server { 1 => At(at), 2 => StartedOn(host), 3 => Here });
 wire_struct!(Slot { 0 });
 wire_struct!(Kept { id, view, position, length, slot, checksum });
 wire_enum!(Record {

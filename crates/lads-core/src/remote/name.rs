@@ -5,6 +5,9 @@
 //! it, and `rfs://[USER@]HOST/PATH` is `/PATH`. Several hosts stand one after the other, with
 //! commas between them: `rfs:HOST:PORT,HOST:PORT:PATH`. An IPv6 address is in brackets.
 //!
+//! `abt:PATH` is a path of this host, as a program opens it: its writes are buffered in the same way
+//! (active buffering with threads, the RFS paper, section 3.2).
+//!
 //! A number behind the host and a colon is a port if a colon or a comma follows. So a path that
 //! begins with such a number is written with `./` before it.
 
@@ -26,11 +29,13 @@ pub enum Server {
     At(String),
     /// It is started on this `[user@]host`.
     StartedOn(String),
+    /// It is part of the process itself.
+    Here,
 }
 
 /// Whether a name is meant to be one of a remote file.
 pub fn is_remote(name: &[u8]) -> bool {
-    name.starts_with(b"rfs:")
+    name.starts_with(b"rfs:") || name.starts_with(b"abt:")
 }
 
 /// Takes a name apart.
@@ -42,7 +47,8 @@ pub fn parse(name: &[u8]) -> Result<Name, String> {
         let name = String::from_utf8_lossy(name);
         format!(
             "`{name}` is no name of a remote file: rfs:host:port:path, rfs://host:port/path, or \
-             rfs:host:path for a server through ssh; with several hosts, host:port,host:port"
+             rfs:host:path for a server through ssh; with several hosts, host:port,host:port; or \
+             abt:path on this host"
         )
     })
 }
@@ -66,6 +72,10 @@ pub fn digest(name: &[u8]) -> u64 {
 }
 
 fn parts(name: &[u8]) -> Option<Name> {
+    if let Some(path) = name.strip_prefix(b"abt:") {
+        let (servers, path) = (vec![Server::Here], path.to_vec());
+        return (!path.is_empty()).then_some(Name { servers, path });
+    }
     let rest = name.strip_prefix(b"rfs:")?;
     let (servers, path) = match rest.strip_prefix(b"//") {
         Some(rest) => url(rest)?,

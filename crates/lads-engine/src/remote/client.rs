@@ -5,7 +5,7 @@ mod file;
 mod link;
 
 use super::line::{Line, both_ways};
-use super::server::through_words;
+use super::server::{serve_here, through_words};
 use super::token::Token;
 use crate::event::ExitCode;
 use crate::job::{RemoteShell, shown_host};
@@ -13,7 +13,7 @@ use crate::launch::Distant;
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
-use crate::transport::tcp::connect_to_service;
+use crate::transport::tcp::{connect_to_service, socket_pair};
 use crate::transport::{Channel, Transport, pipe};
 pub(super) use cache::LeftOver;
 pub use file::{FileHandle, Presence};
@@ -207,6 +207,20 @@ impl Client {
         Self::over(Box::new(distant), connection, Server::StartedOn(host.to_owned()), options)
     }
 
+    /// Starts a server in this process, for the files of this host. `path` is that of the first file:
+    /// its file system decides where the server expects files to lie.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn here(path: &[u8], options: &ClientOptions) -> Result<Self, RemoteError> {
+        let _quiet = lads_sys::SignalsBlocked::begin();
+        let unusable = |error: io::Error| RemoteError::unusable(&shown(&Server::Here), &error);
+        let (own, served) = socket_pair().map_err(unusable)?;
+        serve_here(served, path).map_err(|text| unusable(io::Error::other(text)))?;
+        let connection = both_ways(&own).map_err(unusable)?;
+        Self::over(Box::new(own), connection, Server::Here, options)
+    }
+
     /// What the server is called, for a person.
     #[must_use]
     pub fn server(&self) -> &str {
@@ -274,6 +288,7 @@ fn shown(server: &Server) -> String {
     match server {
         Server::At(at) => at.clone(),
         Server::StartedOn(host) => shown_host(host),
+        Server::Here => "this host".to_owned(),
     }
 }
 

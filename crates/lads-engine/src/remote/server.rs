@@ -1,5 +1,6 @@
 //! A server of remote files: below one directory, for clients that have its token; or for the one
-//! client that started it through ssh, and that may do what its user may do here.
+//! client that started it through ssh, and that may do what its user may do here; or for the process
+//! that it is part of, whose writes to files of this host are buffered.
 
 mod calls;
 mod groups;
@@ -20,9 +21,11 @@ use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
 use locks::FileLocks;
 use reach::Reach;
 use session::{Place, Session};
+use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -112,6 +115,57 @@ impl FileServer {
     }
 }
 
+impl OwnServerConfig {
+    fn open(&self) -> Result<Arc<Shared>, String> {
+        let Self { root, near, buffers_bytes, layout } = self;
+        let reach = root.as_ref().map_or(Ok(Reach::Everything), |root| Reach::below(root))?;
+        let layouts = crate::layout::open(layout, root.as_ref().unwrap_or(near))?;
+        Shared::open(reach, layouts, 1, *buffers_bytes)
+    }
+}
+
+/// Memory of a server within the process of its client, in bytes: eight frames are written at a
+/// time. With half, a file in eight stripes is not written to all of them at a time; what double
+/// would hold, the buffers of the client hold as well.
+const HERE_BUFFERS_BYTES: u64 = 8 << 20;
+
+/// Serves this process itself over a socket, until that ends. Files are opened near `path`.
+///
+/// # Errors
+/// If there is no memory for it.
+pub(super) fn serve_here(socket: OwnedFd, path: &[u8]) -> Result<(), String> {
+    let near = PathBuf::from(OsStr::from_bytes(directory_of(path)));
+    let layout = "auto".to_owned();
+    let config = OwnServerConfig { root: None, near, buffers_bytes: HERE_BUFFERS_BYTES, layout };
+    let shared = config.open()?;
+    let connection = both_ways(&socket).map_err(|error| error.to_string())?;
+    let (over, is_over) = sync_channel(1);
+    let stop = StopFlag::new();
+    shared.start(locks::SILENCE_MAX, &stop);
+    let line = Box::new(Ending { socket, over });
+    shared.admit(line, connection).map_err(|error| error.to_string())?;
+    crate::thread::spawn("lads-serve", move || {
+        let _ = is_over.recv();
+        stop.set("the client is gone");
+        shared.storage.end();
+    });
+    Ok(())
+}
+
+/// The socket of a server within the process of its client: who waits for its end is told.
+struct Ending {
+    socket: OwnedFd,
+    over: SyncSender<()>,
+}
+
+impl Line for Ending {
+    fn end(&self) {
+        self.socket.end();
+        // It may be said twice.
+        let _ = self.over.try_send(());
+    }
+}
+
 /// Serves the client that has started this process, from which `input` reads and to which `output`
 /// writes, until it is gone. What it did not wait for may not be written then.
 ///
@@ -122,10 +176,7 @@ pub fn serve_own_client(
     output: OwnedFd,
     config: &OwnServerConfig,
 ) -> Result<(), String> {
-    let OwnServerConfig { root, near, buffers_bytes, layout } = config;
-    let reach = root.as_ref().map_or(Ok(Reach::Everything), |root| Reach::below(root))?;
-    let layouts = crate::layout::open(layout, root.as_ref().unwrap_or(near))?;
-    let shared = Shared::open(reach, layouts, 1, *buffers_bytes)?;
+    let shared = config.open()?;
     let (input, output) =
         answer_distant(input.into(), output.into()).map_err(|fatal| fatal.text)?;
     let (over, is_over) = sync_channel(1);
@@ -142,14 +193,17 @@ pub fn serve_own_client(
 
 /// The words with which `lads` becomes a server of the client that starts it, for a file.
 pub(super) fn through_words(path: &[u8]) -> Vec<Vec<u8>> {
-    let end = path.iter().rposition(|&byte| byte == b'/');
-    let near: &[u8] = match end {
+    let words = [b"rfs".as_slice(), b"serve", b"--stdio", b"--near", directory_of(path)];
+    words.map(<[u8]>::to_vec).to_vec()
+}
+
+/// The directory of a file.
+fn directory_of(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
         None => b".",
         Some(0) => b"/",
         Some(end) => &path[..end],
-    };
-    let words = [b"rfs".as_slice(), b"serve", b"--stdio", b"--near", near];
-    words.map(<[u8]>::to_vec).to_vec()
+    }
 }
 
 /// Two pipes of this process: they end with it.

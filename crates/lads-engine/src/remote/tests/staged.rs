@@ -253,3 +253,20 @@ fn bytes_that_are_not_those_of_the_list_are_not_sent() {
     assert!(error.to_string().contains("not those that the list tells of"), "{error}");
     assert_eq!(place.staged_files().len(), 2, "it is still there");
 }
+
+#[test]
+fn files_of_this_host_are_written_through_buffers_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new").into_os_string().into_encoded_bytes();
+    let client = Client::here(&path, &options(directory.path(), 64 * MIB)).unwrap();
+    let file = client.open(&path, CREATE, GROUP, false).unwrap();
+    let bytes = some_bytes(20 * MIB);
+    client.pause(true);
+    file.write(0, &[&bytes]).unwrap();
+    assert!(client.staged().in_foreground > 0);
+    client.pause(false);
+    file.close(true).unwrap();
+    client.finish().unwrap();
+    assert!(std::fs::read(directory.path().join("new")).unwrap() == bytes);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
