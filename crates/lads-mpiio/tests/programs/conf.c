@@ -201,10 +201,10 @@ static void hints(void)
     OK(MPI_File_get_info(file, &used));
     STRICT(CHECK(has(used, "rfs_buffer_size", "1048576")));
     MPI_Info_free(&used);
-    MPI_Info_set(info, "rfs_staging", "off");
+    MPI_Info_set(info, "rfs_staging", "none");
     OK(MPI_File_set_info(file, info));
     OK(MPI_File_get_info(file, &used));
-    STRICT(CHECK(has(used, "rfs_staging", "off")));
+    STRICT(CHECK(has(used, "rfs_staging", "none")));
     MPI_Info_free(&used);
     MPI_Info_free(&info);
     OK(MPI_File_close(&file));
