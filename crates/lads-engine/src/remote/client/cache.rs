@@ -10,8 +10,11 @@ use lads_core::remote::message::{FRAME_BYTES, ViewNumber};
 use lads_core::remote::name::Server;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
-use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, open, unlink};
+use rustix::fs::{
+    FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, open, unlink,
+};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
@@ -157,10 +160,14 @@ impl LeftOver {
     /// Opens a list and the file with its bytes.
     ///
     /// # Errors
-    /// If it is no list, or its program still runs.
+    /// If it is no list, another user's, or its program still runs.
     pub(in super::super) fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(path, flags, Mode::empty())?;
+        // It says which bytes go to which server, and with whose token.
+        if fstat(&file)?.st_uid != geteuid().as_raw() {
+            return Err(io::Error::other("it is another user's"));
+        }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::other("the program that made it still runs"));

@@ -235,6 +235,29 @@ fn what_does_not_fit_on_the_disk_is_lost_with_the_connection_and_nobody_waits() 
     drop((file, client));
 }
 
+/// In a directory that others can write to, a list may be one that they have made.
+#[test]
+fn a_list_of_another_user_is_not_believed() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    file.write(0, &[b"mine"]).unwrap();
+    client.cut();
+    let path = named_list(&file.sync().unwrap_err());
+    drop((file, client));
+    drop(opened(&path));
+    std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+    let error = Replay::open(&path).unwrap_err();
+    assert!(error.to_string().contains("another user's"), "{error}");
+    let link = place.stage().join("link.rfs");
+    symlink(&path, &link).unwrap();
+    Replay::open(&link).unwrap_err();
+}
+
 #[test]
 fn bytes_that_are_not_those_of_the_list_are_not_sent() {
     let place = Place::new();
