@@ -579,7 +579,7 @@ impl Scripts {
         let ssh = script(
             &place.path("ssh-of-test"),
             &format!(
-                // A shell blocks signals while it starts a command.
+                // Without a command: a shell changes what signals it takes to start one.
                 "while read -r line; do echo \"$line\"; done < /proc/$$/status > {0}.$$
                  env > {0}.env.$$; mv {0}.$$ {0}; mv {0}.env.$$ {0}.env
                  echo $$ > {1}; exec {2} \"$@\"",

@@ -1,4 +1,4 @@
-//! Threads that take no signals.
+//! Threads that take no signals, and processes that they start.
 
 use std::mem::MaybeUninit;
 
@@ -35,6 +35,24 @@ impl Drop for SignalsBlocked {
     }
 }
 
+/// Does something while this thread takes all signals, as a process shall that is started
+/// meanwhile: it has the mask of the thread that starts it, and would not end by SIGTERM.
+///
+/// A handler of the program may run on this thread. To set the mask in the new process instead
+/// would need a fork, which is slow in a program with much memory, and harms some networks.
+pub fn with_all_signals<T>(act: impl FnOnce() -> T) -> T {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: as in `SignalsBlocked::begin`.
+    let before = unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    let _restored_at_the_end = SignalsBlocked { before };
+    act()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +72,16 @@ mod tests {
         let started = std::thread::spawn(blocked);
         drop(quiet);
         assert_eq!(started.join().unwrap() & SIGALRM_BIT, SIGALRM_BIT);
+        assert_eq!(blocked(), before);
+    }
+
+    #[test]
+    fn processes_that_are_started_take_signals() {
+        let _quiet = SignalsBlocked::begin();
+        let before = blocked();
+        let cat = || std::process::Command::new("cat").arg("/proc/self/status").output().unwrap();
+        let told = String::from_utf8(with_all_signals(cat).stdout).unwrap();
+        assert!(told.contains("SigBlk:\t0000000000000000"), "{told}");
         assert_eq!(blocked(), before);
     }
 }

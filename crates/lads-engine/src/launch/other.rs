@@ -5,7 +5,7 @@
 use super::greeting::{
     GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello,
 };
-use super::process::Process;
+use super::process::{Process, start};
 use crate::event::{ExitCode, Happening, Observer, Waiting};
 use crate::fatal::{Fatal, exit_code_from};
 use crate::job::{RemoteShell, Stderr, shown_host};
@@ -196,7 +196,7 @@ impl Other {
             }
         };
         command.stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| not_started(&command, error))?;
+        let mut child = start(&mut command).map_err(|error| not_started(&command, error))?;
         let name = host.map_or_else(|| "the other end".to_owned(), shown_host);
         let (writing, end) = mpsc::channel();
         let is_muted = Arc::new(AtomicBool::new(stderr == Stderr::Kept));

@@ -5,7 +5,8 @@ use crate::patience::Patience;
 use crate::thread::spawn;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use std::process::{Child, ExitStatus};
+use std::io;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,11 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const TERM_DEADLINE: Duration = Duration::from_millis(500);
 /// How long to wait for a killed process: one of its calls to storage may hold it.
 const KILL_DEADLINE: Duration = Duration::from_millis(500);
+
+/// Starts a command. It takes all signals, also if this thread does not.
+pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
+    lads_sys::with_all_signals(|| command.spawn())
+}
 
 /// A process that is ended when this is dropped.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What ssh would do with the host that the person named: to which host name it connects, and
 //! whether its wait for a connection has a limit.
 
-use super::process::Process;
+use super::process::{Process, start};
 use crate::fatal::Fatal;
 use crate::job::RemoteShell;
 use crate::patience::Patience;
@@ -40,7 +40,7 @@ impl Ssh {
         }
         command.arg("-G").arg(host);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut child) = command.spawn() else { return Ok(None) };
+        let Ok(mut child) = start(&mut command) else { return Ok(None) };
         let stdout = child.stdout.take().expect("piped above");
         // The process ends with this function: ssh's configuration may run commands that hang.
         let _process = Process::new(child);
