@@ -1,6 +1,6 @@
 //! A server of remote files: below one directory, for clients that have its token; or for the one
-//! client that started it through ssh, and that may do what its user may do here; or for the process
-//! that it is part of, whose writes to files of this host are buffered.
+//! client that started it through ssh, and that may do what its user may do here; or for the
+//! process that it is part of, whose writes to files of this host are buffered.
 
 mod calls;
 mod groups;
