@@ -5,8 +5,8 @@
 //! it, and `rfs://[USER@]HOST/PATH` is `/PATH`. Several hosts stand one after the other, with
 //! commas between them: `rfs:HOST:PORT,HOST:PORT:PATH`. An IPv6 address is in brackets.
 //!
-//! `abt:PATH` is a path of this host, as a program opens it: its writes are buffered in the same way
-//! (active buffering with threads, the RFS paper, section 3.2).
+//! `abt:PATH` is a path of this host, as a program opens it: its writes are buffered in the same
+//! way (active buffering with threads, the RFS paper, section 3.2).
 //!
 //! A number behind the host and a colon is a port if a colon or a comma follows. So a path that
 //! begins with such a number is written with `./` before it.

@@ -207,8 +207,8 @@ impl Client {
         Self::over(Box::new(distant), connection, Server::StartedOn(host.to_owned()), options)
     }
 
-    /// Starts a server in this process, for the files of this host. `path` is that of the first file:
-    /// its file system decides where the server expects files to lie.
+    /// Starts a server in this process, for the files of this host. `path` is that of the first
+    /// file: its file system decides where the server expects files to lie.
     ///
     /// # Errors
     /// If there is no memory for it.
