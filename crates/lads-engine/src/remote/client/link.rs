@@ -472,7 +472,7 @@ impl Link {
     pub(super) fn wait_until_closed(&self, path: &[u8]) {
         let mut inner = self.lock();
         let is_open = |inner: &mut Inner| {
-            inner.lost.is_none() && inner.closing.iter().any(|closing| closing.path == path)
+            inner.lost.is_none() && inner.closing.iter().any(|closing| is_same(&closing.path, path))
         };
         if is_open(&mut inner) {
             inner.awaited += 1;
@@ -687,6 +687,13 @@ impl Drop for Link {
             stage.cache.remove();
         }
     }
+}
+
+/// Whether two paths mean the same file, but for links.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let parts =
+        |path| <[u8]>::split(path, |&byte| byte == b'/').filter(|it| !matches!(*it, b"" | b"."));
+    parts(one).eq(parts(other))
 }
 
 impl Stage {

@@ -145,7 +145,7 @@ fn a_file_that_is_being_closed_is_whole_when_it_is_opened_again() {
     let other = client.open(b"other", CREATE, GROUP, false).unwrap();
     other.write(0, &[b"first"]).unwrap();
     std::thread::scope(|scope| {
-        let again = scope.spawn(|| client.open(b"new", READ_WRITE, GROUP, false).unwrap());
+        let again = scope.spawn(|| client.open(b"/new", READ_WRITE, GROUP, false).unwrap());
         client.pause(false);
         let again = again.join().unwrap();
         assert!(read(&again, 0, bytes.len()) == bytes);
