@@ -235,6 +235,25 @@ fn what_does_not_fit_on_the_disk_is_lost_with_the_connection_and_nobody_waits() 
     drop((file, client));
 }
 
+/// Otherwise older bytes would come over newer ones.
+#[test]
+fn what_was_sent_is_not_sent_again() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
+    assert!(client.staged().in_foreground > 0);
+    client.pause(false);
+    file.sync().unwrap();
+    client.pause(true);
+    file.write(0, &[b"newer"]).unwrap();
+    client.cut();
+    let path = named_list(&file.sync().unwrap_err());
+    drop((file, client));
+    assert_eq!(opened(&path).bytes(), 5);
+}
+
 /// In a directory that others can write to, a list may be one that they have made.
 #[test]
 fn a_list_of_another_user_is_not_believed() {
