@@ -239,6 +239,18 @@ impl Client {
         self.link.pause(is_paused);
     }
 
+    /// How many wait until something is sent.
+    #[cfg(test)]
+    pub(super) fn awaited(&self) -> u32 {
+        self.link.awaited()
+    }
+
+    /// Nothing can be put on the local disk from now on.
+    #[cfg(test)]
+    pub(super) fn break_disk(&self) {
+        self.link.break_disk();
+    }
+
     /// Cuts the connection.
     #[cfg(test)]
     pub(super) fn cut(&self) {

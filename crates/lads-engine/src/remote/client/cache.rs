@@ -35,6 +35,8 @@ pub(super) struct Cache {
     bytes: SlotFile,
     is_synced: bool,
     list: Mutex<Listed>,
+    #[cfg(test)]
+    is_broken: std::sync::atomic::AtomicBool,
 }
 
 /// The list, locked as long as it is open.
@@ -71,12 +73,24 @@ impl Cache {
         };
         list.add([begin(server)])?;
         let bytes = SlotFile::new(bytes, FRAME_BYTES);
-        Ok(Self { path, bytes, is_synced, list: Mutex::new(list) })
+        Ok(Self {
+            path,
+            bytes,
+            is_synced,
+            list: Mutex::new(list),
+            #[cfg(test)]
+            is_broken: false.into(),
+        })
     }
 
     /// The name of the list.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    #[cfg(test)]
+    pub(super) fn break_disk(&self) {
+        self.is_broken.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Puts a frame into a slot, and on the list.
@@ -90,6 +104,10 @@ impl Cache {
         slot: Slot,
         buffer: &Buffer,
     ) -> io::Result<()> {
+        #[cfg(test)]
+        if self.is_broken.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Errno::NOSPC.into());
+        }
         let checksum = XxHash3_64::oneshot(&buffer[..about.length as usize]);
         self.bytes.write(slot, &buffer[..page_bytes(about.length)])?;
         if self.is_synced {

@@ -236,6 +236,16 @@ impl Link {
     }
 
     #[cfg(test)]
+    pub(super) fn awaited(&self) -> u32 {
+        self.lock().awaited
+    }
+
+    #[cfg(test)]
+    pub(super) fn break_disk(&self) {
+        self.stage.as_ref().expect("there is one").cache.break_disk();
+    }
+
+    #[cfg(test)]
     pub(super) fn cut(&self) {
         self.line.end();
     }

@@ -101,6 +101,27 @@ fn a_stage_that_is_full_is_waited_for() {
 }
 
 #[test]
+fn what_a_full_disk_does_not_take_stays_in_memory() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let bytes = some_bytes(30 * MIB);
+    client.pause(true);
+    file.write(0, &[&bytes[..12 * MIB]]).unwrap();
+    let staged = client.staged();
+    assert!(staged.in_foreground > 0);
+    client.break_disk();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| file.write(12 << 20, &[&bytes[12 * MIB..]]));
+        client.pause(false);
+        writing.join().unwrap().unwrap();
+    });
+    file.sync().unwrap();
+    assert!(place.bytes("new") == bytes);
+    assert_eq!(client.staged(), staged);
+}
+
+#[test]
 fn a_place_that_cannot_be_used_is_named() {
     let place = Place::new();
     let options = options(Path::new("/proc/here"), 64 * MIB);
@@ -145,10 +166,15 @@ fn a_file_that_is_being_closed_is_whole_when_it_is_opened_again() {
     let other = client.open(b"other", CREATE, GROUP, false).unwrap();
     other.write(0, &[b"first"]).unwrap();
     std::thread::scope(|scope| {
-        let again = scope.spawn(|| client.open(b"/new", READ_WRITE, GROUP, false).unwrap());
+        let again = scope.spawn(|| {
+            let again = client.open(b"/new", READ_WRITE, GROUP, false).unwrap();
+            assert!(read(&again, 0, bytes.len()) == bytes);
+        });
+        while client.awaited() == 0 && !again.is_finished() {
+            std::thread::yield_now();
+        }
         client.pause(false);
-        let again = again.join().unwrap();
-        assert!(read(&again, 0, bytes.len()) == bytes);
+        again.join().unwrap();
     });
     other.close(true).unwrap();
     client.finish().unwrap();
