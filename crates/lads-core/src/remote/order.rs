@@ -6,7 +6,8 @@
 //! each other (MPI 4.0, section 14.6.1). So:
 //!
 //! - A request waits until all frames that were sent before it have come; one that is about data
-//!   waits until these frames are written.
+//!   waits until these frames are written, and one that reads waits until those of them are that may
+//!   have bytes of the file in common with what it reads.
 //! - A frame waits until its view is known, and until earlier frames are written that may have
 //!   bytes of the file in common with it.
 //!
@@ -128,7 +129,10 @@ impl Order {
             }
             Call::AddShared { .. } | Call::SetShared { .. } | Call::Lock { .. } => return true,
             Call::Delete { .. } => None,
-            Call::Read { view, .. } | Call::End { view } => self.file_of(*view),
+            Call::Read { view, position, length } => {
+                return !self.is_open_in(frames_before, *view, *position, *length);
+            }
+            Call::End { view } => self.file_of(*view),
             Call::Sync { file } | Call::Flush { file } | Call::Close { file } => Some(*file),
             Call::Size { file } | Call::Unlock { file } => Some(*file),
             Call::SetSize { file, .. } | Call::Preallocate { file, .. } => Some(*file),
@@ -139,6 +143,18 @@ impl Order {
             _ => true,
         };
         !self.open.range(..frames_before).any(|(_, frame)| is_of(frame))
+    }
+
+    /// Whether one of the first frames is not written that may have bytes in common with what is to
+    /// be read.
+    fn is_open_in(&self, frames_before: u64, view: ViewNumber, position: u64, length: u32) -> bool {
+        let end = position.saturating_add(length.into());
+        let wanted = self.views.get(&view).map(|it| (it.file, it.view.reach(&(position..end))));
+        self.open.range(..frames_before).any(|(_, frame)| match (frame.bytes(), &wanted) {
+            (Some(bytes), Some(wanted)) => meet(&bytes, wanted),
+            // They may be of any file.
+            _ => true,
+        })
     }
 
     /// A file is opened, or cannot be.

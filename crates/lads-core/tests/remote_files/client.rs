@@ -59,8 +59,8 @@ pub(crate) struct Client {
     /// Frames that were made, and of these those that wait for room.
     frames: u64,
     outbox: VecDeque<(Row, Stamp)>,
-    /// Frames of which nothing was heard: the write, its file, and how it should fail.
-    unwritten: BTreeMap<u64, (Stamp, FileNumber, Option<Failure>)>,
+    /// Frames of which nothing was heard.
+    unwritten: BTreeMap<u64, Unwritten>,
     asked: BTreeMap<u64, Asked>,
 }
 
@@ -84,6 +84,15 @@ enum Kind {
     Blocks,
     /// Three bytes of each of them.
     Few,
+}
+
+/// A write of which nothing was heard.
+struct Unwritten {
+    stamp: Stamp,
+    file: FileNumber,
+    /// How it should fail.
+    failure: Option<Failure>,
+    places: Vec<usize>,
 }
 
 /// What was asked for, and the outcome that must come.
@@ -272,7 +281,8 @@ impl Client {
         let (offset, places) = self.piece(kind, rng);
         let length = u32::try_from(places.len()).unwrap();
         let block = Block { entry: view.entry(), offset, length };
-        self.unwritten.insert(self.frames, (stamp, number, failure));
+        let unwritten = Unwritten { stamp, file: number, failure, places: places.clone() };
+        self.unwritten.insert(self.frames, unwritten);
         self.frames += 1;
         self.outbox.push_back((Row { block, is_whole: false, checksum: 0 }, stamp));
         Some(Access { disk: disk.unwrap_or(0), places })
@@ -285,8 +295,8 @@ impl Client {
         let done = Outcome::Number(length.into());
         let expected = failure.map_or(done, Outcome::Failed);
         let mut asked = Asked::new(number, expected, true);
-        asked.after_frames = Some(self.frames);
         asked.access = disk.filter(|_| failure.is_none()).map(|disk| Access { disk, places });
+        asked.after_frames = asked.access.as_ref().map(|_| self.frames);
         self.files[index].is_waiting = true;
         self.ask(Call::Read { view, position, length }, asked, self.frames, to);
     }
@@ -314,7 +324,8 @@ impl Client {
         match from.messages.pop_front() {
             Some(ToClient::Written(written)) => {
                 let told = written.into_iter().map(|it| {
-                    let (stamp, _, expected) = self.unwritten.remove(&it.frame).unwrap();
+                    let Unwritten { stamp, failure: expected, .. } =
+                        self.unwritten.remove(&it.frame).unwrap();
                     Told::Written { stamp, failure: it.failure, expected }
                 });
                 told.collect()
@@ -324,10 +335,10 @@ impl Client {
                 assert_eq!(asked.outcome, None, "answered twice");
                 assert_eq!(outcome, asked.expected, "request {number}");
                 asked.outcome = Some(outcome);
-                let file = asked.file;
-                let frames = asked.after_frames.unwrap_or(0);
-                let unwritten = self.unwritten.range(..frames).find(|(_, it)| it.1 == file);
-                assert_eq!(unwritten, None, "answered too early");
+                let asked = &self.asked[&number];
+                let mut before = self.unwritten.range(..asked.after_frames.unwrap_or(0));
+                let early = before.find(|(_, it)| asked.comes_after(it)).map(|(_, it)| it.stamp);
+                assert_eq!(early, None, "answered before this write was");
                 self.finish(number)
             }
             Some(message) => panic!("{message:?}"),
@@ -361,6 +372,12 @@ impl Client {
 }
 
 impl Asked {
+    /// Whether an earlier write must be done before: for a read, one with bytes in common.
+    fn comes_after(&self, write: &Unwritten) -> bool {
+        let meets = |it: &Access| it.places.iter().any(|place| write.places.contains(place));
+        write.file == self.file && self.access.as_ref().is_none_or(meets)
+    }
+
     fn new(file: FileNumber, expected: Outcome, is_waited_for: bool) -> Self {
         Self {
             file,

@@ -99,6 +99,30 @@ fn a_request_waits_for_the_frames_that_were_sent_before_it() {
 }
 
 #[test]
+fn a_read_waits_only_for_frames_that_have_bytes_in_common_with_it() {
+    let mut order = order();
+    order.on_frame(&[row(VIEW, 10, 10)]).unwrap();
+    let read = |view, position| Call::Read { view, position, length: 5 };
+    let is_ready = |order: &Order, position| order.is_ready(1, &read(VIEW, position));
+    assert!(!is_ready(&order, 0), "nobody has looked where the frame goes");
+    assert_eq!(starts(&mut order), [0]);
+    let ready: Vec<_> = [0, 5, 6, 19, 20].map(|it| is_ready(&order, it)).into();
+    assert_eq!(ready, [true, true, false, false, true]);
+    // The same bytes through another view.
+    let bytes = Box::new(Datatype::Bytes(4));
+    let other = View::new(12, &Datatype::Resized { begin: 0, extent: 8, of: bytes }).unwrap();
+    order.set_view(ViewNumber(2), FILE, 9, Ok(other)).unwrap();
+    assert!(!order.is_ready(1, &read(ViewNumber(2), 0)));
+    assert!(!order.is_ready(1, &read(ViewNumber(2), 3)), "it begins at byte 15");
+    assert!(order.is_ready(1, &read(ViewNumber(2), 4)), "it begins at byte 20");
+    order.open(FileNumber(2), None).unwrap();
+    order.set_view(ViewNumber(3), FileNumber(2), 9, Ok(View::whole())).unwrap();
+    assert!(order.is_ready(1, &read(ViewNumber(3), 12)), "of another file");
+    order.on_frame(&[row(ViewNumber(4), 100, 10)]).unwrap();
+    assert!(!order.is_ready(2, &read(VIEW, 0)), "it may go anywhere");
+}
+
+#[test]
 fn a_lock_is_given_back_when_everything_is_written() {
     let mut order = order();
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
