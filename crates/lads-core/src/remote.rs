@@ -20,4 +20,5 @@ pub mod name;
 pub mod order;
 pub mod outbox;
 pub mod outlook;
+pub mod reading;
 pub mod scatter;
