@@ -13,9 +13,11 @@ mod token;
 mod wire;
 
 pub use client::{
-    Client, ClientOptions, FileHandle, Presence, RemoteError, StageOptions, StagedBytes,
+    Client, ClientOptions, FileHandle, Presence, ReadBytes, ReadCacheOptions, RemoteError,
+    StageOptions, StagedBytes,
 };
 pub use lads_core::remote::outlook::Told;
+pub use lads_core::remote::reading::Prefetch;
 pub use replay::{Replay, ReplayError};
 pub use server::{FileServer, OwnServerConfig, ServerConfig, serve_own_client};
 pub use token::{Token, make_token, read_token};

@@ -106,7 +106,7 @@ impl StageLog {
 }
 
 /// Opens a file without a name, for direct I/O if possible.
-fn open_unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let unnamed = |flags| openat(CWD, directory, flags | OFlags::TMPFILE, mode);

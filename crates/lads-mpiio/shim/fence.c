@@ -10,7 +10,8 @@
  * functions below, this process waits until all that it has written is at the server. (It does not
  * wait until it is durable.) Between two calls of the library the program computes, and what it has
  * written is sent meanwhile. Before a collective read of such a file, all processes do the same:
- * PnetCDF moves data that others have written without a message in between. The library is known by
+ * PnetCDF moves data that others have written without a message in between. Nothing is kept of what
+ * such a library reads from a file that it may write. The library is known by
  * its name, so one that is linked statically is not: its files need the hint rfs_buffering=false.
  */
 #include "shim.h"
@@ -56,8 +57,12 @@ void shim_fence_for(struct shim_file *file, uintptr_t caller)
     dl_iterate_phdr(look, &search);
     file->library = search.begin;
     file->library_end = search.end;
-    if (file->library)
-        fenced_count++;
+    if (!file->library)
+        return;
+    fenced_count++;
+    /* Others write, and no sync says when: nothing that was read is kept. */
+    if (!(file->amode & MPI_MODE_RDONLY))
+        rfs_set_hints(file->file, &(rfs_hint){"rfs_read_cache", "false"}, 1);
 }
 
 void shim_fence_closed(const struct shim_file *file)

@@ -5,7 +5,7 @@ use crate::hints::Hints;
 use lads_core::remote::message::{LockKind, OpenMode};
 use lads_core::remote::name::{self, Name, Server};
 use lads_engine::remote::{
-    Client, FileHandle, Presence, RemoteError, StagedBytes, Token, read_token,
+    Client, FileHandle, Prefetch, Presence, ReadBytes, RemoteError, StagedBytes, Token, read_token,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,6 +33,7 @@ pub struct Group {
 pub(crate) struct RemoteFile {
     client: Arc<Client>,
     handle: FileHandle,
+    mode: OpenMode,
     sharing: Sharing,
     state: Mutex<State>,
 }
@@ -83,6 +84,8 @@ impl RemoteFile {
         let index = group.world_rank as usize % servers.len();
         let client = client(&servers[index], &path, &hints)?;
         let handle = client.open(&path, mode, group.id, hints.defers_open)?;
+        let state = State { hints, is_atomic: false };
+        handle.set_prefetch(state.prefetch(mode));
         // Rank 0 has made the file.
         let mode = OpenMode { creates: false, is_new: false, ..mode };
         let sharing = match servers.into_iter().next() {
@@ -93,7 +96,7 @@ impl RemoteFile {
             }
             _ => Sharing::Here,
         };
-        Ok(Self { client, handle, sharing, state: Mutex::new(State { hints, is_atomic: false }) })
+        Ok(Self { client, handle, mode, sharing, state: Mutex::new(state) })
     }
 
     pub(crate) fn close(self) -> Result<(), Error> {
@@ -197,13 +200,20 @@ impl RemoteFile {
             ));
         }
         self.handle.flush()?;
-        self.state().is_atomic = is_atomic;
+        let mut state = self.state();
+        state.is_atomic = is_atomic;
+        self.handle.set_prefetch(state.prefetch(self.mode));
         Ok(())
     }
 
     pub(crate) fn set_hints<'a>(&self, hints: impl Iterator<Item = (&'a str, &'a str)>) {
         let mut state = self.state();
+        let before = state.prefetch(self.mode);
         hints.for_each(|(key, value)| state.hints.set(key, value));
+        let prefetch = state.prefetch(self.mode);
+        if prefetch != before {
+            self.handle.set_prefetch(prefetch);
+        }
     }
 
     pub(crate) fn hint(&self, index: usize) -> Option<(&'static str, String)> {
@@ -212,13 +222,25 @@ impl RemoteFile {
             ("rfs_staged_foreground", in_foreground.to_string()),
             ("rfs_staged_background", in_background.to_string()),
         ];
+        let ReadBytes { ahead, kept } = self.client.read_bytes();
+        let read = [("rfs_read_ahead", ahead.to_string()), ("rfs_read_kept", kept.to_string())];
         let hints = self.state().hints.all();
         let has_cache = hints.iter().any(|(key, _)| *key == "rfs_cache_dir");
-        hints.into_iter().chain(staged.into_iter().filter(|_| has_cache)).nth(index)
+        hints.into_iter().chain(read).chain(staged.into_iter().filter(|_| has_cache)).nth(index)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         take_lock(&self.state)
+    }
+}
+
+impl State {
+    /// What may be kept of what is read. Nothing may if others see each write at once, and expect
+    /// the same of this process.
+    fn prefetch(&self, mode: OpenMode) -> Prefetch {
+        let Hints { prefetch, keeps_reads, buffers, .. } = self.hints;
+        let is_shared = self.is_atomic || (mode.writes && !buffers);
+        if mode.reads && keeps_reads && !is_shared { prefetch } else { Prefetch::Off }
     }
 }
 

@@ -3,7 +3,7 @@
 use lads_core::remote::hints::pairs;
 use lads_core::sizes;
 use lads_engine::RemoteShell;
-use lads_engine::remote::{ClientOptions, StageOptions, Told};
+use lads_engine::remote::{ClientOptions, Prefetch, ReadCacheOptions, StageOptions, Told};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -60,6 +60,11 @@ pub(crate) struct Hints {
     pub(crate) syncs_cache: bool,
     /// `rfs_staging`: when something is put there.
     pub(crate) staging: Staging,
+    /// `rfs_prefetch`, and `rfs_read_cache`: what is read ahead, and whether anything is kept.
+    pub(crate) prefetch: Prefetch,
+    pub(crate) keeps_reads: bool,
+    /// `rfs_read_buffer_size`: memory of a process for what was read.
+    pub(crate) read_bytes: u64,
     /// `rfs_output_interval`, `rfs_output_size`: what the user tells about the program's outputs.
     pub(crate) told: Told,
 }
@@ -106,7 +111,7 @@ impl Default for Hints {
 
 impl Hints {
     fn built_in() -> Self {
-        let ClientOptions { buffers_bytes, timeout, .. } = ClientOptions::default();
+        let ClientOptions { buffers_bytes, read_bytes, timeout, .. } = ClientOptions::default();
         Self {
             buffer_bytes: buffers_bytes,
             buffers: true,
@@ -120,6 +125,9 @@ impl Hints {
             cache_bytes: CACHE_BYTES,
             syncs_cache: false,
             staging: Staging::Both,
+            prefetch: Prefetch::Auto,
+            keeps_reads: true,
+            read_bytes,
             told: Told::default(),
         }
     }
@@ -150,6 +158,9 @@ impl Hints {
             "rfs_cache_size" => take(&mut self.cache_bytes, sizes::parse_bytes(value).ok()),
             "rfs_cache_sync" => take(&mut self.syncs_cache, switch(value)),
             "rfs_staging" => take(&mut self.staging, Staging::of(value)),
+            "rfs_prefetch" => take(&mut self.prefetch, prefetch(value)),
+            "rfs_read_cache" => take(&mut self.keeps_reads, switch(value)),
+            "rfs_read_buffer_size" => take(&mut self.read_bytes, sizes::parse_bytes(value).ok()),
             "rfs_output_interval" => {
                 let interval = value.parse().ok().map(Duration::try_from_secs_f64);
                 self.told.interval = interval.and_then(Result::ok).or(self.told.interval);
@@ -182,6 +193,9 @@ impl Hints {
             ("rfs_timeout", self.timeout_seconds.to_string()),
             ("rfs_ssh", self.ssh.clone()),
             ("rfs_remote_lads", self.remote_lads.clone()),
+            ("rfs_prefetch", prefetch_name(self.prefetch).to_owned()),
+            ("rfs_read_cache", self.keeps_reads.to_string()),
+            ("rfs_read_buffer_size", self.read_bytes.to_string()),
         ];
         if let Some(path) = &self.token_file {
             all.push(("rfs_token_file", path.display().to_string()));
@@ -211,8 +225,13 @@ impl Hints {
             is_synced: self.syncs_cache,
             told: self.told,
         });
+        let read_cache = self.cache_directory.clone();
+        let read_cache =
+            read_cache.map(|directory| ReadCacheOptions { directory, bytes_max: self.cache_bytes });
         ClientOptions {
             buffers_bytes: self.buffer_bytes,
+            read_bytes: self.read_bytes,
+            read_cache,
             timeout: Duration::from_secs(self.timeout_seconds),
             stage,
             begun: *BEGUN.get_or_init(Instant::now),
@@ -235,6 +254,19 @@ fn take<T>(place: &mut T, value: Option<T>) {
     }
 }
 
+const PREFETCH_NAMES: [(&str, Prefetch); 3] =
+    [("auto", Prefetch::Auto), ("true", Prefetch::Always), ("false", Prefetch::Never)];
+
+fn prefetch(value: &str) -> Option<Prefetch> {
+    let known = PREFETCH_NAMES.iter().find(|(name, _)| *name == value).map(|(_, it)| *it);
+    let of_switch = |is_on| if is_on { Prefetch::Always } else { Prefetch::Never };
+    known.or_else(|| switch(value).map(of_switch))
+}
+
+fn prefetch_name(prefetch: Prefetch) -> &'static str {
+    PREFETCH_NAMES.iter().find(|(_, it)| *it == prefetch).map_or("", |(name, _)| name)
+}
+
 fn switch(value: &str) -> Option<bool> {
     match value {
         "true" | "enable" | "1" => Some(true),
@@ -255,6 +287,9 @@ mod tests {
             ("rfs_buffering", "disable"),
             ("rfs_defer_close", "true"),
             ("rfs_timeout", "5"),
+            ("rfs_prefetch", "enable"),
+            ("rfs_read_cache", "false"),
+            ("rfs_read_buffer_size", "4M"),
             ("rfs_token_file", "/t"),
             ("rfs_ssh", "ssh -p 7"),
             ("rfs_remote_lads", "/opt/lads"),
@@ -276,6 +311,9 @@ mod tests {
             "5",
             "ssh -p 7",
             "/opt/lads",
+            "true",
+            "false",
+            "4194304",
             "/t",
             "/flash",
             "1073741824",
@@ -295,6 +333,8 @@ mod tests {
             ("rfs_buffer_size", "x"),
             ("rfs_buffering", "2"),
             ("rfs_timeout", "0"),
+            ("rfs_prefetch", "yes"),
+            ("rfs_read_buffer_size", "-"),
             ("rfs_cache_dir", ""),
             ("rfs_staging", "maybe"),
             ("rfs_output_interval", "-1"),

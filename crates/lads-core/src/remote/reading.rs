@@ -190,11 +190,11 @@ impl<B: ChunkBytes> Reading<B> {
         self.files.insert(file, new);
     }
 
-    /// From now on a file is read like this.
+    /// From now on a file is read like this. All that the program has written is known here.
     pub fn set_prefetch(&mut self, file: FileNumber, prefetch: Prefetch) {
         self.forget(file);
         if let Some(file) = self.files.get_mut(&file) {
-            file.prefetch = prefetch;
+            (file.prefetch, file.is_paused) = (prefetch, false);
         }
     }
 
@@ -323,7 +323,7 @@ impl<B: ChunkBytes> Reading<B> {
 
     /// The answer to a request: how many bytes there were, and the buffer that has them where they
     /// belong. Returns whether they are kept.
-    pub fn on_fetched(&mut self, number: u64, count: u64, bytes: Option<&B>) -> bool {
+    pub fn on_fetched(&mut self, number: u64, count: u64, bytes: Option<&mut B>) -> bool {
         let Some(fetch) = self.under_way.remove(&number) else { return false };
         let Fetch { file, positions, is_ahead, is_stale, .. } = fetch;
         let of = self.files.get_mut(&file).filter(|_| !is_stale);
@@ -333,34 +333,29 @@ impl<B: ChunkBytes> Reading<B> {
             of.end = of.end.min(got.end);
         }
         let Some(bytes) = bytes.filter(|_| !got.is_empty()) else { return false };
-        self.put(Key::of(file, got.start), bytes, [got], is_ahead, false)
+        let key = Key::of(file, got.start);
+        self.put(key, bytes, &RangeSet::from_iter([got]), is_ahead, false)
     }
 
     fn put(
         &mut self,
         key: Key,
-        bytes: &B,
-        got: impl IntoIterator<Item = Range<u64>>,
+        bytes: &mut B,
+        got: &RangeSet,
         is_ahead: bool,
         is_saved: bool,
     ) -> bool {
         self.clock += 1;
         if let Some(chunk) = self.memory.get_mut(&key) {
-            let mut is_in = true;
-            for range in got {
-                is_in &= chunk.bytes.take_in(bytes, key.part(&range));
-                if is_in {
-                    chunk.valid.insert(range);
-                    chunk.is_saved &= is_saved;
-                }
-            }
-            (chunk.used, chunk.is_ahead) = (self.clock, chunk.is_ahead || (is_in && is_ahead));
-            return is_in;
+            chunk.put(key, bytes, got);
+            chunk.is_saved &= is_saved;
+            (chunk.used, chunk.is_ahead) = (self.clock, chunk.is_ahead || is_ahead);
+            return true;
         }
         if !self.make_room() {
             return false;
         }
-        let valid = got.into_iter().collect();
+        let valid = got.clone();
         let chunk = Chunk { bytes: bytes.clone(), valid, used: self.clock, is_ahead, is_saved };
         self.memory.insert(key, chunk);
         true
@@ -482,7 +477,7 @@ impl<B: ChunkBytes> Reading<B> {
     }
 
     /// A chunk is back from the disk; or the disk has failed.
-    pub fn on_loaded(&mut self, load: Load, bytes: Option<&B>) {
+    pub fn on_loaded(&mut self, load: Load, bytes: Option<&mut B>) {
         let Load { id, valid, slot, length, checksum } = load;
         let moved = self.moving.remove(&id);
         let Some(bytes) = bytes else {
@@ -490,7 +485,7 @@ impl<B: ChunkBytes> Reading<B> {
             return self.give_up_disk();
         };
         let Some((key, true)) = moved else { return self.slots.on_drained(slot) };
-        self.put(key, bytes, valid.iter().collect::<Vec<_>>(), false, true);
+        self.put(key, bytes, &valid, false, true);
         self.keep(key, Kept { slot, valid, length, checksum, used: self.clock });
     }
 
@@ -508,6 +503,24 @@ impl<B: ChunkBytes> Reading<B> {
     /// The connection is lost: nothing comes any more.
     pub fn clear(&mut self) {
         self.under_way.clear();
+    }
+}
+
+impl<B: ChunkBytes> Chunk<B> {
+    /// Puts further bytes in. If somebody else uses the buffer now, their own becomes that of the
+    /// chunk.
+    fn put(&mut self, key: Key, bytes: &mut B, got: &RangeSet) {
+        let is_in = got.iter().all(|range| self.bytes.take_in(bytes, key.part(&range)));
+        if !is_in {
+            let mut rest = self.valid.clone();
+            got.iter().for_each(|range| rest.remove(range));
+            let is_in = rest.iter().all(|range| bytes.take_in(&self.bytes, key.part(&range)));
+            assert!(is_in, "nobody uses what has just come");
+            self.bytes = bytes.clone();
+        }
+        for range in got.iter() {
+            self.valid.insert(range);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod cache;
 mod file;
 mod link;
+mod reading;
 
 use super::line::{Line, both_ways};
 use super::server::{serve_here, through_words};
@@ -42,8 +43,21 @@ pub struct ClientOptions {
     pub timeout: Duration,
     /// Where to put what does not fit into memory; if there is no such place, a write waits.
     pub stage: Option<StageOptions>,
+    /// Memory for what was read ahead, and for what is kept of what was read, in bytes.
+    pub read_bytes: u64,
+    /// Where else to keep what was read.
+    pub read_cache: Option<ReadCacheOptions>,
     /// When the program began.
     pub begun: Instant,
+}
+
+/// Where a client keeps what it has read.
+#[derive(Clone, Debug)]
+pub struct ReadCacheOptions {
+    /// A directory.
+    pub directory: PathBuf,
+    /// The most bytes that are there at a time, beside what is staged.
+    pub bytes_max: u64,
 }
 
 /// What a client does with a local disk.
@@ -70,7 +84,12 @@ impl Default for ClientOptions {
         // a snapshot of this size is only half hidden behind the computation; double is memory
         // that the program may want itself.
         let (buffers_bytes, timeout) = (64 << 20, Duration::from_secs(60));
-        Self { buffers_bytes, timeout, stage: None, begun: Instant::now() }
+        // A line of 1 Gbit/s and 26.8 ms holds 3.3 MB: while a program uses the 4 MiB that have
+        // come, the next are on their way. With half, a program that reads 4 MiB at a time waits
+        // for each; double is memory that the program may want itself.
+        let read_bytes = 16 << 20;
+        let (stage, read_cache) = (None, None);
+        Self { buffers_bytes, timeout, stage, read_bytes, read_cache, begun: Instant::now() }
     }
 }
 
@@ -81,6 +100,15 @@ pub struct StagedBytes {
     pub in_foreground: u64,
     /// While the program computed.
     pub in_background: u64,
+}
+
+/// How many bytes of what a client has read did not cost a round trip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadBytes {
+    /// Bytes that came before the program asked for them.
+    pub ahead: u64,
+    /// Bytes that were in memory or on the local disk when the program asked for them.
+    pub kept: u64,
 }
 
 /// A view of a file, as it is set.
@@ -284,6 +312,12 @@ impl Client {
     #[must_use]
     pub fn staged(&self) -> StagedBytes {
         self.link.staged()
+    }
+
+    /// How many bytes of what was read did not cost a round trip.
+    #[must_use]
+    pub fn read_bytes(&self) -> ReadBytes {
+        self.link.read_bytes()
     }
 
     /// Waits for all that was deferred, and returns the first error that no call has returned.

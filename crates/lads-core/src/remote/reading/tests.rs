@@ -1,17 +1,19 @@
 use super::*;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 const FILE: FileNumber = FileNumber(1);
 /// Tests move cells: this many bytes, 16 in a chunk.
 const CELL: u64 = CHUNK_BYTES / 16;
 
 /// The bytes of a chunk: one number for each cell.
-type Cells = Vec<u64>;
+type Cells = Arc<Vec<u64>>;
 
 impl ChunkBytes for Cells {
     fn take_in(&mut self, from: &Self, part: Range<usize>) -> bool {
         let cells = cells(&(part.start as u64..part.end as u64));
-        self[cells.clone()].copy_from_slice(&from[cells]);
+        let Some(own) = Self::get_mut(self) else { return false };
+        own[cells.clone()].copy_from_slice(&from[cells]);
         true
     }
 }
@@ -29,6 +31,10 @@ fn reading(chunks_max: u32, slots: u64, prefetch: Prefetch) -> Reading<Cells> {
     reading
 }
 
+fn zeros() -> Cells {
+    Arc::new(vec![0; 16])
+}
+
 fn at(start: u64, count: u64) -> Range<u64> {
     start * CELL..(start + count) * CELL
 }
@@ -39,7 +45,7 @@ fn ahead(reading: &mut Reading<Cells>) -> Vec<(u64, u64)> {
     while let Some((_, positions)) = reading.next_ahead() {
         let number = 1000 + found.len() as u64;
         reading.fetch_ahead(number, FILE, &positions);
-        reading.on_fetched(number, positions.end - positions.start, Some(&vec![0; 16]));
+        reading.on_fetched(number, positions.end - positions.start, Some(&mut zeros()));
         found.push((positions.start / CELL, positions.end / CELL));
     }
     found
@@ -49,7 +55,7 @@ fn read(reading: &mut Reading<Cells>, start: u64, count: u64) {
     reading.begin(FILE, &at(start, count));
     if let Found::Missing(positions) = reading.find(FILE, &at(start, count)) {
         reading.fetch(1, FILE, &positions, reading.files[&FILE].changes);
-        reading.on_fetched(1, positions.end - positions.start, Some(&vec![0; 16]));
+        reading.on_fetched(1, positions.end - positions.start, Some(&mut zeros()));
     }
 }
 
@@ -136,9 +142,9 @@ fn nothing_is_read_ahead_behind_the_end() {
     let mut reading = reading(9, 0, Prefetch::Always);
     let (_, positions) = reading.next_ahead().unwrap();
     reading.fetch_ahead(0, FILE, &positions);
-    reading.on_fetched(0, CELL, Some(&vec![0; 16]));
+    reading.on_fetched(0, CELL, Some(&mut zeros()));
     assert_eq!(reading.next_ahead(), None);
-    assert_eq!(reading.find(FILE, &at(0, 9)), Found::Here(vec![0; 16], 0..CELL as usize));
+    assert_eq!(reading.find(FILE, &at(0, 9)), Found::Here(zeros(), 0..CELL as usize));
     assert_eq!(reading.find(FILE, &at(1, 8)), Found::Missing(at(1, 8)));
     reading.forget(FILE);
     assert_eq!(reading.next_ahead(), None, "the program may have written");
@@ -194,7 +200,7 @@ struct World {
     least: Vec<u64>,
     /// Requests: which positions, and what was there when they were asked for.
     asked: BTreeMap<u64, (Range<u64>, Vec<u64>)>,
-    disk: HashMap<Slot, Cells>,
+    disk: HashMap<Slot, Vec<u64>>,
     saving: Vec<Save<Cells>>,
     stamp: u64,
 }
@@ -245,7 +251,8 @@ impl World {
         if let Some(place) = self.reading.place_of(number) {
             assert_eq!(place as u64, (wanted.start - first) as u64 * CELL);
         }
-        self.reading.on_fetched(number, got.len() as u64 * CELL, Some(&bytes));
+        let mut bytes = Arc::new(bytes);
+        self.reading.on_fetched(number, got.len() as u64 * CELL, Some(&mut bytes));
         (at(got.start as u64, got.len() as u64), bytes)
     }
 
@@ -276,10 +283,10 @@ impl World {
                     at = found.end;
                 }
                 Found::OnDisk(load, part) => {
-                    let bytes = self.disk[&load.slot].clone();
+                    let mut bytes = Arc::new(self.disk[&load.slot].clone());
                     let found = chunk + part.start as u64..chunk + part.end as u64;
                     self.check(&found, &bytes, write.is_none());
-                    self.reading.on_loaded(load, Some(&bytes));
+                    self.reading.on_loaded(load, Some(&mut bytes));
                     at = found.end;
                 }
                 Found::Coming(number, _) => drop(self.answer(number, is_old)),
@@ -330,7 +337,7 @@ impl World {
             _ if count > 10 => self.saving.extend(self.reading.next_save()),
             _ if !self.saving.is_empty() => {
                 let save = self.saving.swap_remove(place % self.saving.len());
-                self.disk.insert(save.slot, save.bytes.clone());
+                self.disk.insert(save.slot, save.bytes.to_vec());
                 self.reading.on_saved(save, (what != 255).then_some(0));
             }
             _ => {}

@@ -1,15 +1,14 @@
 //! An open remote file: what a program writes is copied into buffers, and returns at once.
 
 use super::link::{After, Link};
+use super::reading::Source;
 use super::{About, RemoteError, Target};
 use crate::board::lock;
-use lads_core::remote::message::{
-    CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, LockKind, OpenMode, ViewNumber,
-};
+use lads_core::remote::message::{Call, FRAME_BYTES, FileNumber, LockKind, OpenMode, ViewNumber};
+use lads_core::remote::reading::Prefetch;
 use lads_core::view::{Datatype, View};
 use lads_sys::Buffer;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The filetype of a file that was just opened, as it travels: one byte.
@@ -30,6 +29,7 @@ pub struct FileHandle {
 pub(super) struct Tail {
     target: Arc<Target>,
     filling: Option<Filling>,
+    prefetch: Prefetch,
     /// How many frames of the connection there were up to the last one of this file.
     frames: u64,
 }
@@ -94,7 +94,9 @@ impl FileHandle {
             link.wait_for(asked, &name)?;
         }
         let target = set(link, file, path, 0, &WHOLE, View::whole());
-        let tail = Arc::new(Mutex::new(Tail { target, filling: None, frames: 0 }));
+        let prefetch = Prefetch::default();
+        link.begin_view(&target, prefetch);
+        let tail = Arc::new(Mutex::new(Tail { target, filling: None, prefetch, frames: 0 }));
         link.add_tail(&tail);
         Ok(Self { link: Arc::clone(link), file, name, tail })
     }
@@ -111,10 +113,16 @@ impl FileHandle {
             text: format!("cannot set the view of {}: {error}", self.name),
         })?;
         let mut tail = self.sealed();
+        if tail.target.displacement == displacement && tail.target.filetype == filetype {
+            return Ok(());
+        }
         let path = tail.target.path.clone();
-        // First, so that the server need not have room for both.
+        // First, so that nothing is read through it any more, and the server need not have room
+        // for both.
+        self.link.end_view(self.file);
         self.link.forget(self.file, tail.target.view);
         tail.target = set(&self.link, self.file, &path, displacement, filetype, shape);
+        self.link.begin_view(&tail.target, tail.prefetch);
         Ok(())
     }
 
@@ -125,16 +133,19 @@ impl FileHandle {
     /// Of an earlier write, too.
     pub fn write(&self, mut position: u64, pieces: &[&[u8]]) -> Result<(), RemoteError> {
         self.link.begin_write(self.file, &self.name)?;
+        let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        // Nobody reads meanwhile: a read puts what was written before in order, and then what is
+        // read ahead must not miss this.
         let mut tail = lock(&self.tail);
-        let mut bytes = 0;
+        let positions = position..position.saturating_add(length);
+        self.link.on_write(self.file, &positions);
         for piece in pieces {
             tail.write(&self.link, position, piece);
             position = position.saturating_add(piece.len() as u64);
-            bytes += piece.len() as u64;
         }
         drop(tail);
         // It may have been lost while this waited for a buffer.
-        self.link.end_write(self.file, &self.name, bytes)
+        self.link.end_write(self.file, &self.name, length)
     }
 
     /// Reads into pieces from a position of the view on. Returns how many bytes there were before
@@ -146,44 +157,29 @@ impl FileHandle {
     pub fn read(&self, position: u64, pieces: &mut [&mut [u8]]) -> Result<u64, RemoteError> {
         self.link.take_failure(self.file, &self.name)?;
         let wanted: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        let (view, after) = {
-            let tail = self.sealed();
-            let reach = tail.target.shape.reach(&(position..position.saturating_add(wanted)));
-            (tail.target.view, After::Bytes { file: self.file, reach, count: tail.frames })
-        };
-        let (mut asked, mut open) = (0, VecDeque::new());
-        let (mut got, mut is_at_end) = (0, false);
-        let mut to = Pieces { pieces, index: 0, filled: 0 };
-        let mut failure = None;
-        while !open.is_empty() || (asked < wanted && !is_at_end && failure.is_none()) {
-            while asked < wanted
-                && open.len() < CLIENT_READS_MAX as usize
-                && !is_at_end
-                && failure.is_none()
-            {
-                let length = (wanted - asked).min(FRAME_BYTES.into());
-                let length = u32::try_from(length).expect("a frame is shorter");
-                self.link.begin_read();
-                let call = Call::Read { view, position: position.saturating_add(asked), length };
-                open.push_back((self.link.ask(&after, call), length));
-                asked += u64::from(length);
-            }
-            let Some((number, length)) = open.pop_front() else { continue };
-            match self.link.wait_for_bytes(number, &self.name) {
-                // What lies behind the end is not there, even if somebody has made the file longer.
-                Ok(_) if is_at_end => {}
-                Ok(bytes) => {
-                    let count = bytes.as_ref().map_or(0, |(_, count)| *count);
-                    if let Some((buffer, count)) = bytes {
-                        to.put(&buffer[..count]);
-                    }
-                    got += count as u64;
-                    is_at_end = count < length as usize;
-                }
-                Err(error) => failure = failure.or(Some(error)),
-            }
+        let positions = position..position.saturating_add(wanted);
+        if positions.is_empty() {
+            return Ok(0);
         }
-        failure.map_or(Ok(got), Err)
+        let tail = self.sealed();
+        let reach = tail.target.shape.reach(&positions);
+        let source = Source {
+            link: &self.link,
+            file: self.file,
+            name: &self.name,
+            view: tail.target.view,
+            after: After::Bytes { file: self.file, reach, count: tail.frames },
+            changes: self.link.begin_reading(self.file, &positions),
+        };
+        drop(tail);
+        source.read(positions, pieces)
+    }
+
+    /// From now on, what is read is kept and read ahead like this.
+    pub fn set_prefetch(&self, prefetch: Prefetch) {
+        let mut tail = self.sealed();
+        tail.prefetch = prefetch;
+        self.link.set_prefetch(self.file, prefetch);
     }
 
     /// Waits until all that was written is at the server, and seen by whoever reads there.
@@ -191,7 +187,7 @@ impl FileHandle {
     /// # Errors
     /// If something could not be written.
     pub fn flush(&self) -> Result<(), RemoteError> {
-        self.ask(Call::Flush { file: self.file }).map(|_| ())
+        self.ask_anew(Call::Flush { file: self.file }).map(|_| ())
     }
 
     /// Waits until all that was written is durable at the server.
@@ -199,7 +195,7 @@ impl FileHandle {
     /// # Errors
     /// If something could not be written, or made durable.
     pub fn sync(&self) -> Result<(), RemoteError> {
-        self.ask(Call::Sync { file: self.file }).map(|_| ())
+        self.ask_anew(Call::Sync { file: self.file }).map(|_| ())
     }
 
     /// Makes durable what was written, and closes the file. With `defers` it does not wait: an
@@ -208,6 +204,7 @@ impl FileHandle {
     /// # Errors
     /// If something could not be written, or made durable.
     pub fn close(self, defers: bool) -> Result<(), RemoteError> {
+        self.link.end_file(self.file);
         if !defers {
             return self.ask(Call::Close { file: self.file }).map(|_| ());
         }
@@ -229,7 +226,7 @@ impl FileHandle {
     /// # Errors
     /// If that cannot be done.
     pub fn set_size(&self, size: u64) -> Result<(), RemoteError> {
-        self.ask(Call::SetSize { file: self.file, size }).map(|_| ())
+        self.ask_anew(Call::SetSize { file: self.file, size }).map(|_| ())
     }
 
     /// Reserves space for the first bytes of the file; it is as long at least.
@@ -237,7 +234,7 @@ impl FileHandle {
     /// # Errors
     /// If that cannot be done.
     pub fn preallocate(&self, size: u64) -> Result<(), RemoteError> {
-        self.ask(Call::Preallocate { file: self.file, size }).map(|_| ())
+        self.ask_anew(Call::Preallocate { file: self.file, size }).map(|_| ())
     }
 
     /// The first position of the view at the end of the file, or behind it.
@@ -273,7 +270,10 @@ impl FileHandle {
         self.link.take_failure(self.file, &self.name)?;
         let after = After::Frames { file: self.file, count: self.sealed().frames };
         let asked = self.link.ask(&after, Call::Lock { file: self.file, kind });
-        self.link.wait_for(asked, &self.name).map(|_| ())
+        self.link.wait_for(asked, &self.name)?;
+        // Others may have written until now.
+        self.link.forget_read(self.file);
+        Ok(())
     }
 
     /// Gives the lock back as soon as all that was written is at the server. It does not wait.
@@ -288,6 +288,14 @@ impl FileHandle {
     pub fn presence(&self) -> Presence {
         self.link.begin_presence();
         Presence(Arc::clone(&self.link))
+    }
+
+    /// Asks for something after which a file may be seen otherwise.
+    fn ask_anew(&self, call: Call) -> Result<u64, RemoteError> {
+        self.link.forget_read(self.file);
+        let answer = self.ask(call);
+        self.link.forget_read(self.file);
+        answer
     }
 
     /// Asks for something, after all that was written, and tells earlier failures first.
@@ -341,26 +349,4 @@ fn set(
     let (path, filetype) = (path.to_vec(), filetype.to_vec());
     link.defer(file, Call::View { view, file, displacement, filetype: filetype.clone() });
     Arc::new(Target { file, path, view, displacement, filetype, shape })
-}
-
-/// Memory of the program, filled from the beginning on.
-struct Pieces<'a, 'b> {
-    pieces: &'a mut [&'b mut [u8]],
-    index: usize,
-    filled: usize,
-}
-
-impl Pieces<'_, '_> {
-    fn put(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let piece = &mut self.pieces[self.index];
-            let count = bytes.len().min(piece.len() - self.filled);
-            piece[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
-            self.filled += count;
-            bytes = &bytes[count..];
-            if self.filled == piece.len() {
-                (self.index, self.filled) = (self.index + 1, 0);
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! some of them on a local disk (`link/staging.rs`). A buffer is free again when the server says
 //! that it is written.
 
+mod reading;
 mod sending;
 mod staging;
 
@@ -12,7 +13,8 @@ use super::super::wire::{hear, say};
 use super::cache::Cache;
 use super::file::Tail;
 use super::{
-    About, ClientOptions, RemoteError, StageOptions, StagedBytes, Target, buffer_count, shown,
+    About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, buffer_count,
+    shown,
 };
 use crate::board::lock;
 use crate::thread::spawn;
@@ -25,9 +27,12 @@ use lads_core::remote::message::{
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::{Goes, Outbox};
 use lads_core::remote::outlook::Outlook;
+use lads_core::remote::reading::Reading;
 use lads_core::staging::Slots;
 use lads_core::units::{OstId, StreamId};
 use lads_sys::{Arena, Buffer};
+pub(super) use reading::Wanted;
+use reading::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -54,6 +59,7 @@ pub(super) struct Link {
     for_writing: Arena,
     for_reading: Arena,
     stage: Option<Stage>,
+    read_cache: Option<ReadCache>,
     begun: Instant,
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -87,7 +93,14 @@ struct Inner {
     closing: Vec<Closing>,
     /// The first failure of each file that no call has returned.
     failures: HashMap<FileNumber, Failure>,
+    /// Places of reads that are taken.
     reads: u32,
+    /// Reads of the program that have not asked for all that they wait for.
+    asking: u32,
+    reading: Reading<ReadBuffer>,
+    read_bytes: ReadBytes,
+    /// The views through which files are read now.
+    targets: HashMap<FileNumber, Arc<Target>>,
     tails: Vec<Weak<Mutex<Tail>>>,
     /// Of these, how many have a buffer that is not full.
     open_tails: u32,
@@ -140,9 +153,9 @@ struct Closing {
 #[derive(Default)]
 struct Waiting {
     outcome: Option<Outcome>,
-    /// How many bytes may come, and those that came, with their number.
+    /// How many bytes may come, and those that came, with their place in the buffer.
     length: u32,
-    bytes: Option<(Buffer, usize)>,
+    bytes: Option<(ReadBuffer, Range<usize>)>,
 }
 
 impl std::fmt::Debug for Link {
@@ -164,6 +177,10 @@ impl Link {
         let stage = options.stage.clone().map(|it| Stage::open(it, server)).transpose()?;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
         let told = stage.as_ref().map(|stage| stage.options.told).unwrap_or_default();
+        let read_cache = options.read_cache.as_ref();
+        let read_cache_bytes = read_cache.map_or(0, |it| it.bytes_max);
+        let read_cache = read_cache.map(|it| ReadCache::open(&it.directory)).transpose()?;
+        let chunks_max = chunk_count(options.read_bytes);
         let inner = Inner {
             requests: 0,
             to_say: VecDeque::new(),
@@ -176,6 +193,10 @@ impl Link {
             closing: Vec::new(),
             failures: HashMap::new(),
             reads: 0,
+            asking: 0,
+            reading: Reading::new(chunks_max, Slots::new(read_cache_bytes, FRAME_BYTES, 1)),
+            read_bytes: ReadBytes::default(),
+            targets: HashMap::new(),
             tails: Vec::new(),
             open_tails: 0,
             numbers: 0,
@@ -196,8 +217,12 @@ impl Link {
             line,
             output: Mutex::new(output),
             for_writing: Arena::new(buffer_count(options.buffers_bytes), FRAME_BYTES as usize)?,
-            for_reading: Arena::new(CLIENT_READS_MAX, FRAME_BYTES as usize)?,
+            for_reading: Arena::new(
+                CLIENT_READS_MAX + chunks_max + MOVING_BUFFERS,
+                FRAME_BYTES as usize,
+            )?,
             stage,
+            read_cache,
             begun: options.begun,
             inner: Mutex::new(inner),
             changed: Condvar::new(),
@@ -217,6 +242,10 @@ impl Link {
         if link.stage.is_some() {
             let staging = of(&link);
             spawn("lads-stage", move || Self::stage(&staging));
+        }
+        if link.read_cache.is_some() {
+            let saving = of(&link);
+            spawn("lads-cache", move || Self::save(&saving));
         }
         Ok(link)
     }
@@ -289,6 +318,12 @@ impl Link {
     /// Asks for something and will wait for it: returns the number of the request. It waits until
     /// what the request comes after is sent.
     pub(super) fn ask(&self, after: &After, call: Call) -> u64 {
+        let inner = self.wait_until_sent(after);
+        self.request_with(inner, !matches!(after, After::Nothing), call, None)
+    }
+
+    /// Waits until what a request comes after is sent.
+    fn wait_until_sent(&self, after: &After) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         if inner.is_unsent(after) {
             inner.awaited += 1;
@@ -298,8 +333,7 @@ impl Link {
             inner = waited.unwrap_or_else(PoisonError::into_inner);
             inner.awaited -= 1;
         }
-        drop(inner);
-        self.request(!matches!(after, After::Nothing), call, None)
+        inner
     }
 
     /// Asks for something that comes after no frame, and for which nobody waits.
@@ -394,7 +428,7 @@ impl Link {
         &self,
         number: u64,
         what: &str,
-    ) -> Result<Option<(Buffer, usize)>, RemoteError> {
+    ) -> Result<Option<(ReadBuffer, Range<usize>)>, RemoteError> {
         let waited = self.wait(number);
         self.lock().reads -= 1;
         self.changed.notify_all();
@@ -405,14 +439,23 @@ impl Link {
         }
     }
 
-    /// Waits until a read more may be asked for.
-    pub(super) fn begin_read(&self) {
+    /// Takes a place for a read; waits for one if it may. Returns whether it has one.
+    pub(super) fn begin_read(&self, may_wait: bool) -> bool {
         let is_full = |inner: &mut Inner| inner.reads >= CLIENT_READS_MAX && inner.lost.is_none();
-        let inner = self.changed.wait_while(self.lock(), is_full);
-        inner.unwrap_or_else(PoisonError::into_inner).reads += 1;
+        let mut inner = self.lock();
+        if may_wait {
+            let waited = self.changed.wait_while(inner, is_full);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let has_place = !is_full(&mut inner);
+        inner.reads += u32::from(has_place);
+        has_place
     }
 
-    fn wait(&self, number: u64) -> Result<(Outcome, Option<(Buffer, usize)>), RemoteError> {
+    fn wait(
+        &self,
+        number: u64,
+    ) -> Result<(Outcome, Option<(ReadBuffer, Range<usize>)>), RemoteError> {
         let mut inner = self.lock();
         loop {
             let waiting = inner.waiting.get(&number);
@@ -583,6 +626,7 @@ impl Link {
                         return Err("it read more than was asked for".to_owned());
                     }
                     waiting.outcome = Some(outcome);
+                    inner.on_nothing_read(number, outcome);
                 }
             }
         }
@@ -603,12 +647,7 @@ impl Link {
                 return link.lose("what it read was damaged on the way");
             }
             let number = frame.rows[0].block.entry.0;
-            let mut inner = link.lock();
-            if let Some(waiting) = inner.waiting.get_mut(&number) {
-                waiting.bytes = Some((buffer, header.payload_bytes as usize));
-            }
-            drop(inner);
-            link.changed.notify_all();
+            link.on_bytes(number, buffer, header.payload_bytes as usize);
         }
         if let Some(link) = link.upgrade() {
             link.lose("it closed the connection");
@@ -672,6 +711,7 @@ impl Link {
         if !inner.is_keeping {
             inner.outbox.clear();
         }
+        inner.reading.clear();
         drop(inner);
         self.changed.notify_all();
         self.transport.end(StreamId(0));
@@ -752,7 +792,8 @@ impl Inner {
     }
 }
 
-/// The buffers for what is read: there is one for each read that may be under way.
+/// The buffers for what is read: there is one for each read that may be under way, beside those that
+/// are kept.
 struct Coming(Weak<Link>);
 
 impl GrantedBuffers for Coming {
@@ -772,4 +813,9 @@ impl GrantedBuffers for Coming {
     }
 
     fn on_frame_lost(&self, _sink_ost: OstId) {}
+}
+
+/// How many chunks of what is read are kept in memory.
+fn chunk_count(bytes: u64) -> u32 {
+    u32::try_from(bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX)
 }

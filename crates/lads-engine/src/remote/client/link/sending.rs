@@ -26,6 +26,7 @@ impl Link {
         let mut head = Vec::new();
         loop {
             let Some(link) = link.upgrade() else { return };
+            link.go_ahead();
             let Some((next, is_last)) = link.next_to_send() else {
                 link.say_present();
                 continue;
@@ -80,7 +81,10 @@ impl Link {
             let has_room = has_room && !inner.is_paused;
             has_room && inner.lost.is_none() && inner.outbox.has_next()
         };
-        let is_idle = |inner: &mut Inner| !may_send(inner) && (inner.open_tails > 0) == has_tails;
+        let is_idle = |inner: &mut Inner| {
+            let is_same = (inner.open_tails > 0) == has_tails;
+            !may_send(inner) && is_same && inner.next_ahead().is_none()
+        };
         let limit = if has_tails { TAIL_WAIT } else { LOOK_INTERVAL };
         let waited = self.changed.wait_timeout_while(inner, limit, is_idle);
         let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
