@@ -144,7 +144,8 @@ fn nothing_is_read_ahead_behind_the_end() {
     reading.fetch_ahead(0, FILE, &positions);
     reading.on_fetched(0, CELL, Some(&mut zeros()));
     assert_eq!(reading.next_ahead(), None);
-    assert_eq!(reading.find(FILE, &at(0, 9)), Found::Here(zeros(), 0..CELL as usize));
+    let cell = usize::try_from(CELL).unwrap();
+    assert_eq!(reading.find(FILE, &at(0, 9)), Found::Here(zeros(), 0..cell));
     assert_eq!(reading.find(FILE, &at(1, 8)), Found::Missing(at(1, 8)));
     reading.forget(FILE);
     assert_eq!(reading.next_ahead(), None, "the program may have written");

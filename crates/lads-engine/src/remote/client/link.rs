@@ -153,10 +153,13 @@ struct Closing {
 #[derive(Default)]
 struct Waiting {
     outcome: Option<Outcome>,
-    /// How many bytes may come, and those that came, with their place in the buffer.
+    /// How many bytes may come, and those that came.
     length: u32,
-    bytes: Option<(ReadBuffer, Range<usize>)>,
+    bytes: Option<Came>,
 }
+
+/// Bytes that came, and where in the buffer they are.
+type Came = (ReadBuffer, Range<usize>);
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -172,7 +175,7 @@ impl Link {
         server: Server,
         options: &ClientOptions,
     ) -> io::Result<Arc<Self>> {
-        let Channel { mut input, output } = channel;
+        let Channel { input, output } = channel;
         let name = shown(&server);
         let stage = options.stage.clone().map(|it| Stage::open(it, server)).transpose()?;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
@@ -230,24 +233,27 @@ impl Link {
         });
         let hello = ToServer::Hello { version: VERSION, name: String::new() };
         say(&mut **lock(&link.output), [hello])?;
-        let coming = Coming(Arc::downgrade(&link));
-        let receiver = link.transport.receiver(StreamId(0), Arc::new(coming));
+        link.start_threads(input);
+        Ok(link)
+    }
+
+    fn start_threads(self: &Arc<Self>, mut input: Box<dyn io::Read + Send>) {
+        let coming = Coming(Arc::downgrade(self));
+        let receiver = self.transport.receiver(StreamId(0), Arc::new(coming));
         let of = |link: &Arc<Self>| Arc::downgrade(link);
-        let (listening, receiving, sending, watching) =
-            (of(&link), of(&link), of(&link), of(&link));
+        let (listening, receiving, sending, watching) = (of(self), of(self), of(self), of(self));
         spawn("lads-listen", move || Self::listen(&listening, &mut *input));
         spawn("lads-receive", move || Self::receive(&receiving, receiver));
         spawn("lads-send", move || Self::send(&sending));
         spawn("lads-watch", move || Self::watch(&watching));
-        if link.stage.is_some() {
-            let staging = of(&link);
+        if self.stage.is_some() {
+            let staging = of(self);
             spawn("lads-stage", move || Self::stage(&staging));
         }
-        if link.read_cache.is_some() {
-            let saving = of(&link);
+        if self.read_cache.is_some() {
+            let saving = of(self);
             spawn("lads-cache", move || Self::save(&saving));
         }
-        Ok(link)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -428,7 +434,7 @@ impl Link {
         &self,
         number: u64,
         what: &str,
-    ) -> Result<Option<(ReadBuffer, Range<usize>)>, RemoteError> {
+    ) -> Result<Option<Came>, RemoteError> {
         let waited = self.wait(number);
         self.lock().reads -= 1;
         self.changed.notify_all();
@@ -452,10 +458,7 @@ impl Link {
         has_place
     }
 
-    fn wait(
-        &self,
-        number: u64,
-    ) -> Result<(Outcome, Option<(ReadBuffer, Range<usize>)>), RemoteError> {
+    fn wait(&self, number: u64) -> Result<(Outcome, Option<Came>), RemoteError> {
         let mut inner = self.lock();
         loop {
             let waiting = inner.waiting.get(&number);

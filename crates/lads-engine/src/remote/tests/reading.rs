@@ -103,7 +103,7 @@ fn play(seed: u64, memory: u64, disk: u64) {
     let place = Place::with_layout("synthetic:osts=3,stripe_size=64K");
     let mut there = place.make("there", BYTES);
     let client = place.keeping(memory, disk);
-    let prefetch = if seed % 2 == 0 { Prefetch::Auto } else { Prefetch::Always };
+    let prefetch = if seed.is_multiple_of(2) { Prefetch::Auto } else { Prefetch::Always };
     let file = opened(&client, prefetch);
     let mut random = Random(seed * 2 + 1);
     // Every `period` bytes from `start` on, `length`: where a position lies.
