@@ -1,5 +1,5 @@
-//! What a client keeps of the bytes that it has read, and what it reads ahead (the RFS paper, section
-//! 5.1).
+//! What a client keeps of the bytes that it has read, and what it reads ahead (the RFS paper,
+//! section 5.1).
 //!
 //! The stream of a view is cut into chunks of [`FRAME_BYTES`]. A chunk that holds something has a
 //! buffer in memory, a slot of a file on a local disk, or both, and a set of the positions that it
@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// How many reads ahead may be under way for which nobody waits: one place stays for a read that is
-/// waited for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; all places would make each
-/// read wait for one that nobody may need.
+/// waited for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; all places would make
+/// each read wait for one that nobody may need.
 const AHEAD_MAX: usize = CLIENT_READS_MAX as usize - 1;
 
 const CHUNK_BYTES: u64 = FRAME_BYTES as u64;
@@ -282,8 +282,8 @@ impl<B: ChunkBytes> Reading<B> {
         Found::Missing(at..known_from)
     }
 
-    /// These positions are asked for, because the program reads them; it began when the file had been
-    /// changed so often.
+    /// These positions are asked for, because the program reads them; it began when the file had
+    /// been changed so often.
     pub fn fetch(&mut self, number: u64, file: FileNumber, positions: &Range<u64>, changes: u64) {
         let of = self.files.get(&file);
         let keeps = of.is_some_and(|it| it.changes == changes && it.prefetch != Prefetch::Off);

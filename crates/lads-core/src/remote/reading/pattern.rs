@@ -8,9 +8,9 @@ use std::ops::Range;
 /// twice as often when a program stops after two reads.
 const FIRST_BYTES: u64 = 128 << 10;
 
-/// The most reads in a row that must be regular before something is read ahead. With half, a program
-/// that is often regular by chance reads ahead twice as often for nothing; with double, one that has
-/// become regular waits for the network twice as long.
+/// The most reads in a row that must be regular before something is read ahead. With half, a
+/// program that is often regular by chance reads ahead twice as often for nothing; with double, one
+/// that has become regular waits for the network twice as long.
 const NEEDED_MAX: u32 = 16;
 
 /// What is kept of what is read, and what is read ahead.

@@ -38,8 +38,8 @@ struct Work<'a, 'b, 'c> {
 }
 
 impl Source<'_> {
-    /// Reads into pieces from a position on. Returns how many bytes there were before the end of the
-    /// file.
+    /// Reads into pieces from a position on. Returns how many bytes there were before the end of
+    /// the file.
     pub(super) fn read(
         self,
         positions: Range<u64>,

@@ -20,8 +20,8 @@ use crate::board::lock;
 /// Direct I/O is done in pages of this many bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// Buffers beside those of chunks and of reads under way: one that is being put on the disk, and one
-/// that comes back from there.
+/// Buffers beside those of chunks and of reads under way: one that is being put on the disk, and
+/// one that comes back from there.
 pub(super) const MOVING_BUFFERS: u32 = 2;
 
 /// Bytes that a program wants, of one chunk.
