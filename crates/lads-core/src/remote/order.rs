@@ -6,7 +6,7 @@
 //! each other (MPI 4.0, section 14.6.1). So:
 //!
 //! - A request waits until all frames that were sent before it have come; one that is about data
-//!     waits until these frames are written, and one that reads waits until those of them are that
+//!   waits until these frames are written, and one that reads waits until those of them are that
 //!   may have bytes of the file in common with what it reads.
 //! - A frame waits until its view is known, and until earlier frames are written that may have
 //!   bytes of the file in common with it.

@@ -379,6 +379,7 @@ impl Link {
             };
             // Whoever waits for all that is deferred sees it in one list or in the other.
             self.request_with(inner, true, call, Some(file));
+            self.changed.notify_all();
         }
     }
 
@@ -698,9 +699,17 @@ impl Inner {
     fn is_unsent(&self, after: &After) -> bool {
         match after {
             After::Nothing => false,
-            After::Frames { file, count } => self.outbox.is_unsent(*file, *count),
+            After::Frames { file, count } => {
+                self.outbox.is_unsent(*file, *count) || self.is_holding(*file)
+            }
             After::Bytes { file, reach, count } => self.outbox.is_unsent_in(*file, reach, *count),
         }
+    }
+
+    /// Whether a request of a file is held that the server must not get after a later one. A view
+    /// that is forgotten late harms nobody.
+    fn is_holding(&self, file: FileNumber) -> bool {
+        self.held.iter().any(|it| it.file == file && !matches!(it.call, Call::Forget { .. }))
     }
 
     fn is_held(&self, held: &Held) -> bool {
