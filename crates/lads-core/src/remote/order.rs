@@ -8,6 +8,8 @@
 //! - A request waits until all frames that were sent before it have come; one that is about data
 //!   waits until these frames are written, and one that reads waits until those of them are that
 //!   may have bytes of the file in common with what it reads.
+//!   Such a read may find a file shorter than an earlier frame makes it, which is written further
+//!   behind: a client that is told of an end asks again when all its frames are written.
 //! - A frame waits until its view is known, and until earlier frames are written that may have
 //!   bytes of the file in common with it.
 //!

@@ -186,6 +186,12 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.unsent_before(count).any(|frame| frame.goes.file == file)
     }
 
+    /// Whether a frame of a file is not written at the server, as far as is known here.
+    #[must_use]
+    pub fn is_unwritten(&self, file: FileNumber) -> bool {
+        self.frames.values().any(|frame| frame.goes.file == file)
+    }
+
     /// Whether one of them has bytes in common with these of the file.
     #[must_use]
     pub fn is_unsent_in(&self, file: FileNumber, reach: &Range<u64>, count: u64) -> bool {
@@ -389,10 +395,11 @@ mod tests {
         assert_eq!(next(&mut outbox, false), None);
         assert!(!outbox.is_unsent_of_view(ViewNumber(1)));
         assert_eq!((outbox.under_way(), outbox.in_memory()), (2, 2));
+        assert!(outbox.is_unwritten(FILE) && !outbox.is_unwritten(FileNumber(2)));
         assert_eq!(outbox.on_written(1), Some((FILE, 1)));
         assert_eq!(outbox.on_written(1), None, "it was said before");
         assert_eq!(outbox.on_written(0), Some((FILE, 0)));
-        assert!(outbox.is_empty() && outbox.in_memory() == 0);
+        assert!(outbox.is_empty() && outbox.in_memory() == 0 && !outbox.is_unwritten(FILE));
     }
 
     #[test]

@@ -372,14 +372,19 @@ impl<B: ChunkBytes> Reading<B> {
         oldest.and_then(|key| self.memory.remove(&key)).is_some()
     }
 
-    /// What is read ahead next: positions of one chunk.
-    #[must_use]
-    pub fn next_ahead(&self) -> Option<(FileNumber, Range<u64>)> {
+    /// What is read ahead next: positions of one chunk, of the first file of which they may be.
+    pub fn next_ahead(
+        &self,
+        may_be: impl Fn(FileNumber, &Range<u64>) -> bool,
+    ) -> Option<(FileNumber, Range<u64>)> {
         let is_idle = |fetch: &&Fetch| fetch.is_ahead && !fetch.is_waited_for;
         if self.under_way.values().filter(is_idle).count() >= AHEAD_MAX {
             return None;
         }
-        self.files.iter().find_map(|(file, _)| Some((*file, self.next_ahead_of(*file)?)))
+        self.files.keys().find_map(|&file| {
+            let positions = self.next_ahead_of(file)?;
+            may_be(file, &positions).then_some((file, positions))
+        })
     }
 
     fn next_ahead_of(&self, file: FileNumber) -> Option<Range<u64>> {

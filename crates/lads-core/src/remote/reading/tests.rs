@@ -42,7 +42,7 @@ fn at(start: u64, count: u64) -> Range<u64> {
 /// Everything that is read ahead now, in cells; the answers are all there.
 fn ahead(reading: &mut Reading<Cells>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
-    while let Some((_, positions)) = reading.next_ahead() {
+    while let Some((_, positions)) = reading.next_ahead(|_, _| true) {
         let number = 1000 + found.len() as u64;
         reading.fetch_ahead(number, FILE, &positions);
         reading.on_fetched(number, positions.end - positions.start, Some(&mut zeros()));
@@ -128,29 +128,54 @@ fn with_a_hint_the_beginning_is_read_at_once_and_without_nothing() {
 fn one_place_and_one_chunk_stay_for_reads_that_are_waited_for() {
     let mut reading = reading(9, 0, Prefetch::Always);
     for number in 0..3 {
-        let (_, positions) = reading.next_ahead().unwrap();
+        let (_, positions) = reading.next_ahead(|_, _| true).unwrap();
         reading.fetch_ahead(number, FILE, &positions);
     }
-    assert_eq!(reading.next_ahead(), None);
+    assert_eq!(reading.next_ahead(|_, _| true), None);
     assert_eq!(reading.find(FILE, &at(2, 20)), Found::Coming(0, at(2, 14)));
-    assert_eq!(reading.next_ahead(), Some((FILE, at(48, 16))), "now it waits for one of them");
+    assert_eq!(
+        reading.next_ahead(|_, _| true),
+        Some((FILE, at(48, 16))),
+        "now it waits for one of them"
+    );
     assert!(reading.is_coming(0) && reading.is_ahead(0));
+}
+
+#[test]
+fn a_file_that_must_wait_holds_up_no_other() {
+    let mut reading = reading(9, 0, Prefetch::Always);
+    let other = FileNumber(2);
+    reading.begin_view(other, Prefetch::Always);
+    assert_eq!(reading.next_ahead(|_, _| true), Some((FILE, at(0, 16))));
+    assert_eq!(reading.next_ahead(|file, _| file != FILE), Some((other, at(0, 16))));
+    assert_eq!(reading.next_ahead(|_, _| false), None);
+}
+
+#[test]
+fn without_memory_nothing_is_kept_or_read_ahead() {
+    for chunks_max in 0..2 {
+        let mut reading = reading(chunks_max, 9, Prefetch::Always);
+        (0..40).for_each(|it| read(&mut reading, it, 1));
+        assert_eq!(ahead(&mut reading), []);
+        let is_kept = reading.find(FILE, &at(39, 1)) != Found::Missing(at(39, 1));
+        assert_eq!(is_kept, chunks_max == 1);
+    }
 }
 
 #[test]
 fn nothing_is_read_ahead_behind_the_end() {
     let mut reading = reading(9, 0, Prefetch::Always);
-    let (_, positions) = reading.next_ahead().unwrap();
+    let (_, positions) = reading.next_ahead(|_, _| true).unwrap();
     reading.fetch_ahead(0, FILE, &positions);
     reading.on_fetched(0, CELL, Some(&mut zeros()));
-    assert_eq!(reading.next_ahead(), None);
+    assert_eq!(reading.next_ahead(|_, _| true), None);
     let cell = usize::try_from(CELL).unwrap();
     assert_eq!(reading.find(FILE, &at(0, 9)), Found::Here(zeros(), 0..cell));
     assert_eq!(reading.find(FILE, &at(1, 8)), Found::Missing(at(1, 8)));
     reading.forget(FILE);
-    assert_eq!(reading.next_ahead(), None, "the program may have written");
+    assert_eq!(reading.next_ahead(|_, _| true), None, "the program may have written");
     reading.begin(FILE, &at(0, 1));
-    assert!(reading.next_ahead().is_some(), "somebody may have made it longer");
+    assert!(reading.next_ahead(|_, _| true).is_some(), "somebody may have made it longer");
 }
 
 #[test]
@@ -312,7 +337,7 @@ impl World {
             // Several in a row.
             7 => (place..(place + 12).min(CELLS)).for_each(|it| self.read(it, 1, None, false)),
             8..11 => {
-                if let Some((_, positions)) = self.reading.next_ahead() {
+                if let Some((_, positions)) = self.reading.next_ahead(|_, _| true) {
                     let number = self.ask(&positions);
                     self.reading.fetch_ahead(number, FILE, &positions);
                 }

@@ -169,6 +169,7 @@ impl FileHandle {
             name: &self.name,
             view: tail.target.view,
             after: After::Bytes { file: self.file, reach, count: tail.frames },
+            frames: tail.frames,
             changes: self.link.begin_reading(self.file, &positions),
         };
         drop(tail);

@@ -222,7 +222,7 @@ impl Link {
             output: Mutex::new(output),
             for_writing: Arena::new(buffer_count(options.buffers_bytes), FRAME_BYTES as usize)?,
             for_reading: Arena::new(
-                CLIENT_READS_MAX + chunks_max + MOVING_BUFFERS,
+                chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS),
                 FRAME_BYTES as usize,
             )?,
             stage,

@@ -3,7 +3,7 @@
 
 use super::RemoteError;
 use super::link::{After, Link, Wanted};
-use lads_core::remote::message::{CLIENT_READS_MAX, FileNumber, ViewNumber};
+use lads_core::remote::message::{CLIENT_READS_MAX, Call, FileNumber, ViewNumber};
 use lads_core::remote::reading::Found;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,6 +16,9 @@ pub(super) struct Source<'a> {
     pub(super) name: &'a str,
     pub(super) view: ViewNumber,
     pub(super) after: After,
+    /// Of the frames of the connection, those of the file that the program wrote before are among
+    /// the first so many.
+    pub(super) frames: u64,
     /// How often the file had been changed when the read began.
     pub(super) changes: u64,
 }
@@ -29,12 +32,22 @@ struct Work<'a, 'b, 'c> {
     /// Positions that are coming because somebody else has asked for them, and that request.
     coming: Vec<(u64, Range<u64>)>,
     /// Requests of this read, and their positions.
-    asked: VecDeque<(u64, Range<u64>)>,
+    asked: VecDeque<Asked>,
     /// Here the file ended.
     end: u64,
+    /// All that the program wrote before is at the server.
+    is_flushed: bool,
     failure: Option<RemoteError>,
     /// It may ask for more.
     is_asking: bool,
+}
+
+struct Asked {
+    number: u64,
+    positions: Range<u64>,
+    /// An end of the file is where the server says that it is: nothing that the program wrote
+    /// before was on its way.
+    is_end_certain: bool,
 }
 
 impl Source<'_> {
@@ -49,8 +62,17 @@ impl Source<'_> {
         let (to, end) = (Pieces::new(pieces, start), positions.end);
         let (coming, asked) = (Vec::new(), VecDeque::new());
         let todo = VecDeque::from([positions]);
-        let mut work =
-            Work { source: self, to, todo, coming, asked, end, failure: None, is_asking: true };
+        let mut work = Work {
+            source: self,
+            to,
+            todo,
+            coming,
+            asked,
+            end,
+            is_flushed: false,
+            failure: None,
+            is_asking: true,
+        };
         while work.step() {}
         work.failure.map_or(Ok(work.end - start), Err)
     }
@@ -118,7 +140,9 @@ impl Work<'_, '_, '_> {
                 let Source { view, after, changes, .. } = &self.source;
                 let wanted = Wanted { file, view: *view, positions: missing.clone() };
                 let length = missing.end - start;
-                self.asked.push_back((link.ask_to_read(after, wanted, *changes), missing));
+                let (number, is_all_written) = link.ask_to_read(after, wanted, *changes);
+                let is_end_certain = is_all_written || self.is_flushed;
+                self.asked.push_back(Asked { number, positions: missing, is_end_certain });
                 length
             }
         };
@@ -128,13 +152,17 @@ impl Work<'_, '_, '_> {
     }
 
     fn take_answer(&mut self) {
-        let Some((number, positions)) = self.asked.pop_front() else { return };
+        let Some(asked) = self.asked.pop_front() else { return };
+        let Asked { number, positions, is_end_certain } = asked;
         match self.source.link.wait_for_bytes(number, self.source.name) {
             Ok(bytes) => {
                 let count = bytes.as_ref().map_or(0, |(_, part)| part.len());
                 let got = positions.start + count as u64;
-                if got < positions.end {
+                if got < positions.end && is_end_certain {
                     self.end = self.end.min(got);
+                } else if got < positions.end {
+                    self.todo.push_front(got..positions.end);
+                    self.flush();
                 }
                 // What lies behind the end is not there, even if somebody has made the file longer.
                 if let Some((buffer, part)) = bytes
@@ -146,6 +174,17 @@ impl Work<'_, '_, '_> {
             }
             Err(error) => self.failure = self.failure.take().or(Some(error)),
         }
+    }
+
+    /// Waits until all that the program wrote before is at the server: it may make the file longer.
+    fn flush(&mut self) {
+        if self.is_flushed {
+            return;
+        }
+        self.is_flushed = true;
+        let Source { link, file, frames, name, .. } = self.source;
+        let asked = link.ask(&After::Frames { file, count: frames }, Call::Flush { file });
+        self.failure = link.wait_for(asked, name).err();
     }
 }
 

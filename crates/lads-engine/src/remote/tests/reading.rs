@@ -217,6 +217,40 @@ fn who_has_the_lock_sees_what_was_written_under_it() {
     assert_eq!(place.bytes("there")[0], 120, "none was lost");
 }
 
+/// A read had no bytes in common with the write, found the file as short as it was before, and took
+/// that for its end.
+#[test]
+fn a_file_is_as_long_as_what_was_written_last_though_it_is_on_its_way() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    for from in [1, 7, 11].map(|it| it * MIB) {
+        client.pause(true);
+        file.write(from as u64, &[b"x"]).unwrap();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&file, from as u64 - 1000, 500));
+            while client.awaited() == 0 && !reading.is_finished() {
+                std::thread::yield_now();
+            }
+            client.pause(false);
+            assert_eq!(reading.join().unwrap(), [0; 500]);
+        });
+        assert_eq!(read(&file, from as u64 - 10, 3 * MIB), b"\0\0\0\0\0\0\0\0\0\0x");
+    }
+}
+
+#[test]
+fn without_memory_for_reads_all_is_read_from_the_server() {
+    let place = Place::new();
+    let bytes = place.make("there", 5 * MIB);
+    let client = place.keeping(0, 8);
+    let file = opened(&client, Prefetch::Always);
+    for _ in 0..2 {
+        assert!(read(&file, 3, 5 * MIB) == bytes[3..]);
+    }
+    assert_eq!(client.read_bytes(), ReadBytes::default());
+}
+
 /// Each of them wants more places than there are.
 #[test]
 fn threads_that_read_at_the_same_time_all_come_to_an_end() {

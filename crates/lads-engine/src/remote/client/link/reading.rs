@@ -150,18 +150,20 @@ impl Link {
         self.lock().read_bytes.kept += count as u64;
     }
 
-    /// Asks for bytes, and will wait for them.
+    /// Asks for bytes, and will wait for them. Returns the number of the request, and whether all
+    /// that was written to the file before is known to be written.
     pub(in crate::remote::client) fn ask_to_read(
         &self,
         after: &After,
         wanted: Wanted,
         changes: u64,
-    ) -> u64 {
+    ) -> (u64, bool) {
         let mut inner = self.wait_until_sent(after);
         let Wanted { file, view, positions } = wanted;
         let number = inner.requests;
+        let is_all_written = !inner.outbox.is_unwritten(file);
         inner.reading.fetch(number, file, &positions, changes);
-        self.request_with(inner, true, read_call(view, &positions), None)
+        (self.request_with(inner, true, read_call(view, &positions), None), is_all_written)
     }
 
     /// Waits until what somebody else has asked for has come.
@@ -257,11 +259,15 @@ impl Inner {
         if self.asking > 0 || self.reads >= CLIENT_READS_MAX || self.lost.is_some() {
             return None;
         }
-        let (file, positions) = self.reading.next_ahead()?;
-        let target = self.targets.get(&file)?;
-        let reach = target.shape.reach(&positions);
-        let is_unsent = self.outbox.is_unsent_in(file, &reach, self.outbox.count());
-        (!reach.is_empty() && !is_unsent).then(|| (Arc::clone(target), positions))
+        let (file, positions) = self.reading.next_ahead(|file, positions| {
+            let reach = self.targets.get(&file).map(|it| it.shape.reach(positions));
+            // After what the program has written there: a frame that is sent later might overtake it.
+            reach.is_some_and(|reach| {
+                let is_unsent = self.outbox.is_unsent_in(file, &reach, self.outbox.count());
+                !reach.is_empty() && !is_unsent
+            })
+        })?;
+        Some((self.targets.get(&file).map(Arc::clone)?, positions))
     }
 
     /// Something that was read ahead has come, or does not come.
