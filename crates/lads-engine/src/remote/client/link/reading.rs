@@ -261,7 +261,7 @@ impl Inner {
         }
         let (file, positions) = self.reading.next_ahead(|file, positions| {
             let reach = self.targets.get(&file).map(|it| it.shape.reach(positions));
-            // After what the program has written there: a frame that is sent later might overtake it.
+            // After what the program has written there: a frame sent later might overtake it.
             reach.is_some_and(|reach| {
                 let is_unsent = self.outbox.is_unsent_in(file, &reach, self.outbox.count());
                 !reach.is_empty() && !is_unsent
