@@ -6,6 +6,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fdatasync};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
+/// Direct I/O is done in pages of this many bytes.
+const PAGE_BYTES: usize = 4096;
+
 /// The file. Where its file system allows that, it is read and written past the page cache, so that
 /// it does not use the memory that it is there to save.
 #[derive(Debug)]
@@ -20,19 +23,27 @@ impl SlotFile {
         Self { file, slot_bytes }
     }
 
-    /// Writes whole pages into a slot.
+    /// Writes the first bytes of a buffer into a slot, in whole pages.
     ///
     /// # Errors
     /// Of the system.
-    pub(crate) fn write(&self, slot: Slot, pages: &[u8]) -> Result<(), Errno> {
+    ///
+    /// # Panics
+    /// If the buffer does not hold these pages.
+    pub(crate) fn write(&self, slot: Slot, buffer: &[u8], length: usize) -> Result<(), Errno> {
+        let pages = &buffer[..length.next_multiple_of(PAGE_BYTES)];
         self.patiently(|| write_all(&self.file, pages, slot.offset(self.slot_bytes)))
     }
 
-    /// Reads whole pages back from a slot.
+    /// Reads the first bytes of a slot back into a buffer, in whole pages.
     ///
     /// # Errors
     /// Of the system.
-    pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
+    ///
+    /// # Panics
+    /// If the buffer does not hold these pages.
+    pub(crate) fn read(&self, slot: Slot, buffer: &mut [u8], length: usize) -> Result<(), Errno> {
+        let pages = &mut buffer[..length.next_multiple_of(PAGE_BYTES)];
         self.patiently(|| {
             let length = pages.len();
             read_at_least(&self.file, pages, slot.offset(self.slot_bytes), length)

@@ -75,14 +75,15 @@ impl StageLog {
     /// Writes whole pages into a slot. The first failure is reported to the person.
     pub(crate) fn write(&self, slot: Slot, pages: &[u8]) -> Result<(), Errno> {
         self.slots
-            .write(slot, pages)
+            .write(slot, pages, pages.len())
             .inspect_err(|errno| self.complain(&format!("cannot write to it: {errno}")))
     }
 
     /// Reads whole pages back from a slot. The first failure is reported to the person.
     pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
+        let length = pages.len();
         self.slots
-            .read(slot, pages)
+            .read(slot, pages, length)
             .inspect_err(|errno| self.complain(&format!("cannot read from it: {errno}")))
     }
 

@@ -140,7 +140,7 @@ impl Locks {
         blocking.collect()
     }
 
-    /// A client has so many locks less; nothing is kept of a file without locks.
+    /// Lowers the number of locks of a client by `count`; nothing is kept of a file without locks.
     fn forget(&mut self, id: FileId, client: ClientNumber, count: usize) {
         if self.files.get(&id).is_some_and(FileLock::is_free) {
             self.files.remove(&id);

@@ -168,10 +168,9 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.frames.is_empty()
     }
 
-    /// What is known about the frames that are not written, and whether each is on the local disk.
-    pub fn all(&self) -> impl Iterator<Item = (&T, bool)> {
-        let is_staged = |frame: &Frame<B, T>| matches!(frame.place, Place::Staged(_));
-        self.frames.values().map(move |frame| (&frame.about, is_staged(frame)))
+    /// What is known about the frames that are not written.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.frames.values().map(|frame| &frame.about)
     }
 
     /// Whether a frame is on its way to the local disk.
@@ -478,7 +477,7 @@ mod tests {
         assert_eq!(outbox.start_keeping(), None);
         assert_eq!(outbox.forget_in_memory(), [1, 2, 3]);
         assert_eq!((outbox.in_memory(), outbox.has_next()), (0, false));
-        assert_eq!(outbox.all().collect::<Vec<_>>(), [(&0, true)]);
+        assert_eq!(outbox.all().collect::<Vec<_>>(), [&0]);
     }
 
     #[test]
@@ -494,8 +493,8 @@ mod tests {
             kept.push(id);
         }
         assert_eq!(kept, [1, 2]);
-        let all: Vec<_> = outbox.all().map(|(about, is_staged)| (*about, is_staged)).collect();
-        assert_eq!(all, [(1, true), (2, true), (3, true)]);
+        assert_eq!(outbox.all().collect::<Vec<_>>(), [&1, &2, &3]);
+        assert_eq!(outbox.in_memory(), 0);
     }
 
     proptest! {

@@ -133,7 +133,7 @@ impl Outlook {
         self.remote_from = is_left.then_some(now);
     }
 
-    /// Bytes were staged, and that took so long.
+    /// Bytes were staged, which took this time.
     pub fn on_staged(&mut self, now: Duration, bytes: u64, took: Duration) {
         self.local.add(bytes, took);
         self.staged_at = now;

@@ -5,7 +5,7 @@
 //! buffer in memory, a slot of a file on a local disk, or both, and a set of the positions that it
 //! holds. When there is no room, the chunk goes that was used least recently.
 //!
-//! What is read ahead is what would come next if the program went on as it does ([`Pattern`]). The
+//! What is read ahead is what would come next if the program went on as it does (`pattern.rs`). The
 //! more often that was right, the further it goes; when it was wrong, it begins anew, and the
 //! program must go on regularly for longer.
 //!

@@ -396,7 +396,7 @@ const MODE: OpenMode = OpenMode { reads: true, writes: true, creates: false, is_
 const NO_FILE: Failure = Failure { operation: Operation::Open, errno: 2 };
 const NO_VIEW: Failure = Failure { operation: Operation::Examine, errno: 22 };
 
-/// Which of so many clients writes a byte.
+/// Which client, of this number of clients, writes a byte.
 pub(crate) fn owner_of(place: usize, count: usize) -> usize {
     place / usize::try_from(BLOCK_BYTES).unwrap() % count
 }

@@ -368,7 +368,7 @@ impl Bed<'_> {
         Ok(run)
     }
 
-    /// Runs the program with so many iterations before each snapshot.
+    /// Runs the program with `every` iterations before each snapshot.
     fn jacobi(
         &self,
         every: u64,

@@ -25,9 +25,6 @@ use twox_hash::XxHash3_64;
 
 use crate::board::lock;
 
-/// Direct I/O is done in pages of this many bytes.
-const PAGE_BYTES: usize = 4096;
-
 /// The files of one connection.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -109,7 +106,7 @@ impl Cache {
             return Err(Errno::NOSPC.into());
         }
         let checksum = XxHash3_64::oneshot(&buffer[..about.length as usize]);
-        self.bytes.write(slot, &buffer[..page_bytes(about.length)])?;
+        self.bytes.write(slot, buffer, about.length as usize)?;
         if self.is_synced {
             self.bytes.sync()?;
         }
@@ -134,7 +131,7 @@ impl Cache {
     /// # Errors
     /// If the disk fails, or returns other bytes than were written.
     pub(super) fn take(&self, slot: Slot, length: u32, buffer: &mut Buffer) -> io::Result<u64> {
-        self.bytes.read(slot, &mut buffer[..page_bytes(length)])?;
+        self.bytes.read(slot, buffer, length as usize)?;
         let checksum = XxHash3_64::oneshot(&buffer[..length as usize]);
         match lock(&self.list).checksums.get(&slot) == Some(&checksum) {
             true => Ok(checksum),
@@ -207,7 +204,7 @@ impl LeftOver {
         if kept.length > FRAME_BYTES {
             return Err(io::Error::other("the list is damaged"));
         }
-        self.bytes.read(kept.slot, &mut buffer[..page_bytes(kept.length)])?;
+        self.bytes.read(kept.slot, buffer, kept.length as usize)?;
         match XxHash3_64::oneshot(&buffer[..kept.length as usize]) == kept.checksum {
             true => Ok(()),
             false => Err(io::Error::other("the bytes are not those that the list tells of")),
@@ -239,8 +236,4 @@ fn bytes_path(list: &Path) -> PathBuf {
     let mut name = list.as_os_str().to_owned();
     name.push(".bytes");
     PathBuf::from(name)
-}
-
-fn page_bytes(length: u32) -> usize {
-    (length as usize).next_multiple_of(PAGE_BYTES)
 }

@@ -90,7 +90,7 @@ struct Inner {
     deferred: HashMap<u64, FileNumber>,
     /// Requests that go out when certain frames are sent.
     held: Vec<Held>,
-    /// Files that are being closed later, by the number of the request once it is out.
+    /// Files whose close was deferred and is not done.
     closing: Vec<Closing>,
     /// The first failure of each file that no call has returned.
     failures: HashMap<FileNumber, Failure>,
@@ -102,6 +102,8 @@ struct Inner {
     read_bytes: ReadBytes,
     /// The views through which files are read now.
     targets: HashMap<FileNumber, Arc<Target>>,
+    /// Some of them may be views of one file, opened twice.
+    has_doubles: bool,
     tails: Vec<Weak<Mutex<Tail>>>,
     /// Of these, how many have a buffer that is not full.
     open_tails: u32,
@@ -201,6 +203,7 @@ impl Link {
             reading: Reading::new(chunks_max, Slots::new(read_cache_bytes, FRAME_BYTES, 1)),
             read_bytes: ReadBytes::default(),
             targets: HashMap::new(),
+            has_doubles: false,
             tails: Vec::new(),
             open_tails: 0,
             numbers: 0,

@@ -16,8 +16,8 @@ pub(super) struct Source<'a> {
     pub(super) name: &'a str,
     pub(super) view: ViewNumber,
     pub(super) after: After,
-    /// Of the frames of the connection, those of the file that the program wrote before are among
-    /// the first so many.
+    /// The number of frames of the connection up to the last one that the program wrote to the file
+    /// before.
     pub(super) frames: u64,
     /// How often the file had been changed when the read began.
     pub(super) changes: u64,

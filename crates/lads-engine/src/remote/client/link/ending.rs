@@ -62,7 +62,7 @@ impl Link {
             inner.lost =
                 Some(format!("lost the server of remote files {}: {why}{said}", self.name));
             inner.is_keeping = self.stage.is_some();
-            inner.lost_bytes = inner.outbox.all().map(|(about, _)| u64::from(about.length)).sum();
+            inner.lost_bytes = inner.outbox.all().map(|about| u64::from(about.length)).sum();
         }
         if !inner.is_keeping {
             inner.outbox.clear();

@@ -17,9 +17,6 @@ use twox_hash::XxHash3_64;
 
 use crate::board::lock;
 
-/// Direct I/O is done in pages of this many bytes.
-const PAGE_BYTES: usize = 4096;
-
 /// Buffers beside those of chunks and of reads under way: one that is being put on the disk, and
 /// one that comes back from there.
 pub(super) const MOVING_BUFFERS: u32 = 2;
@@ -80,6 +77,8 @@ impl Link {
     pub(in crate::remote::client) fn begin_view(&self, target: &Arc<Target>, prefetch: Prefetch) {
         let mut inner = self.lock();
         inner.reading.begin_view(target.file, prefetch);
+        let is_same = |it: &Arc<Target>| it.path == target.path && it.file != target.file;
+        inner.has_doubles |= inner.targets.values().any(is_same);
         inner.targets.insert(target.file, Arc::clone(target));
         drop(inner);
         self.changed.notify_all();
@@ -217,7 +216,7 @@ impl Link {
         let _one = lock(&cache.loading);
         let mut buffer = self.for_reading.take();
         let length = load.length as usize;
-        let read = cache.file.read(load.slot, &mut buffer[..length.next_multiple_of(PAGE_BYTES)]);
+        let read = cache.file.read(load.slot, &mut buffer, length);
         let is_whole = || XxHash3_64::oneshot(&buffer[..length]) == load.checksum;
         let is_read = read.is_ok() && is_whole();
         let mut buffer = is_read.then(|| ReadBuffer(Arc::new(buffer)));
@@ -235,8 +234,7 @@ impl Link {
             let Some(save) = link.next_save() else { continue };
             let cache = link.read_cache.as_ref().expect("this thread is there for it");
             let length = save.length as usize;
-            let pages = &save.bytes[..length.next_multiple_of(PAGE_BYTES)];
-            let written = cache.file.write(save.slot, pages);
+            let written = cache.file.write(save.slot, &save.bytes, length);
             let checksum = written.is_ok().then(|| XxHash3_64::oneshot(&save.bytes[..length]));
             link.lock().reading.on_saved(save, checksum);
         }
@@ -290,7 +288,8 @@ impl Inner {
 
     /// Forgets what was read of the same file under other numbers.
     fn forget_others(&mut self, file: FileNumber) {
-        if self.targets.len() < 2 {
+        self.has_doubles &= self.targets.len() > 1;
+        if !self.has_doubles {
             return;
         }
         let Some(target) = self.targets.get(&file) else { return };

@@ -3,7 +3,7 @@
 
 use super::{Inner, Link, Stage};
 use crate::board::lock;
-use crate::remote::client::About;
+use crate::remote::client::{About, StagedBytes};
 use lads_core::remote::message::FRAME_BYTES;
 use lads_core::remote::outbox::Staging;
 use lads_core::remote::outlook::Memory;
@@ -32,9 +32,8 @@ impl Link {
             let staging =
                 stage.and_then(|stage| Some((stage, self.lock().outbox.start_staging()?)));
             let Some((stage, staging)) = staging else { return Some(self.for_writing.take()) };
-            let bytes = u64::from(staging.about.length);
-            if let Some(buffer) = self.put_aside(stage, staging) {
-                self.lock().staged.in_foreground += bytes;
+            let count = |staged: &mut StagedBytes, bytes| staged.in_foreground += bytes;
+            if let Some(buffer) = self.put_aside(stage, staging, count) {
                 return Some(buffer);
             }
         }
@@ -49,9 +48,8 @@ impl Link {
                 return link.keep_the_rest(stage);
             }
             let Some(staging) = link.next_staging(stage) else { continue };
-            let bytes = u64::from(staging.about.length);
-            link.put_aside(stage, staging);
-            link.lock().staged.in_background += bytes;
+            let count = |staged: &mut StagedBytes, bytes| staged.in_background += bytes;
+            link.put_aside(stage, staging, count);
         }
     }
 
@@ -80,17 +78,24 @@ impl Link {
         Memory { all_bytes: bytes(count), free_bytes: bytes(free) }
     }
 
-    /// Puts a frame on the local disk. Returns its buffer, if it is free now.
-    fn put_aside(&self, stage: &Stage, staging: Staging<Arc<Buffer>, About>) -> Option<Buffer> {
+    /// Puts a frame on the local disk, and lets its bytes be counted. Returns its buffer, if it is
+    /// free now.
+    fn put_aside(
+        &self,
+        stage: &Stage,
+        staging: Staging<Arc<Buffer>, About>,
+        count: impl FnOnce(&mut StagedBytes, u64),
+    ) -> Option<Buffer> {
         let Staging { id, about, buffer, slot } = staging;
         let from = Instant::now();
         let put = stage.cache.put(id, &about, slot, &buffer);
         let mut inner = self.lock();
         match put {
             Ok(()) => {
+                let (now, bytes) = (self.now(), u64::from(about.length));
                 inner.outbox.on_staged(id, slot);
-                let now = self.now();
-                inner.outlook.on_staged(now, about.length.into(), from.elapsed());
+                inner.outlook.on_staged(now, bytes, from.elapsed());
+                count(&mut inner.staged, bytes);
             }
             // Nothing is lost: the frame stays in memory, and writes wait for the network.
             Err(_) => inner.outbox.on_not_staged(id, slot),
@@ -108,7 +113,7 @@ impl Link {
         tails.iter().for_each(|tail| lock(tail).seal(self));
         lost_bytes += self.keep_what_waits(stage);
         let mut inner = self.lock();
-        let kept_bytes = inner.outbox.all().map(|(about, _)| u64::from(about.length)).sum();
+        let kept_bytes = inner.outbox.all().map(|about| u64::from(about.length)).sum();
         let path = stage.cache.path().display();
         let kept = match kept_bytes {
             0 => {
@@ -138,7 +143,7 @@ impl Link {
             let mut inner = self.lock();
             if let Some(staging) = inner.outbox.start_keeping() {
                 drop(inner);
-                self.put_aside(stage, staging);
+                self.put_aside(stage, staging, |_, _| {});
                 continue;
             }
             // Another thread may be putting a frame there.
