@@ -8,6 +8,7 @@ mod table;
 
 use crate::args::{BenchArgs, only_for_one_path};
 use crate::display::escape_text;
+use crate::progress_line::ProgressLine;
 use crate::{code_of_printing, complain, front, parsed};
 use anyhow::{Context, Result};
 use clap::ArgMatches;
@@ -15,12 +16,9 @@ use lads_core::mode::{Caching, Direction, Figure};
 use lads_core::sizes;
 use lads_engine::{BenchConfig, BenchError, BenchReport, ExitCode, StopFlag, bench};
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, Instant};
-
-/// The shortest time between two redraws of the line of progress.
-const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+use std::time::Duration;
 
 /// How long storage is measured, and how long the file is at most, if nothing is said.
 const TIME: Duration = Duration::from_secs(60);
@@ -65,19 +63,10 @@ fn measure(args: &BenchArgs, stop: &StopFlag) -> Result<BenchReport, BenchError>
         request_bytes: sorted(&args.requests),
         thread_counts: sorted(&args.threads),
     };
-    let is_shown = io::stderr().is_terminal() && !args.quiet;
-    let mut shown = Instant::now();
-    let report = bench(&config, stop, &mut |done, all| {
-        if is_shown && (shown.elapsed() >= REDRAW_INTERVAL || done == all) {
-            shown = Instant::now();
-            // If stderr is closed, nobody waits for progress.
-            let _ = write!(io::stderr(), "\rlads: {done} of {all} measurements\x1b[K");
-        }
-    });
-    if is_shown {
-        let _ = write!(io::stderr(), "\r\x1b[K");
-    }
-    report
+    let mut line = ProgressLine::new(args.quiet);
+    bench(&config, stop, &mut |done, all| {
+        line.show(done == all, || format!("{done} of {all} measurements"));
+    })
 }
 
 /// In order, each value once.

@@ -15,6 +15,7 @@ mod mpi;
 mod osts;
 mod panic;
 mod probe;
+mod progress_line;
 mod refusals;
 mod request;
 mod rfs;

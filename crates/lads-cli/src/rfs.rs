@@ -3,6 +3,7 @@
 
 use crate::args::{ReplayArgs, ServeFilesArgs};
 use crate::complain;
+use crate::progress_line::ProgressLine;
 use crate::signals::Watch;
 use anyhow::{Context, Result, anyhow};
 use lads_core::remote::hints::pairs;
@@ -13,13 +14,9 @@ use lads_engine::remote::{
     read_token, serve_own_client,
 };
 use lads_engine::{RemoteShell, StopFlag};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// The shortest time between two redraws of the line of progress.
-const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Memory for what is to be written, in bytes. With the 64 clients that may come by default, each
 /// has 16 MiB: what is under way on 1 Gbit/s over 130 ms. Half is half of that; double is memory of
@@ -100,20 +97,12 @@ fn replay_one(list: &Path, args: &ReplayArgs) -> Result<()> {
     let replay = Replay::open(list)?;
     let client = client_of(&replay, args)?;
     let (at, all) = (client.server().to_owned(), replay.bytes());
-    let is_shown = io::stderr().is_terminal();
-    let (mut sent, mut shown) = (0, Instant::now());
+    let (mut sent, mut line) = (0, ProgressLine::new(false));
     let outcome = replay.send(&client, |bytes| {
         sent += bytes;
-        if is_shown && shown.elapsed() >= REDRAW_INTERVAL {
-            shown = Instant::now();
-            let (sent, all) = (sizes::bytes(sent), sizes::bytes(all));
-            // If stderr is closed, nobody waits for progress.
-            let _ = write!(io::stderr(), "\rlads: {sent} of {all}\x1b[K");
-        }
+        line.show(false, || format!("{} of {}", sizes::bytes(sent), sizes::bytes(all)));
     });
-    if is_shown {
-        let _ = write!(io::stderr(), "\r\x1b[K");
-    }
+    drop(line);
     outcome?;
     let (all, list) = (sizes::bytes(all), list.display());
     writeln!(io::stdout(), "{all} sent to {at}; {list} is removed")

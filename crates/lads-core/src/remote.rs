@@ -20,5 +20,6 @@ pub mod name;
 pub mod order;
 pub mod outbox;
 pub mod outlook;
+pub mod policy;
 pub mod reading;
 pub mod scatter;

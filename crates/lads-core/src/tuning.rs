@@ -1,10 +1,10 @@
 //! The numbers of policy: how long, how many, how often, which part.
 //!
-//! Every number of policy of this crate is a field of [`Tuning`]. LADS runs with
-//! [`Tuning::DEFAULT`]. Sessions take the numbers with their configuration, so that the simulator
-//! can try others (`lads-sim --sweep-tuning`). Numbers that both ends must agree on, and limits
-//! that keep a peer or a disk from asking for too much, are not policy; they are in `limits.rs`,
-//! `frame.rs` and the formats.
+//! Every number of policy of a transfer is a field of [`Tuning`]; those of remote files are in
+//! [`crate::remote::policy`]. LADS runs with [`Tuning::DEFAULT`]. Sessions take the numbers with
+//! their configuration, so that the simulator can try others (`lads-sim --sweep-tuning`). Numbers
+//! that both ends must agree on, and limits that keep a peer or a disk from asking for too much,
+//! are not policy; they are in `limits.rs`, `frame.rs` and the formats.
 //!
 //! A last sentence that begins with *half* says what half and double of the field do to the share
 //! of the fluid bound that a transfer reaches, in percentage points. It gives the mean and its

@@ -22,14 +22,10 @@
 //! ```
 
 use super::message::{FileNumber, ViewNumber};
+use super::policy::WAITING_IN_MEMORY;
 use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// How many buffers that wait stay in memory while others are staged in the background: the one
-/// that is sent next and the one behind it. With half, the network waits while the next is read
-/// back from the disk; with double, two buffers less are free for the program.
-const WAITING_IN_MEMORY: usize = 2;
 
 /// The buffers of a client that are not written at the server.
 #[derive(Debug)]

@@ -5,23 +5,9 @@
 //! buffers are sent. If the time is too short to send as much as the next snapshot needs, part of
 //! what waits goes to the local disk in the background, so that the program finds free memory.
 
+use super::policy::{OUTPUT_GAP, RATE_SECONDS, STAGING_SPREAD};
 use crate::limits::FRAME_BYTES;
 use std::time::Duration;
-
-/// Writes that are further apart belong to two outputs. A library that writes a snapshot needs
-/// milliseconds between two writes; with half of this, a process that the system puts aside for a
-/// time slice is taken to compute; with double, phases shorter than that are not seen.
-const OUTPUT_GAP: Duration = Duration::from_millis(50);
-
-/// What a rate is measured over, in seconds: half of what was measured before counts after as much
-/// time. With half, the pauses of a disk show as another rate; with double, a change of the network
-/// is seen in 8 s.
-const RATE_SECONDS: f64 = 4.0;
-
-/// The part of the time until the next output over which buffers are staged. With half, staging is
-/// packed into the first part of the phase, when the program has just begun to compute, and stages
-/// what would have been sent; double is beyond the next output.
-const SPREAD: f64 = 0.75;
 
 /// What is known about the outputs of a program, and about how fast its bytes go away.
 #[derive(Debug)]
@@ -170,7 +156,7 @@ impl Outlook {
             return None;
         }
         let buffers = bytes.div_ceil(u64::from(FRAME_BYTES));
-        let pause = self.remaining(now).mul_f64(SPREAD / buffers as f64);
+        let pause = self.remaining(now).mul_f64(STAGING_SPREAD / buffers as f64);
         let last = self.staged_at.max(self.output_end);
         Some((last + pause).saturating_sub(now))
     }

@@ -16,18 +16,14 @@
 
 mod pattern;
 
-use super::message::{CLIENT_READS_MAX, FRAME_BYTES, FileNumber};
+use super::message::{FRAME_BYTES, FileNumber};
+use super::policy::AHEAD_MAX;
 use crate::range::RangeSet;
 use crate::staging::{Slot, Slots};
 use pattern::Pattern;
 pub use pattern::Prefetch;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-
-/// How many reads ahead may be under way for which nobody waits: one place stays for a read that is
-/// waited for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; all places would make
-/// each read wait for one that nobody may need.
-const AHEAD_MAX: usize = CLIENT_READS_MAX as usize - 1;
 
 const CHUNK_BYTES: u64 = FRAME_BYTES as u64;
 

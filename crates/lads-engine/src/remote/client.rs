@@ -22,6 +22,7 @@ use lads_core::errno;
 use lads_core::remote::message::{FRAME_BYTES, Failure, FileNumber, OpenMode, ViewNumber};
 use lads_core::remote::name::Server;
 use lads_core::remote::outlook::Told;
+use lads_core::remote::policy::{BUFFERS_BYTES, READ_BYTES, TIMEOUT};
 use lads_core::view::View;
 use link::Link;
 use rustix::io::Errno;
@@ -80,15 +81,8 @@ pub struct StageOptions {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        // 64 frames. A process of the paper's simulation has a snapshot of half of it. With half,
-        // a snapshot of this size is only half hidden behind the computation; double is memory
-        // that the program may want itself.
-        let (buffers_bytes, timeout) = (64 << 20, Duration::from_secs(60));
-        // A line of 1 Gbit/s and 26.8 ms holds 3.3 MB: while a program uses the 4 MiB that have
-        // come, the next are on their way. With half, a program that reads 4 MiB at a time waits
-        // for each; double is memory that the program may want itself.
-        let read_bytes = 16 << 20;
         let (stage, read_cache) = (None, None);
+        let (buffers_bytes, read_bytes, timeout) = (BUFFERS_BYTES, READ_BYTES, TIMEOUT);
         Self { buffers_bytes, timeout, stage, read_bytes, read_cache, begun: Instant::now() }
     }
 }

@@ -18,6 +18,7 @@ use crate::transport::tcp::Service;
 use crate::transport::{Channel, Transport, pipe};
 use groups::Groups;
 use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
+use lads_core::remote::policy::{HERE_BUFFERS_BYTES, SILENCE_MAX};
 use locks::FileLocks;
 use reach::Reach;
 use session::{Place, Session};
@@ -84,7 +85,7 @@ impl FileServer {
         let shared = Shared::open(reach, layouts, *sessions_max, *buffers_bytes)?;
         let service = Service::open(config.listen, config.token.0)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
-        Ok(Self { service, shared, silence_max: locks::SILENCE_MAX })
+        Ok(Self { service, shared, silence_max: SILENCE_MAX })
     }
 
     /// Where it listens.
@@ -124,11 +125,6 @@ impl OwnServerConfig {
     }
 }
 
-/// Memory of a server within the process of its client, in bytes: eight frames are written at a
-/// time. With half, a file in eight stripes is not written to all of them at a time; what double
-/// would hold, the buffers of the client hold as well.
-const HERE_BUFFERS_BYTES: u64 = 8 << 20;
-
 /// Serves this process itself over a socket, until that ends. Files are opened near `path`.
 ///
 /// # Errors
@@ -141,7 +137,7 @@ pub(super) fn serve_here(socket: OwnedFd, path: &[u8]) -> Result<(), String> {
     let connection = both_ways(&socket).map_err(|error| error.to_string())?;
     let (over, is_over) = sync_channel(1);
     let stop = StopFlag::new();
-    shared.start(locks::SILENCE_MAX, &stop);
+    shared.start(SILENCE_MAX, &stop);
     let line = Box::new(Ending { socket, over });
     shared.admit(line, connection).map_err(|error| error.to_string())?;
     crate::thread::spawn("lads-serve", move || {
@@ -181,7 +177,7 @@ pub fn serve_own_client(
         answer_distant(input.into(), output.into()).map_err(|fatal| fatal.text)?;
     let (over, is_over) = sync_channel(1);
     let stop = StopFlag::new();
-    shared.start(locks::SILENCE_MAX, &stop);
+    shared.start(SILENCE_MAX, &stop);
     let connection = pipe::open_pipes_both_ways(input, output, 1);
     shared.admit(Box::new(Over(over)), connection).map_err(|error| error.to_string())?;
     // A thread that hangs in a call to storage, or reads a pipe that nobody closes, is not waited

@@ -1,17 +1,8 @@
 //! How a program reads a file, and what it would read next.
 
 use super::CHUNK_BYTES;
+use crate::remote::policy::{FIRST_AHEAD_BYTES, REGULAR_READS_MAX};
 use std::ops::Range;
-
-/// How far ahead the first time, in bytes, if the reads are not longer. With half, a program with
-/// small reads waits once more for the network before that is hidden; double is read for nothing
-/// twice as often when a program stops after two reads.
-const FIRST_BYTES: u64 = 128 << 10;
-
-/// The most reads in a row that must be regular before something is read ahead. With half, a
-/// program that is often regular by chance reads ahead twice as often for nothing; with double, one
-/// that has become regular waits for the network twice as long.
-const NEEDED_MAX: u32 = 16;
 
 /// What is kept of what is read, and what is read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +72,7 @@ impl Pattern {
         } else {
             let was_wrong = self.window > 0;
             if was_wrong {
-                self.needed = (2 * self.needed).min(NEEDED_MAX);
+                self.needed = (2 * self.needed).min(REGULAR_READS_MAX);
             }
             (self.step, self.steps, self.window) = (step, u32::from(step.is_some()), 0);
             if was_wrong || read.start != last_end {
@@ -89,7 +80,7 @@ impl Pattern {
             }
         }
         if self.is_regular() {
-            let first = FIRST_BYTES.max(length.saturating_mul(2));
+            let first = FIRST_AHEAD_BYTES.max(length.saturating_mul(2));
             self.window = first.max(self.window.saturating_mul(2)).min(window_max);
         }
         false

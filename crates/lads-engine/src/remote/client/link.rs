@@ -28,6 +28,7 @@ use lads_core::remote::message::{
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::{Goes, Outbox};
 use lads_core::remote::outlook::Outlook;
+use lads_core::remote::policy::{LOOK_INTERVAL, STAGING_MAX};
 use lads_core::remote::reading::Reading;
 use lads_core::staging::Slots;
 use lads_core::units::{OstId, StreamId};
@@ -40,15 +41,6 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
-
-/// How often it is checked whether the server is silent. So much later than asked for is it lost;
-/// half of it wakes a thread beside the computation twice as often.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How many buffers may be on their way to the local disk at a time: the one that a thread stages
-/// in the background, and those of threads of the program that write. With fewer, such a thread
-/// waits for the network.
-const STAGING_MAX: u32 = 8;
 
 /// A connection.
 pub(super) struct Link {

@@ -5,17 +5,10 @@ use super::session::Session;
 use crate::stop::StopFlag;
 use lads_core::remote::locks::{ClientNumber, FileId, Grant, Locks, Owner, Released, TooMany};
 use lads_core::remote::message::{FileNumber, LockKind};
+use lads_core::remote::policy::LOOK_INTERVAL;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-
-/// A client that holds up others and says nothing for as long, though nothing is done for it, is
-/// cut off: as long as a client by default waits for a server that is silent. With half, a program
-/// that a debugger stops for a moment is lost; with double, all others wait twice as long for it.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(60);
-
-/// How often it is looked for such clients. So much longer others may wait; half is twice the work.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The locks of all clients of a server.
 #[derive(Default)]

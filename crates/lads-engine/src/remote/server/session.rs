@@ -12,6 +12,7 @@ use lads_core::remote::message::{
     ToClient, ToServer, VERSION, Written,
 };
 use lads_core::remote::order::{Breach, Order, Start};
+use lads_core::remote::policy::HEARTBEAT;
 use lads_core::room::Grants;
 use lads_core::tuning::Tuning;
 use lads_core::units::{Block, EntryId, OstId, StreamId};
@@ -23,10 +24,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
-
-/// How often a server says that it is alive: a client waits 60 s by default. With half, it says so
-/// twice as often for nothing; with double, one word that is late is half of that time.
-const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The only "OST" of the grants of a client: it does not know the OSTs of its files.
 const ALL: OstId = OstId(0);

@@ -1,7 +1,8 @@
 //! The end of a connection: when all is done, or when the server is lost.
 
-use super::{Inner, LOOK_INTERVAL, Link};
+use super::{Inner, Link};
 use crate::remote::client::RemoteError;
+use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::units::StreamId;
 use std::sync::{MutexGuard, PoisonError, Weak};
 

@@ -1,12 +1,13 @@
 //! What is kept of what was read, what is read ahead, and the local disk for both.
 
-use super::{After, Inner, LOOK_INTERVAL, Link};
+use super::{After, Inner, Link};
 use crate::remote::client::{ReadBytes, RemoteError, Target};
 use crate::slots::SlotFile;
 use crate::stage::open_unnamed;
 use lads_core::remote::message::{
     CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, Outcome, ViewNumber,
 };
+use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::remote::reading::{ChunkBytes, Found, Load, Prefetch, Save};
 use lads_sys::Buffer;
 use std::io;

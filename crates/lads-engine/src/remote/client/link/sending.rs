@@ -1,21 +1,16 @@
 //! The thread that sends buffers, as far as the server has granted room (the paper's background
 //! thread, section 3.2).
 
-use super::{Inner, LOOK_INTERVAL, Link};
+use super::{Inner, Link};
 use crate::remote::client::About;
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::remote::outbox::{Next, Place};
+use lads_core::remote::policy::{LOOK_INTERVAL, TAIL_WAIT};
 use lads_core::units::{Block, OstId, StreamId};
 use lads_sys::Buffer;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, PoisonError, Weak};
-use std::time::Duration;
 use twox_hash::XxHash3_64;
-
-/// How long a buffer that is not full waits for more before it is sent. A program that writes
-/// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends
-/// more of them half full; double is as much later until a last piece goes out.
-const TAIL_WAIT: Duration = Duration::from_millis(5);
 
 /// A frame that is sent now, and whether it is the last for which there is room.
 type Sending = (Next<Arc<Buffer>, About>, bool);

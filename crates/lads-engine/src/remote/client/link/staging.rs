@@ -7,15 +7,11 @@ use crate::remote::client::{About, StagedBytes};
 use lads_core::remote::message::FRAME_BYTES;
 use lads_core::remote::outbox::Staging;
 use lads_core::remote::outlook::Memory;
+use lads_core::remote::policy::STAGING_INTERVAL;
 use lads_core::sizes;
 use lads_sys::Buffer;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
-
-/// How often it is asked whether a buffer is to be staged in the background. With half, a thread
-/// beside the computation wakes twice as often; with double, a phase of 0.5 s is seen too late for
-/// a fifth of it.
-const STAGING_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Link {
     /// A buffer for what the program writes; `None` if the connection is lost. If none is free, one

@@ -1,0 +1,94 @@
+//! The numbers of policy of remote files: how long, how many, how often, which part.
+//!
+//! Each has its unit in its type or name, its reason, and what half and double of it do. A sentence
+//! that begins with *half* and has figures is of the simulated program of `outlook/tests.rs`, over
+//! phases in which 30 to 90 % of an output can be sent, steady or up to 30 % longer and shorter,
+//! with a disk of 50 and 500 MB/s: staged while writing 5.8 % of all bytes, in the background 0.84
+//! of what the model needs. What a peer may ask for at most is in [`crate::limits`].
+
+use super::message::CLIENT_READS_MAX;
+use std::time::Duration;
+
+/// How many buffers that wait stay in memory while others are staged in the background: the one
+/// that is sent next and the one behind it, so that the network does not wait for the disk. *Half*:
+/// 5.7 %, 0.84; double: 6.0 %, 0.82.
+pub const WAITING_IN_MEMORY: usize = 2;
+
+/// Writes that are further apart belong to two outputs. A library that writes a snapshot needs
+/// milliseconds between two writes; a time slice of the system must not count as computing. *Half*:
+/// 5.8 %, 0.84; double: 5.9 %, 0.83, and phases shorter than that are not seen.
+pub const OUTPUT_GAP: Duration = Duration::from_millis(50);
+
+/// What a rate is measured over, in seconds: half of what was measured before counts after as much
+/// time. With half, the pauses of a disk show as another rate; with double, a change of the network
+/// is seen in 8 s. The simulated network does not change, so half and double are the same there.
+pub const RATE_SECONDS: f64 = 4.0;
+
+/// The part of the time until the next output over which buffers are staged. Early ones help when
+/// the program writes sooner than expected; late ones are staged less often for nothing. *Half*:
+/// 4.7 %, 0.88; all of the time: 6.6 %, 0.80.
+pub const STAGING_SPREAD: f64 = 0.75;
+
+/// How often it is asked whether a buffer is to be staged in the background. With half, a thread
+/// beside the computation wakes twice as often; with double, a phase of 0.5 s is seen too late for
+/// a fifth of it.
+pub const STAGING_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How many buffers may be on their way to the local disk at a time: the one that a thread stages
+/// in the background, and those of threads of the program that write. With half, such a thread
+/// waits for the network if there are more than three; double is of use for 15.
+pub const STAGING_MAX: u32 = 8;
+
+/// How long a buffer that is not full waits for more before it is sent. A program that writes
+/// records of 1 KiB one after the other fills a buffer in 1 ms. With half, a busy machine sends
+/// more of them half full; double is as much later until a last piece goes out.
+pub const TAIL_WAIT: Duration = Duration::from_millis(5);
+
+/// How many reads ahead may be under way for which nobody waits: one place stays for a read that is
+/// waited for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; all places would make
+/// each read wait for one that nobody may need.
+pub const AHEAD_MAX: usize = CLIENT_READS_MAX as usize - 1;
+
+/// How far is read ahead the first time, in bytes, if the reads are not longer. With half, a
+/// program with small reads waits once more for the network before that is hidden; double is read
+/// for nothing twice as often when a program stops after two reads.
+pub const FIRST_AHEAD_BYTES: u64 = 128 << 10;
+
+/// The most reads in a row that must be regular before something is read ahead. With half, a
+/// program that is often regular by chance reads ahead twice as often for nothing; with double, one
+/// that has become regular waits for the network twice as long.
+pub const REGULAR_READS_MAX: u32 = 16;
+
+/// Memory of a client for what was written and is not at the server, in bytes, if the user says
+/// nothing. A process of the paper's simulation has a snapshot of half of it. With half, a snapshot
+/// of this size is only half hidden behind the computation; double is memory that the program may
+/// want itself.
+pub const BUFFERS_BYTES: u64 = 64 << 20;
+
+/// The same for what was read. A line of 1 Gbit/s and 26.8 ms holds 3.3 MB: while a program uses
+/// the 4 MiB that have come, the next are on their way. With half, a program that reads 4 MiB at a
+/// time waits for each; double is memory that the program may want itself.
+pub const READ_BYTES: u64 = 16 << 20;
+
+/// A server that says nothing for as long is lost, if the user says nothing else. With half, a
+/// server whose storage hangs for half a minute is given up; with double, a program waits twice as
+/// long for one that is gone.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a server says that it is alive: a client waits for [`TIMEOUT`]. With half, it says so
+/// twice as often for nothing; with double, one word that is late is half of that time.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// A client that has a lock for which others wait, and says nothing for as long though nothing is
+/// done for it, is cut off: as long as a client waits for a server that is silent. With half, a
+/// program that a debugger stops for a moment is lost; with double, all others wait twice as long.
+pub const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How often a thread looks whether the other end is silent. An end that is lost is noticed as much
+/// later; with half, a thread beside the computation wakes twice as often.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Memory of a server within the process of its client, in bytes: eight frames are written at a
+/// time. With half, a file in eight stripes is not written to all of them at a time; what double
+/// would hold, the buffers of the client hold as well.
+pub const HERE_BUFFERS_BYTES: u64 = 8 << 20;
