@@ -27,20 +27,23 @@ pub(super) fn ask(
 ) -> Result<String, Problem> {
     let shown = String::from_utf8_lossy(file);
     let client = client_of(server, path, token)?;
-    let at = client.server().to_owned();
+    let who = match server {
+        Server::Here => client.server().to_owned(),
+        Server::At(_) | Server::StartedOn(_) => format!("the server {}", client.server()),
+    };
     let mode = OpenMode { reads: true, writes: false, creates: false, is_new: false };
     match client.open(path, mode, [0; 16], false) {
         Ok(handle) => {
             // It was only looked at.
             let _ = handle.close(false);
-            Ok(format!("the server {at} answers, and has {shown}"))
+            Ok(format!("{who} answers, and has {shown}"))
         }
         Err(error) if client.is_lost() => Err(lost(server, error)),
         Err(error) if errno::name(error.errno) == Some("ENOENT") => {
-            Ok(format!("the server {at} answers; {shown} is not there yet"))
+            Ok(format!("{who} answers; {shown} is not there yet"))
         }
         Err(error) => Err(Problem::new(
-            format!("the server {at} answers, but: {}", error.text),
+            format!("{who} answers, but: {}", error.text),
             match server {
                 Server::At(_) => {
                     "see the path, below the root of lads rfs serve, and its permissions there"
