@@ -10,7 +10,7 @@
 //! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file
 //! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
 //! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
-//! what is there.
+//! what is there. [`rest`] says when nothing is sent, and [`reading`] what is read ahead.
 
 pub mod hints;
 pub mod kept;
@@ -22,4 +22,5 @@ pub mod outbox;
 pub mod outlook;
 pub mod policy;
 pub mod reading;
+pub mod rest;
 pub mod scatter;

@@ -83,7 +83,9 @@ impl RemoteFile {
         };
         let index = group.world_rank as usize % servers.len();
         let client = client(&servers[index], &path, &hints)?;
-        let handle = client.open(&path, mode, group.id, hints.defers_open)?;
+        // Others of the group may make the file before a new one that is opened later.
+        let defers = hints.defers_open && !(mode.is_new && group.size > 1);
+        let handle = client.open(&path, mode, group.id, defers)?;
         let state = State { hints, is_atomic: false };
         handle.set_prefetch(state.prefetch(mode));
         // Rank 0 has made the file.
@@ -139,16 +141,17 @@ impl RemoteFile {
         if is_atomic {
             return self.write_atomically(position, pieces);
         }
-        let written = self.handle.write(position, pieces);
-        if !buffers {
-            self.handle.flush()?;
+        if buffers {
+            return Ok(self.handle.write(position, pieces)?);
         }
+        let written = self.handle.write_awaited(position, pieces);
+        self.handle.flush()?;
         Ok(written?)
     }
 
     fn write_atomically(&self, position: u64, pieces: &[&[u8]]) -> Result<(), Error> {
         let _present = self.lock(LockKind::Exclusive)?;
-        let written = self.handle.write(position, pieces);
+        let written = self.handle.write_awaited(position, pieces);
         let flushed = if let Sharing::At(_) = self.sharing {
             // The server with the lock does not know when another one has written all.
             let flushed = self.handle.flush();

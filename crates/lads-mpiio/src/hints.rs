@@ -233,6 +233,7 @@ impl Hints {
             read_bytes: self.read_bytes,
             read_cache,
             timeout: Duration::from_secs(self.timeout_seconds),
+            defers_connecting: self.defers_open,
             stage,
             begun: *BEGUN.get_or_init(Instant::now),
         }

@@ -4,6 +4,7 @@
 
 mod arena;
 pub mod beegfs;
+mod copying;
 pub mod emulated;
 mod extent;
 mod fork;
@@ -16,6 +17,7 @@ mod usage;
 mod writeback;
 
 pub use arena::{Arena, Buffer};
+pub use copying::gather_past_cache;
 pub use extent::first_extent;
 pub use fork::{Forked, fork};
 pub use realtime::run_before_others;

@@ -29,9 +29,9 @@ use rustix::io::Errno;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -42,6 +42,9 @@ pub struct ClientOptions {
     pub buffers_bytes: u64,
     /// A server that says nothing for as long counts as lost.
     pub timeout: Duration,
+    /// Whether the program goes on while the connection is made. Then a later call says that the
+    /// server cannot be reached.
+    pub defers_connecting: bool,
     /// Where to put what does not fit into memory; if there is no such place, a write waits.
     pub stage: Option<StageOptions>,
     /// Memory for what was read ahead, and for what is kept of what was read, in bytes.
@@ -83,7 +86,8 @@ impl Default for ClientOptions {
     fn default() -> Self {
         let (stage, read_cache) = (None, None);
         let (buffers_bytes, read_bytes, timeout) = (BUFFERS_BYTES, READ_BYTES, TIMEOUT);
-        Self { buffers_bytes, timeout, stage, read_bytes, read_cache, begun: Instant::now() }
+        let (defers_connecting, begun) = (false, Instant::now());
+        Self { buffers_bytes, timeout, defers_connecting, stage, read_bytes, read_cache, begun }
     }
 }
 
@@ -151,6 +155,13 @@ impl RemoteError {
     }
 }
 
+/// What carries frames and messages to a server and back.
+pub(super) struct Connection {
+    pub(super) line: Box<dyn Line>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) channel: Channel,
+}
+
 /// A connection to a server. It ends when this and all its files are dropped.
 #[derive(Debug)]
 pub struct Client {
@@ -161,37 +172,12 @@ impl Client {
     /// Connects to a server: the host and its port, as `host:port`.
     ///
     /// # Errors
-    /// If the server cannot be reached, or refuses the token.
+    /// If the server cannot be reached, or refuses the token. If connecting is deferred, a later
+    /// call says so: here and in the other functions that make a client.
     pub fn connect(at: &str, token: &Token, options: &ClientOptions) -> Result<Self, RemoteError> {
-        let stop = StopFlag::new();
-        let patience = Patience::new(&stop, options.timeout);
-        let socket = reach(at, token, &patience).map_err(|error| {
-            let hint = match error.kind() {
-                io::ErrorKind::UnexpectedEof => ": it closed the connection; is the token right?",
-                _ => "",
-            };
-            RemoteError::lost(format!(
-                "cannot reach the server of remote files {at}: {error}{hint}"
-            ))
-        })?;
-        // The threads of the connection are in a program that has handlers of its own.
-        let _quiet = lads_sys::SignalsBlocked::begin();
-        let connection = both_ways(&socket);
-        let connection = connection.map_err(|error| RemoteError::unusable(at, &error))?;
-        Self::over(Box::new(socket), connection, Server::At(at.to_owned()), options)
-    }
-
-    /// Uses a connection whose other end a server has: whatever carries frames both ways, and
-    /// messages.
-    pub(super) fn over(
-        line: Box<dyn Line>,
-        connection: (Arc<dyn Transport>, Channel),
-        server: Server,
-        options: &ClientOptions,
-    ) -> Result<Self, RemoteError> {
-        let name = shown(&server);
-        let link = Link::open(line, connection, server, options);
-        Ok(Self { link: link.map_err(|error| RemoteError::unusable(&name, &error))? })
+        let (server, at, token) = (Server::At(at.to_owned()), at.to_owned(), *token);
+        let timeout = options.timeout;
+        Self::begin(server, options, move || reach(&at, &token, timeout))
     }
 
     /// Starts a server of one's own on a host, as `[user@]host`, through a remote shell. It ends
@@ -206,27 +192,10 @@ impl Client {
         path: &[u8],
         options: &ClientOptions,
     ) -> Result<Self, RemoteError> {
-        let _quiet = lads_sys::SignalsBlocked::begin();
-        let (sender, started) = sync_channel(1);
+        let server = Server::StartedOn(host.to_owned());
         let (shell, to, path) = (shell.clone(), host.to_owned(), path.to_vec());
         let timeout = options.timeout;
-        // A signal for a write to what is gone would stay with the thread that wrote.
-        spawn("lads-start", move || {
-            let words = through_words(&path);
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            // Whoever waits is there until it comes.
-            let _ = sender.send(Distant::start(&shell, &to, &words, timeout));
-        });
-        let started = started.recv().map_err(|_| RemoteError::lost("a thread panicked"))?;
-        let (distant, input, output) = started.map_err(|fatal| RemoteError {
-            errno: match fatal.code {
-                ExitCode::Refused => Errno::ACCESS.raw_os_error(),
-                _ => Errno::IO.raw_os_error(),
-            },
-            text: format!("cannot start a server of remote files: {}", fatal.text),
-        })?;
-        let connection = pipe::open_both_ways(input, output, 1);
-        Self::over(Box::new(distant), connection, Server::StartedOn(host.to_owned()), options)
+        Self::begin(server, options, move || start_on(&to, &shell, &path, timeout))
     }
 
     /// Starts a server in this process, for the files of this host. `path` is that of the first
@@ -235,12 +204,48 @@ impl Client {
     /// # Errors
     /// If there is no memory for it.
     pub fn here(path: &[u8], options: &ClientOptions) -> Result<Self, RemoteError> {
+        let path = path.to_vec();
+        Self::begin(Server::Here, options, move || start_here(&path))
+    }
+
+    /// A client with a connection that is made by a thread of its own: the program may go on
+    /// meanwhile, and a signal for a write to what is gone would stay with the thread that wrote.
+    pub(super) fn begin(
+        server: Server,
+        options: &ClientOptions,
+        connect: impl FnOnce() -> Result<Connection, RemoteError> + Send + 'static,
+    ) -> Result<Self, RemoteError> {
+        // The threads of the connection are in a program that has handlers of its own.
         let _quiet = lads_sys::SignalsBlocked::begin();
-        let unusable = |error: io::Error| RemoteError::unusable(&shown(&Server::Here), &error);
-        let (own, served) = socket_pair().map_err(unusable)?;
-        serve_here(served, path).map_err(|text| unusable(io::Error::other(text)))?;
-        let connection = both_ways(&own).map_err(unusable)?;
-        Self::over(Box::new(own), connection, Server::Here, options)
+        let name = shown(&server);
+        let link = Link::new(server, options);
+        let link = link.map_err(|error| RemoteError::unusable(&name, &error))?;
+        let connecting = Arc::downgrade(&link);
+        spawn("lads-connect", move || {
+            let panicked = |_| Err(RemoteError::lost("a thread panicked"));
+            let connected = catch_unwind(AssertUnwindSafe(connect)).unwrap_or_else(panicked);
+            match (connecting.upgrade(), connected) {
+                (Some(link), Ok(connection)) => link.on_connected(connection),
+                (Some(link), Err(error)) => link.on_not_connected(error),
+                (None, Ok(connection)) => connection.line.end(),
+                (None, Err(_)) => {}
+            }
+        });
+        if !options.defers_connecting {
+            link.wait_until_connected()?;
+        }
+        Ok(Self { link })
+    }
+
+    /// Uses a connection whose other end a server has: whatever carries frames both ways, and
+    /// messages.
+    #[cfg(test)]
+    pub(super) fn over(
+        connection: Connection,
+        server: Server,
+        options: &ClientOptions,
+    ) -> Result<Self, RemoteError> {
+        Self::begin(server, options, || Ok(connection))
     }
 
     /// What the server is called, for a person.
@@ -332,8 +337,21 @@ fn shown(server: &Server) -> String {
     }
 }
 
-/// Tries all addresses of a host.
-fn reach(at: &str, token: &Token, patience: &Patience<'_>) -> io::Result<OwnedFd> {
+/// Connects to a server that listens: tries all addresses of its host.
+fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, RemoteError> {
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, timeout);
+    let socket = reach_any(at, token, &patience).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::UnexpectedEof => ": it closed the connection; is the token right?",
+            _ => "",
+        };
+        RemoteError::lost(format!("cannot reach the server of remote files {at}: {error}{hint}"))
+    })?;
+    over_socket(socket).map_err(|error| RemoteError::unusable(at, &error))
+}
+
+fn reach_any(at: &str, token: &Token, patience: &Patience<'_>) -> io::Result<OwnedFd> {
     let name = at.to_owned();
     let found = patience.result_of("lads-resolve", move || {
         name.to_socket_addrs().map(Iterator::collect::<Vec<_>>)
@@ -346,6 +364,38 @@ fn reach(at: &str, token: &Token, patience: &Patience<'_>) -> io::Result<OwnedFd
         }
     }
     Err(failure)
+}
+
+fn start_on(
+    host: &str,
+    shell: &RemoteShell,
+    path: &[u8],
+    timeout: Duration,
+) -> Result<Connection, RemoteError> {
+    let words = through_words(path);
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let started = Distant::start(shell, host, &words, timeout);
+    let (distant, input, output) = started.map_err(|fatal| RemoteError {
+        errno: match fatal.code {
+            ExitCode::Refused => Errno::ACCESS.raw_os_error(),
+            _ => Errno::IO.raw_os_error(),
+        },
+        text: format!("cannot start a server of remote files: {}", fatal.text),
+    })?;
+    let (transport, channel) = pipe::open_both_ways(input, output, 1);
+    Ok(Connection { line: Box::new(distant), transport, channel })
+}
+
+fn start_here(path: &[u8]) -> Result<Connection, RemoteError> {
+    let unusable = |error: io::Error| RemoteError::unusable(&shown(&Server::Here), &error);
+    let (own, served) = socket_pair().map_err(unusable)?;
+    serve_here(served, path).map_err(|text| unusable(io::Error::other(text)))?;
+    over_socket(own).map_err(unusable)
+}
+
+fn over_socket(socket: OwnedFd) -> io::Result<Connection> {
+    let (transport, channel) = both_ways(&socket)?;
+    Ok(Connection { line: Box::new(socket), transport, channel })
 }
 
 /// How many buffers a client has for this many bytes.

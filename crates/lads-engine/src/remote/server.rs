@@ -278,6 +278,7 @@ impl Shared {
 mod tests {
     use super::super::{Client, ClientOptions};
     use super::*;
+    use crate::remote::client::Connection;
     use crate::transport::tcp::{Tcp, end_socket, socket_pair};
     use lads_core::remote::message::OpenMode;
     use lads_core::remote::name::Server;
@@ -293,15 +294,13 @@ mod tests {
         }
     }
 
-    type End = (Box<dyn Line>, (Arc<dyn Transport>, Channel));
-
-    fn end(messages: &OwnedFd, frames: OwnedFd) -> End {
+    fn end(messages: &OwnedFd, frames: OwnedFd) -> Connection {
         let again = |socket: &OwnedFd| socket.try_clone().unwrap();
         let file = || Box::new(File::from(again(messages)));
         let channel = Channel { input: file(), output: file() };
-        let line = Two(again(messages), again(&frames));
+        let line = Box::new(Two(again(messages), again(&frames)));
         let limit = ClientOptions::default().timeout;
-        (Box::new(line), (Arc::new(Tcp::new(vec![frames], limit)), channel))
+        Connection { line, transport: Arc::new(Tcp::new(vec![frames], limit)), channel }
     }
 
     /// Whatever is a [`Transport`] carries remote files: here that of a transfer without
@@ -314,11 +313,11 @@ mod tests {
         let shared = Shared::open(reach, layouts.unwrap(), 1, 4 << 20).unwrap();
         shared.storage.start_threads();
         let (messages, frames) = (socket_pair().unwrap(), socket_pair().unwrap());
-        let (line, connection) = end(&messages.0, frames.0);
-        shared.admit(line, connection).unwrap();
-        let (line, connection) = end(&messages.1, frames.1);
+        let Connection { line, transport, channel } = end(&messages.0, frames.0);
+        shared.admit(line, (transport, channel)).unwrap();
+        let connection = end(&messages.1, frames.1);
         let it = Server::At("it".to_owned());
-        let client = Client::over(line, connection, it, &ClientOptions::default()).unwrap();
+        let client = Client::over(connection, it, &ClientOptions::default()).unwrap();
         let mode = OpenMode { reads: true, writes: true, creates: true, is_new: true };
         let file = client.open(b"new", mode, [1; 16], false).unwrap();
         let bytes: Vec<u8> = (0..9_000_000u32).map(|index| (index % 251) as u8).collect();

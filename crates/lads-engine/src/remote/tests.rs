@@ -2,6 +2,7 @@
 
 mod reading;
 mod staged;
+mod strange;
 
 use super::*;
 use crate::stop::StopFlag;

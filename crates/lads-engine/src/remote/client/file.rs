@@ -5,9 +5,10 @@ use super::reading::Source;
 use super::{About, RemoteError, Target};
 use crate::board::lock;
 use lads_core::remote::message::{Call, FRAME_BYTES, FileNumber, LockKind, OpenMode, ViewNumber};
+use lads_core::remote::policy::PAST_CACHE_BYTES;
 use lads_core::remote::reading::Prefetch;
 use lads_core::view::{Datatype, View};
-use lads_sys::Buffer;
+use lads_sys::{Buffer, gather_past_cache};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -50,7 +51,7 @@ impl Tail {
     }
 
     /// Copies bytes into buffers, until the connection is lost.
-    fn write(&mut self, link: &Link, mut position: u64, mut bytes: &[u8]) {
+    fn write(&mut self, link: &Link, mut position: u64, mut bytes: Gathering<'_>) {
         while !bytes.is_empty() {
             let goes_on = self.filling.as_ref().is_some_and(|it| {
                 it.length < FRAME_BYTES && it.position + u64::from(it.length) == position
@@ -62,16 +63,65 @@ impl Tail {
                 link.on_tail();
             }
             let filling = self.filling.as_mut().expect("made above");
-            let start = filling.length as usize;
-            let count = bytes.len().min(FRAME_BYTES as usize - start);
-            filling.buffer[start..start + count].copy_from_slice(&bytes[..count]);
-            filling.length += u32::try_from(count).expect("a frame is shorter");
-            position += count as u64;
-            bytes = &bytes[count..];
+            let room = &mut filling.buffer[filling.length as usize..FRAME_BYTES as usize];
+            let copied = bytes.copy(room);
+            filling.length += u32::try_from(copied).expect("a frame is shorter");
+            position += copied as u64;
             if filling.length == FRAME_BYTES {
                 self.seal(link);
             }
         }
+    }
+}
+
+/// What of the memory of the program is to be copied.
+struct Gathering<'a> {
+    /// What is left of the piece that is copied now.
+    now: &'a [u8],
+    later: std::slice::Iter<'a, &'a [u8]>,
+    is_long: bool,
+}
+
+impl<'a> Gathering<'a> {
+    fn new(pieces: &'a [&'a [u8]], bytes: u64) -> Self {
+        let is_long = bytes >= PAST_CACHE_BYTES;
+        let mut it = Self { now: &[], later: pieces.iter(), is_long };
+        it.skip_empty();
+        it
+    }
+
+    fn is_empty(&self) -> bool {
+        self.now.is_empty()
+    }
+
+    fn skip_empty(&mut self) {
+        while self.now.is_empty()
+            && let Some(next) = self.later.next()
+        {
+            self.now = next;
+        }
+    }
+
+    /// Copies what there is room for. Returns how many bytes that is.
+    fn copy(&mut self, room: &mut [u8]) -> usize {
+        let mut left = room.len();
+        let is_long = self.is_long;
+        let parts = std::iter::from_fn(|| {
+            let (part, rest) = self.now.split_at(self.now.len().min(left));
+            self.now = rest;
+            left -= part.len();
+            self.skip_empty();
+            (!part.is_empty()).then_some(part)
+        });
+        if is_long {
+            return gather_past_cache(room, parts);
+        }
+        let mut copied = 0;
+        for part in parts {
+            room[copied..copied + part.len()].copy_from_slice(part);
+            copied += part.len();
+        }
+        copied
     }
 }
 
@@ -131,21 +181,31 @@ impl FileHandle {
     ///
     /// # Errors
     /// Of an earlier write, too.
-    pub fn write(&self, mut position: u64, pieces: &[&[u8]]) -> Result<(), RemoteError> {
-        self.link.begin_write(self.file, &self.name)?;
+    pub fn write(&self, position: u64, pieces: &[&[u8]]) -> Result<(), RemoteError> {
+        self.copy(position, pieces, false)
+    }
+
+    /// The same, for a write whose end at the server is waited for next: sending does not wait
+    /// until all is copied.
+    ///
+    /// # Errors
+    /// Of an earlier write, too.
+    pub fn write_awaited(&self, position: u64, pieces: &[&[u8]]) -> Result<(), RemoteError> {
+        self.copy(position, pieces, true)
+    }
+
+    fn copy(&self, position: u64, pieces: &[&[u8]], is_awaited: bool) -> Result<(), RemoteError> {
+        self.link.begin_write(self.file, &self.name, is_awaited)?;
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         // Nobody reads meanwhile: a read puts what was written before in order, and then what is
         // read ahead must not miss this.
         let mut tail = lock(&self.tail);
         let positions = position..position.saturating_add(length);
         self.link.on_write(self.file, &positions);
-        for piece in pieces {
-            tail.write(&self.link, position, piece);
-            position = position.saturating_add(piece.len() as u64);
-        }
+        tail.write(&self.link, position, Gathering::new(pieces, length));
         drop(tail);
         // It may have been lost while this waited for a buffer.
-        self.link.end_write(self.file, &self.name, length)
+        self.link.end_write(self.file, &self.name, is_awaited, length)
     }
 
     /// Reads into pieces from a position of the view on. Returns how many bytes there were before

@@ -4,10 +4,12 @@
 //! some of them on a local disk (`link/staging.rs`). A buffer is free again when the server says
 //! that it is written.
 
+mod beginning;
 mod ending;
 mod reading;
 mod sending;
 mod staging;
+mod writing;
 
 use super::super::line::Line;
 use super::super::wire::{hear, say};
@@ -19,35 +21,37 @@ use super::{
 };
 use crate::board::lock;
 use crate::thread::spawn;
-use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
+use crate::transport::{Arrived, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
 use lads_core::remote::message::{
     CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request,
     TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber, Written,
 };
 use lads_core::remote::name::Server;
-use lads_core::remote::outbox::{Goes, Outbox};
+use lads_core::remote::outbox::Outbox;
 use lads_core::remote::outlook::Outlook;
 use lads_core::remote::policy::{LOOK_INTERVAL, STAGING_MAX};
 use lads_core::remote::reading::Reading;
+use lads_core::remote::rest::Rest;
 use lads_core::staging::Slots;
-use lads_core::units::{OstId, StreamId};
+use lads_core::units::OstId;
 use lads_sys::{Arena, Buffer};
 pub(super) use reading::Wanted;
 use reading::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
 /// A connection.
 pub(super) struct Link {
     name: String,
-    transport: Arc<dyn Transport>,
-    line: Box<dyn Line>,
-    output: Mutex<Box<dyn Write + Send>>,
+    /// What carries frames, and what ends it, as soon as it is connected.
+    carrier: OnceLock<Carrier>,
+    /// Where messages go, as soon as it is connected.
+    output: Mutex<Option<Box<dyn Write + Send>>>,
     /// Buffers for what is written, and for what is read.
     for_writing: Arena,
     for_reading: Arena,
@@ -57,6 +61,11 @@ pub(super) struct Link {
     inner: Mutex<Inner>,
     changed: Condvar,
     timeout: Duration,
+}
+
+struct Carrier {
+    transport: Arc<dyn Transport>,
+    line: Box<dyn Line>,
 }
 
 /// The local disk.
@@ -76,6 +85,8 @@ struct Inner {
     grants: u32,
     /// How many wait until certain frames are sent.
     awaited: u32,
+    /// Whether nothing is sent, so that the program copies faster.
+    rest: Rest,
     /// What is waited for: the outcome, once it is there, and what was read.
     waiting: HashMap<u64, Waiting>,
     /// Requests for which nobody waits, and their files.
@@ -101,13 +112,16 @@ struct Inner {
     open_tails: u32,
     numbers: u32,
     heard_at: Instant,
+    /// When something was done last of what the server owes, or it owed nothing.
+    done_at: Instant,
     /// Who wants the server to hear that this process lives, and when that was said last.
     presences: u32,
     present_at: Instant,
     outlook: Outlook,
     staged: StagedBytes,
-    /// Why the connection is lost.
-    lost: Option<String>,
+    is_connected: bool,
+    /// Why the connection is lost, or could not be made.
+    lost: Option<RemoteError>,
     /// Whether what is left is being put on the local disk.
     is_keeping: bool,
     /// What was not written at the server when the connection was lost.
@@ -147,6 +161,8 @@ struct Closing {
 
 #[derive(Default)]
 struct Waiting {
+    /// Whether other clients decide when it is done.
+    is_for_others: bool,
     outcome: Option<Outcome>,
     /// How many bytes may come, and those that came.
     length: u32,
@@ -163,14 +179,8 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// Uses a connection that was accepted.
-    pub(super) fn open(
-        line: Box<dyn Line>,
-        (transport, channel): (Arc<dyn Transport>, Channel),
-        server: Server,
-        options: &ClientOptions,
-    ) -> io::Result<Arc<Self>> {
-        let Channel { input, output } = channel;
+    /// What is written goes into buffers from now on; it is sent when the connection is there.
+    pub(super) fn new(server: Server, options: &ClientOptions) -> io::Result<Arc<Self>> {
         let name = shown(&server);
         let stage = options.stage.clone().map(|it| Stage::open(it, server)).transpose()?;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
@@ -185,6 +195,7 @@ impl Link {
             outbox: Outbox::new(Slots::new(bytes_max, FRAME_BYTES, STAGING_MAX)),
             grants: 0,
             awaited: 0,
+            rest: Rest::default(),
             waiting: HashMap::new(),
             deferred: HashMap::new(),
             held: Vec::new(),
@@ -200,10 +211,12 @@ impl Link {
             open_tails: 0,
             numbers: 0,
             heard_at: Instant::now(),
+            done_at: Instant::now(),
             presences: 0,
             present_at: Instant::now(),
             outlook: Outlook::new(told),
             staged: StagedBytes::default(),
+            is_connected: false,
             lost: None,
             is_keeping: false,
             lost_bytes: 0,
@@ -212,14 +225,10 @@ impl Link {
         };
         let link = Arc::new(Self {
             name,
-            transport,
-            line,
-            output: Mutex::new(output),
-            for_writing: Arena::new(buffer_count(options.buffers_bytes), FRAME_BYTES as usize)?,
-            for_reading: Arena::new(
-                chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS),
-                FRAME_BYTES as usize,
-            )?,
+            carrier: OnceLock::new(),
+            output: Mutex::new(None),
+            for_writing: arena(buffer_count(options.buffers_bytes))?,
+            for_reading: arena(chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS))?,
             stage,
             read_cache,
             begun: options.begun,
@@ -227,29 +236,15 @@ impl Link {
             changed: Condvar::new(),
             timeout: options.timeout,
         });
-        let hello = ToServer::Hello { version: VERSION, name: String::new() };
-        say(&mut **lock(&link.output), [hello])?;
-        link.start_threads(input);
-        Ok(link)
-    }
-
-    fn start_threads(self: &Arc<Self>, mut input: Box<dyn io::Read + Send>) {
-        let coming = Coming(Arc::downgrade(self));
-        let receiver = self.transport.receiver(StreamId(0), Arc::new(coming));
-        let of = |link: &Arc<Self>| Arc::downgrade(link);
-        let (listening, receiving, sending, watching) = (of(self), of(self), of(self), of(self));
-        spawn("lads-listen", move || Self::listen(&listening, &mut *input));
-        spawn("lads-receive", move || Self::receive(&receiving, receiver));
-        spawn("lads-send", move || Self::send(&sending));
-        spawn("lads-watch", move || Self::watch(&watching));
-        if self.stage.is_some() {
-            let staging = of(self);
+        if link.stage.is_some() {
+            let staging = Arc::downgrade(&link);
             spawn("lads-stage", move || Self::stage(&staging));
         }
-        if self.read_cache.is_some() {
-            let saving = of(self);
+        if link.read_cache.is_some() {
+            let saving = Arc::downgrade(&link);
             spawn("lads-cache", move || Self::save(&saving));
         }
+        Ok(link)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -278,7 +273,7 @@ impl Link {
 
     #[cfg(test)]
     pub(super) fn cut(&self) {
-        self.line.end();
+        self.carrier.get().expect("it is connected").line.end();
     }
 
     /// A number for a file or a view.
@@ -292,29 +287,6 @@ impl Link {
         let mut inner = self.lock();
         inner.tails.retain(|tail| tail.strong_count() > 0);
         inner.tails.push(Arc::downgrade(tail));
-    }
-
-    /// A buffer of a file begins to be filled: it is to be sent some time.
-    pub(super) fn on_tail(&self) {
-        self.lock().open_tails += 1;
-        self.changed.notify_all();
-    }
-
-    /// Puts a buffer that was filled into the outbox. Returns the number of frames up to this one.
-    pub(super) fn put(&self, about: About, buffer: Buffer) -> u64 {
-        let positions = about.position..about.position.saturating_add(about.length.into());
-        let Target { file, view, shape, .. } = &*about.target;
-        let goes = Goes { file: *file, view: *view, reach: shape.reach(&positions) };
-        let mut inner = self.lock();
-        inner.open_tails -= 1;
-        if inner.lost.is_none() || inner.is_keeping {
-            inner.outlook.on_put(self.now());
-            inner.outbox.put(goes, about, Arc::new(buffer));
-        }
-        let count = inner.outbox.count();
-        drop(inner);
-        self.changed.notify_all();
-        count
     }
 
     /// Asks for something and will wait for it: returns the number of the request. It waits until
@@ -395,7 +367,9 @@ impl Link {
             Some(file) => drop(inner.deferred.insert(number, file)),
             None => {
                 let length = if let Call::Read { length, .. } = &call { *length } else { 0 };
-                inner.waiting.insert(number, Waiting { length, ..Waiting::default() });
+                let is_for_others = matches!(call, Call::Lock { .. });
+                let waiting = Waiting { is_for_others, length, ..Waiting::default() };
+                inner.waiting.insert(number, waiting);
             }
         }
         let frames_before = if is_after_frames { inner.outbox.sent() } else { 0 };
@@ -409,8 +383,9 @@ impl Link {
     /// Sends the requests that are to be sent, in the order of their numbers.
     fn say_all(&self) {
         let mut output = lock(&self.output);
+        let Some(to_server) = &mut *output else { return };
         let messages: Vec<_> = self.lock().to_say.drain(..).collect();
-        if let Err(error) = say(&mut **output, messages) {
+        if let Err(error) = say(&mut **to_server, messages) {
             drop(output);
             self.lose(&error.to_string());
         }
@@ -482,25 +457,6 @@ impl Link {
     /// The first failure of a file that was not returned, or that the connection is lost.
     pub(super) fn take_failure(&self, file: FileNumber, what: &str) -> Result<(), RemoteError> {
         self.checked(file, what).map(drop)
-    }
-
-    /// The program begins to write into a file. An earlier failure comes first.
-    pub(super) fn begin_write(&self, file: FileNumber, what: &str) -> Result<(), RemoteError> {
-        let now = self.now();
-        self.checked(file, what)?.outlook.on_write(now);
-        Ok(())
-    }
-
-    /// The program has written into a file.
-    pub(super) fn end_write(
-        &self,
-        file: FileNumber,
-        what: &str,
-        bytes: u64,
-    ) -> Result<(), RemoteError> {
-        let mut inner = self.checked(file, what)?;
-        inner.outlook.on_write_done(self.now(), bytes);
-        Ok(())
     }
 
     fn checked(&self, file: FileNumber, what: &str) -> Result<MutexGuard<'_, Inner>, RemoteError> {
@@ -584,6 +540,7 @@ impl Link {
                 return self.on_written(&written);
             }
             ToClient::Reply { number, outcome } => {
+                inner.done_at = inner.heard_at;
                 if let Some(file) = inner.deferred.remove(&number) {
                     inner.on_deferred_done(file);
                     if let Outcome::Failed(failure) = outcome {
@@ -635,6 +592,7 @@ impl Link {
         }
         let now = self.now();
         let mut inner = self.lock();
+        inner.done_at = Instant::now();
         for it in written {
             let Some((file, about)) = inner.outbox.on_written(it.frame) else {
                 return Err("it wrote a frame that was never sent".to_owned());
@@ -662,7 +620,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.line.end();
+        if let Some(carrier) = self.carrier.get() {
+            carrier.line.end();
+        }
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_sent = inner.outbox.is_empty() && inner.lost_bytes == 0;
         if let Some(stage) = self.stage.as_ref().filter(|_| is_sent) {
@@ -723,6 +683,12 @@ impl Inner {
         }
     }
 
+    /// Whether the server has something to do that it alone decides about.
+    fn is_owed(&self) -> bool {
+        let is_asked = self.waiting.values().any(|it| !it.is_for_others);
+        is_asked || !self.deferred.is_empty() || self.outbox.under_way() > 0
+    }
+
     /// Whether something was neither done nor refused.
     fn is_left(&self) -> bool {
         !self.deferred.is_empty()
@@ -753,6 +719,13 @@ impl GrantedBuffers for Coming {
     }
 
     fn on_frame_lost(&self, _sink_ost: OstId) {}
+}
+
+/// Buffers of a frame each.
+fn arena(count: u32) -> io::Result<Arena> {
+    let arena = Arena::new(count, FRAME_BYTES as usize)?;
+    arena.prefer_huge_pages();
+    Ok(arena)
 }
 
 /// How many chunks of what is read are kept in memory.

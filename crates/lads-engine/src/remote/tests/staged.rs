@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Memory for 8 frames.
 const MEMORY_BYTES: usize = 8 * MIB;
 
-fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
+pub(super) fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
     let stage = StageOptions {
         directory: directory.to_owned(),
         bytes_max: bytes_max as u64,
@@ -23,7 +23,7 @@ fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
 }
 
 impl Place {
-    fn stage(&self) -> PathBuf {
+    pub(super) fn stage(&self) -> PathBuf {
         let path = self.directory.path().join("stage");
         let _ = std::fs::create_dir(&path);
         path
@@ -45,13 +45,13 @@ impl Place {
 }
 
 /// The list that an error names.
-fn named_list(error: &RemoteError) -> PathBuf {
+pub(super) fn named_list(error: &RemoteError) -> PathBuf {
     let (_, path) = error.text.split_once("lads rfs replay ").expect("it names the list");
     PathBuf::from(path)
 }
 
 /// What is left, as soon as the last thread of the connection is gone.
-fn opened(list: &Path) -> Replay {
+pub(super) fn opened(list: &Path) -> Replay {
     loop {
         match Replay::open(list) {
             Ok(replay) => return replay,

@@ -1,10 +1,11 @@
 //! The end of a connection: when all is done, or when the server is lost.
 
-use super::{Inner, Link};
+use super::{Carrier, Inner, Link};
 use crate::remote::client::RemoteError;
-use lads_core::remote::policy::LOOK_INTERVAL;
+use lads_core::remote::policy::{LOOK_INTERVAL, STALL_TIMEOUTS};
 use lads_core::units::StreamId;
 use std::sync::{MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 impl Link {
     /// That the connection is lost, and what has become of what was not sent.
@@ -12,7 +13,8 @@ impl Link {
         let is_keeping = |inner: &mut Inner| inner.is_keeping;
         let waited = self.changed.wait_timeout_while(inner, self.timeout, is_keeping);
         let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        Err(RemoteError::lost(inner.lost.clone().unwrap_or_default()))
+        let lost = || RemoteError::lost("the connection is lost");
+        Err(inner.lost.clone().unwrap_or_else(lost))
     }
 
     /// Waits for all requests for which nobody waited.
@@ -37,31 +39,52 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the connection if the server says nothing for too long.
+    /// Ends the connection if the server says nothing for too long, or does nothing.
     pub(super) fn watch(link: &Weak<Self>) {
         loop {
             std::thread::sleep(LOOK_INTERVAL);
             let Some(link) = link.upgrade() else { return };
-            let inner = link.lock();
-            let (is_over, silence) = (inner.lost.is_some(), inner.heard_at.elapsed());
+            let mut inner = link.lock();
+            if !inner.is_owed() {
+                inner.done_at = Instant::now();
+            }
+            let (silence, stall) = (inner.heard_at.elapsed(), inner.done_at.elapsed());
+            let is_over = inner.lost.is_some();
             drop(inner);
             if is_over {
                 return;
             }
+            let patience = link.timeout * STALL_TIMEOUTS;
             if silence > link.timeout {
                 link.lose(&format!("it said nothing for {} s", link.timeout.as_secs()));
+            } else if stall > patience {
+                let seconds = patience.as_secs();
+                link.lose(&format!("it did nothing for {seconds} s, though it says that it lives"));
             }
         }
     }
 
-    /// The connection is lost: nothing more is sent, and whoever waits is told. What is left goes
-    /// to the local disk if there is one.
+    /// The connection is lost.
     pub(super) fn lose(&self, why: &str) {
-        let said = if self.is_lost() { String::new() } else { self.line.last_words() };
+        let carrier = self.carrier.get();
+        let said = match carrier {
+            Some(carrier) if !self.is_lost() => carrier.line.last_words(),
+            _ => String::new(),
+        };
+        let name = &self.name;
+        self.end(RemoteError::lost(format!("lost the server of remote files {name}: {why}{said}")));
+        if let Some(Carrier { transport, line }) = carrier {
+            transport.end(StreamId(0));
+            line.end();
+        }
+    }
+
+    /// Nothing more is sent, and whoever waits is told. What is left goes to the local disk if
+    /// there is one.
+    pub(super) fn end(&self, why: RemoteError) {
         let mut inner = self.lock();
         if inner.lost.is_none() {
-            inner.lost =
-                Some(format!("lost the server of remote files {}: {why}{said}", self.name));
+            inner.lost = Some(why);
             inner.is_keeping = self.stage.is_some();
             inner.lost_bytes = inner.outbox.all().map(|about| u64::from(about.length)).sum();
         }
@@ -71,7 +94,5 @@ impl Link {
         inner.reading.clear();
         drop(inner);
         self.changed.notify_all();
-        self.transport.end(StreamId(0));
-        self.line.end();
     }
 }

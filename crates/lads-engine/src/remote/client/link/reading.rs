@@ -14,6 +14,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 use twox_hash::XxHash3_64;
 
 use crate::board::lock;
@@ -199,6 +200,7 @@ impl Link {
         }
         let mut buffer = ReadBuffer(Arc::new(buffer));
         let mut inner = self.lock();
+        inner.done_at = Instant::now();
         let is_ahead = inner.reading.is_ahead(number);
         inner.reading.on_fetched(number, count as u64, Some(&mut buffer));
         if is_ahead {

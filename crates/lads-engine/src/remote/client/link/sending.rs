@@ -63,7 +63,7 @@ impl Link {
         let bound = Bound { sink_ost: OstId(0), is_last_grant: is_last, has_only_sums: false };
         put_head(&[row], *number, bound, head);
         let pieces = &mut [IoSlice::new(head), IoSlice::new(&buffer[..length as usize])];
-        self.transport.send(StreamId(0), pieces)
+        self.carrier.get().expect("it is connected").transport.send(StreamId(0), pieces)
     }
 
     /// The next buffer for which there is room at the server. `None` after a while without one.
@@ -74,13 +74,15 @@ impl Link {
             let has_room = inner.grants > 0 && inner.outbox.under_way() < self.under_way_max();
             #[cfg(test)]
             let has_room = has_room && !inner.is_paused;
-            has_room && inner.lost.is_none() && inner.outbox.has_next()
+            let is_ready = has_room && inner.lost.is_none() && inner.outbox.has_next();
+            is_ready && (inner.awaited > 0 || inner.rest.left(self.now()).is_none())
         };
         let is_idle = |inner: &mut Inner| {
             let is_same = (inner.open_tails > 0) == has_tails;
             !may_send(inner) && is_same && inner.next_ahead().is_none()
         };
         let limit = if has_tails { TAIL_WAIT } else { LOOK_INTERVAL };
+        let limit = inner.rest.left(self.now()).map_or(limit, |rest| rest.min(limit));
         let waited = self.changed.wait_timeout_while(inner, limit, is_idle);
         let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         #[cfg(test)]

@@ -25,6 +25,9 @@ impl Link {
             if let Some(buffer) = self.for_writing.try_take() {
                 return Some(buffer);
             }
+            if self.lock().rest.end() {
+                self.changed.notify_all();
+            }
             let staging =
                 stage.and_then(|stage| Some((stage, self.lock().outbox.start_staging()?)));
             let Some((stage, staging)) = staging else { return Some(self.for_writing.take()) };
@@ -123,8 +126,8 @@ impl Link {
             ),
         };
         inner.lost_bytes = kept_bytes + lost_bytes;
-        if let Some(text) = &mut inner.lost {
-            text.push_str(&kept);
+        if let Some(error) = &mut inner.lost {
+            error.text.push_str(&kept);
         }
         inner.outbox.clear();
         inner.is_keeping = false;

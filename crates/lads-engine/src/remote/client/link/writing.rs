@@ -1,0 +1,84 @@
+//! What the program writes becomes frames in the outbox.
+
+use super::{Inner, Link};
+use crate::remote::client::{About, RemoteError, Target};
+use lads_core::remote::message::FileNumber;
+use lads_core::remote::outbox::Goes;
+use lads_sys::Buffer;
+use std::sync::{Arc, MutexGuard};
+
+impl Link {
+    /// The program begins to write into a file, and waits for the server next or not. An earlier
+    /// failure comes first.
+    pub(in crate::remote::client) fn begin_write(
+        &self,
+        file: FileNumber,
+        what: &str,
+        is_awaited: bool,
+    ) -> Result<(), RemoteError> {
+        let now = self.now();
+        let mut inner = self.checked(file, what)?;
+        inner.outlook.on_write(now);
+        match is_awaited {
+            true => inner.awaited += 1,
+            false => inner.rest.on_copying(),
+        }
+        Ok(())
+    }
+
+    /// The program has written into a file.
+    pub(in crate::remote::client) fn end_write(
+        &self,
+        file: FileNumber,
+        what: &str,
+        is_awaited: bool,
+        bytes: u64,
+    ) -> Result<(), RemoteError> {
+        let mut inner = self.lock();
+        if is_awaited {
+            inner.awaited -= 1;
+        } else if inner.rest.on_copied() {
+            self.changed.notify_all();
+        }
+        drop(inner);
+        self.checked(file, what)?.outlook.on_write_done(self.now(), bytes);
+        Ok(())
+    }
+
+    /// A buffer of a file begins to be filled: it is to be sent some time.
+    pub(in crate::remote::client) fn on_tail(&self) {
+        let mut inner = self.lock();
+        inner.open_tails += 1;
+        self.notify_sender(inner, false);
+    }
+
+    /// Puts a buffer that was filled into the outbox. Returns the number of frames up to this one.
+    pub(in crate::remote::client) fn put(&self, about: About, buffer: Buffer) -> u64 {
+        let positions = about.position..about.position.saturating_add(about.length.into());
+        let Target { file, view, shape, .. } = &*about.target;
+        let goes = Goes { file: *file, view: *view, reach: shape.reach(&positions) };
+        let mut inner = self.lock();
+        inner.open_tails -= 1;
+        let is_first = inner.outbox.is_empty();
+        if inner.lost.is_none() || inner.is_keeping {
+            let now = self.now();
+            if is_first {
+                inner.rest.begin(now);
+            }
+            inner.outlook.on_put(now);
+            inner.outbox.put(goes, about, Arc::new(buffer));
+        }
+        let count = inner.outbox.count();
+        self.notify_sender(inner, is_first);
+        count
+    }
+
+    /// Wakes the sending thread, unless it rests and knows for how long.
+    fn notify_sender(&self, inner: MutexGuard<'_, Inner>, is_news: bool) {
+        let rests = inner.awaited == 0 && inner.rest.left(self.now()).is_some();
+        drop(inner);
+        if is_news || !rests {
+            self.changed.notify_all();
+        }
+    }
+}
