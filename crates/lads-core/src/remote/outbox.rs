@@ -22,7 +22,7 @@
 //! ```
 
 use super::message::{FileNumber, ViewNumber};
-use super::policy::WAITING_IN_MEMORY;
+use super::policy::{WAITING_IN_MEMORY, WAITING_PART};
 use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -44,6 +44,8 @@ pub struct Outbox<B, T> {
     under_way: BTreeMap<u64, u64>,
     /// How many frames have their buffer in memory, sent or not.
     in_memory: u32,
+    /// How many stay in memory when others are staged in the background.
+    waiting_min: usize,
     slots: Slots,
 }
 
@@ -109,9 +111,9 @@ pub struct Staging<B, T> {
 }
 
 impl<B: Clone, T: Clone> Outbox<B, T> {
-    /// An empty outbox. Without slots nothing is ever staged.
+    /// An empty outbox, for as many buffers. Without slots nothing is ever staged.
     #[must_use]
-    pub fn new(slots: Slots) -> Self {
+    pub fn new(buffers: u32, slots: Slots) -> Self {
         Self {
             frames: BTreeMap::new(),
             count: 0,
@@ -120,6 +122,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             sent: 0,
             under_way: BTreeMap::new(),
             in_memory: 0,
+            waiting_min: WAITING_IN_MEMORY.min((buffers / WAITING_PART) as usize),
             slots,
         }
     }
@@ -271,7 +274,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// The newest frame in memory, to be staged while the program computes, if there is room and
     /// enough others wait.
     pub fn start_staging_ahead(&mut self) -> Option<Staging<B, T>> {
-        let is_much = self.waiting.len() > WAITING_IN_MEMORY;
+        let is_much = self.waiting.len() > self.waiting_min;
         if is_much { self.start_staging() } else { None }
     }
 
@@ -353,7 +356,7 @@ mod tests {
     const FILE: FileNumber = FileNumber(1);
 
     fn outbox(slots: u64) -> Outbox<u64, u64> {
-        Outbox::new(Slots::new(slots * u64::from(SLOT_BYTES), SLOT_BYTES, 2))
+        Outbox::new(16, Slots::new(slots * u64::from(SLOT_BYTES), SLOT_BYTES, 2))
     }
 
     fn goes(start: u64) -> Goes {
@@ -413,6 +416,13 @@ mod tests {
         assert_eq!(outbox.on_written(2), Some((FILE, 2)));
         (4..7).for_each(|frame| outbox.put(goes(frame), frame, frame));
         assert_eq!(stage(&mut outbox), Some((6, Slot(1))), "its place is free again");
+    }
+
+    #[test]
+    fn of_few_buffers_all_that_wait_may_be_staged() {
+        let mut outbox = Outbox::new(7, Slots::new(9 << 20, SLOT_BYTES, 2));
+        outbox.put(goes(0), 0, 0);
+        assert_eq!(stage(&mut outbox), Some((0, Slot(0))));
     }
 
     #[test]

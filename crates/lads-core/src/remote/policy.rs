@@ -14,6 +14,10 @@ use std::time::Duration;
 /// 5.7 %, 0.84; double: 6.0 %, 0.82.
 pub const WAITING_IN_MEMORY: usize = 2;
 
+/// Of so many buffers, one of these stays. A client with 5 buffers, of which 2 are under way, would
+/// stage nothing if 2 more stayed. With half or double, that is so for clients with 8 or 32 buffers.
+pub const WAITING_PART: u32 = 8;
+
 /// Writes that are further apart belong to two outputs. A library that writes a snapshot needs
 /// milliseconds between two writes; a time slice of the system must not count as computing. *Half*:
 /// 5.8 %, 0.84; double: 5.9 %, 0.83, and phases shorter than that are not seen.

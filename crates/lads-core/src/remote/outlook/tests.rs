@@ -42,7 +42,8 @@ struct Staged {
 /// Runs a program in steps of 1 ms.
 fn run(program: &Program) -> Staged {
     let slots = Slots::new(1 << 40, FRAME_BYTES, 4);
-    let mut outbox: Outbox<(), ()> = Outbox::new(slots);
+    let buffers = u32::try_from(program.buffers_bytes / u64::from(FRAME_BYTES)).unwrap();
+    let mut outbox: Outbox<(), ()> = Outbox::new(buffers, slots);
     let mut outlook = Outlook::new(program.told);
     let mut staged = Staged::default();
     let frame = u64::from(FRAME_BYTES);

@@ -189,10 +189,11 @@ impl Link {
         let read_cache_bytes = read_cache.map_or(0, |it| it.bytes_max);
         let read_cache = read_cache.map(|it| ReadCache::open(&it.directory)).transpose()?;
         let chunks_max = chunk_count(options.read_bytes);
+        let buffers = buffer_count(options.buffers_bytes);
         let inner = Inner {
             requests: 0,
             to_say: VecDeque::new(),
-            outbox: Outbox::new(Slots::new(bytes_max, FRAME_BYTES, STAGING_MAX)),
+            outbox: Outbox::new(buffers, Slots::new(bytes_max, FRAME_BYTES, STAGING_MAX)),
             grants: 0,
             awaited: 0,
             rest: Rest::default(),
@@ -227,7 +228,7 @@ impl Link {
             name,
             carrier: OnceLock::new(),
             output: Mutex::new(None),
-            for_writing: arena(buffer_count(options.buffers_bytes))?,
+            for_writing: arena(buffers)?,
             for_reading: arena(chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS))?,
             stage,
             read_cache,
