@@ -1,6 +1,7 @@
 //! Measures remote files of an MPI program: how much of the cost of writing a program sees (the RFS
 //! paper, figure 4), what goes to the local disk (table 2), and how much the computation is slowed
-//! down (table 3). The program is the three-dimensional Jacobi relaxation of the paper.
+//! down (table 3). The program is the three-dimensional Jacobi relaxation of the paper. It also
+//! measures how fast a file is written in many small pieces.
 
 use super::super::table::Table;
 use super::mount::{Mount, Storage};
@@ -136,14 +137,18 @@ struct Run {
 pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Result<Vec<Table>> {
     let testbed = shell::build_testbed()?;
     let tools = Tools::build(disk)?;
-    let ways = WAYS.iter().filter(|way| word.is_none_or(|word| way.name.contains(word)));
-    ways.map(|way| measure(lads, &testbed, &tools, way)).collect()
+    let is_meant = |name: &str| word.is_none_or(|word| name.contains(word));
+    let ways = WAYS.iter().filter(|way| is_meant(way.name));
+    let tables = ways.map(|way| measure(lads, &testbed, &tools, way));
+    let pieces = is_meant(PIECES).then(|| measure_pieces(lads, &testbed, &tools));
+    tables.chain(pieces).collect()
 }
 
-/// The program and its shim, and where it stages.
+/// The programs and their shim, and where they stage.
 struct Tools {
     scratch: Scratch,
-    program: PathBuf,
+    jacobi: PathBuf,
+    pieces: PathBuf,
     shim: PathBuf,
 }
 
@@ -168,12 +173,17 @@ impl Tools {
         let library = lads_shims::newest_static_library(&built).map_err(of_shims)?;
         let shim = lads_shims::build(Mpi::Mpich, COMPILER, &library, &scratch.join(""), &[]);
         let shim = shim.map_err(of_shims)?;
-        let program = scratch.join("jacobi");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/lads-mpiio/examples/jacobi.c");
-        let mut compile = Command::new(COMPILER);
-        shell::run(compile.args(["-std=gnu11", "-O2", source, "-o"]).arg(&program))?;
+        let compiled = |name: &str| -> Result<PathBuf> {
+            let program = scratch.join(name);
+            let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/lads-mpiio/examples");
+            let mut compile = Command::new(COMPILER);
+            compile.args(["-std=gnu11", "-O2", &format!("{examples}/{name}.c"), "-o"]);
+            shell::run(compile.arg(&program))?;
+            Ok(program)
+        };
+        let (jacobi, pieces) = (compiled("jacobi")?, compiled("pieces")?);
         fs::create_dir(scratch.join("stage"))?;
-        Ok(Self { scratch, program, shim })
+        Ok(Self { scratch, jacobi, pieces, shim })
     }
 }
 
@@ -197,7 +207,7 @@ fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Tabl
     if let Some(mount) = &slow {
         mount.throttle()?;
     }
-    let server = Server::start(lads, &line.route, &notes, &root)?;
+    let server = Server::start(lads, &line.route, &notes, &root, 4)?;
     let bed = Bed { tools, way, route: &line.route, server: &server, root: &root };
     let seconds_each = bed.seconds_each_iteration()?;
     let mut rows = vec![bed.peak(seconds_each)?];
@@ -382,22 +392,12 @@ impl Bed<'_> {
     ) -> Result<Run> {
         let [x, y, z] = self.way.cells.map(|cells| cells.to_string());
         let (all, every) = ((every * snapshots).to_string(), every.to_string());
-        let mut command = self.route.at_source(LAUNCHER);
-        command.args(["-n", &PROCESSES.to_string(), "-env", "LD_PRELOAD"]);
-        command.arg(&self.tools.shim).arg(&self.tools.program);
+        let Self { tools, route, server, .. } = self;
+        let mut command = launcher(tools, route, server, PROCESSES, &tools.jacobi);
         command.args([&x, &y, &z, &all, &every, name]);
-        command.env("LADS_RFS_TOKEN_FILE", &self.server.token).env("LADS_RFS_VERBOSE", "1");
-        command.envs(set.iter().map(|(key, value)| (key, value)));
-        let output = command.output().context(LAUNCHER)?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let told = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            bail!("the program failed: {said}{told}");
-        }
-        let number = |key: &str| -> Result<f64> {
-            let value = said.split_whitespace().find_map(|word| word.strip_prefix(key));
-            value.and_then(|value| value.parse().ok()).with_context(|| format!("{key} in {said}"))
-        };
+        command.env("LADS_RFS_VERBOSE", "1").envs(set.iter().map(|(key, value)| (key, value)));
+        let Said { said, told } = Said::by(&mut command)?;
+        let number = |key| number(&said, key);
         let staged =
             told.lines().find_map(|line| line.strip_prefix("rfs: staged on local disks: "));
         let mut staged =
@@ -411,6 +411,149 @@ impl Bed<'_> {
     }
 }
 
+/// Starts a program with so many processes at the end of a route at which it writes.
+fn launcher(
+    tools: &Tools,
+    route: &Route,
+    server: &Server,
+    processes: u64,
+    program: &Path,
+) -> Command {
+    let mut command = route.at_source(LAUNCHER);
+    command.args(["-n", &processes.to_string(), "-env", "LD_PRELOAD"]);
+    command.arg(&tools.shim).arg(program).env("LADS_RFS_TOKEN_FILE", &server.token);
+    command
+}
+
+/// What a program said.
+struct Said {
+    said: String,
+    told: String,
+}
+
+impl Said {
+    fn by(command: &mut Command) -> Result<Self> {
+        let output = command.output().context(LAUNCHER)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            bail!("the program failed: {said}{told}");
+        }
+        Ok(Self { said, told })
+    }
+}
+
+/// The number behind a key that ends with `=`.
+fn number(said: &str, key: &str) -> Result<f64> {
+    let value = said.split_whitespace().find_map(|word| word.strip_prefix(key));
+    value.and_then(|value| value.parse().ok()).with_context(|| format!("{key} in {said}"))
+}
+
+const PIECES: &str = "small pieces, 1 Gbit/s, 26.8 ms there and back";
+
+/// A file that is written in small pieces.
+struct Pieces {
+    name: &'static str,
+    kind: &'static str,
+    processes: u64,
+    bytes: u64,
+    pieces: u64,
+    times: u64,
+    hints: &'static str,
+    /// Whether it is compared with the case before.
+    is_compared: bool,
+}
+
+const PIECES_CASES: [Pieces; 4] = [
+    Pieces {
+        name: "8 processes, 16 × 2 MiB in one piece each",
+        kind: "together",
+        processes: 8,
+        bytes: 512,
+        pieces: 4096,
+        times: 16,
+        hints: "",
+        is_compared: false,
+    },
+    Pieces {
+        name: "8 processes, 16 × 4,096 pieces of 512 B, apart",
+        kind: "apart",
+        processes: 8,
+        bytes: 512,
+        pieces: 4096,
+        times: 16,
+        hints: "",
+        is_compared: true,
+    },
+    Pieces {
+        name: "1 process, 200 writes of 1 KiB, without buffering",
+        kind: "single",
+        processes: 1,
+        bytes: 1024,
+        pieces: 200,
+        times: 1,
+        hints: "rfs_buffering=false",
+        is_compared: false,
+    },
+    Pieces {
+        name: "1 process, 1,048,576 writes of 1 KiB",
+        kind: "single",
+        processes: 1,
+        bytes: 1024,
+        pieces: 4096,
+        times: 256,
+        hints: "",
+        is_compared: true,
+    },
+];
+
+/// Measures files in small pieces, all cases in turn, after a round that warms up.
+fn measure_pieces(lads: &Path, testbed: &Path, tools: &Tools) -> Result<Table> {
+    let line = Line::lay_at(testbed, Distance::Chicago, "1Gbit")?;
+    let notes = Scratch::new(Path::new("/dev/shm"), "lads-rfs")?;
+    let root = notes.join("root");
+    fs::create_dir(&root)?;
+    let server = Server::start(lads, &line.route, &notes, &root, 8)?;
+    let mut rates = vec![Vec::new(); PIECES_CASES.len()];
+    for round in 0..=ROUNDS {
+        for (case, rates) in PIECES_CASES.iter().zip(&mut rates) {
+            let rate = case.rate(tools, &line.route, &server, &root.join("pieces"))?;
+            if round > 0 {
+                rates.push(rate);
+            }
+        }
+    }
+    let rates: Vec<_> = rates.into_iter().map(|rates| Spread::of(rates.into_iter())).collect();
+    let rows = PIECES_CASES.iter().enumerate().map(|(index, case)| {
+        let Spread { median, min, max } = rates[index];
+        let rate = format!("{:.3} [{:.3}–{:.3}]", median / 1e6, min / 1e6, max / 1e6);
+        let times = match case.is_compared {
+            true => format!("{:.2} ×", median / rates[index - 1].median),
+            false => "–".to_owned(),
+        };
+        vec![case.name.to_owned(), rate, times]
+    });
+    let head = ["case", "MB/s from open to closed [min–max]", "of the row before"];
+    Ok(Table::of_words(&format!("rfs: {PIECES}"), &head, rows.collect()))
+}
+
+impl Pieces {
+    /// How many bytes per second are durable at the server.
+    fn rate(&self, tools: &Tools, route: &Route, server: &Server, path: &Path) -> Result<f64> {
+        let Self { kind, processes, bytes, pieces, times, hints, .. } = self;
+        let mut command = launcher(tools, route, server, *processes, &tools.pieces);
+        command.arg(kind).args([bytes, pieces, times].map(ToString::to_string));
+        command.arg(format!("rfs:{}:pieces", server.at)).env("LADS_RFS_HINTS", hints);
+        let rate = number(&Said::by(&mut command)?.said, "bytes_per_second=")?;
+        let length = fs::metadata(path).with_context(|| path.display().to_string())?.len();
+        if length != processes * bytes * pieces * times {
+            bail!("{} has {length} bytes", path.display());
+        }
+        fs::remove_file(path)?;
+        Ok(rate)
+    }
+}
+
 /// A server of remote files at the other end of the line.
 struct Server {
     child: Child,
@@ -419,10 +562,17 @@ struct Server {
 }
 
 impl Server {
-    fn start(lads: &Path, route: &Route, notes: &Scratch, root: &Path) -> Result<Self> {
+    fn start(
+        lads: &Path,
+        route: &Route,
+        notes: &Scratch,
+        root: &Path,
+        sessions: u32,
+    ) -> Result<Self> {
         let token = notes.join("token");
         let mut command = route.at_sink(&lads.display().to_string());
-        command.args(["rfs", "serve", "--sessions", "4", "--buffers", "128M", "--listen"]);
+        command.args(["rfs", "serve", "--sessions", &sessions.to_string()]);
+        command.args(["--buffers", "128M", "--listen"]);
         command.arg(format!("{}:0", route.sink_address)).arg("--root").arg(root);
         command.arg("--token-file").arg(&token).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start the server")?;
