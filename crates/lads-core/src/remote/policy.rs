@@ -14,9 +14,9 @@ use std::time::Duration;
 /// 5.7 %, 0.84; double: 6.0 %, 0.82.
 pub const WAITING_IN_MEMORY: usize = 2;
 
-/// Of so many buffers, one of these stays. A client with 5 buffers, of which 2 are under way, would
-/// stage nothing if 2 more stayed. With half, one with 8 buffers keeps 2, and stages 2 at most;
-/// with double, the network waits for the disk of one with 16.
+/// The buffers that stay in memory are at most one of this many. A client with 5 buffers, of which
+/// 2 are under way, would stage nothing if 2 more stayed. With half, one with 8 buffers keeps 2,
+/// and stages at most 2; with double, the network waits for the disk of one with 16.
 pub const WAITING_PART: u32 = 8;
 
 /// Writes that are further apart belong to two outputs. A library that writes a snapshot needs

@@ -411,7 +411,7 @@ impl Bed<'_> {
     }
 }
 
-/// Starts a program with so many processes at the end of a route at which it writes.
+/// The command that runs a program with this number of processes at the source end of a route.
 fn launcher(
     tools: &Tools,
     route: &Route,
