@@ -10,7 +10,8 @@
 //! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file
 //! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
 //! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
-//! what is there. [`rest`] says when nothing is sent, and [`reading`] what is read ahead.
+//! what is there. [`rest`] says when nothing is sent, [`window`] how much may be under way, and
+//! [`reading`] what is read ahead.
 
 pub mod hints;
 pub mod kept;
@@ -21,6 +22,8 @@ pub mod order;
 pub mod outbox;
 pub mod outlook;
 pub mod policy;
+mod rate;
 pub mod reading;
 pub mod rest;
 pub mod scatter;
+pub mod window;

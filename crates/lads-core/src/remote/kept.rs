@@ -4,7 +4,7 @@
 //! The bytes are in another file, in slots ([`crate::staging::Slot`]). A record of a frame is added
 //! when its bytes are in their slot, and another when they are written at the server.
 
-use super::message::{FileNumber, ViewNumber};
+use super::message::{FRAME_BYTES, FileNumber, ViewNumber};
 use super::name::Server;
 use crate::limits::CLIENT_FILETYPES_BYTES_MAX;
 use crate::message::wire::Writer;
@@ -14,7 +14,7 @@ use crate::{wire_enum, wire_struct};
 use std::collections::{BTreeMap, HashMap};
 
 /// The version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The longest body of a record, in bytes: the largest filetype, with a little beside it.
 const BODY_BYTES_MAX: usize = CLIENT_FILETYPES_BYTES_MAX + (64 << 10);
@@ -28,6 +28,8 @@ pub enum Record {
         format: u32,
         /// The server.
         server: Server,
+        /// The bytes of a slot.
+        slot_bytes: u32,
     },
     /// A view, before the first frame of it.
     View {
@@ -72,16 +74,16 @@ wire_enum!(Server { 1 => At(at), 2 => StartedOn(host), 3 => Here });
 wire_struct!(Slot { 0 });
 wire_struct!(Kept { id, view, position, length, slot, checksum });
 wire_enum!(Record {
-    1 => Begin { format, server },
+    1 => Begin { format, server, slot_bytes },
     2 => View { view, file, path, displacement, filetype },
     3 => Kept(kept),
     4 => Gone { id },
 });
 
-/// The first record of a list, for frames that go to a server.
+/// The first record of a list, for frames that go to a server and are in slots of this length.
 #[must_use]
-pub fn begin(server: Server) -> Record {
-    Record::Begin { format: FORMAT, server }
+pub fn begin(server: Server, slot_bytes: u32) -> Record {
+    Record::Begin { format: FORMAT, server, slot_bytes }
 }
 
 /// Appends a record.
@@ -110,6 +112,8 @@ pub struct KeptView {
 pub struct List {
     /// The server to which the program wrote.
     pub server: Server,
+    /// The bytes of a slot.
+    pub slot_bytes: u32,
     /// Views, by number.
     pub views: HashMap<ViewNumber, KeptView>,
     /// Frames that were not sent, in the order in which the program wrote them.
@@ -130,7 +134,7 @@ pub fn read(mut bytes: &[u8]) -> Result<List, &'static str> {
             Record::Begin { format, .. } if format != FORMAT => {
                 return Err("another version of LADS made it");
             }
-            Record::Begin { server, .. } => begun = Some(server),
+            Record::Begin { server, slot_bytes, .. } => begun = Some((server, slot_bytes)),
             Record::View { view, file, path, displacement, filetype } => {
                 views.insert(view, KeptView { file, path, displacement, filetype });
             }
@@ -138,9 +142,13 @@ pub fn read(mut bytes: &[u8]) -> Result<List, &'static str> {
             Record::Gone { id } => drop(frames.remove(&id)),
         }
     }
-    let server = begun.ok_or("it is not a list of what was kept")?;
+    let (server, slot_bytes) = begun.ok_or("it is not a list of what was kept")?;
+    let is_length = slot_bytes <= FRAME_BYTES && slot_bytes.is_power_of_two();
+    if !is_length || frames.values().any(|it| it.length > slot_bytes) {
+        return Err("it is damaged");
+    }
     let frames = frames.into_values().filter(|it| views.contains_key(&it.view)).collect();
-    Ok(List { server, views, frames })
+    Ok(List { server, slot_bytes, views, frames })
 }
 
 #[cfg(test)]
@@ -168,7 +176,7 @@ mod tests {
         let mut bytes = Vec::new();
         let records = [kept(3), kept(1), kept(2)].map(Record::Kept);
         let gone = Record::Gone { id: 1 };
-        for record in [begin(server()), view].iter().chain(&records).chain([&gone]) {
+        for record in [begin(server(), 16), view].iter().chain(&records).chain([&gone]) {
             encode(record, &mut bytes);
         }
         bytes
@@ -177,7 +185,7 @@ mod tests {
     #[test]
     fn what_was_not_sent_is_on_the_list_in_the_order_of_the_program() {
         let list = read(&sample()).unwrap();
-        assert_eq!((list.server, list.views.len()), (server(), 1));
+        assert_eq!((list.server, list.slot_bytes, list.views.len()), (server(), 16, 1));
         assert_eq!(list.frames, [kept(2), kept(3)]);
     }
 
@@ -192,8 +200,16 @@ mod tests {
     fn what_is_no_list_is_refused() {
         assert!(read(b"something else").is_err());
         let mut other = Vec::new();
-        encode(&Record::Begin { format: FORMAT + 1, server: server() }, &mut other);
+        encode(&Record::Begin { format: FORMAT + 1, server: server(), slot_bytes: 16 }, &mut other);
         assert_eq!(read(&other), Err("another version of LADS made it"));
+        for slot_bytes in [0, 24, 2 << 20] {
+            let mut damaged = Vec::new();
+            encode(&begin(server(), slot_bytes), &mut damaged);
+            assert_eq!(read(&damaged), Err("it is damaged"));
+        }
+        let mut damaged = sample();
+        encode(&Record::Kept(Kept { length: 17, ..kept(4) }), &mut damaged);
+        assert_eq!(read(&damaged), Err("it is damaged"));
     }
 
     proptest! {

@@ -21,11 +21,19 @@
 //!                                   └──────────► free
 //! ```
 
-use super::message::{FileNumber, ViewNumber};
-use super::policy::{WAITING_IN_MEMORY, WAITING_PART};
+use super::message::{FRAME_BYTES, FileNumber, ViewNumber};
+use super::policy::{BUFFER_BYTES_MIN, BUFFERS_MIN, WAITING_IN_MEMORY, WAITING_PART};
 use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// How long a buffer is, of a client with as much memory for all of them: a power of two, and at
+/// most a frame.
+#[must_use]
+pub fn buffer_bytes(all_bytes: u64) -> u32 {
+    let bytes = (all_bytes / BUFFERS_MIN).max(BUFFER_BYTES_MIN);
+    FRAME_BYTES.min(1 << bytes.ilog2().min(31))
+}
 
 /// The buffers of a client that are not written at the server.
 #[derive(Debug)]
@@ -380,6 +388,12 @@ mod tests {
         assert_eq!(outbox.has_next(), outbox.find_next(is_waited_for).is_some());
         let Next { about, place, .. } = outbox.next(is_waited_for)?;
         Some((about, matches!(place, Place::Memory(_))))
+    }
+
+    #[test]
+    fn little_memory_is_cut_into_shorter_buffers() {
+        let of_mib = |mib: u64| buffer_bytes(mib << 20) >> 10;
+        assert_eq!([0, 1, 8, 17, 63, 64, 1 << 43].map(of_mib), [64, 64, 128, 256, 512, 1024, 1024]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! what waits goes to the local disk in the background, so that the program finds free memory.
 
 use super::policy::{OUTPUT_GAP, RATE_SECONDS, STAGING_SPREAD};
-use crate::limits::FRAME_BYTES;
+use super::rate::Rate;
 use std::time::Duration;
 
 /// What is known about the outputs of a program, and about how fast its bytes go away.
@@ -24,6 +24,7 @@ pub struct Outlook {
     output_size: Option<u64>,
     /// From when on there has always been something to send, since the last bytes were written.
     remote_from: Option<Duration>,
+    /// Bytes in a second.
     remote: Rate,
     local: Rate,
     staged_at: Duration,
@@ -45,27 +46,8 @@ pub struct Memory {
     pub all_bytes: u64,
     /// What is free, in bytes.
     pub free_bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct Rate {
-    bytes: f64,
-    seconds: f64,
-}
-
-impl Rate {
-    fn add(&mut self, bytes: u64, time: Duration) {
-        self.bytes += bytes as f64;
-        self.seconds += time.as_secs_f64();
-        if self.seconds > RATE_SECONDS {
-            (self.bytes, self.seconds) = (self.bytes / 2.0, self.seconds / 2.0);
-        }
-    }
-
-    /// Bytes a second, if anything was measured.
-    fn get(&self) -> Option<f64> {
-        (self.seconds > 0.0).then(|| self.bytes / self.seconds)
-    }
+    /// Of one buffer.
+    pub buffer_bytes: u32,
 }
 
 impl Outlook {
@@ -80,8 +62,8 @@ impl Outlook {
             interval: None,
             output_size: None,
             remote_from: None,
-            remote: Rate::default(),
-            local: Rate::default(),
+            remote: Rate::over(RATE_SECONDS),
+            local: Rate::over(RATE_SECONDS),
             staged_at: Duration::ZERO,
         }
     }
@@ -114,14 +96,14 @@ impl Outlook {
     /// Bytes are written at the server; is more left to be written?
     pub fn on_written(&mut self, now: Duration, bytes: u64, is_left: bool) {
         if let Some(from) = self.remote_from {
-            self.remote.add(bytes, now.saturating_sub(from));
+            self.remote.add(bytes as f64, now.saturating_sub(from));
         }
         self.remote_from = is_left.then_some(now);
     }
 
     /// Bytes were staged, which took this time.
     pub fn on_staged(&mut self, now: Duration, bytes: u64, took: Duration) {
-        self.local.add(bytes, took);
+        self.local.add(bytes as f64, took);
         self.staged_at = now;
     }
 
@@ -155,7 +137,7 @@ impl Outlook {
         if bytes == 0 || is_writing {
             return None;
         }
-        let buffers = bytes.div_ceil(u64::from(FRAME_BYTES));
+        let buffers = bytes.div_ceil(u64::from(memory.buffer_bytes));
         let pause = self.remaining(now).mul_f64(STAGING_SPREAD / buffers as f64);
         let last = self.staged_at.max(self.output_end);
         Some((last + pause).saturating_sub(now))

@@ -19,7 +19,7 @@ use crate::transport::{Channel, Transport, pipe};
 pub(super) use cache::LeftOver;
 pub use file::{FileHandle, Presence};
 use lads_core::errno;
-use lads_core::remote::message::{FRAME_BYTES, Failure, FileNumber, OpenMode, ViewNumber};
+use lads_core::remote::message::{Failure, FileNumber, OpenMode, ViewNumber};
 use lads_core::remote::name::Server;
 use lads_core::remote::outlook::Told;
 use lads_core::remote::policy::{BUFFERS_BYTES, READ_BYTES, TIMEOUT};
@@ -272,6 +272,12 @@ impl Client {
         self.link.awaited()
     }
 
+    /// How many frames may be under way.
+    #[cfg(test)]
+    pub(super) fn under_way_max(&self) -> usize {
+        self.link.under_way_max(&self.link.lock())
+    }
+
     /// Nothing can be put on the local disk from now on.
     #[cfg(test)]
     pub(super) fn break_disk(&self) {
@@ -396,9 +402,4 @@ fn start_here(path: &[u8]) -> Result<Connection, RemoteError> {
 fn over_socket(socket: OwnedFd) -> io::Result<Connection> {
     let (transport, channel) = both_ways(&socket)?;
     Ok(Connection { line: Box::new(socket), transport, channel })
-}
-
-/// How many buffers a client has for this many bytes.
-fn buffer_count(bytes: u64) -> u32 {
-    u32::try_from(bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX).max(2)
 }

@@ -15,6 +15,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 /// The memory that is used as file systems and for programs, in bytes.
 pub(in crate::bench) const SPACE: u64 = 4 << 30;
@@ -128,6 +129,8 @@ const CASES: [Case; 4] = [
 #[derive(Clone, Copy, Debug)]
 struct Run {
     visible_bytes_per_second: f64,
+    /// The same without the first snapshot, for which memory is used for the first time.
+    later_bytes_per_second: f64,
     compute_seconds: f64,
     foreground_bytes: u64,
     background_bytes: u64,
@@ -156,7 +159,7 @@ const COMPILER: &str = "mpicc.mpich";
 const LAUNCHER: &str = "mpirun.mpich";
 
 /// The programs that the benchmark starts.
-pub(in crate::bench) const PROGRAMS: [&str; 3] = [COMPILER, LAUNCHER, "ip"];
+pub(in crate::bench) const PROGRAMS: [&str; 4] = [COMPILER, LAUNCHER, "ip", "dd"];
 
 impl Tools {
     fn build(disk: &Path) -> Result<Self> {
@@ -187,6 +190,33 @@ impl Tools {
     }
 }
 
+impl Tools {
+    /// A row for what the local disk carries if each piece is durable before the next: what is
+    /// staged there with small buffers, of which there are 64, cannot be faster.
+    fn disk_cells(&self, buffers_bytes: u64, peak: [f64; 2]) -> Result<Vec<String>> {
+        let path = self.scratch.join("stage/alone");
+        let piece_bytes = buffers_bytes / 64;
+        let mut rates = Vec::new();
+        for _ in 0..ROUNDS {
+            let mut command = Command::new("dd");
+            command.args(["if=/dev/zero", "oflag=direct,dsync", "count=128"]);
+            command.arg(format!("bs={piece_bytes}")).arg(format!("of={}", path.display()));
+            let begun = Instant::now();
+            let status = command.stderr(Stdio::null()).status().context("dd")?;
+            if !status.success() {
+                bail!("dd cannot write {}", path.display());
+            }
+            rates.push((128 * piece_bytes) as f64 / begun.elapsed().as_secs_f64());
+            fs::remove_file(&path)?;
+        }
+        let rate = Spread::of(rates.into_iter());
+        let name = format!("the local disk alone, {} KiB durable at a time", piece_bytes >> 10);
+        let (foreground, background, needed, slower) = (None, None, 0.0, None);
+        let disk = Row { name, rate, later: rate, foreground, background, needed, slower };
+        Ok(disk.cells(peak))
+    }
+}
+
 /// Measures all cases over one way, in turn.
 fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Table> {
     let line = Line::lay_at(testbed, way.distance, way.rate)?;
@@ -211,13 +241,15 @@ fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Tabl
     let bed = Bed { tools, way, route: &line.route, server: &server, root: &root };
     let seconds_each = bed.seconds_each_iteration()?;
     let mut rows = vec![bed.peak(seconds_each)?];
-    let peak = rows[0].rate.median;
+    let peak = [rows[0].rate.median, rows[0].later.median];
     for case in CASES {
         rows.push(bed.row(case, seconds_each)?);
     }
     let head = [
         "case",
         "visible MB/s [min–max]",
+        "of writing nowhere",
+        "without the first",
         "of writing nowhere",
         "staged while writing",
         "staged while computing, of what the model says",
@@ -228,13 +260,17 @@ fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Tabl
         way.name,
         way.snapshot_bytes() as f64 / 1e6
     );
-    Ok(Table::of_words(&title, &head, rows.iter().map(|row| row.cells(peak)).collect()))
+    let mut cells: Vec<_> = rows.iter().map(|row| row.cells(peak)).collect();
+    cells.push(tools.disk_cells(way.snapshot_bytes() / PROCESSES / 2, peak)?);
+    Ok(Table::of_words(&title, &head, cells))
 }
 
 /// What the runs of a case said.
 struct Row {
     name: String,
     rate: Spread,
+    /// Without the first snapshot.
+    later: Spread,
     /// Shares of all bytes.
     foreground: Option<f64>,
     background: Option<f64>,
@@ -244,8 +280,11 @@ struct Row {
 }
 
 impl Row {
-    fn cells(&self, peak: f64) -> Vec<String> {
-        let Spread { median, min, max } = self.rate;
+    fn cells(&self, peak: [f64; 2]) -> Vec<String> {
+        let rate = |it: Spread| {
+            let [median, min, max] = [it.median, it.min, it.max].map(|rate| rate / 1e6);
+            format!("{median:.1} [{min:.1}–{max:.1}]")
+        };
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let none = || "–".to_owned();
         let background = self.background.map_or_else(none, |share| {
@@ -257,8 +296,10 @@ impl Row {
         });
         vec![
             self.name.clone(),
-            format!("{:.1} [{:.1}–{:.1}]", median / 1e6, min / 1e6, max / 1e6),
-            format!("{:.3}", median / peak),
+            rate(self.rate),
+            format!("{:.3}", self.rate.median / peak[0]),
+            rate(self.later),
+            format!("{:.3}", self.later.median / peak[1]),
             self.foreground.map_or_else(none, percent),
             background,
             self.slower.map_or_else(none, |it| {
@@ -297,9 +338,10 @@ impl Bed<'_> {
         let runs = (0..ROUNDS).map(|_| self.nowhere(iterations, SNAPSHOTS));
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let rate = Spread::of(runs.iter().map(|run| run.visible_bytes_per_second));
+        let later = Spread::of(runs.iter().map(|run| run.later_bytes_per_second));
         let (foreground, background) = (None, None);
         let name = "writing nowhere".to_owned();
-        Ok(Row { name, rate, foreground, background, needed: 0.0, slower: None })
+        Ok(Row { name, rate, later, foreground, background, needed: 0.0, slower: None })
     }
 
     /// A case, with a run that writes nowhere before each, to compare the computation with. The
@@ -325,6 +367,7 @@ impl Bed<'_> {
         Ok(Row {
             name: case.name.to_owned(),
             rate: Spread::of(runs.iter().map(|run| run.visible_bytes_per_second)),
+            later: Spread::of(runs.iter().map(|run| run.later_bytes_per_second)),
             foreground: share(|run| run.foreground_bytes),
             background: share(|run| run.background_bytes),
             needed: left * (SNAPSHOTS - 1) as f64 / SNAPSHOTS as f64,
@@ -404,6 +447,7 @@ impl Bed<'_> {
             staged.unwrap_or_default().split_whitespace().filter_map(|it| it.parse().ok());
         Ok(Run {
             visible_bytes_per_second: number("visible_bytes_per_second=")?,
+            later_bytes_per_second: number("later_bytes_per_second=")?,
             compute_seconds: number("compute_seconds=")?,
             foreground_bytes: staged.next().unwrap_or(0),
             background_bytes: staged.next().unwrap_or(0),

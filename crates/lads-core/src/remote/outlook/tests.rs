@@ -1,6 +1,6 @@
 //! A simulated program that computes and writes by turns, a network and a disk.
 
-use super::super::message::{FileNumber, ViewNumber};
+use super::super::message::{FRAME_BYTES, FileNumber, ViewNumber};
 use super::super::outbox::{Goes, Next, Outbox, Staging};
 use super::*;
 use crate::staging::Slots;
@@ -59,6 +59,7 @@ fn run(program: &Program) -> Staged {
     let memory = |outbox: &Outbox<(), ()>| Memory {
         all_bytes,
         free_bytes: all_bytes - u64::from(outbox.in_memory()) * frame,
+        buffer_bytes: FRAME_BYTES,
     };
     for output in 0..program.outputs {
         let sign = if output % 2 == 0 { 1.0 } else { -1.0 };
@@ -176,7 +177,8 @@ fn equation_one() {
     outlook.on_put(Duration::from_secs(1));
     outlook.on_written(Duration::from_secs(2), 20_000_000, true);
     outlook.on_staged(Duration::from_secs(2), 100_000_000, Duration::from_secs(1));
-    let memory = Memory { all_bytes: 600_000_000, free_bytes: 200_000_000 };
+    let buffer_bytes = FRAME_BYTES;
+    let memory = Memory { all_bytes: 600_000_000, free_bytes: 200_000_000, buffer_bytes };
     // (600 MB - 200 MB - 10 s * 20 MB/s) / (1 - 20 / 100)
     assert_eq!(outlook.to_stage(Duration::from_secs(2), memory), 250_000_000);
     // 239 buffers in three quarters of 10 s.

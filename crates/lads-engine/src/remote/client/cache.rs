@@ -6,7 +6,7 @@ use super::About;
 use crate::slots::SlotFile;
 use crate::whole::fill_random;
 use lads_core::remote::kept::{Kept, List, Record, begin, encode, read};
-use lads_core::remote::message::{FRAME_BYTES, ViewNumber};
+use lads_core::remote::message::ViewNumber;
 use lads_core::remote::name::Server;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
@@ -46,12 +46,17 @@ struct Listed {
 }
 
 impl Cache {
-    /// Makes the files in a directory, for what goes to a server. With `is_synced`, what is put
-    /// there is durable at once.
+    /// Makes the files in a directory, for frames that go to a server and have at most this many
+    /// bytes. With `is_synced`, what is put there is durable at once.
     ///
     /// # Errors
     /// If they cannot be made.
-    pub(super) fn make(directory: &Path, server: Server, is_synced: bool) -> io::Result<Self> {
+    pub(super) fn make(
+        directory: &Path,
+        server: Server,
+        slot_bytes: u32,
+        is_synced: bool,
+    ) -> io::Result<Self> {
         let mut number = [0; 8];
         fill_random(&mut number)?;
         let name = format!("lads-{:016x}.rfs", u64::from_le_bytes(number));
@@ -68,8 +73,8 @@ impl Cache {
             checksums: HashMap::new(),
             records: Vec::new(),
         };
-        list.add([begin(server)])?;
-        let bytes = SlotFile::new(bytes, FRAME_BYTES);
+        list.add([begin(server, slot_bytes)])?;
+        let bytes = SlotFile::new(bytes, slot_bytes);
         Ok(Self {
             path,
             bytes,
@@ -192,7 +197,7 @@ impl LeftOver {
         let list = read(&std::fs::read(path)?).map_err(io::Error::other)?;
         let bytes = open(bytes_path(path), flags, Mode::empty())?;
         direct(&bytes);
-        let bytes = SlotFile::new(bytes, FRAME_BYTES);
+        let bytes = SlotFile::new(bytes, list.slot_bytes);
         Ok(Self { path: path.to_owned(), list, bytes, _file: file })
     }
 
@@ -201,9 +206,6 @@ impl LeftOver {
     /// # Errors
     /// If the disk fails, or has other bytes than the list says.
     pub(in super::super) fn read(&self, kept: &Kept, buffer: &mut Buffer) -> io::Result<()> {
-        if kept.length > FRAME_BYTES {
-            return Err(io::Error::other("the list is damaged"));
-        }
         self.bytes.read(kept.slot, buffer, kept.length as usize)?;
         match XxHash3_64::oneshot(&buffer[..kept.length as usize]) == kept.checksum {
             true => Ok(()),

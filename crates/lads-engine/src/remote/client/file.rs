@@ -4,7 +4,7 @@ use super::link::{After, Link};
 use super::reading::Source;
 use super::{About, RemoteError, Target};
 use crate::board::lock;
-use lads_core::remote::message::{Call, FRAME_BYTES, FileNumber, LockKind, OpenMode, ViewNumber};
+use lads_core::remote::message::{Call, FileNumber, LockKind, OpenMode, ViewNumber};
 use lads_core::remote::policy::PAST_CACHE_BYTES;
 use lads_core::remote::reading::Prefetch;
 use lads_core::view::{Datatype, View};
@@ -42,6 +42,12 @@ struct Filling {
     buffer: Buffer,
 }
 
+impl Filling {
+    fn is_open(&self) -> bool {
+        (self.length as usize) < self.buffer.len()
+    }
+}
+
 impl Tail {
     /// Lets the buffer be sent, if there is one.
     pub(super) fn seal(&mut self, link: &Link) {
@@ -53,9 +59,10 @@ impl Tail {
     /// Copies bytes into buffers, until the connection is lost.
     fn write(&mut self, link: &Link, mut position: u64, mut bytes: Gathering<'_>) {
         while !bytes.is_empty() {
-            let goes_on = self.filling.as_ref().is_some_and(|it| {
-                it.length < FRAME_BYTES && it.position + u64::from(it.length) == position
-            });
+            let goes_on = self
+                .filling
+                .as_ref()
+                .is_some_and(|it| it.is_open() && it.position + u64::from(it.length) == position);
             if !goes_on {
                 self.seal(link);
                 let Some(buffer) = link.buffer() else { return };
@@ -63,11 +70,11 @@ impl Tail {
                 link.on_tail();
             }
             let filling = self.filling.as_mut().expect("made above");
-            let room = &mut filling.buffer[filling.length as usize..FRAME_BYTES as usize];
+            let room = &mut filling.buffer[filling.length as usize..];
             let copied = bytes.copy(room);
             filling.length += u32::try_from(copied).expect("a frame is shorter");
             position += copied as u64;
-            if filling.length == FRAME_BYTES {
+            if !filling.is_open() {
                 self.seal(link);
             }
         }

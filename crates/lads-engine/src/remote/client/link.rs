@@ -16,8 +16,7 @@ use super::super::wire::{hear, say};
 use super::cache::Cache;
 use super::file::Tail;
 use super::{
-    About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, buffer_count,
-    shown,
+    About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, shown,
 };
 use crate::board::lock;
 use crate::thread::spawn;
@@ -28,11 +27,12 @@ use lads_core::remote::message::{
     TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber, Written,
 };
 use lads_core::remote::name::Server;
-use lads_core::remote::outbox::Outbox;
+use lads_core::remote::outbox::{Outbox, buffer_bytes};
 use lads_core::remote::outlook::Outlook;
 use lads_core::remote::policy::{LOOK_INTERVAL, STAGING_MAX};
 use lads_core::remote::reading::Reading;
 use lads_core::remote::rest::Rest;
+use lads_core::remote::window::Window;
 use lads_core::staging::Slots;
 use lads_core::units::OstId;
 use lads_sys::{Arena, Buffer};
@@ -54,6 +54,8 @@ pub(super) struct Link {
     output: Mutex<Option<Box<dyn Write + Send>>>,
     /// Buffers for what is written, and for what is read.
     for_writing: Arena,
+    /// The bytes of each of these.
+    buffer_bytes: u32,
     for_reading: Arena,
     stage: Option<Stage>,
     read_cache: Option<ReadCache>,
@@ -76,13 +78,14 @@ struct Stage {
     for_draining: Arena,
 }
 
-struct Inner {
+pub(super) struct Inner {
     requests: u64,
     /// Requests that are to be sent.
     to_say: VecDeque<ToServer>,
     /// What is not written at the server.
     outbox: Outbox<Arc<Buffer>, About>,
     grants: u32,
+    window: Window,
     /// How many wait until certain frames are sent.
     awaited: u32,
     /// Whether nothing is sent, so that the program copies faster.
@@ -182,19 +185,23 @@ impl Link {
     /// What is written goes into buffers from now on; it is sent when the connection is there.
     pub(super) fn new(server: Server, options: &ClientOptions) -> io::Result<Arc<Self>> {
         let name = shown(&server);
-        let stage = options.stage.clone().map(|it| Stage::open(it, server)).transpose()?;
+        let buffer_bytes = buffer_bytes(options.buffers_bytes);
+        let stage = options.stage.clone();
+        let stage = stage.map(|it| Stage::open(it, server, buffer_bytes)).transpose()?;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
         let told = stage.as_ref().map(|stage| stage.options.told).unwrap_or_default();
         let read_cache = options.read_cache.as_ref();
         let read_cache_bytes = read_cache.map_or(0, |it| it.bytes_max);
         let read_cache = read_cache.map(|it| ReadCache::open(&it.directory)).transpose()?;
-        let chunks_max = chunk_count(options.read_bytes);
-        let buffers = buffer_count(options.buffers_bytes);
+        let chunks_max = count_of(options.read_bytes, FRAME_BYTES);
+        let buffers = count_of(options.buffers_bytes, buffer_bytes).max(2);
+        let for_reading = chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS);
         let inner = Inner {
             requests: 0,
             to_say: VecDeque::new(),
-            outbox: Outbox::new(buffers, Slots::new(bytes_max, FRAME_BYTES, STAGING_MAX)),
+            outbox: Outbox::new(buffers, Slots::new(bytes_max, buffer_bytes, STAGING_MAX)),
             grants: 0,
+            window: Window::default(),
             awaited: 0,
             rest: Rest::default(),
             waiting: HashMap::new(),
@@ -228,8 +235,9 @@ impl Link {
             name,
             carrier: OnceLock::new(),
             output: Mutex::new(None),
-            for_writing: arena(buffers)?,
-            for_reading: arena(chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS))?,
+            for_writing: arena(buffers, buffer_bytes)?,
+            buffer_bytes,
+            for_reading: arena(for_reading, FRAME_BYTES)?,
             stage,
             read_cache,
             begun: options.begun,
@@ -598,6 +606,8 @@ impl Link {
             let Some((file, about)) = inner.outbox.on_written(it.frame) else {
                 return Err("it wrote a frame that was never sent".to_owned());
             };
+            let under_way = inner.outbox.under_way();
+            inner.window.on_written(it.frame, now, under_way);
             let is_left = !inner.outbox.is_empty();
             inner.outlook.on_written(now, about.length.into(), is_left);
             if let Some(failure) = it.failure {
@@ -614,7 +624,7 @@ impl Link {
         self.begun.elapsed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
     }
 }
@@ -640,13 +650,13 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl Stage {
-    fn open(options: StageOptions, server: Server) -> io::Result<Self> {
+    fn open(options: StageOptions, server: Server, buffer_bytes: u32) -> io::Result<Self> {
         let StageOptions { directory, is_synced, .. } = &options;
-        let cache = Cache::make(directory, server, *is_synced).map_err(|error| {
+        let cache = Cache::make(directory, server, buffer_bytes, *is_synced).map_err(|error| {
             let place = directory.display();
             io::Error::other(format!("cannot stage in {place} (rfs_cache_dir): {error}"))
         })?;
-        Ok(Self { cache, for_draining: Arena::new(1, FRAME_BYTES as usize)?, options })
+        Ok(Self { cache, for_draining: Arena::new(1, buffer_bytes as usize)?, options })
     }
 }
 
@@ -722,14 +732,13 @@ impl GrantedBuffers for Coming {
     fn on_frame_lost(&self, _sink_ost: OstId) {}
 }
 
-/// Buffers of a frame each.
-fn arena(count: u32) -> io::Result<Arena> {
-    let arena = Arena::new(count, FRAME_BYTES as usize)?;
+fn arena(count: u32, buffer_bytes: u32) -> io::Result<Arena> {
+    let arena = Arena::new(count, buffer_bytes as usize)?;
     arena.prefer_huge_pages();
     Ok(arena)
 }
 
-/// How many chunks of what is read are kept in memory.
-fn chunk_count(bytes: u64) -> u32 {
-    u32::try_from(bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX)
+/// How many buffers there are in as many bytes.
+fn count_of(bytes: u64, buffer_bytes: u32) -> u32 {
+    u32::try_from(bytes / u64::from(buffer_bytes)).unwrap_or(u32::MAX)
 }

@@ -6,7 +6,7 @@ use lads_core::view::Datatype;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Memory for 8 frames.
+/// Memory for 64 buffers of 128 KiB.
 const MEMORY_BYTES: usize = 8 * MIB;
 
 pub(super) fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
@@ -79,6 +79,24 @@ fn what_does_not_fit_into_memory_goes_to_the_disk_at_once() {
     assert!(place.bytes("new")[1..] == bytes);
     client.finish().unwrap();
     assert_eq!(place.staged_files().len(), 0, "nothing is left behind");
+}
+
+/// What is under way cannot be staged. The server takes half a millisecond for each frame, and half
+/// of the buffers could be under way for 30 ms.
+#[test]
+fn no_more_is_under_way_than_keeps_the_server_busy() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    assert_eq!(client.under_way_max(), 32, "half of 64 buffers");
+    // A machine that has much else to do may be slow a few times.
+    let is_few = |round: u64| {
+        file.write(round * (128 << 10), &[&[7; 128 << 10]]).unwrap();
+        file.flush().unwrap();
+        client.under_way_max() < 8
+    };
+    assert!((0..1000).any(is_few));
+    client.finish().unwrap();
 }
 
 #[test]

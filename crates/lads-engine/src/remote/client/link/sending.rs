@@ -71,7 +71,7 @@ impl Link {
         let inner = self.lock();
         let has_tails = inner.open_tails > 0;
         let may_send = |inner: &Inner| {
-            let has_room = inner.grants > 0 && inner.outbox.under_way() < self.under_way_max();
+            let has_room = inner.grants > 0 && inner.outbox.under_way() < self.under_way_max(inner);
             #[cfg(test)]
             let has_room = has_room && !inner.is_paused;
             let is_ready = has_room && inner.lost.is_none() && inner.outbox.has_next();
@@ -104,17 +104,18 @@ impl Link {
             return None;
         }
         let is_waited_for = inner.awaited > 0;
+        let under_way = inner.outbox.under_way();
         let next = inner.outbox.next(is_waited_for)?;
+        let is_full = next.about.length == self.buffer_bytes;
+        inner.window.on_sent(next.number, self.now(), is_full, under_way);
         inner.grants -= 1;
         Some((next, inner.grants == 0))
     }
 
-    /// How many frames may be sent and not written. What is sent cannot be staged any more, so half
-    /// of the buffers stay for that: with all of them under way over a slow network, a write would
-    /// wait for the network.
-    fn under_way_max(&self) -> usize {
+    /// How many frames may be sent and not written. What is sent cannot be staged any more.
+    pub(in crate::remote::client) fn under_way_max(&self, inner: &Inner) -> usize {
         match self.stage {
-            Some(_) => (self.for_writing.buffer_count() / 2).max(1) as usize,
+            Some(_) => inner.window.frames_max(self.for_writing.buffer_count()),
             None => usize::MAX,
         }
     }

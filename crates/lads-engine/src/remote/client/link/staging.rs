@@ -4,7 +4,6 @@
 use super::{Inner, Link, Stage};
 use crate::board::lock;
 use crate::remote::client::{About, StagedBytes};
-use lads_core::remote::message::FRAME_BYTES;
 use lads_core::remote::outbox::Staging;
 use lads_core::remote::outlook::Memory;
 use lads_core::remote::policy::STAGING_INTERVAL;
@@ -71,10 +70,10 @@ impl Link {
     }
 
     fn memory(&self, inner: &Inner) -> Memory {
-        let count = self.for_writing.buffer_count();
+        let (count, buffer_bytes) = (self.for_writing.buffer_count(), self.buffer_bytes);
         let free = count.saturating_sub(inner.outbox.in_memory());
-        let bytes = |buffers| u64::from(buffers) * u64::from(FRAME_BYTES);
-        Memory { all_bytes: bytes(count), free_bytes: bytes(free) }
+        let bytes = |buffers| u64::from(buffers) * u64::from(buffer_bytes);
+        Memory { all_bytes: bytes(count), free_bytes: bytes(free), buffer_bytes }
     }
 
     /// Puts a frame on the local disk, and lets its bytes be counted. Returns its buffer, if it is
