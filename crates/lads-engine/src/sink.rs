@@ -3,6 +3,7 @@
 mod check;
 mod commit;
 mod comparison;
+mod directory_syncs;
 mod end;
 mod examine;
 mod extra;
@@ -36,6 +37,7 @@ use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
 use crate::transport::GrantedBuffers;
 use crate::usage::IoBytes;
+use directory_syncs::DirectorySyncs;
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::gate::ProtocolError;
 use lads_core::growth::GrowthConfig;
@@ -92,6 +94,7 @@ pub(crate) struct SinkEnd {
     other_storage_micros: AtomicU64,
     /// Entries that have ended well without what `--privileges` would have kept.
     reduced_count: AtomicU64,
+    directory_syncs: DirectorySyncs,
     pub(crate) streams: Arc<Streams>,
     pub(crate) missing: Mutex<Missing>,
     /// Names that the source has, to find those that only the sink has.
@@ -200,6 +203,7 @@ impl SinkEnd {
             grows: OnceLock::new(),
             other_storage_micros: AtomicU64::new(0),
             reduced_count: AtomicU64::new(0),
+            directory_syncs: DirectorySyncs::default(),
             streams,
             missing: Mutex::default(),
             names: extra::Names::default(),

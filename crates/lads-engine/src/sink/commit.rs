@@ -45,7 +45,7 @@ impl SinkEnd {
         let renamed = durable.into_iter().map(|ready| (ready.entry, self.rename(ready)));
         let renamed = sift(renamed, &mut results);
         let asked = renamed.first().map(|it| self.begin_call(Operation::Sync, it.entry, None));
-        let failures = sync_directories(&renamed);
+        let failures = self.sync_directories(&renamed);
         drop(asked);
         for Ready { entry, item, temporary, .. } in renamed {
             let handle = temporary.directory.as_raw_fd();
@@ -136,6 +136,18 @@ impl SinkEnd {
         renamed.map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
         self.place().journal.forget(&ready.item.path());
         Ok(ready)
+    }
+
+    /// Makes the directories durable in which files were renamed; says which could not be.
+    fn sync_directories(&self, renamed: &[Ready<'_>]) -> Vec<(i32, Errno)> {
+        let mut directories: Vec<&Arc<OwnedFd>> =
+            renamed.iter().map(|ready| &ready.temporary.directory).collect();
+        directories.sort_by_key(|directory| directory.as_raw_fd());
+        directories.dedup_by_key(|directory| directory.as_raw_fd());
+        let failure = |directory: &Arc<OwnedFd>| {
+            Some((directory.as_raw_fd(), self.directory_syncs.sync(directory).err()?))
+        };
+        directories.into_iter().filter_map(failure).collect()
     }
 
     /// Sets the metadata of directories in which everything has ended, and makes them durable.
@@ -301,16 +313,4 @@ fn sift<'a>(
         }
     });
     go_on.collect()
-}
-
-/// Makes the directories durable in which files were renamed; says which could not be.
-fn sync_directories(renamed: &[Ready<'_>]) -> Vec<(i32, Errno)> {
-    let mut directories: Vec<&Arc<OwnedFd>> =
-        renamed.iter().map(|ready| &ready.temporary.directory).collect();
-    directories.sort_by_key(|directory| directory.as_raw_fd());
-    directories.dedup_by_key(|directory| directory.as_raw_fd());
-    directories
-        .into_iter()
-        .filter_map(|directory| Some((directory.as_raw_fd(), fsync(directory).err()?)))
-        .collect()
 }
