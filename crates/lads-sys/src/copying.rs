@@ -68,4 +68,21 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn pieces_without_bytes_are_passed_over() {
+        let from: Vec<u8> = (1..=100).collect();
+        let pieces = [&[], &from[..37], &[], &[], &from[37..], &[]];
+        let mut to = [0; 117];
+        assert_eq!(gather_past_cache(&mut to, pieces.into_iter()), 100);
+        assert!(to[..100] == from && to[100..] == [0; 17]);
+        assert_eq!(gather_past_cache(&mut [], [&[][..]; 2].into_iter()), 0);
+    }
+
+    /// Bytes that are left out without a word would be missing in a file.
+    #[test]
+    #[should_panic(expected = "out of range")]
+    fn pieces_that_have_no_room_are_a_mistake() {
+        gather_past_cache(&mut [0; 40], [[1; 30]; 2].iter().map(<[u8; 30]>::as_slice));
+    }
 }
