@@ -452,6 +452,18 @@ mod tests {
     }
 
     #[test]
+    fn of_eight_buffers_one_stays_beside_those_that_are_under_way() {
+        let mut outbox = Outbox::new(8, Slots::new(9 << 20, SLOT_BYTES, 2));
+        (0..4).for_each(|frame| outbox.put(goes(frame), frame, frame));
+        next(&mut outbox, false);
+        next(&mut outbox, false);
+        assert_eq!(stage(&mut outbox), Some((3, Slot(0))));
+        assert_eq!(stage(&mut outbox), None, "though three are in memory");
+        outbox.put(goes(4), 4, 4);
+        assert_eq!(stage(&mut outbox), Some((4, Slot(1))));
+    }
+
+    #[test]
     fn what_somebody_waits_for_comes_in_order() {
         let mut outbox = filled(9, 3);
         stage(&mut outbox);

@@ -70,6 +70,23 @@ mod tests {
         assert!(!rest.on_copied(), "nobody needs to hear of it");
     }
 
+    /// A program may copy for longer than sending rests, and be at it when the next pause is over.
+    #[test]
+    fn a_rest_that_ran_out_or_was_ended_begins_again_after_the_next_pause() {
+        let mut rest = Rest::default();
+        rest.on_copying();
+        for (from, is_ended) in [(MS, false), (100 * MS, true), (200 * MS, false)] {
+            rest.begin(from);
+            assert_eq!(rest.left(from + MS), Some(COPY_WAIT - MS));
+            assert!(!is_ended || rest.end());
+            assert_eq!(rest.left(from + COPY_WAIT), None);
+        }
+        assert!(rest.on_copied());
+        rest.on_copying();
+        rest.begin(300 * MS);
+        assert_eq!(rest.left(300 * MS), Some(COPY_WAIT), "the same when nobody copied meanwhile");
+    }
+
     #[test]
     fn a_program_that_waits_for_a_buffer_or_does_not_copy_ends_it() {
         let mut rest = Rest::default();

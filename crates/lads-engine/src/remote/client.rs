@@ -284,6 +284,18 @@ impl Client {
         self.link.break_disk();
     }
 
+    /// How many frames were sent.
+    #[cfg(test)]
+    pub(super) fn sent(&self) -> u64 {
+        self.link.sent()
+    }
+
+    /// As if a thread of the program copied from now on, or no more.
+    #[cfg(test)]
+    pub(super) fn set_copying(&self, is_copying: bool) {
+        self.link.set_copying(is_copying);
+    }
+
     /// Cuts the connection.
     #[cfg(test)]
     pub(super) fn cut(&self) {

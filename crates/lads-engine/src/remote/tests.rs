@@ -2,6 +2,7 @@
 
 mod reading;
 mod staged;
+mod resting;
 mod strange;
 
 use super::*;

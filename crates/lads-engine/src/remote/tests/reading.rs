@@ -26,7 +26,7 @@ impl Place {
         Client::connect(&self.at, &self.token, &options).unwrap()
     }
 
-    fn make(&self, name: &str, count: usize) -> Vec<u8> {
+    pub(super) fn make(&self, name: &str, count: usize) -> Vec<u8> {
         let bytes = some_bytes(count);
         std::fs::write(self.path(name), &bytes).unwrap();
         bytes

@@ -16,6 +16,12 @@ use twox_hash::XxHash3_64;
 type Sending = (Next<Arc<Buffer>, About>, bool);
 
 impl Link {
+    /// How many frames were sent.
+    #[cfg(test)]
+    pub(in crate::remote::client) fn sent(&self) -> u64 {
+        self.lock().outbox.sent()
+    }
+
     /// Sends what is in the outbox.
     pub(super) fn send(link: &Weak<Self>) {
         let mut head = Vec::new();

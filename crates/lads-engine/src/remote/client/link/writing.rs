@@ -45,6 +45,17 @@ impl Link {
         Ok(())
     }
 
+    /// As if a thread of the program copied from now on, or no more.
+    #[cfg(test)]
+    pub(in crate::remote::client) fn set_copying(&self, is_copying: bool) {
+        let rest = &mut self.lock().rest;
+        if is_copying {
+            rest.on_copying();
+        } else if rest.on_copied() {
+            self.changed.notify_all();
+        }
+    }
+
     /// A buffer of a file begins to be filled: it is to be sent some time.
     pub(in crate::remote::client) fn on_tail(&self) {
         let mut inner = self.lock();
