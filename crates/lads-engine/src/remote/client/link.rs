@@ -543,7 +543,10 @@ impl Link {
             }
             ToClient::Hello { .. } | ToClient::Heartbeat => {}
             ToClient::Fatal(text) => return Err(text),
-            ToClient::Grant(count) => inner.grants = inner.grants.saturating_add(count),
+            ToClient::Grant(count) => {
+                inner.grants = inner.grants.saturating_add(count);
+                inner.done_at = inner.heard_at;
+            }
             ToClient::Written(written) => {
                 drop(inner);
                 return self.on_written(&written);
@@ -697,7 +700,9 @@ impl Inner {
     /// Whether the server has something to do that it alone decides about.
     fn is_owed(&self) -> bool {
         let is_asked = self.waiting.values().any(|it| !it.is_for_others);
-        is_asked || !self.deferred.is_empty() || self.outbox.under_way() > 0
+        let is_unwritten = self.outbox.under_way() > 0;
+        let is_without_room = self.grants == 0 && !self.outbox.is_empty();
+        is_asked || !self.deferred.is_empty() || is_unwritten || is_without_room
     }
 
     /// Whether something was neither done nor refused.

@@ -7,10 +7,15 @@ use crate::remote::line::both_ways;
 use crate::remote::wire::{hear, say};
 use crate::transport::Channel;
 use crate::transport::tcp::socket_pair;
-use lads_core::remote::message::{Call, Outcome, Request, ToClient, ToServer};
+use lads_core::issue::Operation;
+use lads_core::remote::message::{
+    Call, Failure, Outcome, Request, ToClient, ToServer, VERSION, Written,
+};
 use lads_core::remote::name::Server;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 /// Where nobody listens any more.
 fn nowhere() -> String {
@@ -82,9 +87,54 @@ fn a_thread_that_panics_while_it_connects_holds_up_nobody() {
     assert!(begun.unwrap_err().text.contains("panicked"));
 }
 
-/// A server that says that it lives, so often as the counter says, and answers some requests with
-/// a number; data never comes.
-fn lazy(answers: fn(&Call) -> bool) -> (Connection, Arc<AtomicU32>) {
+/// Nothing comes later that would be said together with it.
+#[test]
+fn what_is_asked_for_before_the_server_is_reached_is_asked_for_then() {
+    let place = Place::new();
+    let (sender, may_connect) = std::sync::mpsc::sync_channel(0);
+    let socket = stranger(&place).into();
+    let connect = move || {
+        may_connect.recv().unwrap();
+        let (transport, channel) = both_ways(&socket).unwrap();
+        Ok(Connection { line: Box::new(socket), transport, channel })
+    };
+    let options = deferred(ClientOptions::default());
+    let client = Client::begin(Server::At(place.at.clone()), &options, connect).unwrap();
+    let _file = client.open(b"new", CREATE, GROUP, true).unwrap();
+    sender.send(()).unwrap();
+    client.finish().unwrap();
+    assert_eq!(place.bytes("new"), b"");
+}
+
+#[test]
+fn a_client_says_its_version_and_a_server_that_then_says_nothing_is_lost() {
+    let (own, served) = socket_pair().unwrap();
+    let (_, Channel { mut input, output: _open }) = both_ways(&served).unwrap();
+    let (transport, channel) = both_ways(&own).unwrap();
+    let connection = Connection { line: Box::new(own), transport, channel };
+    let client = Client::over(connection, Server::Here, &impatient()).unwrap();
+    let hello = hear(&mut *input, 100).unwrap();
+    assert_eq!(hello, Some(ToServer::Hello { version: VERSION, name: String::new() }));
+    let error = client.open(b"new", CREATE, GROUP, false).unwrap_err();
+    assert!(error.text.contains("it said nothing for "), "{error}");
+}
+
+/// What a server does beside saying that it lives.
+#[derive(Clone, Copy)]
+struct Lazy {
+    /// Which requests it answers, with a number; but there is no file `none`. Data never comes.
+    answers: fn(&Call) -> bool,
+    /// How many frames it lets come. It takes none out of the way.
+    room: u32,
+    /// It says that a frame is written from time to time, for those before a request.
+    writes: bool,
+}
+
+const IDLE: Lazy = Lazy { answers: |_| true, room: 0, writes: false };
+
+/// A server that does less than it should, and says that it lives so often as the counter says.
+fn lazy(lazy: Lazy) -> (Connection, Arc<AtomicU32>) {
+    let Lazy { answers, room, writes } = lazy;
     let (own, served) = socket_pair().unwrap();
     let (_, Channel { mut input, mut output }) = both_ways(&served).unwrap();
     let (heard, asked) = std::sync::mpsc::channel();
@@ -92,22 +142,36 @@ fn lazy(answers: fn(&Call) -> bool) -> (Connection, Arc<AtomicU32>) {
     let counter = Arc::clone(&beats);
     std::thread::spawn(move || {
         while let Ok(Some(message)) = hear::<ToServer>(&mut *input, 1 << 20) {
-            if let ToServer::Request(Request { number, call, .. }) = message
+            if let ToServer::Request(Request { number, call, frames_before }) = message
                 && answers(&call)
             {
-                heard.send(number).unwrap();
+                let none = Failure { operation: Operation::Open, errno: ENOENT };
+                let outcome = match call {
+                    Call::Open { path, .. } if path == b"none" => Outcome::Failed(none),
+                    _ => Outcome::Number(5),
+                };
+                heard.send((number, frames_before, outcome)).unwrap();
             }
         }
     });
     std::thread::spawn(move || {
-        loop {
-            let number = asked.recv_timeout(Duration::from_millis(20));
-            let outcome = Outcome::Number(5);
-            let reply = number.map(|number| ToClient::Reply { number, outcome });
-            if say(&mut *output, [reply.unwrap_or(ToClient::Heartbeat)]).is_err() {
-                return;
-            }
-            counter.fetch_add(1, Ordering::Relaxed);
+        let mut said = say(&mut *output, [ToClient::Grant(room)]);
+        let (mut requests, mut frame) = (VecDeque::new(), 0);
+        while said.is_ok() {
+            requests.extend(asked.recv_timeout(Duration::from_millis(20)));
+            let beats = counter.fetch_add(1, Ordering::Relaxed);
+            let message = match requests.front() {
+                Some(&(number, frames, outcome)) if !writes || frame == frames => {
+                    requests.pop_front();
+                    ToClient::Reply { number, outcome }
+                }
+                Some(_) if beats.is_multiple_of(20) => {
+                    frame += 1;
+                    ToClient::Written(vec![Written { frame: frame - 1, failure: None }])
+                }
+                _ => ToClient::Heartbeat,
+            };
+            said = say(&mut *output, [message]);
         }
     });
     let (transport, channel) = both_ways(&own).unwrap();
@@ -123,16 +187,58 @@ fn impatient() -> ClientOptions {
 #[test]
 fn a_server_that_lives_and_does_nothing_is_lost_after_a_while() {
     for answers in [|_: &Call| true, |call: &Call| !matches!(call, Call::Read { .. })] {
-        let client = Client::over(lazy(answers).0, Server::Here, &impatient()).unwrap();
+        let lazy = lazy(Lazy { answers, ..IDLE }).0;
+        let client = Client::over(lazy, Server::Here, &impatient()).unwrap();
         let file = client.open(b"new", CREATE, GROUP, false).unwrap();
         let error = file.read(0, &mut [&mut [0; 10]]).unwrap_err();
         assert!(error.text.contains("did nothing for 1 s"), "{error}");
     }
 }
 
+/// The program waits for nothing but a buffer, or for the end.
+#[test]
+fn a_server_that_writes_nothing_or_answers_nothing_that_was_deferred_is_lost_too() {
+    let options = ClientOptions { buffers_bytes: 2 << 20, ..impatient() };
+    for room in [0, 1, 9] {
+        let lazy = lazy(Lazy { room, ..IDLE }).0;
+        let client = Client::over(lazy, Server::Here, &options).unwrap();
+        let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+        let error = file.write(0, &[&some_bytes(5 * MIB)]).unwrap_err();
+        assert!(error.text.contains("did nothing for 1 s"), "{error}");
+    }
+    let lazy = lazy(Lazy { answers: |_| false, ..IDLE }).0;
+    let client = Client::over(lazy, Server::Here, &options).unwrap();
+    let _file = client.open(b"new", CREATE, GROUP, true).unwrap();
+    let error = client.finish().unwrap_err();
+    assert!(error.text.contains("did nothing for 1 s"), "{error}");
+}
+
+#[test]
+fn a_server_that_does_little_at_a_time_is_waited_for() {
+    let (connection, _) = lazy(Lazy { room: 9, writes: true, ..IDLE });
+    let client = Client::over(connection, Server::Here, &impatient()).unwrap();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    // Eight frames, which take more than three seconds.
+    (0..8).for_each(|it| file.write(it * 10, &[b"x"]).unwrap());
+    file.sync().unwrap();
+    let answers = |call: &Call| !matches!(call, Call::Sync { .. });
+    let connection = lazy(Lazy { answers, ..IDLE }).0;
+    let client = Client::over(connection, Server::Here, &impatient()).unwrap();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    std::thread::scope(|scope| {
+        let (syncing, begun) = (scope.spawn(|| file.sync()), Instant::now());
+        while begun.elapsed() < Duration::from_secs(3) {
+            file.size().unwrap();
+        }
+        let error = syncing.join().unwrap().unwrap_err();
+        assert!(error.text.contains("did nothing for 1 s"), "{error}");
+    });
+}
+
 #[test]
 fn a_server_that_owes_nothing_or_only_a_lock_is_waited_for() {
-    let (connection, beats) = lazy(|call| !matches!(call, Call::Lock { .. }));
+    let answers = |call: &Call| !matches!(call, Call::Lock { .. });
+    let (connection, beats) = lazy(Lazy { answers, ..IDLE });
     let client = Client::over(connection, Server::Here, &impatient()).unwrap();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     let wait = |seconds: u32| {
@@ -142,6 +248,7 @@ fn a_server_that_owes_nothing_or_only_a_lock_is_waited_for() {
         }
         assert!(!client.is_lost());
     };
+    assert_eq!(client.open(b"none", READ_WRITE, GROUP, false).unwrap_err().errno, ENOENT);
     wait(3);
     std::thread::scope(|scope| {
         let locking = scope.spawn(|| file.lock(LockKind::Shared));
