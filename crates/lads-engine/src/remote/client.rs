@@ -17,6 +17,8 @@ use crate::thread::spawn;
 use crate::transport::tcp::{connect_to_service, socket_pair};
 use crate::transport::{Channel, Transport, pipe};
 pub(super) use cache::LeftOver;
+#[cfg(test)]
+pub(super) use cache::Syncs;
 pub use file::{FileHandle, Presence};
 use lads_core::errno;
 use lads_core::remote::message::{Failure, FileNumber, OpenMode, ViewNumber};
@@ -294,6 +296,12 @@ impl Client {
     #[cfg(test)]
     pub(super) fn set_copying(&self, is_copying: bool) {
         self.link.set_copying(is_copying);
+    }
+
+    /// How often each file on the local disk was made durable.
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> Syncs {
+        self.link.syncs()
     }
 
     /// Cuts the connection.

@@ -11,7 +11,7 @@ use lads_core::remote::name::Server;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
 use rustix::fs::{
-    FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, open, unlink,
+    FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, fsync, open, unlink,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -34,6 +34,16 @@ pub(super) struct Cache {
     list: Mutex<Listed>,
     #[cfg(test)]
     is_broken: std::sync::atomic::AtomicBool,
+    #[cfg(test)]
+    syncs: Mutex<Syncs>,
+}
+
+/// How often each file was made durable.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Syncs {
+    pub(in super::super) of_bytes: u64,
+    pub(in super::super) of_list: u64,
 }
 
 /// The list, locked as long as it is open.
@@ -74,6 +84,10 @@ impl Cache {
             records: Vec::new(),
         };
         list.add([begin(server, slot_bytes)])?;
+        if is_synced {
+            // That the files are there is durable when something is put there.
+            fsync(open(directory, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?;
+        }
         let bytes = SlotFile::new(bytes, slot_bytes);
         Ok(Self {
             path,
@@ -82,6 +96,8 @@ impl Cache {
             list: Mutex::new(list),
             #[cfg(test)]
             is_broken: false.into(),
+            #[cfg(test)]
+            syncs: Mutex::default(),
         })
     }
 
@@ -93,6 +109,31 @@ impl Cache {
     #[cfg(test)]
     pub(super) fn break_disk(&self) {
         self.is_broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> Syncs {
+        *lock(&self.syncs)
+    }
+
+    /// Makes durable what was written to the file with the bytes, if the user wants that.
+    fn sync_bytes(&self) -> io::Result<()> {
+        if !self.is_synced {
+            return Ok(());
+        }
+        #[cfg(test)]
+        (lock(&self.syncs).of_bytes += 1);
+        Ok(self.bytes.sync()?)
+    }
+
+    /// The same for the list.
+    fn sync_list(&self, list: &Listed) -> io::Result<()> {
+        if !self.is_synced {
+            return Ok(());
+        }
+        #[cfg(test)]
+        (lock(&self.syncs).of_list += 1);
+        list.file.sync_data()
     }
 
     /// Puts a frame into a slot, and on the list.
@@ -112,9 +153,7 @@ impl Cache {
         }
         let checksum = XxHash3_64::oneshot(&buffer[..about.length as usize]);
         self.bytes.write(slot, buffer, about.length as usize)?;
-        if self.is_synced {
-            self.bytes.sync()?;
-        }
+        self.sync_bytes()?;
         let About { target, position, length } = about;
         let (view, position, length) = (target.view, *position, *length);
         let mut list = lock(&self.list);
@@ -128,7 +167,8 @@ impl Cache {
             filetype: target.filetype.clone(),
         });
         let kept = Record::Kept(Kept { id, view, position, length, slot, checksum });
-        list.add(described.into_iter().chain([kept]))
+        list.add(described.into_iter().chain([kept]))?;
+        self.sync_list(&list)
     }
 
     /// Takes a frame back from a slot. Returns its checksum.
@@ -146,9 +186,14 @@ impl Cache {
 
     /// Frames are written at the server. Their slots may be used again after that.
     pub(super) fn on_gone(&self, ids: &[u64]) {
+        if ids.is_empty() {
+            return;
+        }
         // A list that cannot be written any more says that they are still there. Then they would
         // be sent a second time, which changes nothing.
-        let _ = lock(&self.list).add(ids.iter().map(|&id| Record::Gone { id }));
+        let mut list = lock(&self.list);
+        let added = list.add(ids.iter().map(|&id| Record::Gone { id }));
+        let _ = added.and_then(|()| self.sync_list(&list));
     }
 
     /// Removes both files: nothing is left to be sent.

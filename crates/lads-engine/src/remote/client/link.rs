@@ -15,6 +15,8 @@ use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::cache::Cache;
 use super::file::Tail;
+#[cfg(test)]
+use super::cache::Syncs;
 use super::{
     About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, shown,
 };
@@ -283,6 +285,11 @@ impl Link {
     #[cfg(test)]
     pub(super) fn cut(&self) {
         self.carrier.get().expect("it is connected").line.end();
+    }
+
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> Syncs {
+        self.stage.as_ref().expect("there is one").cache.syncs()
     }
 
     /// A number for a file or a view.

@@ -1,6 +1,7 @@
 //! What goes to the local disk, and what becomes of it.
 
 use super::*;
+use crate::remote::client::Syncs;
 use lads_core::remote::name::Server;
 use lads_core::view::Datatype;
 use std::path::Path;
@@ -97,6 +98,28 @@ fn no_more_is_under_way_than_keeps_the_server_busy() {
     };
     assert!((0..1000).any(is_few));
     client.finish().unwrap();
+}
+
+#[test]
+fn what_is_staged_is_durable_at_once_if_the_user_wants_that() {
+    for is_synced in [false, true] {
+        let place = Place::new();
+        let mut options = options(&place.stage(), 64 * MIB);
+        options.stage.as_mut().unwrap().is_synced = is_synced;
+        let client = place.staging_with(&options);
+        let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+        client.pause(true);
+        file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
+        let frames = client.staged().in_foreground / MIB as u64;
+        assert!(frames > 0);
+        let all = if is_synced { frames } else { 0 };
+        assert_eq!(client.syncs(), Syncs { of_bytes: all, of_list: all });
+        client.pause(false);
+        file.sync().unwrap();
+        // What is not to be sent again, is not after a crash either.
+        let Syncs { of_bytes, of_list } = client.syncs();
+        assert_eq!((of_bytes, of_list > all), (all, is_synced));
+    }
 }
 
 #[test]
