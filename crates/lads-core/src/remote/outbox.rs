@@ -24,7 +24,7 @@
 use super::message::{FRAME_BYTES, FileNumber, ViewNumber};
 use super::policy::{BUFFER_BYTES_MIN, BUFFERS_MIN, WAITING_IN_MEMORY, WAITING_PART};
 use crate::staging::{Slot, Slots};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 /// How long a buffer is, of a client with as much memory for all of them: a power of two, and at
@@ -44,7 +44,9 @@ pub struct Outbox<B, T> {
     count: u64,
     /// Frames that are not sent.
     unsent: BTreeSet<u64>,
-    /// Of these, those whose buffer is in memory and stays there.
+    /// How many of these each view has.
+    unsent_of_views: HashMap<ViewNumber, u64>,
+    /// Of those that are not sent, those whose buffer is in memory and stays there.
     waiting: BTreeSet<u64>,
     /// The number of frames that were sent so far.
     sent: u64,
@@ -126,6 +128,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             frames: BTreeMap::new(),
             count: 0,
             unsent: BTreeSet::new(),
+            unsent_of_views: HashMap::new(),
             waiting: BTreeSet::new(),
             sent: 0,
             under_way: BTreeMap::new(),
@@ -138,6 +141,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// A buffer is to be sent.
     pub fn put(&mut self, goes: Goes, about: T, buffer: B) {
         let place = Place::Memory(buffer);
+        *self.unsent_of_views.entry(goes.view).or_default() += 1;
         self.frames.insert(self.count, Frame { goes, about, place });
         self.unsent.insert(self.count);
         self.waiting.insert(self.count);
@@ -207,7 +211,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// Whether a frame of a view is not sent yet.
     #[must_use]
     pub fn is_unsent_of_view(&self, view: ViewNumber) -> bool {
-        self.unsent_before(self.count).any(|frame| frame.goes.view == view)
+        self.unsent_of_views.contains_key(&view)
     }
 
     fn unsent_before(&self, count: u64) -> impl Iterator<Item = &Frame<B, T>> {
@@ -220,12 +224,25 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let id = self.find_next(is_waited_for)?;
         let number = self.sent;
         self.sent += 1;
-        self.unsent.remove(&id);
-        self.waiting.remove(&id);
+        let view = self.frames[&id].goes.view;
+        self.on_not_unsent(id, view);
         self.under_way.insert(number, id);
         let frame = &self.frames[&id];
         let (about, place) = (frame.about.clone(), frame.place.clone());
-        Some(Next { number, view: frame.goes.view, about, place })
+        Some(Next { number, view, about, place })
+    }
+
+    /// A frame is sent, or forgotten. Its view is known.
+    fn on_not_unsent(&mut self, id: u64, view: ViewNumber) {
+        self.waiting.remove(&id);
+        if !self.unsent.remove(&id) {
+            return;
+        }
+        let left = self.unsent_of_views.get_mut(&view).expect("it was counted");
+        *left -= 1;
+        if *left == 0 {
+            self.unsent_of_views.remove(&view);
+        }
     }
 
     /// Whether there is a frame that can be sent now.
@@ -331,23 +348,19 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// about them.
     pub fn forget_in_memory(&mut self) -> Vec<T> {
         let is_in_memory = |frame: &Frame<B, T>| matches!(frame.place, Place::Memory(_));
-        let gone: Vec<_> = self
-            .frames
-            .extract_if(.., |_, frame| is_in_memory(frame))
-            .map(|(id, frame)| (id, frame.about))
-            .collect();
-        for (id, _) in &gone {
-            self.unsent.remove(id);
-            self.waiting.remove(id);
+        let gone: Vec<_> = self.frames.extract_if(.., |_, frame| is_in_memory(frame)).collect();
+        for (id, frame) in &gone {
+            self.on_not_unsent(*id, frame.goes.view);
             self.in_memory -= 1;
         }
-        gone.into_iter().map(|(_, about)| about).collect()
+        gone.into_iter().map(|(_, frame)| frame.about).collect()
     }
 
     /// Forgets all frames: they cannot be sent.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.unsent.clear();
+        self.unsent_of_views.clear();
         self.waiting.clear();
         self.under_way.clear();
         self.in_memory = 0;
@@ -358,7 +371,6 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashMap;
 
     const SLOT_BYTES: u32 = 1 << 20;
     const FILE: FileNumber = FileNumber(1);
@@ -440,18 +452,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_overtakes_what_is_staged_unless_bytes_are_the_same() {
-        let mut outbox = filled(9, 3);
-        stage(&mut outbox);
-        outbox.put(goes(3), 3, 3);
-        outbox.put(goes(2), 4, 4);
-        outbox.put(Goes { file: FileNumber(2), ..goes(2) }, 5, 5);
-        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
-        let ids: Vec<_> = sent.iter().map(|(id, _)| *id).collect();
-        assert_eq!(ids, [0, 1, 3, 5, 2, 4]);
-    }
-
-    #[test]
     fn of_eight_buffers_one_stays_beside_those_that_are_under_way() {
         let mut outbox = Outbox::new(8, Slots::new(9 << 20, SLOT_BYTES, 2));
         (0..4).for_each(|frame| outbox.put(goes(frame), frame, frame));
@@ -461,6 +461,18 @@ mod tests {
         assert_eq!(stage(&mut outbox), None, "though three are in memory");
         outbox.put(goes(4), 4, 4);
         assert_eq!(stage(&mut outbox), Some((4, Slot(1))));
+    }
+
+    #[test]
+    fn what_is_in_memory_overtakes_what_is_staged_unless_bytes_are_the_same() {
+        let mut outbox = filled(9, 3);
+        stage(&mut outbox);
+        outbox.put(goes(3), 3, 3);
+        outbox.put(goes(2), 4, 4);
+        outbox.put(Goes { file: FileNumber(2), ..goes(2) }, 5, 5);
+        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
+        let ids: Vec<_> = sent.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, [0, 1, 3, 5, 2, 4]);
     }
 
     #[test]
@@ -539,6 +551,8 @@ mod tests {
             let mut last_of_place = HashMap::new();
             let mut sent = 0;
             let mut step = |outbox: &mut Outbox<u64, u64>, what: u8| {
+                let is_unsent = !outbox.unsent.is_empty();
+                assert_eq!(outbox.is_unsent_of_view(ViewNumber(1)), is_unsent);
                 match what % 7 {
                     0 | 1 => {
                         let id = outbox.count();
