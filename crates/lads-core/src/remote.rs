@@ -10,8 +10,8 @@
 //! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file
 //! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
 //! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
-//! what is there. [`rest`] says when nothing is sent, [`window`] how much may be under way, and
-//! [`reading`] what is read ahead.
+//! what is there. [`rest`] says when nothing is sent, [`window`] how much may be under way,
+//! [`reading`] what is read ahead, and [`taken`] whether one more file may be opened.
 
 pub mod hints;
 pub mod kept;
@@ -26,4 +26,5 @@ mod rate;
 pub mod reading;
 pub mod rest;
 pub mod scatter;
+pub mod taken;
 pub mod window;

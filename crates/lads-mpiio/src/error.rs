@@ -94,6 +94,7 @@ mod tests {
             (28, Class::NoSpace),
             (122, Class::Quota),
             (30, Class::ReadOnly),
+            (24, Class::Io),
             (5, Class::Io),
             (9999, Class::Io),
         ] {

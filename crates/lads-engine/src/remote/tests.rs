@@ -1,8 +1,9 @@
 //! Clients and a server in one process, over loopback.
 
+mod limits;
 mod reading;
-mod staged;
 mod resting;
+mod staged;
 mod strange;
 
 use super::*;

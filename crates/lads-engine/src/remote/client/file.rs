@@ -144,11 +144,9 @@ impl FileHandle {
         let name = name_of(link, path);
         link.wait_until_closed(path);
         let call = Call::Open { file, path: path.to_vec(), mode, group };
-        if defers {
-            link.defer(file, call);
-        } else {
-            let asked = link.ask(&After::Nothing, call);
-            link.wait_for(asked, &name)?;
+        let asked = link.ask_to_open((file, call), &name, defers)?;
+        if !defers {
+            link.wait_for(asked, &name).inspect_err(|_| link.close_unopened(file))?;
         }
         let target = set(link, file, path, 0, &WHOLE, View::whole());
         let prefetch = Prefetch::default();
@@ -415,6 +413,6 @@ fn set(
 ) -> Arc<Target> {
     let view = ViewNumber(link.next_number());
     let (path, filetype) = (path.to_vec(), filetype.to_vec());
-    link.defer(file, Call::View { view, file, displacement, filetype: filetype.clone() });
+    link.defer_view(file, Call::View { view, file, displacement, filetype: filetype.clone() });
     Arc::new(Target { file, path, view, displacement, filetype, shape })
 }

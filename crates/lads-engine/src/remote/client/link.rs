@@ -6,6 +6,7 @@
 
 mod beginning;
 mod ending;
+mod opening;
 mod reading;
 mod sending;
 mod staging;
@@ -14,9 +15,9 @@ mod writing;
 use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::cache::Cache;
-use super::file::Tail;
 #[cfg(test)]
 use super::cache::Syncs;
+use super::file::Tail;
 use super::{
     About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, shown,
 };
@@ -34,6 +35,7 @@ use lads_core::remote::outlook::Outlook;
 use lads_core::remote::policy::{LOOK_INTERVAL, STAGING_MAX};
 use lads_core::remote::reading::Reading;
 use lads_core::remote::rest::Rest;
+use lads_core::remote::taken::Taken;
 use lads_core::remote::window::Window;
 use lads_core::staging::Slots;
 use lads_core::units::OstId;
@@ -94,6 +96,8 @@ pub(super) struct Inner {
     rest: Rest,
     /// What is waited for: the outcome, once it is there, and what was read.
     waiting: HashMap<u64, Waiting>,
+    /// Files and views at the server.
+    taken: Taken,
     /// Requests for which nobody waits, and their files.
     deferred: HashMap<u64, FileNumber>,
     /// Requests that go out when certain frames are sent.
@@ -207,6 +211,7 @@ impl Link {
             awaited: 0,
             rest: Rest::default(),
             waiting: HashMap::new(),
+            taken: Taken::default(),
             deferred: HashMap::new(),
             held: Vec::new(),
             closing: Vec::new(),
@@ -283,13 +288,13 @@ impl Link {
     }
 
     #[cfg(test)]
-    pub(super) fn cut(&self) {
-        self.carrier.get().expect("it is connected").line.end();
+    pub(super) fn syncs(&self) -> Syncs {
+        self.stage.as_ref().expect("there is one").cache.syncs()
     }
 
     #[cfg(test)]
-    pub(super) fn syncs(&self) -> Syncs {
-        self.stage.as_ref().expect("there is one").cache.syncs()
+    pub(super) fn cut(&self) {
+        self.carrier.get().expect("it is connected").line.end();
     }
 
     /// A number for a file or a view.
@@ -324,11 +329,6 @@ impl Link {
             inner.awaited -= 1;
         }
         inner
-    }
-
-    /// Asks for something that comes after no frame, and for which nobody waits.
-    pub(super) fn defer(&self, file: FileNumber, call: Call) {
-        self.request(false, call, Some(file));
     }
 
     /// Forgets a view when all its frames are sent.
@@ -388,6 +388,7 @@ impl Link {
                 inner.waiting.insert(number, waiting);
             }
         }
+        inner.taken.on_call(&call);
         let frames_before = if is_after_frames { inner.outbox.sent() } else { 0 };
         let message = ToServer::Request(Request { number, frames_before, call });
         inner.to_say.push_back(message);
