@@ -210,6 +210,53 @@ static void hints(void)
     OK(MPI_File_close(&file));
 }
 
+/* A number that a file tells among its hints. */
+static unsigned long long told(MPI_File file, const char *key)
+{
+    char found[MPI_MAX_INFO_VAL + 1] = "";
+    MPI_Info used;
+    int is_there = 0;
+    MPI_File_get_info(file, &used);
+    MPI_Info_get(used, key, MPI_MAX_INFO_VAL, found, &is_there);
+    MPI_Info_free(&used);
+    return is_there ? strtoull(found, NULL, 10) : 0;
+}
+
+/* How many bytes were read ahead, and how many did not cost a round trip, for the whole process. */
+static void counters(void)
+{
+    MPI_File file = fresh();
+    MPI_Info info;
+    MPI_Status status;
+    int values[N], back[N];
+    fill(values, 0);
+    if (rank == 0)
+        OK(MPI_File_write_at(file, 0, values, N, MPI_INT, &status));
+    OK(MPI_File_close(&file));
+    together();
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "rfs_prefetch", "false");
+    OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, info, &file));
+    unsigned long long kept = told(file, "rfs_read_kept"), ahead = told(file, "rfs_read_ahead");
+    OK(MPI_File_read_at(file, 0, back, N, MPI_INT, &status));
+    CHECK(told(file, "rfs_read_kept") == kept);
+    OK(MPI_File_read_at(file, 8, back, N - 8, MPI_BYTE, &status));
+    CHECK(told(file, "rfs_read_kept") == kept + N - 8);
+    CHECK(told(file, "rfs_read_ahead") == ahead);
+    OK(MPI_File_close(&file));
+    MPI_Info_set(info, "rfs_prefetch", "true");
+    OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, info, &file));
+    /* It comes some time, without a read. */
+    while (told(file, "rfs_read_ahead") == ahead)
+        ;
+    CHECK(told(file, "rfs_read_ahead") == ahead + sizeof values);
+    CHECK(told(file, "rfs_read_kept") == kept + N - 8);
+    OK(MPI_File_read_at(file, 0, back, N, MPI_INT, &status));
+    CHECK(told(file, "rfs_read_kept") == kept + N - 8 + sizeof values);
+    MPI_Info_free(&info);
+    OK(MPI_File_close(&file));
+}
+
 static MPI_File failed_file;
 static int failed_class;
 
@@ -304,6 +351,7 @@ int main(int argc, char **argv)
     ordered();
     amodes();
     hints();
+    STRICT(counters());
     handlers();
     handles();
     int result = report("conf");
