@@ -8,6 +8,7 @@ use crate::whole::fill_random;
 use lads_core::remote::kept::{Kept, List, Record, begin, encode, read};
 use lads_core::remote::message::ViewNumber;
 use lads_core::remote::name::Server;
+use lads_core::remote::outbox::Staging;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
 use rustix::fs::{
@@ -20,7 +21,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
 
 use crate::board::lock;
@@ -52,6 +53,8 @@ struct Listed {
     file: File,
     views: HashSet<ViewNumber>,
     checksums: HashMap<Slot, u64>,
+    /// Whether it says since the last sync that a frame is gone.
+    has_gone: bool,
     records: Vec<u8>,
 }
 
@@ -81,6 +84,7 @@ impl Cache {
             file: File::from(list),
             views: HashSet::new(),
             checksums: HashMap::new(),
+            has_gone: false,
             records: Vec::new(),
         };
         list.add([begin(server, slot_bytes)])?;
@@ -127,7 +131,8 @@ impl Cache {
     }
 
     /// The same for the list.
-    fn sync_list(&self, list: &Listed) -> io::Result<()> {
+    fn sync_list(&self, list: &mut Listed) -> io::Result<()> {
+        list.has_gone = false;
         if !self.is_synced {
             return Ok(());
         }
@@ -136,39 +141,30 @@ impl Cache {
         list.file.sync_data()
     }
 
-    /// Puts a frame into a slot, and on the list.
+    /// Puts frames into slots, and on the list. All of them need one sync, if they need any.
     ///
     /// # Errors
     /// If the disk is full, or fails.
-    pub(super) fn put(
-        &self,
-        id: u64,
-        about: &About,
-        slot: Slot,
-        buffer: &Buffer,
-    ) -> io::Result<()> {
+    pub(super) fn put(&self, frames: &[Staging<Arc<Buffer>, About>]) -> io::Result<()> {
         #[cfg(test)]
         if self.is_broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Errno::NOSPC.into());
         }
-        let checksum = XxHash3_64::oneshot(&buffer[..about.length as usize]);
-        self.bytes.write(slot, buffer, about.length as usize)?;
-        self.sync_bytes()?;
-        let About { target, position, length } = about;
-        let (view, position, length) = (target.view, *position, *length);
         let mut list = lock(&self.list);
-        list.checksums.insert(slot, checksum);
-        let is_new = list.views.insert(view);
-        let described = is_new.then(|| Record::View {
-            view,
-            file: target.file,
-            path: target.path.clone(),
-            displacement: target.displacement,
-            filetype: target.filetype.clone(),
-        });
-        let kept = Record::Kept(Kept { id, view, position, length, slot, checksum });
-        list.add(described.into_iter().chain([kept]))?;
-        self.sync_list(&list)
+        if list.has_gone {
+            // A slot of a frame that is gone is used again only when the list says so.
+            self.sync_list(&mut list)?;
+        }
+        drop(list);
+        for Staging { about, buffer, slot, .. } in frames {
+            self.bytes.write(*slot, buffer, about.length as usize)?;
+        }
+        self.sync_bytes()?;
+        let mut list = lock(&self.list);
+        for frame in frames {
+            list.add_kept(frame)?;
+        }
+        self.sync_list(&mut list)
     }
 
     /// Takes a frame back from a slot. Returns its checksum.
@@ -192,8 +188,8 @@ impl Cache {
         // A list that cannot be written any more says that they are still there. Then they would
         // be sent a second time, which changes nothing.
         let mut list = lock(&self.list);
-        let added = list.add(ids.iter().map(|&id| Record::Gone { id }));
-        let _ = added.and_then(|()| self.sync_list(&list));
+        let _ = list.add(ids.iter().map(|&id| Record::Gone { id }));
+        list.has_gone = true;
     }
 
     /// Removes both files: nothing is left to be sent.
@@ -204,6 +200,24 @@ impl Cache {
 }
 
 impl Listed {
+    /// Adds a frame that is in its slot.
+    fn add_kept(&mut self, frame: &Staging<Arc<Buffer>, About>) -> io::Result<()> {
+        let Staging { id, about: About { target, position, length }, buffer, slot } = frame;
+        let (id, view, position, length, slot) = (*id, target.view, *position, *length, *slot);
+        let checksum = XxHash3_64::oneshot(&buffer[..length as usize]);
+        self.checksums.insert(slot, checksum);
+        let is_new = self.views.insert(view);
+        let described = is_new.then(|| Record::View {
+            view,
+            file: target.file,
+            path: target.path.clone(),
+            displacement: target.displacement,
+            filetype: target.filetype.clone(),
+        });
+        let kept = Record::Kept(Kept { id, view, position, length, slot, checksum });
+        self.add(described.into_iter().chain([kept]))
+    }
+
     fn add(&mut self, records: impl IntoIterator<Item = Record>) -> io::Result<()> {
         self.records.clear();
         records.into_iter().for_each(|record| encode(&record, &mut self.records));

@@ -4,9 +4,9 @@ use super::*;
 use std::time::Instant;
 
 /// A client whose clock stands still: what ends after a time alone never ends.
-fn timeless(place: &Place) -> Client {
+fn timeless(place: &Place, buffers_bytes: u64) -> Client {
     let begun = Instant::now() + Duration::from_secs(3600);
-    let options = ClientOptions { begun, buffers_bytes: 2 << 20, ..ClientOptions::default() };
+    let options = ClientOptions { begun, buffers_bytes, ..ClientOptions::default() };
     Client::connect(&place.at, &place.token, &options).unwrap()
 }
 
@@ -14,7 +14,7 @@ fn timeless(place: &Place) -> Client {
 fn nothing_is_sent_while_the_program_copies_and_all_when_it_has_copied() {
     let place = Place::new();
     place.make("there", 2 * MIB);
-    let client = timeless(&place);
+    let client = timeless(&place, 64 << 20);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     for round in 0..3 {
         client.set_copying(true);
@@ -38,7 +38,7 @@ fn nothing_is_sent_while_the_program_copies_and_all_when_it_has_copied() {
 #[test]
 fn who_waits_for_the_server_or_for_a_buffer_does_not_wait_until_all_is_copied() {
     let place = Place::new();
-    let client = timeless(&place);
+    let client = timeless(&place, 2 << 20);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     let bytes = some_bytes(5 * MIB);
     client.set_copying(true);

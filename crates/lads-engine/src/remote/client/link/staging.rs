@@ -4,6 +4,7 @@
 use super::{Inner, Link, Stage};
 use crate::board::lock;
 use crate::remote::client::{About, StagedBytes};
+use lads_core::remote::message::FRAME_BYTES;
 use lads_core::remote::outbox::Staging;
 use lads_core::remote::outlook::Memory;
 use lads_core::remote::policy::STAGING_INTERVAL;
@@ -27,14 +28,24 @@ impl Link {
             if self.lock().rest.end() {
                 self.changed.notify_all();
             }
-            let staging =
-                stage.and_then(|stage| Some((stage, self.lock().outbox.start_staging()?)));
-            let Some((stage, staging)) = staging else { return Some(self.for_writing.take()) };
+            let Some((stage, frames)) = stage.and_then(|stage| Some((stage, self.start(stage)?)))
+            else {
+                return Some(self.for_writing.take());
+            };
             let count = |staged: &mut StagedBytes, bytes| staged.in_foreground += bytes;
-            if let Some(buffer) = self.put_aside(stage, staging, count) {
+            if let Some(buffer) = self.put_aside(stage, frames, count) {
                 return Some(buffer);
             }
         }
+    }
+
+    /// Frames to be staged, because the program waits for a buffer: one, or as many as have the
+    /// bytes of the longest frame if they are made durable, which takes as long for one.
+    fn start(&self, stage: &Stage) -> Option<Vec<Staging<Arc<Buffer>, About>>> {
+        let count = if stage.options.is_synced { FRAME_BYTES / self.buffer_bytes } else { 1 };
+        let mut inner = self.lock();
+        let frames: Vec<_> = (0..count).map_while(|_| inner.outbox.start_staging()).collect();
+        (!frames.is_empty()).then_some(frames)
     }
 
     /// Stages in the background until the connection is lost; then keeps what is left.
@@ -47,7 +58,7 @@ impl Link {
             }
             let Some(staging) = link.next_staging(stage) else { continue };
             let count = |staged: &mut StagedBytes, bytes| staged.in_background += bytes;
-            link.put_aside(stage, staging, count);
+            link.put_aside(stage, vec![staging], count);
         }
     }
 
@@ -76,31 +87,32 @@ impl Link {
         Memory { all_bytes: bytes(count), free_bytes: bytes(free), buffer_bytes }
     }
 
-    /// Puts a frame on the local disk, and lets its bytes be counted. Returns its buffer, if it is
-    /// free now.
+    /// Puts frames on the local disk, and lets their bytes be counted. Returns the buffer of one,
+    /// if it is free now.
     fn put_aside(
         &self,
         stage: &Stage,
-        staging: Staging<Arc<Buffer>, About>,
+        frames: Vec<Staging<Arc<Buffer>, About>>,
         count: impl FnOnce(&mut StagedBytes, u64),
     ) -> Option<Buffer> {
-        let Staging { id, about, buffer, slot } = staging;
         let from = Instant::now();
-        let put = stage.cache.put(id, &about, slot, &buffer);
+        let put = stage.cache.put(&frames);
         let mut inner = self.lock();
-        match put {
-            Ok(()) => {
-                let (now, bytes) = (self.now(), u64::from(about.length));
-                inner.outbox.on_staged(id, slot);
-                inner.outlook.on_staged(now, bytes, from.elapsed());
-                count(&mut inner.staged, bytes);
+        for Staging { id, slot, .. } in &frames {
+            match put {
+                Ok(()) => inner.outbox.on_staged(*id, *slot),
+                // Nothing is lost: the frame stays in memory, and writes wait for the network.
+                Err(_) => inner.outbox.on_not_staged(*id, *slot),
             }
-            // Nothing is lost: the frame stays in memory, and writes wait for the network.
-            Err(_) => inner.outbox.on_not_staged(id, slot),
+        }
+        if put.is_ok() {
+            let bytes = frames.iter().map(|frame| u64::from(frame.about.length)).sum();
+            inner.outlook.on_staged(self.now(), bytes, from.elapsed());
+            count(&mut inner.staged, bytes);
         }
         drop(inner);
         self.changed.notify_all();
-        Arc::into_inner(buffer)
+        frames.into_iter().filter_map(|frame| Arc::into_inner(frame.buffer)).last()
     }
 
     /// Puts all that is not written at the server on the local disk, and says so.
@@ -141,7 +153,7 @@ impl Link {
             let mut inner = self.lock();
             if let Some(staging) = inner.outbox.start_keeping() {
                 drop(inner);
-                self.put_aside(stage, staging, |_, _| {});
+                self.put_aside(stage, vec![staging], |_, _| {});
                 continue;
             }
             // Another thread may be putting a frame there.
