@@ -252,15 +252,20 @@ impl Link {
             changed: Condvar::new(),
             timeout: options.timeout,
         });
-        if link.stage.is_some() {
-            let staging = Arc::downgrade(&link);
+        link.begin_disks();
+        Ok(link)
+    }
+
+    /// Starts the threads that put something on a local disk.
+    fn begin_disks(self: &Arc<Self>) {
+        if self.stage.is_some() {
+            let staging = Arc::downgrade(self);
             spawn("lads-stage", move || Self::stage(&staging));
         }
-        if link.read_cache.is_some() {
-            let saving = Arc::downgrade(&link);
+        if self.read_cache.is_some() {
+            let saving = Arc::downgrade(self);
             spawn("lads-cache", move || Self::save(&saving));
         }
-        Ok(link)
     }
 
     pub(super) fn name(&self) -> &str {
