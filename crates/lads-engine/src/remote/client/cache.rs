@@ -150,12 +150,8 @@ impl Cache {
         if self.is_broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Errno::NOSPC.into());
         }
-        let mut list = lock(&self.list);
-        if list.has_gone {
-            // A slot of a frame that is gone is used again only when the list says so.
-            self.sync_list(&mut list)?;
-        }
-        drop(list);
+        // A slot of a frame that is gone is used again only when the list says so.
+        self.settle()?;
         for Staging { about, buffer, slot, .. } in frames {
             self.bytes.write(*slot, buffer, about.length as usize)?;
         }
@@ -190,6 +186,16 @@ impl Cache {
         let mut list = lock(&self.list);
         let _ = list.add(ids.iter().map(|&id| Record::Gone { id }));
         list.has_gone = true;
+    }
+
+    /// Makes durable which frames are gone, if the user wants that: they must not be sent again
+    /// over what is written later.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        let mut list = lock(&self.list);
+        if list.has_gone { self.sync_list(&mut list) } else { Ok(()) }
     }
 
     /// Removes both files: nothing is left to be sent.

@@ -261,7 +261,8 @@ impl FileHandle {
     /// # Errors
     /// If something could not be written, or made durable.
     pub fn sync(&self) -> Result<(), RemoteError> {
-        self.ask_anew(Call::Sync { file: self.file }).map(|_| ())
+        self.ask_anew(Call::Sync { file: self.file })?;
+        self.link.settle()
     }
 
     /// Makes durable what was written, and closes the file. With `defers` it does not wait: an
@@ -272,7 +273,8 @@ impl FileHandle {
     pub fn close(self, defers: bool) -> Result<(), RemoteError> {
         self.link.end_file(self.file);
         if !defers {
-            return self.ask(Call::Close { file: self.file }).map(|_| ());
+            self.ask(Call::Close { file: self.file })?;
+            return self.link.settle();
         }
         let tail = self.sealed();
         self.link.close_later(self.file, &tail.target.path, tail.frames);

@@ -3,7 +3,7 @@
 
 use super::{Inner, Link, Stage};
 use crate::board::lock;
-use crate::remote::client::{About, StagedBytes};
+use crate::remote::client::{About, RemoteError, StagedBytes};
 use lads_core::remote::message::FRAME_BYTES;
 use lads_core::remote::outbox::Staging;
 use lads_core::remote::outlook::Memory;
@@ -46,6 +46,16 @@ impl Link {
         let mut inner = self.lock();
         let frames: Vec<_> = (0..count).map_while(|_| inner.outbox.start_staging()).collect();
         (!frames.is_empty()).then_some(frames)
+    }
+
+    /// Makes durable which of the frames that were staged are written at the server, if the user
+    /// wants that.
+    pub(in crate::remote::client) fn settle(&self) -> Result<(), RemoteError> {
+        let Some(stage) = &self.stage else { return Ok(()) };
+        stage.cache.settle().map_err(|error| {
+            let path = stage.cache.path().display();
+            RemoteError::lost(format!("cannot say in {path} what is sent (rfs_cache_dir): {error}"))
+        })
     }
 
     /// Stages in the background until the connection is lost; then keeps what is left.
