@@ -344,17 +344,22 @@ impl Bed<'_> {
         Ok(Row { name, rate, later, foreground, background, needed: 0.0, slower: None })
     }
 
-    /// A case, with a run that writes nowhere before each, to compare the computation with. The
+    /// A case, with a run that writes nowhere before each, to compare the computation with: the
+    /// machine is not always as fast, so that run also tells how long an iteration takes now. The
     /// first round is a warm-up.
     fn row(&self, case: Case, seconds_each: f64) -> Result<Row> {
-        let iterations = self.iterations(case.phase, seconds_each);
         let (mut runs, mut slower) = (Vec::new(), Vec::new());
+        let mut alone_each = seconds_each;
         for round in 0..=ROUNDS {
+            let iterations = self.iterations(case.phase, alone_each);
             let alone = self.nowhere(iterations, SNAPSHOTS)?;
+            alone_each = alone.compute_seconds / (iterations * SNAPSHOTS) as f64;
+            let iterations = self.iterations(case.phase, alone_each);
             let run = self.remote(case, iterations)?;
             if round > 0 {
                 runs.push(run);
-                slower.push(run.compute_seconds / alone.compute_seconds - 1.0);
+                let each = run.compute_seconds / (iterations * SNAPSHOTS) as f64;
+                slower.push(each / alone_each - 1.0);
             }
         }
         let all = (self.way.snapshot_bytes() * SNAPSHOTS) as f64;
@@ -363,7 +368,9 @@ impl Bed<'_> {
             case.is_staged.then(|| Spread::of(staged).median)
         };
         // Of each output but the last, what cannot be sent in a phase.
-        let left = if case.buffers == Some(1.0) { (1.0 - case.phase).max(0.0) } else { 0.0 };
+        let phase = |run: &Run| run.compute_seconds / SNAPSHOTS as f64 / self.way.seconds();
+        let phase = Spread::of(runs.iter().map(phase)).median;
+        let left = if case.buffers == Some(1.0) { (1.0 - phase).max(0.0) } else { 0.0 };
         Ok(Row {
             name: case.name.to_owned(),
             rate: Spread::of(runs.iter().map(|run| run.visible_bytes_per_second)),
