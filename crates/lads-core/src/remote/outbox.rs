@@ -225,15 +225,15 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let number = self.sent;
         self.sent += 1;
         let view = self.frames[&id].goes.view;
-        self.on_not_unsent(id, view);
+        self.take_from_unsent(id, view);
         self.under_way.insert(number, id);
         let frame = &self.frames[&id];
         let (about, place) = (frame.about.clone(), frame.place.clone());
         Some(Next { number, view, about, place })
     }
 
-    /// A frame is sent, or forgotten. Its view is known.
-    fn on_not_unsent(&mut self, id: u64, view: ViewNumber) {
+    /// A frame of a view is sent, or forgotten.
+    fn take_from_unsent(&mut self, id: u64, view: ViewNumber) {
         self.waiting.remove(&id);
         if !self.unsent.remove(&id) {
             return;
@@ -350,7 +350,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let is_in_memory = |frame: &Frame<B, T>| matches!(frame.place, Place::Memory(_));
         let gone: Vec<_> = self.frames.extract_if(.., |_, frame| is_in_memory(frame)).collect();
         for (id, frame) in &gone {
-            self.on_not_unsent(*id, frame.goes.view);
+            self.take_from_unsent(*id, frame.goes.view);
             self.in_memory -= 1;
         }
         gone.into_iter().map(|(_, frame)| frame.about).collect()

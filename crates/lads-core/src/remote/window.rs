@@ -96,7 +96,7 @@ mod tests {
             window.on_sent(number, now, true, under_way.len());
             free_at = free_at.max(now) + each;
             under_way.push_back((number, free_at + line.latency));
-            // The first tells something only if it is not the first of many.
+            // Nothing is known yet when the first half of the buffers is sent.
             most = if number < 32 { 0 } else { most.max(under_way.len()) };
         }
         unreachable!("it ends")

@@ -4,13 +4,12 @@
 //! lock of the directory meanwhile, in which nothing else can be made or renamed. So at most one
 //! sync of a directory is under way, and whoever comes meanwhile shares the next one.
 
+use crate::board::lock;
 use rustix::fs::fsync;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Condvar, Mutex, PoisonError};
-
-use crate::board::lock;
 
 /// The syncs that are wanted, of each directory.
 #[derive(Debug, Default)]

@@ -53,7 +53,7 @@ struct Listed {
     file: File,
     views: HashSet<ViewNumber>,
     checksums: HashMap<Slot, u64>,
-    /// Whether it says since the last sync that a frame is gone.
+    /// Whether it says since the last sync that worked that a frame is gone.
     has_gone: bool,
     records: Vec<u8>,
 }
@@ -132,13 +132,13 @@ impl Cache {
 
     /// The same for the list.
     fn sync_list(&self, list: &mut Listed) -> io::Result<()> {
-        list.has_gone = false;
-        if !self.is_synced {
-            return Ok(());
+        if self.is_synced {
+            #[cfg(test)]
+            (lock(&self.syncs).of_list += 1);
+            list.file.sync_data()?;
         }
-        #[cfg(test)]
-        (lock(&self.syncs).of_list += 1);
-        list.file.sync_data()
+        list.has_gone = false;
+        Ok(())
     }
 
     /// Puts frames into slots, and on the list. All of them need one sync, if they need any.
