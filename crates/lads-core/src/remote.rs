@@ -14,6 +14,7 @@
 //! [`reading`] what is read ahead, and [`taken`] whether one more file may be opened.
 
 pub mod hints;
+pub mod joined;
 pub mod kept;
 pub mod locks;
 pub mod message;

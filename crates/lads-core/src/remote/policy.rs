@@ -142,3 +142,20 @@ pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// time. With half, a file in eight stripes is not written to all of them at a time; what double
 /// would hold, the buffers of the client hold as well.
 pub const HERE_BUFFERS_BYTES: u64 = 8 << 20;
+
+/// Pieces that are shorter on average, in bytes, are joined with those of other processes before
+/// they are written. With half, pieces of 32 KiB cost a disk that takes a millisecond for each
+/// request twice as much as their bytes; with double, those of 64 KiB are joined, which a disk of
+/// 100 MB/s writes nearly as fast apart.
+pub const JOINED_PIECE_BYTES_MAX: u64 = 64 << 10;
+
+/// The place of a file in which pieces are joined, in bytes. What comes first is written apart, for
+/// its neighbours are not there yet. Two processes with pieces of 512 bytes, a disk of 1.95 MB/s
+/// that takes 0.15 ms for each request: 0.96 of what it carries. With a quarter 0.97, and requests
+/// that are a quarter as long; with four times as much 0.88; without joining 0.65.
+pub const JOINED_BYTES: u64 = 256 << 10;
+
+/// At least as many pieces of a process are written at a time, however far apart they are: between
+/// two, a thread looks at all that waits. With half, it looks twice as often for nothing; with
+/// double, pieces that come meanwhile wait longer to be joined.
+pub const JOINED_PIECES: usize = 64;

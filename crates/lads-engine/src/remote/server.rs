@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
-use storage::Storage;
+pub(super) use storage::Storage;
 
 /// What a server is told.
 #[derive(Clone, Debug)]
@@ -98,6 +98,11 @@ impl FileServer {
     #[cfg(test)]
     pub(super) fn set_silence_max(&mut self, silence_max: Duration) {
         self.silence_max = silence_max;
+    }
+
+    #[cfg(test)]
+    pub(super) fn storage(&self) -> Arc<Storage> {
+        Arc::clone(&self.shared.storage)
     }
 
     /// Serves clients until the flag is set. `told` hears of each that comes and goes.

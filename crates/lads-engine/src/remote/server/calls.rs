@@ -141,9 +141,9 @@ impl Session {
         };
         let layout = self.shared.storage.layouts.of_file(&at).layout.in_pages();
         let made_in = Mutex::new(is_made.then_some(directory));
-        let file = Arc::new(OpenFile { file, layout });
         let id = FileId { device: stat.st_dev, inode: stat.st_ino };
-        Ok(Opened { file, id, writes: mode.writes, group, made_in })
+        let file = Arc::new(OpenFile { file, id, layout });
+        Ok(Opened { file, writes: mode.writes, group, made_in })
     }
 
     fn close(&self, file: FileNumber) {
@@ -165,7 +165,7 @@ impl Session {
         kind: LockKind,
     ) -> Result<Result<bool, Failure>, Breach> {
         self.with(file, |opened| {
-            let taken = self.shared.locks.lock(self, (opened.id, file), number, kind);
+            let taken = self.shared.locks.lock(self, (opened.file.id, file), number, kind);
             taken.map_err(|_| failed(Operation::Examine, Errno::NOLCK))
         })
     }
@@ -174,7 +174,7 @@ impl Session {
     fn give_lock_back(&self, file: FileNumber) -> Result<(), Breach> {
         let opened = self.lock().files.get(&file).map(Arc::clone).ok_or(Breach::Unknown)?;
         let owner = Owner { client: self.number, file };
-        self.shared.locks.unlock(opened.id, owner).ok_or(Breach::Unknown)
+        self.shared.locks.unlock(opened.file.id, owner).ok_or(Breach::Unknown)
     }
 
     fn delete(&self, path: &[u8]) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::Shared;
 use super::storage::{OpenFile, Read};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
-use lads_core::remote::locks::{ClientNumber, FileId, Owner};
+use lads_core::remote::locks::{ClientNumber, Owner};
 use lads_core::remote::message::{
     CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, Outcome, Request, TO_SERVER_BYTES_MAX,
     ToClient, ToServer, VERSION, Written,
@@ -79,7 +79,6 @@ pub(super) struct Inner {
 /// A file that a client has open.
 pub(super) struct Opened {
     pub(super) file: Arc<OpenFile>,
-    pub(super) id: FileId,
     pub(super) writes: bool,
     pub(super) group: [u8; 16],
     /// The directory, if the file was made and its name is not durable yet.
@@ -386,7 +385,7 @@ impl Session {
     /// A file is closed. Returns requests for its lock that were not answered.
     pub(super) fn on_closed(&self, file: FileNumber, opened: &Opened) -> Vec<u64> {
         self.shared.groups.leave(&opened.group);
-        self.shared.locks.release(opened.id, Owner { client: self.number, file })
+        self.shared.locks.release(opened.file.id, Owner { client: self.number, file })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {

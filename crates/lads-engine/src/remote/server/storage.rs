@@ -8,6 +8,8 @@ use crate::whole::write_all;
 use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
+use lads_core::remote::joined::{Piece, in_order, place_of, side_by_side, take_in};
+use lads_core::remote::locks::FileId;
 use lads_core::remote::message::{Failure, Written};
 use lads_core::remote::order::Start;
 use lads_core::remote::scatter::{Spot, scatter};
@@ -16,13 +18,19 @@ use lads_core::shares::writing_threads;
 use lads_core::tuning::Tuning;
 use lads_core::units::OstId;
 use lads_sys::{Arena, Buffer};
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, pread, pwritev};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+/// Linux's limit of pieces in one call (`IOV_MAX`).
+const TOGETHER_MAX: usize = 1024;
+
 /// What all sessions of a server share.
-pub(super) struct Storage {
+pub(in crate::remote) struct Storage {
     pub(super) reach: Reach,
     pub(super) layouts: Box<dyn Layouts>,
     /// Buffers for frames that are written, and for bytes that are read.
@@ -31,6 +39,18 @@ pub(super) struct Storage {
     clock: Clock,
     inner: Mutex<Inner>,
     ready: Condvar,
+    #[cfg(test)]
+    pub(in crate::remote) watched: Watched,
+}
+
+/// What tests look at, and hold.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(in crate::remote) struct Watched {
+    /// Nothing is begun as long as this is set.
+    pub(in crate::remote) is_held: std::sync::atomic::AtomicBool,
+    /// How many calls have written.
+    pub(in crate::remote) writes: std::sync::atomic::AtomicU64,
 }
 
 struct Inner {
@@ -41,22 +61,70 @@ struct Inner {
 /// An open file of a client.
 pub(super) struct OpenFile {
     pub(super) file: OwnedFd,
+    pub(super) id: FileId,
     pub(super) layout: Layout,
 }
 
-/// What one thread does for one OST.
+/// What waits for an OST.
 enum Job {
-    Write { spots: Vec<Spot>, frame: Arc<Frame> },
+    Write(Part),
     Read(Box<Read>),
 }
 
 impl Job {
     fn bytes(&self) -> u64 {
         match self {
-            Self::Write { spots, .. } => spots.iter().map(|spot| spot.run.length).sum(),
+            Self::Write(part) => part.bytes(),
             Self::Read(read) => read.length.into(),
         }
     }
+}
+
+/// What one thread does for one OST.
+enum Work {
+    /// Parts that may lie side by side in one file.
+    Write(Vec<Part>),
+    Read(Box<Read>),
+}
+
+impl Work {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Write(parts) => parts.iter().map(Part::bytes).sum(),
+            Self::Read(read) => read.length.into(),
+        }
+    }
+}
+
+/// What is written of a frame by one thread.
+struct Part {
+    spots: Vec<Spot>,
+    frame: Arc<Frame>,
+}
+
+impl Part {
+    fn bytes(&self) -> u64 {
+        self.spots.iter().map(|spot| spot.run.length).sum()
+    }
+
+    /// Takes the spots in a place away, for another thread or another time.
+    fn split(&mut self, place: &Range<u64>) -> Option<Self> {
+        let spots = split(&mut self.spots, place, &self.frame.left)?;
+        Some(Self { spots, frame: Arc::clone(&self.frame) })
+    }
+}
+
+/// Takes spots out of a part. There is one more part then, unless nothing is left of this one: it
+/// is dropped.
+fn split(spots: &mut Vec<Spot>, place: &Range<u64>, parts: &AtomicU32) -> Option<Vec<Spot>> {
+    let taken = take_in(spots, place);
+    if taken.is_empty() {
+        return None;
+    }
+    if !spots.is_empty() {
+        parts.fetch_add(1, Ordering::Relaxed);
+    }
+    Some(taken)
 }
 
 /// A frame that is being written.
@@ -65,7 +133,7 @@ struct Frame {
     file: Arc<OpenFile>,
     buffer: Buffer,
     session: Arc<Session>,
-    /// Jobs that are not done.
+    /// Parts that are not written.
     left: AtomicU32,
     /// The first failure, and the position up to which jobs were made.
     state: Mutex<(Option<Failure>, u64)>,
@@ -93,7 +161,31 @@ impl Storage {
         let queues = OstQueues::new(Rule::Adaptive, &Tuning::DEFAULT, &layouts.osts());
         let inner = Mutex::new(Inner { queues, is_over: false });
         let (clock, ready) = (Clock::start(), Condvar::new());
-        Self { reach, layouts, for_writing, for_reading, clock, inner, ready }
+        Self {
+            reach,
+            layouts,
+            for_writing,
+            for_reading,
+            clock,
+            inner,
+            ready,
+            #[cfg(test)]
+            watched: Watched::default(),
+        }
+    }
+
+    /// How many jobs wait for the first OST.
+    #[cfg(test)]
+    pub(in crate::remote) fn waiting_count(&self) -> usize {
+        self.lock().queues.waiting_count(OstId(0))
+    }
+
+    /// Goes on after `is_held` was set.
+    #[cfg(test)]
+    pub(in crate::remote) fn release(&self) {
+        let _inner = self.lock();
+        self.watched.is_held.store(false, Ordering::Relaxed);
+        self.ready.notify_all();
     }
 
     /// Starts the threads; they end after [`Self::end`].
@@ -154,7 +246,7 @@ impl Storage {
         let jobs = scattered
             .osts
             .into_iter()
-            .map(|(ost, spots)| (ost, Job::Write { spots, frame: Arc::clone(&frame) }));
+            .map(|(ost, spots)| (ost, Job::Write(Part { spots, frame: Arc::clone(&frame) })));
         self.push(jobs);
     }
 
@@ -177,13 +269,13 @@ impl Storage {
 
     /// What each thread does.
     fn work(&self) {
-        while let Some((ost, job)) = self.next() {
+        while let Some((ost, work)) = self.next() {
             let started = std::time::Instant::now();
             self.layouts.pretend(ost);
-            let bytes = job.bytes();
-            let done = match job {
-                Job::Write { spots, frame } => Done::Write(write_spots(&spots, &frame), frame),
-                Job::Read(mut read) => Done::Read(read_spots(&mut read), read),
+            let bytes = work.bytes();
+            let done = match work {
+                Work::Write(parts) => Done::Write(self.write_parts(&parts), parts),
+                Work::Read(mut read) => Done::Read(read_spots(&mut read), read),
             };
             let service = started.elapsed();
             self.lock().queues.finish(self.clock.now(), ost, bytes, service);
@@ -192,17 +284,25 @@ impl Storage {
         }
     }
 
-    fn next(&self) -> Option<(OstId, Job)> {
+    fn next(&self) -> Option<(OstId, Work)> {
         let mut inner = self.lock();
         loop {
             if inner.is_over {
                 return None;
             }
+            #[cfg(test)]
+            if self.watched.is_held.load(Ordering::Relaxed) {
+                inner = self.ready.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
             let now = self.clock.now();
-            let take = |_, queue: &mut std::collections::VecDeque<Job>, _| {
-                let job = queue.pop_front()?;
-                let bytes = job.bytes();
-                Some((job, bytes))
+            let take = |_, queue: &mut VecDeque<Job>, _| {
+                let work = match queue.pop_front()? {
+                    Job::Write(part) => Work::Write(join(part, queue)),
+                    Job::Read(read) => Work::Read(read),
+                };
+                let bytes = work.bytes();
+                Some((work, bytes))
             };
             if let Some(found) = inner.queues.next(now, take) {
                 return Some(found);
@@ -211,15 +311,31 @@ impl Storage {
         }
     }
 
+    /// Writes parts of one file, and says how it went with each.
+    fn write_parts(&self, parts: &[Part]) -> Vec<Result<(), Errno>> {
+        let spots: Vec<_> = parts.iter().map(|part| part.spots.as_slice()).collect();
+        let pieces = in_order(&spots);
+        let mut results = vec![Ok(()); parts.len()];
+        for group in side_by_side(&pieces, TOGETHER_MAX) {
+            #[cfg(test)]
+            self.watched.writes.fetch_add(1, Ordering::Relaxed);
+            if group.len() > 1 && write_together(parts, group) {
+                continue;
+            }
+            for &(part, ref spot) in group {
+                let frame = &parts[part].frame;
+                let written = write_all(&frame.file.file, bytes_of(frame, spot), spot.run.offset);
+                results[part] = results[part].and(written);
+            }
+        }
+        results
+    }
+
     fn on_done(&self, done: Done) {
         match done {
-            Done::Write(result, frame) => {
-                if let Err(errno) = result {
-                    let mut state = frame.state.lock().unwrap_or_else(PoisonError::into_inner);
-                    state.0.get_or_insert_with(|| failed(Operation::Write, errno));
-                }
-                if frame.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    self.go_on(frame);
+            Done::Write(results, parts) => {
+                for (result, Part { frame, .. }) in results.into_iter().zip(parts) {
+                    self.on_written(result, frame);
                 }
             }
             Done::Read(result, read) => {
@@ -229,13 +345,23 @@ impl Storage {
         }
     }
 
+    fn on_written(&self, result: Result<(), Errno>, frame: Arc<Frame>) {
+        if let Err(errno) = result {
+            let mut state = frame.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.0.get_or_insert_with(|| failed(Operation::Write, errno));
+        }
+        if frame.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.go_on(frame);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 enum Done {
-    Write(Result<(), Errno>, Arc<Frame>),
+    Write(Vec<Result<(), Errno>>, Vec<Part>),
     Read(Result<u32, Errno>, Box<Read>),
 }
 
@@ -243,11 +369,39 @@ pub(super) fn failed(operation: Operation, errno: Errno) -> Failure {
     Failure { operation, errno: errno.raw_os_error() }
 }
 
-fn write_spots(spots: &[Spot], frame: &Frame) -> Result<(), Errno> {
-    spots.iter().try_for_each(|spot| {
-        let bytes = &frame.buffer[spot.place as usize..][..length_of(spot)];
-        write_all(&frame.file.file, bytes, spot.run.offset)
-    })
+/// Takes beside a part what waits to be written between its pieces. If it is long, the rest of it
+/// goes back into the queue: others may have come by then.
+fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
+    let Some(place) = place_of(&part.spots) else { return vec![part] };
+    let id = part.frame.file.id;
+    let first = part.split(&place).expect("it begins there");
+    if !part.spots.is_empty() {
+        queue.push_front(Job::Write(part));
+    }
+    let mut parts = vec![first];
+    for job in queue.iter_mut() {
+        if let Job::Write(other) = job
+            && other.frame.file.id == id
+        {
+            parts.extend(other.split(&place));
+        }
+    }
+    queue.retain(|job| !matches!(job, Job::Write(part) if part.spots.is_empty()));
+    parts
+}
+
+/// Whether pieces that lie side by side were written by one call. If not, each is written alone:
+/// the error of one is not that of all.
+fn write_together(parts: &[Part], group: &[Piece]) -> bool {
+    let (first, at) = group[0];
+    let slices = group.iter().map(|(part, spot)| bytes_of(&parts[*part].frame, spot));
+    let slices: Vec<_> = slices.map(IoSlice::new).collect();
+    let bytes = group.iter().map(|(_, spot)| length_of(spot)).sum();
+    pwritev(&parts[first].frame.file.file, &slices, at.run.offset) == Ok(bytes)
+}
+
+fn bytes_of<'a>(frame: &'a Frame, spot: &Spot) -> &'a [u8] {
+    &frame.buffer[spot.place as usize..][..length_of(spot)]
 }
 
 /// Returns how many bytes there were before the end of the file.
@@ -281,4 +435,23 @@ fn read_up_to(file: &OwnedFd, to: &mut [u8], offset: u64) -> Result<usize, Errno
 
 fn length_of(spot: &Spot) -> usize {
     usize::try_from(spot.run.length).expect("a frame is shorter")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::view::Run;
+
+    /// Else a frame is said to be written before it is.
+    #[test]
+    fn parts_are_counted_when_they_are_split() {
+        let spot = |offset| Spot { run: Run { offset, length: 1 }, place: 0 };
+        let (mut spots, parts) = (vec![spot(0), spot(2), spot(4)], AtomicU32::new(1));
+        assert_eq!(split(&mut spots, &(5..9), &parts), None);
+        assert_eq!(parts.load(Ordering::Relaxed), 1);
+        assert_eq!(split(&mut spots, &(0..1), &parts), Some(vec![spot(0)]));
+        assert_eq!(parts.load(Ordering::Relaxed), 2);
+        assert_eq!(split(&mut spots, &(0..9), &parts), Some(vec![spot(2), spot(4)]));
+        assert_eq!((spots.len(), parts.load(Ordering::Relaxed)), (0, 2));
+    }
 }

@@ -1,0 +1,63 @@
+//! What several clients write side by side.
+
+use super::*;
+use crate::remote::server::Storage;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Two clients that write every other piece of a file, which the server begins to write when it has
+/// all of it. Returns how often it asked its storage.
+fn writes_of_two(piece_bytes: usize, count: usize, name: [&str; 2]) -> (Place, u64) {
+    let mut storage: Option<Arc<Storage>> = None;
+    let place = Place::with("auto", |server| storage = Some(server.storage()));
+    let storage = storage.unwrap();
+    let clients = [place.client(), place.client()];
+    let opened = |of: usize| clients[of].open(name[of].as_bytes(), CREATE, GROUP, false).unwrap();
+    let files = [0, 1].map(opened);
+    storage.watched.is_held.store(true, Ordering::Relaxed);
+    let bytes = some_bytes(2 * piece_bytes * count);
+    for (of, file) in files.iter().enumerate() {
+        let period = 2 * i64::try_from(piece_bytes).unwrap();
+        file.set_view((of * piece_bytes) as u64, &every(piece_bytes as u64, period)).unwrap();
+        let own = bytes.chunks(piece_bytes).skip(of).step_by(2).collect::<Vec<_>>();
+        file.write(0, &own).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let flushed = files.each_ref().map(|file| scope.spawn(|| file.flush()));
+        let all = 2 * (piece_bytes * count).div_ceil(MIB);
+        while storage.waiting_count() < all {
+            std::thread::yield_now();
+        }
+        storage.release();
+        flushed.into_iter().for_each(|it| it.join().unwrap().unwrap());
+    });
+    if name[0] == name[1] {
+        assert!(place.bytes(name[0]) == bytes);
+    }
+    (place, storage.watched.writes.load(Ordering::Relaxed))
+}
+
+#[test]
+fn short_pieces_that_lie_side_by_side_are_written_by_one_call() {
+    // 512 pieces: 256 KiB, and at most 1,024 pieces at a time.
+    assert_eq!(writes_of_two(512, 256, ["new"; 2]).1, 1);
+    // 2 MiB in eight places, each with 512 pieces.
+    assert_eq!(writes_of_two(512, 2048, ["new"; 2]).1, 8);
+    // 5 MiB in frames of 1 MiB; a frame of one client ends within a piece.
+    let calls = writes_of_two(3000, 900, ["new"; 2]).1;
+    assert!(calls < 40, "{calls} calls");
+}
+
+#[test]
+fn long_pieces_and_those_of_other_files_are_written_apart() {
+    assert_eq!(writes_of_two(128 << 10, 4, ["new"; 2]).1, 8);
+    let (place, calls) = writes_of_two(512, 100, ["one", "other"]);
+    assert_eq!(calls, 200);
+    let bytes = some_bytes(2 * 512 * 100);
+    let pieces = bytes.chunks(512).enumerate();
+    let own = |(index, piece): (usize, &[u8])| {
+        if index % 2 == 0 { piece.to_vec() } else { vec![0; 512] }
+    };
+    let one: Vec<u8> = pieces.flat_map(own).collect();
+    assert!(place.bytes("one") == one[..one.len() - 512]);
+}
