@@ -2,23 +2,24 @@
 //! says what they are (`lads_core::remote::kept`). If the program or the connection ends before all
 //! is sent, both files stay, and `lads rfs replay` sends what they hold.
 
+mod list;
+
 use super::About;
 use crate::slots::SlotFile;
 use crate::whole::fill_random;
-use lads_core::remote::kept::{Kept, List, Record, begin, encode, read};
-use lads_core::remote::message::ViewNumber;
+use lads_core::remote::kept::{Kept, List, begin, read};
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::Staging;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
+use list::Listed;
 use rustix::fs::{
     FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, fsync, open, unlink,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,7 @@ pub(super) struct Cache {
     #[cfg(test)]
     is_broken: std::sync::atomic::AtomicBool,
     #[cfg(test)]
-    syncs: Mutex<Syncs>,
+    syncs_of_bytes: std::sync::atomic::AtomicU64,
 }
 
 /// How often each file was made durable.
@@ -45,17 +46,6 @@ pub(super) struct Cache {
 pub(in super::super) struct Syncs {
     pub(in super::super) of_bytes: u64,
     pub(in super::super) of_list: u64,
-}
-
-/// The list, locked as long as it is open.
-#[derive(Debug)]
-struct Listed {
-    file: File,
-    views: HashSet<ViewNumber>,
-    checksums: HashMap<Slot, u64>,
-    /// Whether it says since the last sync that worked that a frame is gone.
-    has_gone: bool,
-    records: Vec<u8>,
 }
 
 impl Cache {
@@ -80,14 +70,7 @@ impl Cache {
             let _ = unlink(&path);
         })?;
         direct(&bytes);
-        let mut list = Listed {
-            file: File::from(list),
-            views: HashSet::new(),
-            checksums: HashMap::new(),
-            has_gone: false,
-            records: Vec::new(),
-        };
-        list.add([begin(server, slot_bytes)])?;
+        let list = Listed::begin(File::from(list), is_synced, &begin(server, slot_bytes))?;
         if is_synced {
             // That the files are there is durable when something is put there.
             fsync(open(directory, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?;
@@ -101,7 +84,7 @@ impl Cache {
             #[cfg(test)]
             is_broken: false.into(),
             #[cfg(test)]
-            syncs: Mutex::default(),
+            syncs_of_bytes: 0.into(),
         })
     }
 
@@ -117,7 +100,8 @@ impl Cache {
 
     #[cfg(test)]
     pub(super) fn syncs(&self) -> Syncs {
-        *lock(&self.syncs)
+        let of_bytes = self.syncs_of_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        Syncs { of_bytes, of_list: lock(&self.list).syncs }
     }
 
     /// Makes durable what was written to the file with the bytes, if the user wants that.
@@ -126,19 +110,8 @@ impl Cache {
             return Ok(());
         }
         #[cfg(test)]
-        (lock(&self.syncs).of_bytes += 1);
+        self.syncs_of_bytes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(self.bytes.sync()?)
-    }
-
-    /// The same for the list.
-    fn sync_list(&self, list: &mut Listed) -> io::Result<()> {
-        if self.is_synced {
-            #[cfg(test)]
-            (lock(&self.syncs).of_list += 1);
-            list.file.sync_data()?;
-        }
-        list.has_gone = false;
-        Ok(())
     }
 
     /// Puts frames into slots, and on the list. All of them need one sync, if they need any.
@@ -156,11 +129,7 @@ impl Cache {
             self.bytes.write(*slot, buffer, about.length as usize)?;
         }
         self.sync_bytes()?;
-        let mut list = lock(&self.list);
-        for frame in frames {
-            list.add_kept(frame)?;
-        }
-        self.sync_list(&mut list)
+        lock(&self.list).keep(frames)
     }
 
     /// Takes a frame back from a slot. Returns its checksum.
@@ -170,7 +139,7 @@ impl Cache {
     pub(super) fn take(&self, slot: Slot, length: u32, buffer: &mut Buffer) -> io::Result<u64> {
         self.bytes.read(slot, buffer, length as usize)?;
         let checksum = XxHash3_64::oneshot(&buffer[..length as usize]);
-        match lock(&self.list).checksums.get(&slot) == Some(&checksum) {
+        match lock(&self.list).checksum(slot) == Some(checksum) {
             true => Ok(checksum),
             false => Err(io::Error::other("it returned other bytes than were written to it")),
         }
@@ -178,14 +147,7 @@ impl Cache {
 
     /// Frames are written at the server. Their slots may be used again after that.
     pub(super) fn on_gone(&self, ids: &[u64]) {
-        if ids.is_empty() {
-            return;
-        }
-        // A list that cannot be written any more says that they are still there. Then they would
-        // be sent a second time, which changes nothing.
-        let mut list = lock(&self.list);
-        let _ = list.add(ids.iter().map(|&id| Record::Gone { id }));
-        list.has_gone = true;
+        lock(&self.list).on_gone(ids);
     }
 
     /// Makes durable which frames are gone, if the user wants that: they must not be sent again
@@ -194,40 +156,13 @@ impl Cache {
     /// # Errors
     /// If the disk fails.
     pub(super) fn settle(&self) -> io::Result<()> {
-        let mut list = lock(&self.list);
-        if list.has_gone { self.sync_list(&mut list) } else { Ok(()) }
+        lock(&self.list).settle()
     }
 
     /// Removes both files: nothing is left to be sent.
     pub(super) fn remove(&self) {
         let _ = unlink(&self.path);
         let _ = unlink(bytes_path(&self.path));
-    }
-}
-
-impl Listed {
-    /// Adds a frame that is in its slot.
-    fn add_kept(&mut self, frame: &Staging<Arc<Buffer>, About>) -> io::Result<()> {
-        let Staging { id, about: About { target, position, length }, buffer, slot } = frame;
-        let (id, view, position, length, slot) = (*id, target.view, *position, *length, *slot);
-        let checksum = XxHash3_64::oneshot(&buffer[..length as usize]);
-        self.checksums.insert(slot, checksum);
-        let is_new = self.views.insert(view);
-        let described = is_new.then(|| Record::View {
-            view,
-            file: target.file,
-            path: target.path.clone(),
-            displacement: target.displacement,
-            filetype: target.filetype.clone(),
-        });
-        let kept = Record::Kept(Kept { id, view, position, length, slot, checksum });
-        self.add(described.into_iter().chain([kept]))
-    }
-
-    fn add(&mut self, records: impl IntoIterator<Item = Record>) -> io::Result<()> {
-        self.records.clear();
-        records.into_iter().for_each(|record| encode(&record, &mut self.records));
-        self.file.write_all(&self.records)
     }
 }
 
