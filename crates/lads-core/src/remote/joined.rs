@@ -8,8 +8,8 @@ use super::scatter::Spot;
 use std::ops::Range;
 
 /// Where in a file pieces are joined, in bytes: the place of the first of these spots, which are in
-/// the order of the file. Places are the same for all processes, unless pieces are far apart. `None`
-/// if there is but one piece, or if they are long enough.
+/// the order of the file. Places are the same for all processes, unless pieces are far apart.
+/// `None` if there is but one piece, or if they are long enough.
 #[must_use]
 pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
     let bytes: u64 = spots.iter().map(|spot| spot.run.length).sum();

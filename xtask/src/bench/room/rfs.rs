@@ -22,9 +22,6 @@ pub(in crate::bench) const SPACE: u64 = 4 << 30;
 /// The space on the disk, in bytes: what is staged there.
 pub(in crate::bench) const DISK_SPACE: u64 = 4 << 30;
 
-/// It has one of two processors. The other carries the line, the server, and what is sent: with two
-/// processes, these take a fifth of the time in which the program computes or copies.
-const PROCESSES: u64 = 1;
 const SNAPSHOTS: u64 = 4;
 const ROUNDS: usize = 3;
 
@@ -40,40 +37,65 @@ struct Way {
     /// What the slowest part carries, in bytes per second.
     bytes_per_second: f64,
     disk_bytes_per_second: Option<u64>,
+    /// With two, each has a part of every row of the file, as in the paper. The machine has two
+    /// processors, so the line, the server, and what is sent take their time from the program.
+    processes: u64,
     /// The cells of each process, so that a snapshot takes some seconds.
     cells: [u64; 3],
 }
 
-const WAYS: [Way; 3] = [
+const NETWORK: Way = Way {
+    name: "the paper's network, 11.7 MB/s, two processes",
+    distance: Distance::Ornl,
+    rate: "93.6Mbit",
+    bytes_per_second: 11.7e6,
+    disk_bytes_per_second: None,
+    processes: 2,
+    cells: [128, 128, 64],
+};
+const SLOW_DISK: Way = Way {
+    name: "the paper's slow disk, 1.95 MB/s, two processes",
+    bytes_per_second: 1.95e6,
+    disk_bytes_per_second: Some(1_950_000),
+    cells: [128, 64, 64],
+    ..NETWORK
+};
+const FAST: Way = Way {
+    name: "1 Gbit/s, 26.8 ms there and back, two processes",
+    distance: Distance::Chicago,
+    rate: "1Gbit",
+    bytes_per_second: 125e6,
+    disk_bytes_per_second: None,
+    processes: 2,
+    cells: [256, 256, 128],
+};
+const WAYS: [Way; 6] = [
+    NETWORK,
     Way {
-        name: "the paper's network, 11.7 MB/s",
-        distance: Distance::Ornl,
-        rate: "93.6Mbit",
-        bytes_per_second: 11.7e6,
-        disk_bytes_per_second: None,
+        name: "the paper's network, 11.7 MB/s, one process",
+        processes: 1,
         cells: [128, 128, 128],
+        ..NETWORK
     },
+    SLOW_DISK,
     Way {
-        name: "the paper's slow disk, 1.95 MB/s",
-        distance: Distance::Ornl,
-        rate: "93.6Mbit",
-        bytes_per_second: 1.95e6,
-        disk_bytes_per_second: Some(1_950_000),
+        name: "the paper's slow disk, 1.95 MB/s, one process",
+        processes: 1,
         cells: [128, 128, 64],
+        ..SLOW_DISK
     },
+    FAST,
     Way {
-        name: "1 Gbit/s, 26.8 ms there and back",
-        distance: Distance::Chicago,
-        rate: "1Gbit",
-        bytes_per_second: 125e6,
-        disk_bytes_per_second: None,
+        name: "1 Gbit/s, 26.8 ms there and back, one process",
+        processes: 1,
         cells: [256, 256, 256],
+        ..FAST
     },
 ];
 
 impl Way {
     fn snapshot_bytes(&self) -> u64 {
-        8 * PROCESSES * self.cells.iter().product::<u64>()
+        8 * self.processes * self.cells.iter().product::<u64>()
     }
 
     /// How long it takes to send a snapshot.
@@ -123,6 +145,19 @@ const CASES: [Case; 4] = [
         is_staged: true,
         is_synced: true,
     },
+];
+
+/// A way of writing nowhere.
+struct Nowhere {
+    name: &'static str,
+    /// What the program is told to write.
+    file: &'static str,
+}
+
+/// The measure of the paper, and the copy that no program can do without that goes on computing.
+const NOWHERE: [Nowhere; 2] = [
+    Nowhere { name: "PEAK: ROMIO's TESTFS, which does not write", file: "testfs:snapshot" },
+    Nowhere { name: "a copy into memory", file: "nowhere" },
 ];
 
 /// What a run said.
@@ -193,7 +228,7 @@ impl Tools {
 impl Tools {
     /// A row for what the local disk carries if each piece is durable before the next: what is
     /// staged there with small buffers, of which there are 64, cannot be faster.
-    fn disk_cells(&self, buffers_bytes: u64, peak: [f64; 2]) -> Result<Vec<String>> {
+    fn disk_cells(&self, buffers_bytes: u64, nowhere: &[[f64; 2]]) -> Result<Vec<String>> {
         let path = self.scratch.join("stage/alone");
         let piece_bytes = buffers_bytes / 64;
         let mut rates = Vec::new();
@@ -213,7 +248,7 @@ impl Tools {
         let name = format!("the local disk alone, {} KiB durable at a time", piece_bytes >> 10);
         let (foreground, background, needed, slower) = (None, None, 0.0, None);
         let disk = Row { name, rate, later: rate, foreground, background, needed, slower };
-        Ok(disk.cells(peak))
+        Ok(disk.cells(nowhere))
     }
 }
 
@@ -240,28 +275,29 @@ fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Tabl
     let server = Server::start(lads, &line.route, &notes, &root, 4)?;
     let bed = Bed { tools, way, route: &line.route, server: &server, root: &root };
     let seconds_each = bed.seconds_each_iteration()?;
-    let mut rows = vec![bed.peak(seconds_each)?];
-    let peak = [rows[0].rate.median, rows[0].later.median];
+    let rows = NOWHERE.iter().map(|it| bed.nowhere_row(it, seconds_each));
+    let mut rows = rows.collect::<Result<Vec<_>>>()?;
+    let nowhere = rows.iter().map(|row| [row.rate.median, row.later.median]).collect::<Vec<_>>();
     for case in CASES {
         rows.push(bed.row(case, seconds_each)?);
     }
     let head = [
         "case",
         "visible MB/s [min–max]",
-        "of writing nowhere",
+        "of PEAK, of a copy",
         "without the first",
-        "of writing nowhere",
+        "of PEAK, of a copy",
         "staged while writing",
         "staged while computing, of what the model says",
         "computing is slower by",
     ];
     let title = format!(
-        "rfs: {}, one process, {SNAPSHOTS} snapshots of {:.0} MB",
+        "rfs: {}, {SNAPSHOTS} snapshots of {:.0} MB",
         way.name,
         way.snapshot_bytes() as f64 / 1e6
     );
-    let mut cells: Vec<_> = rows.iter().map(|row| row.cells(peak)).collect();
-    cells.push(tools.disk_cells(way.snapshot_bytes() / PROCESSES / 2, peak)?);
+    let mut cells: Vec<_> = rows.iter().map(|row| row.cells(&nowhere)).collect();
+    cells.push(tools.disk_cells(way.snapshot_bytes() / way.processes / 2, &nowhere)?);
     Ok(Table::of_words(&title, &head, cells))
 }
 
@@ -280,10 +316,14 @@ struct Row {
 }
 
 impl Row {
-    fn cells(&self, peak: [f64; 2]) -> Vec<String> {
+    fn cells(&self, nowhere: &[[f64; 2]]) -> Vec<String> {
         let rate = |it: Spread| {
             let [median, min, max] = [it.median, it.min, it.max].map(|rate| rate / 1e6);
             format!("{median:.1} [{min:.1}–{max:.1}]")
+        };
+        let of_nowhere = |rate: f64, which: usize| {
+            let parts = nowhere.iter().map(|it| format!("{:.3}", rate / it[which]));
+            parts.collect::<Vec<_>>().join(", ")
         };
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let none = || "–".to_owned();
@@ -297,9 +337,9 @@ impl Row {
         vec![
             self.name.clone(),
             rate(self.rate),
-            format!("{:.3}", self.rate.median / peak[0]),
+            of_nowhere(self.rate.median, 0),
             rate(self.later),
-            format!("{:.3}", self.later.median / peak[1]),
+            of_nowhere(self.later.median, 1),
             self.foreground.map_or_else(none, percent),
             background,
             self.slower.map_or_else(none, |it| {
@@ -332,15 +372,15 @@ impl Bed<'_> {
         Ok(each)
     }
 
-    /// Writing nowhere.
-    fn peak(&self, seconds_each: f64) -> Result<Row> {
+    /// A way of writing nowhere.
+    fn nowhere_row(&self, nowhere: &Nowhere, seconds_each: f64) -> Result<Row> {
         let iterations = self.iterations(LONG, seconds_each);
-        let runs = (0..ROUNDS).map(|_| self.nowhere(iterations, SNAPSHOTS));
-        let runs = runs.collect::<Result<Vec<_>>>()?;
+        let run = |_| self.jacobi(iterations, SNAPSHOTS, nowhere.file, &[]);
+        let runs = (0..ROUNDS).map(run).collect::<Result<Vec<_>>>()?;
         let rate = Spread::of(runs.iter().map(|run| run.visible_bytes_per_second));
         let later = Spread::of(runs.iter().map(|run| run.later_bytes_per_second));
         let (foreground, background) = (None, None);
-        let name = "writing nowhere".to_owned();
+        let name = nowhere.name.to_owned();
         Ok(Row { name, rate, later, foreground, background, needed: 0.0, slower: None })
     }
 
@@ -398,7 +438,7 @@ impl Bed<'_> {
     }
 
     fn remote(&self, case: Case, iterations: u64) -> Result<Run> {
-        let each = self.way.snapshot_bytes() / PROCESSES;
+        let each = self.way.snapshot_bytes() / self.way.processes;
         let mut hints = vec!["rfs_defer_open=true".to_owned(), "rfs_defer_close=true".to_owned()];
         match case.buffers {
             None => hints.push("rfs_buffering=false".to_owned()),
@@ -442,8 +482,8 @@ impl Bed<'_> {
     ) -> Result<Run> {
         let [x, y, z] = self.way.cells.map(|cells| cells.to_string());
         let (all, every) = ((every * snapshots).to_string(), every.to_string());
-        let Self { tools, route, server, .. } = self;
-        let mut command = launcher(tools, route, server, PROCESSES, &tools.jacobi);
+        let Self { tools, way, route, server, .. } = self;
+        let mut command = launcher(tools, route, server, way.processes, &tools.jacobi);
         command.args([&x, &y, &z, &all, &every, name]);
         command.env("LADS_RFS_VERBOSE", "1").envs(set.iter().map(|(key, value)| (key, value)));
         let Said { said, told } = Said::by(&mut command)?;
