@@ -380,11 +380,12 @@ fn fortran_programs_work_unmodified() {
         if !lads_tried::has(&mpi.command("mpifort")) {
             return;
         }
-        for (module, options) in [("mpi", &[][..]), ("mpi_f08", &["-DUSE_F08"][..])] {
-            let program = place.program(mpi, "tests/programs/fortran.F90", options);
+        let ways = [("mpi", "-DUSE_MPI"), ("mpi_f08", "-DUSE_F08"), ("mpif.h", "-DUSE_MPIF")];
+        for (way, option) in ways {
+            let program = place.program(mpi, "tests/programs/fortran.F90", &[option]);
             let mut command = place.run(mpi, 2);
-            succeeds(command.arg(&program).arg(place.remote(module)));
-            assert!(place.at_server(module).exists());
+            succeeds(command.arg(&program).arg(place.remote(way)));
+            assert!(place.at_server(way).exists());
         }
     });
 }

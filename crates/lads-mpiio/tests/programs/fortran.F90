@@ -1,5 +1,6 @@
 ! Whether files opened by Fortran reach the shim: fortran NAME.
-! Compiled twice: through the module mpi, and with -DUSE_F08 through mpi_f08.
+! Compiled three times: through the module mpi, with -DUSE_F08 through mpi_f08, and with -DUSE_MPIF
+! through mpif.h.
 #ifdef USE_F08
 #define HANDLE(kind) type(kind)
 #define STATUS type(MPI_Status) :: status
@@ -8,12 +9,15 @@
 #define STATUS integer :: status(MPI_STATUS_SIZE)
 #endif
 program fortran
-#ifdef USE_F08
+#if defined USE_F08
   use mpi_f08
-#else
+#elif !defined USE_MPIF
   use mpi
 #endif
   implicit none
+#ifdef USE_MPIF
+  include 'mpif.h'
+#endif
   integer, parameter :: n = 100
   integer :: rank, processes, ierror, count, failures, all_failures, i
   HANDLE(MPI_File) :: file
