@@ -81,7 +81,7 @@ impl View {
     pub fn new(displacement: u64, filetype: &Datatype) -> Result<Self, ViewError> {
         let Lowered { bytes, begin, end } = filetype.lower()?;
         let displacement = i64::try_from(displacement).map_err(|_| ViewError::TooLarge)?;
-        let filetype = bytes.ok_or(ViewError::Empty)?.moved(displacement)?;
+        let filetype = bytes?.ok_or(ViewError::Empty)?.moved(displacement)?;
         let extent = end.checked_sub(begin).ok_or(ViewError::TooLarge)?;
         let next = sum(filetype.first(), extent)?;
         if filetype.first() < 0 {

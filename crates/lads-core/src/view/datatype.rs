@@ -126,8 +126,9 @@ pub enum Distribution {
 /// Where the bytes of a datatype lie, and its bounds.
 #[derive(Clone, Debug)]
 pub(super) struct Lowered {
-    /// `None` if it has no bytes.
-    pub(super) bytes: Option<Laid>,
+    /// `None` if it has no bytes. An error that they are not in order, or too far apart, does not
+    /// matter if no copy is made of them.
+    pub(super) bytes: Result<Option<Laid>, ViewError>,
     pub(super) begin: i64,
     pub(super) end: i64,
 }
@@ -136,19 +137,19 @@ impl Datatype {
     /// Where its bytes lie.
     ///
     /// # Errors
-    /// If the parts are not in order, or too far apart.
+    /// If its bounds are too far apart, or it has no part of an array.
     pub(super) fn lower(&self) -> Result<Lowered, ViewError> {
         match self {
-            Self::Bytes(0) => Ok(Lowered { bytes: None, begin: 0, end: 0 }),
+            Self::Bytes(0) => Ok(Lowered { bytes: Ok(None), begin: 0, end: 0 }),
             Self::Bytes(count) => {
                 let run = Laid::run(0, *count)?;
-                Ok(Lowered { begin: 0, end: run.end(), bytes: Some(run) })
+                Ok(Lowered { begin: 0, end: run.end(), bytes: Ok(Some(run)) })
             }
             Self::Resized { begin, extent, of } => {
                 let bytes = of.lower()?.bytes;
                 Ok(Lowered { bytes, begin: *begin, end: sum(*begin, *extent)? })
             }
-            Self::Vector { block: 0, .. } => Ok(Lowered { bytes: None, begin: 0, end: 0 }),
+            Self::Vector { block: 0, .. } => Ok(Lowered { bytes: Ok(None), begin: 0, end: 0 }),
             Self::Vector { count, block, stride, of } => {
                 of.lower()?.copies(*block)?.repeated(*count, *stride)
             }
@@ -262,17 +263,18 @@ impl Lowered {
 
     fn repeated(self, count: u64, stride: i64) -> Result<Self, ViewError> {
         let Some(steps) = count.checked_sub(1) else {
-            return Ok(Self { bytes: None, begin: 0, end: 0 });
+            return Ok(Self { bytes: Ok(None), begin: 0, end: 0 });
         };
         let steps = i64::try_from(steps).map_err(|_| ViewError::TooLarge)?;
         let way = steps.checked_mul(stride).ok_or(ViewError::TooLarge)?;
         let (begin, end) = (sum(self.begin, way.min(0))?, sum(self.end, way.max(0))?);
-        let bytes = self.bytes.map(|bytes| bytes.repeated(count, stride)).transpose()?;
+        let repeated = |bytes: Option<Laid>| bytes.map(|it| it.repeated(count, stride)).transpose();
+        let bytes = self.bytes.and_then(repeated);
         Ok(Self { bytes, begin, end })
     }
 
     fn moved(self, by: i64) -> Result<Self, ViewError> {
-        let bytes = self.bytes.map(|bytes| bytes.moved(by)).transpose()?;
+        let bytes = self.bytes.and_then(|bytes| bytes.map(|it| it.moved(by)).transpose());
         Ok(Self { bytes, begin: sum(self.begin, by)?, end: sum(self.end, by)? })
     }
 }
@@ -320,9 +322,11 @@ impl Dimension {
         if rest > 0 {
             parts.push(inner.repeated(rest, extent)?.moved(product(extent, rest_at)?)?);
         }
-        let bytes = Laid::joined(parts.into_iter().filter_map(|part| part.bytes))?;
         let at = product(extent, start.min(self.size))?;
-        let bytes = bytes.map(|bytes| bytes.moved(at)).transpose()?;
+        let parts = parts.into_iter().map(|part| part.bytes).collect::<Result<Vec<_>, _>>();
+        let bytes = parts.and_then(|parts| {
+            Laid::joined(parts.into_iter().flatten())?.map(|it| it.moved(at)).transpose()
+        });
         Ok(Lowered { bytes, begin: 0, end: whole })
     }
 }
@@ -345,10 +349,12 @@ fn join(parts: impl Iterator<Item = Result<Lowered, ViewError>>) -> Result<Lower
         let Lowered { bytes, begin, end } = part?;
         let (least, most) = bounds.unwrap_or((begin, end));
         bounds = Some((begin.min(least), end.max(most)));
-        all.extend(bytes);
+        all.push(bytes);
     }
     let (begin, end) = bounds.unwrap_or((0, 0));
-    Ok(Lowered { bytes: Laid::joined(all)?, begin, end })
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>();
+    let bytes = all.and_then(|all| Laid::joined(all.into_iter().flatten()));
+    Ok(Lowered { bytes, begin, end })
 }
 
 /// The dimensions of an array, first the one whose elements follow each other.

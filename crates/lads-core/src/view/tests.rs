@@ -343,6 +343,25 @@ fn what_is_too_deep_or_has_too_many_parts_is_refused() {
 }
 
 #[test]
+fn what_is_not_copied_need_not_be_in_order() {
+    let back =
+        Datatype::Indexed { blocks: vec![(1, 19), (1, 0)], of: Box::new(Datatype::Bytes(1)) };
+    let of = || Box::new(back.clone());
+    let dimension = Dimension { size: 1, distribution: Distribution::Block(None), processes: 3 };
+    for none in [
+        Datatype::Indexed { blocks: Vec::new(), of: of() },
+        Datatype::Indexed { blocks: vec![(0, 3)], of: of() },
+        Datatype::Vector { count: 0, block: 1, stride: 5, of: of() },
+        Datatype::Darray { is_fortran: false, rank: 1, dimensions: vec![dimension], of: of() },
+    ] {
+        let part = |of| Part { block: 1, at: 0, of };
+        let datatype = Datatype::Struct(vec![part(Datatype::Bytes(1)), part(none)]);
+        let view = View::new(0, &datatype).expect("the array has no element of this process");
+        assert_eq!(places(&view, 0..1), [0]);
+    }
+}
+
+#[test]
 fn parts_that_go_back_are_no_filetype() {
     let bytes = |count| Box::new(Datatype::Bytes(count));
     let back = Datatype::Indexed { blocks: vec![(1, 8), (1, 0)], of: bytes(4) };
