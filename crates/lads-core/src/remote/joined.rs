@@ -7,14 +7,21 @@ use super::policy::{JOINED_BYTES, JOINED_PIECE_BYTES_MAX, JOINED_PIECES};
 use super::scatter::Spot;
 use std::ops::Range;
 
-/// Where in a file pieces are joined, in bytes: the place of the first of these spots, which are in
-/// the order of the file. Places are the same for all processes, unless pieces are far apart.
-/// `None` if there is but one piece, or if they are long enough.
+/// Whether pieces are joined with those of others: they are short, and in the order of the file.
+/// Those of a view that shows a byte twice need not be.
 #[must_use]
-pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
+pub fn are_joined(spots: &[Spot]) -> bool {
     let bytes: u64 = spots.iter().map(|spot| spot.run.length).sum();
     let is_short = bytes < JOINED_PIECE_BYTES_MAX * spots.len() as u64;
-    let (true, [first, .., last]) = (is_short, spots) else { return None };
+    let follow = |one: &Spot, next: &Spot| one.run.offset + one.run.length <= next.run.offset;
+    spots.len() > 1 && is_short && spots.is_sorted_by(follow)
+}
+
+/// Where in a file pieces are joined, in bytes: the place of the first of these spots. Places are
+/// the same for all processes, unless pieces are far apart. `None` if there is no spot.
+#[must_use]
+pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
+    let (first, last) = (spots.first()?, spots.last()?);
     let at_least = spots.get(JOINED_PIECES).unwrap_or(last);
     let start = first.run.offset / JOINED_BYTES * JOINED_BYTES;
     Some(start..start.saturating_add(JOINED_BYTES).max(at_least.run.offset))
@@ -67,12 +74,21 @@ mod tests {
     }
 
     #[test]
-    fn only_short_pieces_are_joined() {
-        assert_eq!(place_of(&[]), None);
-        assert_eq!(place_of(&[spot(0, 10)]), None);
+    fn only_short_pieces_in_order_are_joined() {
+        assert!(!are_joined(&[]) && !are_joined(&[spot(0, 10)]));
         let long = JOINED_PIECE_BYTES_MAX;
-        assert_eq!(place_of(&[spot(0, long), spot(2 * long, long)]), None);
-        assert_eq!(place_of(&[spot(5, long - 1), spot(2 * long, long)]), Some(0..JOINED_BYTES));
+        assert!(!are_joined(&[spot(0, long), spot(2 * long, long)]));
+        assert!(are_joined(&[spot(5, long - 1), spot(2 * long, long)]));
+        assert!(are_joined(&[spot(0, 10), spot(10, 10)]));
+        assert!(
+            !are_joined(&[spot(0, 10), spot(9, 10)]) && !are_joined(&[spot(20, 1), spot(9, 1)])
+        );
+    }
+
+    #[test]
+    fn places_are_the_same_for_all() {
+        assert_eq!(place_of(&[]), None);
+        assert_eq!(place_of(&[spot(5, 1)]), Some(0..JOINED_BYTES));
         let second = [spot(JOINED_BYTES + 7, 1), spot(JOINED_BYTES + 9, 1)];
         assert_eq!(place_of(&second), Some(JOINED_BYTES..2 * JOINED_BYTES));
     }

@@ -8,7 +8,7 @@ use crate::whole::write_all;
 use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
-use lads_core::remote::joined::{Piece, in_order, place_of, side_by_side, take_in};
+use lads_core::remote::joined::{Piece, are_joined, in_order, place_of, side_by_side, take_in};
 use lads_core::remote::locks::FileId;
 use lads_core::remote::message::{Failure, Written};
 use lads_core::remote::order::Start;
@@ -82,15 +82,17 @@ impl Job {
 
 /// What one thread does for one OST.
 enum Work {
-    /// Parts that may lie side by side in one file.
-    Write(Vec<Part>),
+    Write(Part),
+    /// Short pieces of one file, which may lie side by side.
+    WriteJoined(Vec<Part>),
     Read(Box<Read>),
 }
 
 impl Work {
     fn bytes(&self) -> u64 {
         match self {
-            Self::Write(parts) => parts.iter().map(Part::bytes).sum(),
+            Self::Write(part) => part.bytes(),
+            Self::WriteJoined(parts) => parts.iter().map(Part::bytes).sum(),
             Self::Read(read) => read.length.into(),
         }
     }
@@ -99,10 +101,15 @@ impl Work {
 /// What is written of a frame by one thread.
 struct Part {
     spots: Vec<Spot>,
+    is_joined: bool,
     frame: Arc<Frame>,
 }
 
 impl Part {
+    fn new(spots: Vec<Spot>, frame: Arc<Frame>) -> Self {
+        Self { is_joined: are_joined(&spots), spots, frame }
+    }
+
     fn bytes(&self) -> u64 {
         self.spots.iter().map(|spot| spot.run.length).sum()
     }
@@ -110,7 +117,7 @@ impl Part {
     /// Takes the spots in a place away, for another thread or another time.
     fn split(&mut self, place: &Range<u64>) -> Option<Self> {
         let spots = split(&mut self.spots, place, &self.frame.left)?;
-        Some(Self { spots, frame: Arc::clone(&self.frame) })
+        Some(Self { spots, is_joined: self.is_joined, frame: Arc::clone(&self.frame) })
     }
 }
 
@@ -246,7 +253,7 @@ impl Storage {
         let jobs = scattered
             .osts
             .into_iter()
-            .map(|(ost, spots)| (ost, Job::Write(Part { spots, frame: Arc::clone(&frame) })));
+            .map(|(ost, spots)| (ost, Job::Write(Part::new(spots, Arc::clone(&frame)))));
         self.push(jobs);
     }
 
@@ -274,7 +281,8 @@ impl Storage {
             self.layouts.pretend(ost);
             let bytes = work.bytes();
             let done = match work {
-                Work::Write(parts) => Done::Write(self.write_parts(&parts), parts),
+                Work::Write(part) => Done::Write(self.write_spots(&part), part),
+                Work::WriteJoined(parts) => Done::WriteJoined(self.write_joined(&parts), parts),
                 Work::Read(mut read) => Done::Read(read_spots(&mut read), read),
             };
             let service = started.elapsed();
@@ -298,7 +306,8 @@ impl Storage {
             let now = self.clock.now();
             let take = |_, queue: &mut VecDeque<Job>, _| {
                 let work = match queue.pop_front()? {
-                    Job::Write(part) => Work::Write(join(part, queue)),
+                    Job::Write(part) if part.is_joined => Work::WriteJoined(join(part, queue)),
+                    Job::Write(part) => Work::Write(part),
                     Job::Read(read) => Work::Read(read),
                 };
                 let bytes = work.bytes();
@@ -311,29 +320,53 @@ impl Storage {
         }
     }
 
+    fn write_spots(&self, part: &Part) -> Result<(), Errno> {
+        part.spots.iter().try_for_each(|spot| self.write_spot(&part.frame, spot))
+    }
+
     /// Writes parts of one file, and says how it went with each.
-    fn write_parts(&self, parts: &[Part]) -> Vec<Result<(), Errno>> {
+    fn write_joined(&self, parts: &[Part]) -> Vec<Result<(), Errno>> {
         let spots: Vec<_> = parts.iter().map(|part| part.spots.as_slice()).collect();
         let pieces = in_order(&spots);
         let mut results = vec![Ok(()); parts.len()];
         for group in side_by_side(&pieces, TOGETHER_MAX) {
-            #[cfg(test)]
-            self.watched.writes.fetch_add(1, Ordering::Relaxed);
-            if group.len() > 1 && write_together(parts, group) {
+            if group.len() > 1 && self.write_together(parts, group) {
                 continue;
             }
-            for &(part, ref spot) in group {
-                let frame = &parts[part].frame;
-                let written = write_all(&frame.file.file, bytes_of(frame, spot), spot.run.offset);
-                results[part] = results[part].and(written);
+            for (part, spot) in group {
+                let written = self.write_spot(&parts[*part].frame, spot);
+                results[*part] = results[*part].and(written);
             }
         }
         results
     }
 
+    fn write_spot(&self, frame: &Frame, spot: &Spot) -> Result<(), Errno> {
+        self.count_write();
+        write_all(&frame.file.file, bytes_of(frame, spot), spot.run.offset)
+    }
+
+    /// Whether pieces that lie side by side were written by one call. If not, each is written
+    /// alone: the error of one is not that of all.
+    fn write_together(&self, parts: &[Part], group: &[Piece]) -> bool {
+        self.count_write();
+        let (first, at) = group[0];
+        let slices = group.iter().map(|(part, spot)| bytes_of(&parts[*part].frame, spot));
+        let slices: Vec<_> = slices.map(IoSlice::new).collect();
+        let bytes = group.iter().map(|(_, spot)| length_of(spot)).sum();
+        pwritev(&parts[first].frame.file.file, &slices, at.run.offset) == Ok(bytes)
+    }
+
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests count"))]
+    fn count_write(&self) {
+        #[cfg(test)]
+        self.watched.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn on_done(&self, done: Done) {
         match done {
-            Done::Write(results, parts) => {
+            Done::Write(result, part) => self.on_written(result, part.frame),
+            Done::WriteJoined(results, parts) => {
                 for (result, Part { frame, .. }) in results.into_iter().zip(parts) {
                     self.on_written(result, frame);
                 }
@@ -361,7 +394,8 @@ impl Storage {
 }
 
 enum Done {
-    Write(Vec<Result<(), Errno>>, Vec<Part>),
+    Write(Result<(), Errno>, Part),
+    WriteJoined(Vec<Result<(), Errno>>, Vec<Part>),
     Read(Result<u32, Errno>, Box<Read>),
 }
 
@@ -372,15 +406,18 @@ pub(super) fn failed(operation: Operation, errno: Errno) -> Failure {
 /// Takes beside a part what waits to be written between its pieces. If it is long, the rest of it
 /// goes back into the queue: others may have come by then.
 fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
-    let Some(place) = place_of(&part.spots) else { return vec![part] };
     let id = part.frame.file.id;
-    let first = part.split(&place).expect("it begins there");
+    let place = place_of(&part.spots);
+    let Some((place, first)) = place.and_then(|it| Some((it.clone(), part.split(&it)?))) else {
+        return vec![part];
+    };
     if !part.spots.is_empty() {
         queue.push_front(Job::Write(part));
     }
     let mut parts = vec![first];
     for job in queue.iter_mut() {
         if let Job::Write(other) = job
+            && other.is_joined
             && other.frame.file.id == id
         {
             parts.extend(other.split(&place));
@@ -388,16 +425,6 @@ fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
     }
     queue.retain(|job| !matches!(job, Job::Write(part) if part.spots.is_empty()));
     parts
-}
-
-/// Whether pieces that lie side by side were written by one call. If not, each is written alone:
-/// the error of one is not that of all.
-fn write_together(parts: &[Part], group: &[Piece]) -> bool {
-    let (first, at) = group[0];
-    let slices = group.iter().map(|(part, spot)| bytes_of(&parts[*part].frame, spot));
-    let slices: Vec<_> = slices.map(IoSlice::new).collect();
-    let bytes = group.iter().map(|(_, spot)| length_of(spot)).sum();
-    pwritev(&parts[first].frame.file.file, &slices, at.run.offset) == Ok(bytes)
 }
 
 fn bytes_of<'a>(frame: &'a Frame, spot: &Spot) -> &'a [u8] {

@@ -61,3 +61,21 @@ fn long_pieces_and_those_of_other_files_are_written_apart() {
     let one: Vec<u8> = pieces.flat_map(own).collect();
     assert!(place.bytes("one") == one[..one.len() - 512]);
 }
+
+/// MPI forbids it, but a client may send what it wants. Where a stripe ends, pieces are not even in
+/// the order of the file.
+#[test]
+fn what_a_view_shows_twice_is_written_in_the_order_of_the_view() {
+    let place = Place::with_layout("synthetic:osts=1,stripe_size=64K");
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.set_view(0, &every(200, 100)).unwrap();
+    let bytes = some_bytes(200 * 3000);
+    file.write(0, &[&bytes]).unwrap();
+    file.flush().unwrap();
+    let mut expected = vec![0; 100 * 3000 + 100];
+    for (index, piece) in bytes.chunks(200).enumerate() {
+        expected[index * 100..][..200].copy_from_slice(piece);
+    }
+    assert!(place.bytes("new") == expected);
+}
