@@ -165,24 +165,24 @@ fn peaks(count: usize, make: impl Fn(&Path) -> std::io::Result<()>) -> [u64; 2] 
     ["source", "sink"].map(|side| summary[side]["memory_bytes_peak"].as_u64().unwrap())
 }
 
-/// Checks that four times as many entries in one directory take only a little more memory (for the
-/// names of directories that are still to be listed), and nothing like four times as much.
-fn take_little_more_memory(make: impl Fn(&Path) -> std::io::Result<()>) {
-    const MORE_BYTES: u64 = 24 << 20;
+/// Checks that 100,000 entries in one directory take at most `more_bytes` more memory than 25,000.
+fn take_little_more_memory(more_bytes: u64, make: impl Fn(&Path) -> std::io::Result<()>) {
     let [few, many] = [25_000, 100_000].map(|count| peaks(count, &make));
     for side in 0..2 {
-        assert!(many[side] <= few[side] + MORE_BYTES, "{few:?} {many:?}");
+        assert!(many[side] <= few[side] + more_bytes, "{few:?} {many:?}");
     }
 }
 
 #[test]
 fn a_hundred_thousand_empty_directories_take_little_more_memory_than_a_few() {
-    take_little_more_memory(|path| fs::create_dir(path));
+    // The source keeps the names of directories that are still to be listed: 17 to 22 MiB for 75,000
+    // more, by how the allocator grows.
+    take_little_more_memory(32 << 20, |path| fs::create_dir(path));
 }
 
 #[test]
 fn a_hundred_thousand_files_in_one_directory_take_little_more_memory_than_a_few() {
-    take_little_more_memory(|path| fs::write(path, b"x"));
+    take_little_more_memory(24 << 20, |path| fs::write(path, b"x"));
 }
 
 #[test]
