@@ -24,6 +24,7 @@ mod trust;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -79,6 +80,18 @@ enum Chore {
         source: PathBuf,
         port: u16,
     },
+    #[command(hide = true)]
+    BareReceiver {
+        address: IpAddr,
+        path: PathBuf,
+    },
+    #[command(hide = true)]
+    BareSender {
+        address: SocketAddr,
+        bytes: u64,
+        interval_seconds: f64,
+        times: u32,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +126,10 @@ fn main() -> Result<ExitCode> {
         Chore::Demo => demo::run()?,
         Chore::BareSink { target } => bench::bare::sink(&target)?,
         Chore::BareSource { source, port } => bench::bare::source(&source, port)?,
+        Chore::BareReceiver { address, path } => bench::bare::receiver(address, &path)?,
+        Chore::BareSender { address, bytes, interval_seconds, times } => {
+            bench::bare::sender(address, bytes, interval_seconds, times)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

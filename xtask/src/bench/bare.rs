@@ -8,11 +8,12 @@ use crate::tree;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const STREAMS: usize = 2;
 const BLOCK_BYTES: usize = 1 << 20;
@@ -78,6 +79,42 @@ pub(crate) fn sink(root: &Path) -> Result<()> {
         drop(open);
         Ok(stream.write_all(&[1])?)
     })
+}
+
+/// Sends `bytes` from memory after each interval, this often, as a program does that sends its
+/// results while it computes.
+pub(crate) fn sender(
+    address: SocketAddr,
+    bytes: u64,
+    interval_seconds: f64,
+    times: u32,
+) -> Result<()> {
+    let results = vec![1; usize::try_from(bytes)?];
+    let mut stream = TcpStream::connect(address)?;
+    let begun = Instant::now();
+    for time in 1..=times {
+        let due = Duration::from_secs_f64(interval_seconds * f64::from(time));
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+        results.chunks(BLOCK_BYTES).try_for_each(|block| stream.write_all(block))?;
+    }
+    stream.shutdown(std::net::Shutdown::Write)?;
+    stream.read_exact(&mut [0]).context("the bare receiver did not finish")
+}
+
+/// Writes what a sender sends into a file. Prints the address that it listens on.
+pub(crate) fn receiver(address: IpAddr, path: &Path) -> Result<()> {
+    let listener = TcpListener::bind((address, 0))?;
+    println!("{}", listener.local_addr()?);
+    let (mut stream, _) = listener.accept()?;
+    let mut file = File::create(path)?;
+    let mut buffer = vec![0; BLOCK_BYTES];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            length => file.write_all(&buffer[..length])?,
+        }
+    }
+    Ok(stream.write_all(&[1])?)
 }
 
 fn on_all_streams(work: impl Fn() -> Result<()> + Sync) -> Result<()> {

@@ -3,7 +3,7 @@
 //! pieces of all are put together. The RFS paper has MPI do that before it writes (two-phase I/O,
 //! section 4); a server has the frames of all processes and can do it without asking them.
 
-use super::policy::{JOINED_BYTES, JOINED_PIECE_BYTES_MAX, JOINED_PIECES};
+use super::policy::{JOINED_ALONE, JOINED_BYTES, JOINED_PIECE_BYTES_MAX, JOINED_PIECES};
 use super::scatter::Spot;
 use std::ops::Range;
 
@@ -25,6 +25,16 @@ pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
     let at_least = spots.get(JOINED_PIECES).unwrap_or(last);
     let start = first.run.offset / JOINED_BYTES * JOINED_BYTES;
     Some(start..start.saturating_add(JOINED_BYTES).max(at_least.run.offset))
+}
+
+/// Where in a place pieces are written as long as nobody else's are known that begin there: only
+/// some of them, so that the rest may be joined with what comes by then.
+#[must_use]
+pub fn alone_in(place: Range<u64>, spots: &[Spot]) -> Range<u64> {
+    let is_apart = |pair: &&[Spot]| pair[0].run.offset + pair[0].run.length < pair[1].run.offset;
+    let next = spots.windows(2).filter(is_apart).nth(JOINED_ALONE - 1);
+    let end = next.map_or(place.end, |pair| pair[1].run.offset);
+    place.start..place.end.min(end)
 }
 
 /// Takes the spots that begin in a place out of those that are in the order of the file.
@@ -98,6 +108,18 @@ mod tests {
         let pieces: Vec<_> = (0..1000).map(|it| spot(it * JOINED_BYTES, 10)).collect();
         let place = place_of(&pieces).unwrap();
         assert_eq!(take_in(&mut pieces.clone(), &place).len(), JOINED_PIECES);
+    }
+
+    #[test]
+    fn a_few_pieces_are_written_as_long_as_no_others_are_known() {
+        let place = 0..JOINED_BYTES;
+        assert_eq!(alone_in(place.clone(), &pieces(0, JOINED_ALONE as u64)), place);
+        let end = 1024 * JOINED_ALONE as u64;
+        assert_eq!(alone_in(place.clone(), &pieces(0, 200)), 0..end);
+        assert_eq!(alone_in(0..2000, &pieces(0, 200)), 0..2000);
+        // Those that lie side by side are one write.
+        let together: Vec<_> = (0..200).map(|it| spot(it * 512, 512)).collect();
+        assert_eq!(alone_in(place.clone(), &together), place);
     }
 
     #[test]

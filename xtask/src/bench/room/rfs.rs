@@ -160,6 +160,10 @@ const NOWHERE: [Nowhere; 2] = [
     Nowhere { name: "a copy into memory", file: "nowhere" },
 ];
 
+/// How much the computation is slowed down by a bare program that sends as much at the same times.
+const BARE: [(&str, f64); 2] =
+    [("a bare program sends, long phases", LONG), ("a bare program sends, short phases", SHORT)];
+
 /// What a run said.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -281,6 +285,9 @@ fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Tabl
     for case in CASES {
         rows.push(bed.row(case, seconds_each)?);
     }
+    for (name, phase) in BARE {
+        rows.push(bed.bare_row(name, phase, seconds_each)?);
+    }
     let head = [
         "case",
         "visible MB/s [min–max]",
@@ -384,24 +391,10 @@ impl Bed<'_> {
         Ok(Row { name, rate, later, foreground, background, needed: 0.0, slower: None })
     }
 
-    /// A case, with a run that writes nowhere before each, to compare the computation with: the
-    /// machine is not always as fast, so that run also tells how long an iteration takes now. The
-    /// first round is a warm-up.
+    /// A case of remote files.
     fn row(&self, case: Case, seconds_each: f64) -> Result<Row> {
-        let (mut runs, mut slower) = (Vec::new(), Vec::new());
-        let mut alone_each = seconds_each;
-        for round in 0..=ROUNDS {
-            let iterations = self.iterations(case.phase, alone_each);
-            let alone = self.nowhere(iterations, SNAPSHOTS)?;
-            alone_each = alone.compute_seconds / (iterations * SNAPSHOTS) as f64;
-            let iterations = self.iterations(case.phase, alone_each);
-            let run = self.remote(case, iterations)?;
-            if round > 0 {
-                runs.push(run);
-                let each = run.compute_seconds / (iterations * SNAPSHOTS) as f64;
-                slower.push(each / alone_each - 1.0);
-            }
-        }
+        let remote = |iterations, _| self.remote(case, iterations);
+        let (runs, slower) = self.beside_alone(case.phase, seconds_each, remote)?;
         let all = (self.way.snapshot_bytes() * SNAPSHOTS) as f64;
         let share = |of: fn(&Run) -> u64| {
             let staged = runs.iter().map(|run| of(run) as f64 / all);
@@ -418,8 +411,54 @@ impl Bed<'_> {
             foreground: share(|run| run.foreground_bytes),
             background: share(|run| run.background_bytes),
             needed: left * (SNAPSHOTS - 1) as f64 / SNAPSHOTS as f64,
-            slower: (case.phase > 0.0).then(|| Spread::of(slower.into_iter())),
+            slower: (case.phase > 0.0).then_some(slower),
         })
+    }
+
+    /// A program that writes nowhere while a bare one sends as much as that would write.
+    fn bare_row(&self, name: &str, phase: f64, seconds_each: f64) -> Result<Row> {
+        let (runs, slower) = self.beside_alone(phase, seconds_each, |iterations, each| {
+            let sent = BareSending::start(self, iterations as f64 * each)?;
+            let run = self.nowhere(iterations, SNAPSHOTS)?;
+            sent.check()?;
+            Ok(run)
+        })?;
+        Ok(Row {
+            name: name.to_owned(),
+            rate: Spread::of(runs.iter().map(|run| run.visible_bytes_per_second)),
+            later: Spread::of(runs.iter().map(|run| run.later_bytes_per_second)),
+            foreground: None,
+            background: None,
+            needed: 0.0,
+            slower: Some(slower),
+        })
+    }
+
+    /// Runs a case with phases of this length; `run` is given the iterations in a phase and the
+    /// seconds of an iteration. Before each, a run writes nowhere, to compare the computation with:
+    /// the machine is not always as fast, so that run also tells how long an iteration takes now.
+    /// The first round is a warm-up. Returns the runs, and by how much an iteration is slower.
+    fn beside_alone(
+        &self,
+        phase: f64,
+        seconds_each: f64,
+        run: impl Fn(u64, f64) -> Result<Run>,
+    ) -> Result<(Vec<Run>, Spread)> {
+        let (mut runs, mut slower) = (Vec::new(), Vec::new());
+        let mut alone_each = seconds_each;
+        for round in 0..=ROUNDS {
+            let iterations = self.iterations(phase, alone_each);
+            let alone = self.nowhere(iterations, SNAPSHOTS)?;
+            alone_each = alone.compute_seconds / (iterations * SNAPSHOTS) as f64;
+            let iterations = self.iterations(phase, alone_each);
+            let run = run(iterations, alone_each)?;
+            if round > 0 {
+                runs.push(run);
+                let each = run.compute_seconds / (iterations * SNAPSHOTS) as f64;
+                slower.push(each / alone_each - 1.0);
+            }
+        }
+        Ok((runs, Spread::of(slower.into_iter())))
     }
 
     fn iterations(&self, phase: f64, seconds_each: f64) -> u64 {
@@ -499,6 +538,50 @@ impl Bed<'_> {
             foreground_bytes: staged.next().unwrap_or(0),
             background_bytes: staged.next().unwrap_or(0),
         })
+    }
+}
+
+/// A bare program that sends a snapshot after each phase but the last, while another computes.
+struct BareSending {
+    receiver: Child,
+    sender: Child,
+    path: PathBuf,
+}
+
+impl BareSending {
+    fn start(bed: &Bed<'_>, phase_seconds: f64) -> Result<Self> {
+        let own = std::env::current_exe()?.display().to_string();
+        let path = bed.root.join("bare");
+        let mut command = bed.route.at_sink(&own);
+        command.arg("bare-receiver").arg(&bed.route.sink_address).arg(&path);
+        let receiver = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut receiver = receiver.context("cannot start the bare receiver")?;
+        let mut at = String::new();
+        BufReader::new(receiver.stdout.take().expect("piped above")).read_line(&mut at)?;
+        let mut command = bed.route.at_source(&own);
+        command.args(["bare-sender", at.trim(), &bed.way.snapshot_bytes().to_string()]);
+        command.args([phase_seconds.to_string(), (SNAPSHOTS - 1).to_string()]);
+        let sender =
+            command.stderr(Stdio::null()).spawn().context("cannot start the bare sender")?;
+        Ok(Self { receiver, sender, path })
+    }
+
+    /// Stops it. An error if it did not send.
+    fn check(self) -> Result<()> {
+        let sent = fs::metadata(&self.path).map_or(0, |file| file.len());
+        if sent == 0 { bail!("the bare program sent nothing") } else { Ok(()) }
+    }
+}
+
+impl Drop for BareSending {
+    fn drop(&mut self) {
+        // The program has ended: nothing compares what is still to be sent. An error means that
+        // one has already ended.
+        for child in [&mut self.sender, &mut self.receiver] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -8,7 +8,9 @@ use crate::whole::write_all;
 use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
-use lads_core::remote::joined::{Piece, are_joined, in_order, place_of, side_by_side, take_in};
+use lads_core::remote::joined::{
+    Piece, alone_in, are_joined, in_order, place_of, side_by_side, take_in,
+};
 use lads_core::remote::locks::FileId;
 use lads_core::remote::message::{Failure, Written};
 use lads_core::remote::order::Start;
@@ -51,6 +53,8 @@ pub(in crate::remote) struct Watched {
     pub(in crate::remote) is_held: std::sync::atomic::AtomicBool,
     /// How many calls have written.
     pub(in crate::remote) writes: std::sync::atomic::AtomicU64,
+    /// Whether `is_held` is set by the first call that writes.
+    pub(in crate::remote) holds_when_it_writes: std::sync::atomic::AtomicBool,
 }
 
 struct Inner {
@@ -360,7 +364,12 @@ impl Storage {
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests count"))]
     fn count_write(&self) {
         #[cfg(test)]
-        self.watched.writes.fetch_add(1, Ordering::Relaxed);
+        {
+            self.watched.writes.fetch_add(1, Ordering::Relaxed);
+            if self.watched.holds_when_it_writes.swap(false, Ordering::Relaxed) {
+                self.watched.is_held.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     fn on_done(&self, done: Done) {
@@ -403,25 +412,21 @@ pub(super) fn failed(operation: Operation, errno: Errno) -> Failure {
     Failure { operation, errno: errno.raw_os_error() }
 }
 
-/// Takes beside a part what waits to be written between its pieces. If it is long, the rest of it
-/// goes back into the queue: others may have come by then.
+/// Takes beside a part what waits to be written between its pieces. If it is long, or nothing waits
+/// that could be joined, the rest of it goes back into the queue: others may have come by then.
 fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
     let id = part.frame.file.id;
-    let place = place_of(&part.spots);
-    let Some((place, first)) = place.and_then(|it| Some((it.clone(), part.split(&it)?))) else {
-        return vec![part];
-    };
+    let Some(place) = place_of(&part.spots) else { return vec![part] };
+    let others = queue.iter_mut().filter_map(|job| match job {
+        Job::Write(other) if other.is_joined && other.frame.file.id == id => Some(other),
+        Job::Write(_) | Job::Read(_) => None,
+    });
+    let mut parts: Vec<_> = others.filter_map(|other| other.split(&place)).collect();
+    let place = if parts.is_empty() { alone_in(place, &part.spots) } else { place };
+    // What waited longest stays first.
+    parts.splice(..0, part.split(&place));
     if !part.spots.is_empty() {
         queue.push_front(Job::Write(part));
-    }
-    let mut parts = vec![first];
-    for job in queue.iter_mut() {
-        if let Job::Write(other) = job
-            && other.is_joined
-            && other.frame.file.id == id
-        {
-            parts.extend(other.split(&place));
-        }
     }
     queue.retain(|job| !matches!(job, Job::Write(part) if part.spots.is_empty()));
     parts

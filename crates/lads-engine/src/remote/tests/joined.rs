@@ -48,6 +48,37 @@ fn short_pieces_that_lie_side_by_side_are_written_by_one_call() {
     assert!(calls < 40, "{calls} calls");
 }
 
+/// The frames of two processes do not come at the same time.
+#[test]
+fn pieces_are_joined_with_those_that_come_while_the_first_are_written() {
+    const COUNT: usize = 512;
+    let mut storage: Option<Arc<Storage>> = None;
+    let place = Place::with("auto", |server| storage = Some(server.storage()));
+    let storage = storage.unwrap();
+    let clients = [place.client(), place.client()];
+    let files = [0, 1].map(|of: usize| clients[of].open(b"new", CREATE, GROUP, false).unwrap());
+    storage.watched.holds_when_it_writes.store(true, Ordering::Relaxed);
+    let bytes = some_bytes(2 * 512 * COUNT);
+    std::thread::scope(|scope| {
+        for (of, file) in files.iter().enumerate() {
+            file.set_view((of * 512) as u64, &every(512, 1024)).unwrap();
+            let own = bytes.chunks(512).skip(of).step_by(2).collect::<Vec<_>>();
+            file.write(0, &own).unwrap();
+            scope.spawn(|| file.flush().unwrap());
+            while !storage.watched.is_held.load(Ordering::Relaxed) || storage.waiting_count() <= of
+            {
+                std::thread::yield_now();
+            }
+        }
+        storage.release();
+    });
+    assert!(place.bytes("new") == bytes);
+    // Each thread has written some of the first, and their neighbours are alone. If they wrote all
+    // in the place of the first, it would be half of the pieces.
+    let calls = storage.watched.writes.load(Ordering::Relaxed);
+    assert!(calls < COUNT as u64 / 2, "{calls} calls");
+}
+
 #[test]
 fn long_pieces_and_those_of_other_files_are_written_apart() {
     assert_eq!(writes_of_two(128 << 10, 4, ["new"; 2]).1, 8);
