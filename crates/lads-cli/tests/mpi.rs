@@ -386,6 +386,8 @@ fn a_command_line_that_makes_no_sense_is_refused() {
 /// A program with 4 MiB of memory for its output, and a local disk.
 struct Killed {
     stage: PathBuf,
+    /// What it says on standard error.
+    told: PathBuf,
     child: Child,
     said: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
@@ -408,10 +410,12 @@ impl Killed {
         command.env("LD_PRELOAD", built().join(mpi.library()));
         let hints = format!("rfs_buffer_size=4M; rfs_cache_dir={}", stage.display());
         command.env("LADS_RFS_HINTS", hints);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let told = place.join("told");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(fs::File::create(&told).unwrap()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(said.next().unwrap().unwrap(), "first");
-        Self { stage, child, said }
+        Self { stage, told, child, said }
     }
 
     /// Lets it write the others. The server has stopped.
@@ -424,6 +428,13 @@ impl Killed {
     fn lists(&self) -> Vec<PathBuf> {
         let names = fs::read_dir(&self.stage).unwrap().map(|it| it.unwrap().path());
         names.filter(|path| path.extension().is_some_and(|it| it == "rfs")).collect()
+    }
+
+    /// Lets it end. Returns what it said on standard error.
+    fn end(mut self) -> String {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert!(self.child.wait().unwrap().success());
+        fs::read_to_string(&self.told).unwrap()
     }
 
     fn kill(&mut self) {
@@ -519,5 +530,28 @@ fn what_is_left_for_a_server_that_ssh_started_is_sent_by_replay() {
         assert!(told.contains("MiB sent to me@host"), "{told}");
         assert!(program.lists().is_empty());
         is_what_was_left(Path::new(&path("new")));
+    }
+}
+
+#[test]
+fn how_much_went_to_the_local_disk_is_told_if_asked_for() {
+    for mpi in PROGRAMS.keys() {
+        let server = Server::start();
+        let token = server.token();
+        let set = [("LADS_RFS_TOKEN_FILE", token.to_str().unwrap()), ("LADS_RFS_VERBOSE", "1")];
+        let file = server.remote("new");
+        let mut program = Killed::start(*mpi, server.directory.path(), &file, &set);
+        signal(server.child.id(), rustix::process::Signal::STOP);
+        program.write();
+        signal(server.child.id(), rustix::process::Signal::CONT);
+        let told = program.end();
+        let numbers = told.lines().find_map(|it| it.strip_prefix("rfs: staged on local disks: "));
+        let numbers = numbers.unwrap_or_else(|| panic!("{told}")).split(' ');
+        let bytes: Vec<usize> = numbers.filter_map(|it| it.parse().ok()).collect();
+        let [while_writing, while_computing] = bytes[..] else { panic!("{told}") };
+        assert!(while_writing > 0, "{told}");
+        // All that did not fit into memory, and no more than there was.
+        let all = while_writing + while_computing;
+        assert!(((COUNT - 4) * MIB..=COUNT * MIB).contains(&all), "{told}");
     }
 }

@@ -1,7 +1,8 @@
 /* A program that is killed while its data waits on the local disk: killed NAME MIB.
  *
  * It writes a first MiB and waits for it, says so, and waits for a line. Then it writes MIB more,
- * says so, and waits to be killed. MiB number n is full of n.
+ * says so, and waits to be killed, or for a line, after which it ends as it should. MiB number n is
+ * full of n.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -35,5 +36,5 @@ int main(int argc, char **argv)
     printf("all\n");
     fflush(stdout);
     getchar();
-    return 0;
+    return MPI_File_close(&file) != MPI_SUCCESS || MPI_Finalize() != MPI_SUCCESS;
 }
