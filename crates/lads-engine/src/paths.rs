@@ -8,7 +8,7 @@
 //! A tree may be [`lads_core::limits::DEPTH_MAX`] levels deep, and the stacks of threads are small.
 //! So everything that follows parents is a loop, never a recursion; dropping directories, too.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use std::collections::VecDeque;
@@ -261,13 +261,16 @@ pub(crate) fn is_named(
     name: impl Arg,
     file: impl AsFd,
 ) -> Result<bool, Errno> {
-    let there = match statat(directory, name, NOT_THROUGH_LINKS) {
-        Ok(there) => there,
-        Err(Errno::NOENT) => return Ok(false),
-        Err(errno) => return Err(errno),
-    };
-    let own = fstat(file)?;
-    Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
+    is_name_of(directory, name, &fstat(file)?)
+}
+
+/// The same for a file that had this status at any time since it was opened.
+pub(crate) fn is_name_of(directory: &OwnedFd, name: impl Arg, file: &Stat) -> Result<bool, Errno> {
+    match statat(directory, name, NOT_THROUGH_LINKS) {
+        Ok(there) => Ok((there.st_dev, there.st_ino) == (file.st_dev, file.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Opens an open file again, with other flags. Its name is not looked up, because somebody may have

@@ -4,7 +4,7 @@ use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::deeds::Subject;
 use crate::metadata::{apply, has_default_acl, set_mtime};
-use crate::paths::{NOT_THROUGH_LINKS, is_named, parent_of, remove_left_over};
+use crate::paths::{NOT_THROUGH_LINKS, is_name_of, parent_of, remove_left_over};
 use crate::stat::mtime_of;
 use lads_core::entry::Timestamp;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -91,11 +91,10 @@ impl SinkEnd {
                 .map_err(|errno| Committed::Failed(failed(Operation::Write, errno)))?;
             metadata.mtime = mtime;
         }
-        let stat = fstat(&temporary.file).map_err(of_metadata)?;
         // A file that an earlier attempt made has the mode that its directory gave it then.
         let inherits_acl = self.options.xattrs
             && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
-        apply(&temporary.file, &stat, &metadata, &self.options, inherits_acl)
+        apply(&temporary.file, &temporary.opened_as, &metadata, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)
     }
@@ -126,8 +125,8 @@ impl SinkEnd {
 
     fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
         let _asked = self.begin_call(Operation::Rename, ready.entry, None);
-        let Temporary { directory, name, file, .. } = &*ready.temporary;
-        let renamed = match is_named(directory, name.as_str(), file) {
+        let Temporary { directory, name, opened_as, .. } = &*ready.temporary;
+        let renamed = match is_name_of(directory, name.as_str(), opened_as) {
             Ok(true) => renameat(directory, name.as_str(), directory, ready.item.name.as_slice()),
             // Somebody has put another file there, or taken ours away.
             Ok(false) => Err(Errno::STALE),

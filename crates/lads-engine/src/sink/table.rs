@@ -12,6 +12,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_nam
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
 use lads_core::units::{EntryId, EntryMap};
+use rustix::fs::Stat;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -120,6 +121,9 @@ pub(super) struct Temporary {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) name: String,
     pub(super) file: OwnedFd,
+    /// Its status when it was opened. Its inode, owner and mode stay what they were until it gets
+    /// its metadata, and a file system may have to be asked for them again after a write.
+    pub(super) opened_as: Stat,
     /// How it is written. It is open once only: a file that is open for the cache beside direct
     /// writes has its writers wait for each other (FUSE).
     pub(super) caching: Caching,

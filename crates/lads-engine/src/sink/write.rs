@@ -129,7 +129,8 @@ impl SinkEnd {
         } else {
             create_temporary(&directory, &name, own)
         };
-        let file = file.map_err(|errno| failed(Operation::Create, errno))?;
+        let opened = file.and_then(|file| Ok((fstat(&file)?, file)));
+        let (opened_as, file) = opened.map_err(|errno| failed(Operation::Create, errno))?;
         self.reserve(item, &file, size).map_err(|errno| {
             if item.goes_on.get().is_none() {
                 // No other thread knows of it yet, so it must be removed here.
@@ -141,7 +142,7 @@ impl SinkEnd {
             Some(direct) => (direct, Caching::Direct),
             None => (file, Caching::within(self.options.sink_io)),
         };
-        let temporary = Arc::new(Temporary { directory, name, file, caching });
+        let temporary = Arc::new(Temporary { directory, name, file, opened_as, caching });
         *state = FileState::Open(Arc::clone(&temporary));
         Ok(temporary)
     }
@@ -356,7 +357,7 @@ impl Temporary {
 
 /// Writes a block. Bytes that cannot go past the page cache go through it, by a second descriptor.
 fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<Flag, Errno> {
-    let Temporary { file, directory, name, caching } = temporary;
+    let Temporary { file, directory, name, caching, .. } = temporary;
     match caching {
         Caching::Uncached => return write_all_uncached(file, bytes, offset),
         Caching::Buffered => return write_all(file, bytes, offset).map(|()| Flag::Known),
@@ -407,8 +408,9 @@ mod tests {
         let path = there.path().join("name");
         let directory: Arc<OwnedFd> = Arc::new(fs::File::open(there.path()).unwrap().into());
         let file = create_temporary(&directory, "name", &Own::usual()).unwrap();
-        let caching = Caching::Direct;
-        let temporary = Temporary { directory, name: "name".into(), file, caching };
+        let (opened_as, caching) = (fstat(&file).unwrap(), Caching::Direct);
+        let name = "name".to_owned();
+        let temporary = Temporary { directory, name, file, opened_as, caching };
         let bytes = [1; PAGE_BYTES + 1];
         write_to(&temporary, &bytes, 0).unwrap();
         assert_eq!(fs::read(&path).unwrap(), bytes);
