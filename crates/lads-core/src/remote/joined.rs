@@ -37,6 +37,13 @@ pub fn alone_in(place: Range<u64>, spots: &[Spot]) -> Range<u64> {
     place.start..place.end.min(end)
 }
 
+/// Whether some of the spots, which are in the order of the file, begin in a place.
+#[must_use]
+pub fn are_in(spots: &[Spot], place: &Range<u64>) -> bool {
+    let first = spots.partition_point(|spot| spot.run.offset < place.start);
+    spots.get(first).is_some_and(|spot| spot.run.offset < place.end)
+}
+
 /// Takes the spots that begin in a place out of those that are in the order of the file.
 pub fn take_in(spots: &mut Vec<Spot>, place: &Range<u64>) -> Vec<Spot> {
     let first = spots.partition_point(|spot| spot.run.offset < place.start);
@@ -120,6 +127,14 @@ mod tests {
         // Those that lie side by side are one write.
         let together: Vec<_> = (0..200).map(|it| spot(it * 512, 512)).collect();
         assert_eq!(alone_in(place.clone(), &together), place);
+    }
+
+    #[test]
+    fn pieces_are_in_a_place_if_they_begin_there() {
+        let pieces = pieces(1, 2);
+        let places = [0..1024, 0..1025, 1024..1025, 1025..2048, 2048..9000, 2049..9000];
+        let are_there = places.map(|place| are_in(&pieces, &place));
+        assert_eq!(are_there, [false, true, true, false, true, false]);
     }
 
     #[test]

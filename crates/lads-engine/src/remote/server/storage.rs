@@ -9,7 +9,7 @@ use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
 use lads_core::remote::joined::{
-    Piece, alone_in, are_joined, in_order, place_of, side_by_side, take_in,
+    Piece, alone_in, are_in, are_joined, in_order, place_of, side_by_side, take_in,
 };
 use lads_core::remote::locks::FileId;
 use lads_core::remote::message::{Failure, Written};
@@ -81,6 +81,25 @@ impl Job {
             Self::Write(part) => part.bytes(),
             Self::Read(read) => read.length.into(),
         }
+    }
+
+    /// The part that it writes, if that may be joined with this one.
+    fn part_beside(&self, part: &Part) -> Option<&Part> {
+        match self {
+            Self::Write(own) if own.is_joined && own.frame.file.id == part.frame.file.id => {
+                Some(own)
+            }
+            Self::Write(_) | Self::Read(_) => None,
+        }
+    }
+
+    /// Whether the process that wants it is the one that wrote this part.
+    fn is_of_session_of(&self, part: &Part) -> bool {
+        let session = match self {
+            Self::Write(own) => &own.frame.session,
+            Self::Read(read) => &read.session,
+        };
+        Arc::ptr_eq(session, &part.frame.session)
     }
 }
 
@@ -412,19 +431,20 @@ pub(super) fn failed(operation: Operation, errno: Errno) -> Failure {
     Failure { operation, errno: errno.raw_os_error() }
 }
 
-/// Takes beside a part what waits to be written between its pieces. If it is long, or nothing waits
-/// that could be joined, the rest of it goes back into the queue: others may have come by then.
+/// Takes beside a part what waits to be written between its pieces. If it is long, or no other
+/// process has written anything there, the rest of it goes back into the queue: others may have come
+/// by then.
 fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
-    let id = part.frame.file.id;
     let Some(place) = place_of(&part.spots) else { return vec![part] };
-    let others = queue.iter_mut().filter_map(|job| match job {
-        Job::Write(other) if other.is_joined && other.frame.file.id == id => Some(other),
-        Job::Write(_) | Job::Read(_) => None,
-    });
-    let mut parts: Vec<_> = others.filter_map(|other| other.split(&place)).collect();
-    let place = if parts.is_empty() { alone_in(place, &part.spots) } else { place };
-    // What waited longest stays first.
-    parts.splice(..0, part.split(&place));
+    let is_there = |job: &Job| job.part_beside(&part).is_some_and(|it| are_in(&it.spots, &place));
+    let has_others = queue.iter().any(|job| is_there(job) && !job.is_of_session_of(&part));
+    let place = if has_others { place } else { alone_in(place, &part.spots) };
+    let mut parts: Vec<_> = part.split(&place).into_iter().collect();
+    let beside = queue.iter_mut().filter(|job| job.part_beside(&part).is_some());
+    parts.extend(beside.filter_map(|job| match job {
+        Job::Write(other) => other.split(&place),
+        Job::Read(_) => None,
+    }));
     if !part.spots.is_empty() {
         queue.push_front(Job::Write(part));
     }

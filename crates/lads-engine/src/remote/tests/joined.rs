@@ -4,6 +4,7 @@ use super::*;
 use crate::remote::server::Storage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Two clients that write every other piece of a file, which the server begins to write when it has
 /// all of it. Returns how often it asked its storage.
@@ -48,24 +49,29 @@ fn short_pieces_that_lie_side_by_side_are_written_by_one_call() {
     assert!(calls < 40, "{calls} calls");
 }
 
-/// The frames of two processes do not come at the same time.
-#[test]
-fn pieces_are_joined_with_those_that_come_while_the_first_are_written() {
-    const COUNT: usize = 512;
+/// Two clients with as much memory write 512 pieces each, in as many frames. The second begins when
+/// the server has begun with those of the first. Returns how often the server asked its storage.
+fn writes_of_a_late_one(buffers_bytes: u64, frames: usize) -> u64 {
     let mut storage: Option<Arc<Storage>> = None;
     let place = Place::with("auto", |server| storage = Some(server.storage()));
     let storage = storage.unwrap();
-    let clients = [place.client(), place.client()];
+    let options = ClientOptions { buffers_bytes, ..ClientOptions::default() };
+    let client = || Client::connect(&place.at, &place.token, &options).unwrap();
+    let clients = [client(), client()];
     let files = [0, 1].map(|of: usize| clients[of].open(b"new", CREATE, GROUP, false).unwrap());
     storage.watched.holds_when_it_writes.store(true, Ordering::Relaxed);
-    let bytes = some_bytes(2 * 512 * COUNT);
+    let bytes = some_bytes(2 * 512 * 512);
     std::thread::scope(|scope| {
         for (of, file) in files.iter().enumerate() {
             file.set_view((of * 512) as u64, &every(512, 1024)).unwrap();
             let own = bytes.chunks(512).skip(of).step_by(2).collect::<Vec<_>>();
             file.write(0, &own).unwrap();
             scope.spawn(|| file.flush().unwrap());
-            while !storage.watched.is_held.load(Ordering::Relaxed) || storage.waiting_count() <= of
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let is_held = || storage.watched.is_held.load(Ordering::Relaxed);
+            // If they do not come, there are more calls than there should be.
+            while !(is_held() && storage.waiting_count() == frames * (of + 1))
+                && Instant::now() < deadline
             {
                 std::thread::yield_now();
             }
@@ -73,10 +79,17 @@ fn pieces_are_joined_with_those_that_come_while_the_first_are_written() {
         storage.release();
     });
     assert!(place.bytes("new") == bytes);
-    // Each thread has written some of the first, and their neighbours are alone. If they wrote all
-    // in the place of the first, it would be half of the pieces.
-    let calls = storage.watched.writes.load(Ordering::Relaxed);
-    assert!(calls < COUNT as u64 / 2, "{calls} calls");
+    storage.watched.writes.load(Ordering::Relaxed)
+}
+
+/// The frames of two processes do not come at the same time. Each thread has written some of the
+/// first pieces, and their neighbours are alone.
+#[test]
+fn pieces_are_joined_with_those_that_come_while_the_first_are_written() {
+    for (buffers_bytes, frames) in [(64 << 20, 1), (4 << 20, 4)] {
+        let calls = writes_of_a_late_one(buffers_bytes, frames);
+        assert!(calls < 512 / 2, "{calls} calls with {frames} frames");
+    }
 }
 
 #[test]
