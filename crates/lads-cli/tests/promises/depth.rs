@@ -175,8 +175,8 @@ fn take_little_more_memory(more_bytes: u64, make: impl Fn(&Path) -> std::io::Res
 
 #[test]
 fn a_hundred_thousand_empty_directories_take_little_more_memory_than_a_few() {
-    // The source keeps the names of directories that are still to be listed: 17 to 22 MiB for 75,000
-    // more, by how the allocator grows.
+    // The source keeps the names of directories that are still to be listed: 17 to 22 MiB for
+    // 75,000 more, by how the allocator grows.
     take_little_more_memory(32 << 20, |path| fs::create_dir(path));
 }
 

@@ -432,8 +432,8 @@ pub(super) fn failed(operation: Operation, errno: Errno) -> Failure {
 }
 
 /// Takes beside a part what waits to be written between its pieces. If it is long, or no other
-/// process has written anything there, the rest of it goes back into the queue: others may have come
-/// by then.
+/// process has written anything there, the rest of it goes back into the queue: others may have
+/// come by then.
 fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
     let Some(place) = place_of(&part.spots) else { return vec![part] };
     let is_there = |job: &Job| job.part_beside(&part).is_some_and(|it| are_in(&it.spots, &place));
