@@ -635,6 +635,9 @@ impl Sink {
         let is_removing = self.course.is_finish_asked() && !self.removal.is_over();
         if (!self.course.is_finish_asked() || is_removing) && self.course.stop() {
             self.ahead.close();
+            for (entry, waiting) in self.committing.stop() {
+                self.recording.put_back(entry, waiting);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use ends::{BLOCK, sink_config};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{Header, Row};
 use lads_core::layout::Layout;
-use lads_core::message::Message;
+use lads_core::message::{Ending, Message};
 use lads_core::placement::Striping;
 use lads_core::schedule::OstSpec;
 use lads_core::sink::{BufferId, Event, Examined, Sink, SinkConfig, Task, Write};
@@ -16,12 +16,12 @@ use std::time::Duration;
 const FILE: EntryId = EntryId(1);
 
 /// A sink with two tracks of one target and one of another, and an OST that is no track. A file of
-/// 16 blocks is wanted, all of them on the first track.
-fn sink() -> Sink {
+/// this many blocks is wanted, all of them on the first track.
+fn sink_of(blocks: u32) -> Sink {
     let track = |name: &str| OstSpec { is_track: true, ..OstSpec::new(name, 1) };
     let osts = vec![track("mount"), track("mount"), track("other"), OstSpec::new("mount", 1)];
     let mut sink = Sink::new(&SinkConfig { osts, ..sink_config() });
-    let size = 16 * u64::from(BLOCK);
+    let size = u64::from(blocks) * u64::from(BLOCK);
     let entry = Entry {
         id: FILE,
         parent: EntryId::ROOT,
@@ -44,6 +44,11 @@ fn sink() -> Sink {
     sink.handle(Instant::START, Event::Examined(vec![(FILE, want)])).expect("our own word");
     while sink.next_message().is_some() {}
     sink
+}
+
+/// The same with a file of 16 blocks.
+fn sink() -> Sink {
+    sink_of(16)
 }
 
 /// The first blocks of the file, this many, arrive and wait.
@@ -131,4 +136,35 @@ fn the_room_of_what_another_track_has_written_is_granted_again_where_it_was() {
         _ => None,
     });
     assert_eq!(granted, Some(vec![(OstId(0), 4)]));
+}
+
+/// A file that was whole when the transfer stopped, and had not begun to get its name, was sent
+/// again, as far as it was not on record yet.
+#[test]
+fn all_that_was_written_when_it_stops_goes_on_record() {
+    for late_count in 0..=2 {
+        let mut sink = sink_of(4);
+        arrive(&mut sink, 4);
+        let all_sent = Message::FileDone(vec![(FILE, Ending::Complete)]);
+        sink.handle(Instant::START, Event::Message(all_sent)).expect("as it should be");
+        let (mut count, mut late) = (0, Vec::new());
+        while count < 4 {
+            let write = next_write(&mut sink).expect("there is more to write");
+            count += write.rows.len();
+            match count > 4 - late_count {
+                true => late.push(write),
+                false => written(&mut sink, write),
+            }
+        }
+        sink.handle(Instant::START, Event::Stop).expect("our own word");
+        late.into_iter().for_each(|write| written(&mut sink, write));
+        let mut on_record = 0;
+        while let Some(Task::Sync(files)) = sink.next_task(Instant::START) {
+            on_record += files.iter().map(|it| it.blocks.len()).sum::<usize>();
+            let results = files.into_iter().map(|it| (it, None)).collect();
+            sink.handle(Instant::START, Event::Synced(results)).expect("our own word");
+        }
+        assert_eq!(on_record, 4);
+        assert!(!sink.may_have_task(), "its threads would not sleep");
+    }
 }

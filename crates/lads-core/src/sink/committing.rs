@@ -2,6 +2,7 @@
 //! which everything has ended get their metadata.
 
 use super::event::{Commit, Discard, Task};
+use crate::journal::BlockRecord;
 use crate::tuning::Tuning;
 use crate::units::EntryId;
 use std::collections::VecDeque;
@@ -9,8 +10,8 @@ use std::collections::VecDeque;
 /// Entries that are to be ended by a thread.
 #[derive(Debug)]
 pub(super) struct Committing {
-    /// Files that are whole, and how long each is, in bytes.
-    to_commit: VecDeque<(Commit, u64)>,
+    /// Files that are whole.
+    to_commit: VecDeque<Whole>,
     /// Commits that run, and may run.
     running: u32,
     running_max: u32,
@@ -20,6 +21,15 @@ pub(super) struct Committing {
     bytes_enough: u64,
     to_discard: Vec<Discard>,
     to_close: Vec<EntryId>,
+}
+
+/// A file that is to get its name.
+#[derive(Debug)]
+struct Whole {
+    commit: Commit,
+    bytes: u64,
+    /// Blocks that are not on record.
+    waiting: Vec<BlockRecord>,
 }
 
 impl Committing {
@@ -36,9 +46,15 @@ impl Committing {
         }
     }
 
-    /// A file of this many bytes is whole.
-    pub(super) fn push(&mut self, commit: Commit, bytes: u64) {
-        self.to_commit.push_back((commit, bytes));
+    /// A file of this many bytes is whole; these blocks of it are not on record.
+    pub(super) fn push(&mut self, commit: Commit, bytes: u64, waiting: Vec<BlockRecord>) {
+        self.to_commit.push_back(Whole { commit, bytes, waiting });
+    }
+
+    /// No file gets its name any more, but for those of commits that run. Returns the others, with
+    /// their blocks that are not on record.
+    pub(super) fn stop(&mut self) -> impl Iterator<Item = (EntryId, Vec<BlockRecord>)> {
+        self.to_commit.drain(..).map(|whole| (whole.commit.entry, whole.waiting))
     }
 
     /// A file is dropped.
@@ -65,10 +81,10 @@ impl Committing {
         let (mut commits, mut bytes) = (Vec::new(), 0);
         while commits.len() < self.count_max
             && bytes < self.bytes_enough
-            && let Some((commit, size)) = self.to_commit.pop_front()
+            && let Some(whole) = self.to_commit.pop_front()
         {
-            bytes = size.saturating_add(bytes);
-            commits.push(commit);
+            bytes = whole.bytes.saturating_add(bytes);
+            commits.push(whole.commit);
         }
         Some(Task::Commit(commits))
     }
@@ -117,7 +133,8 @@ mod tests {
         let tuning = Tuning { committed_count: 3, committed_bytes: 10, ..Tuning::DEFAULT };
         let mut committing = Committing::new(u32::MAX, &tuning);
         for (number, bytes) in [(1, 9), (2, 9), (3, 10), (4, 0), (5, 1), (6, 2), (7, u64::MAX)] {
-            committing.push(Commit { entry: EntryId(number), verify: None, end: None }, bytes);
+            let commit = Commit { entry: EntryId(number), verify: None, end: None };
+            committing.push(commit, bytes, Vec::new());
         }
         let next = || match committing.next_commit()? {
             Task::Commit(commits) => Some(commits.iter().map(|it| it.entry.0).collect::<Vec<_>>()),

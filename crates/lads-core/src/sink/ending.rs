@@ -10,17 +10,19 @@ use crate::message::Ending;
 use crate::units::EntryId;
 
 impl Sink {
-    /// Commits a file if all of it is durable, or will be with the commit.
+    /// Commits a file if all of it is durable, or will be with the commit. When the transfer stops,
+    /// its blocks go on record instead.
     pub(super) fn commit_if_complete(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry) else { return };
-        if !file.is_complete() || self.recording.is_running_for(entry) {
+        let is_complete = file.is_complete() && !self.recording.is_running_for(entry);
+        if !is_complete || self.course.is_stopping() {
             return;
         }
-        self.recording.forget(entry);
+        let waiting = self.recording.take(entry);
         let (verify, size) = (file.blocks().and_then(Blocks::to_read_back), file.size());
         let end = file.ended_at().map(|mtime| (size, mtime));
         self.files.step(entry, Step::Complete);
-        self.committing.push(Commit { entry, verify, end }, size);
+        self.committing.push(Commit { entry, verify, end }, size, waiting);
     }
 
     /// The commit of a file has ended.

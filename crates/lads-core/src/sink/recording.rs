@@ -74,11 +74,22 @@ impl Recording {
     pub(super) fn push(&mut self, now: Instant, entry: EntryId, block: BlockRecord) {
         self.waiting_bytes += u64::from(block.length);
         self.waiting_since.get_or_insert(now);
-        let place = *self.places.entry(entry).or_insert(self.waiting.len());
-        match self.waiting.get_mut(place) {
-            Some(file) => file.blocks.push(block),
-            None => self.waiting.push(SyncFile { entry, blocks: vec![block] }),
+        self.blocks_of(entry).push(block);
+    }
+
+    /// Blocks of a file that is not to get its name after all.
+    pub(super) fn put_back(&mut self, entry: EntryId, blocks: Vec<BlockRecord>) {
+        if !blocks.is_empty() {
+            self.blocks_of(entry).extend(blocks);
         }
+    }
+
+    fn blocks_of(&mut self, entry: EntryId) -> &mut Vec<BlockRecord> {
+        let place = *self.places.entry(entry).or_insert(self.waiting.len());
+        if place == self.waiting.len() {
+            self.waiting.push(SyncFile { entry, blocks: Vec::new() });
+        }
+        &mut self.waiting[place].blocks
     }
 
     /// What waits is wanted on record now.
@@ -93,9 +104,13 @@ impl Recording {
 
     /// What waits of a file need not go on record: it is dropped, or gets its name.
     pub(super) fn forget(&mut self, entry: EntryId) {
-        if let Some(place) = self.places.remove(&entry) {
-            self.waiting[place].blocks.clear();
-        }
+        let _ = self.take(entry);
+    }
+
+    /// The same, and returns the blocks.
+    pub(super) fn take(&mut self, entry: EntryId) -> Vec<BlockRecord> {
+        let place = self.places.remove(&entry);
+        place.map_or_else(Vec::new, |place| std::mem::take(&mut self.waiting[place].blocks))
     }
 
     /// What is to go on record now, if it is time; nothing if all that waited was dropped.
