@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 24] = [
+const NEEDED: [(&str, &str); 25] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -18,6 +18,7 @@ const NEEDED: [(&str, &str); 24] = [
     ("iptables-legacy", "iptables"),
     ("strace", "strace"),
     ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
     ("python3", "python3"),
     // libFuzzer is written in C++.
     ("c++", "g++"),

@@ -81,6 +81,8 @@ mod trace;
 mod truth;
 #[path = "promises/uncached.rs"]
 mod uncached;
+#[path = "promises/unnamed.rs"]
+mod unnamed;
 #[path = "promises/walking.rs"]
 mod walking;
 #[path = "promises/words.rs"]

@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use handle::{Handle, Held};
 pub(crate) use permitted::{Permitted, is_asked_for, permitted};
@@ -99,6 +100,24 @@ pub(crate) fn read_all(
     }
 }
 
+/// Room for the names of attributes of most entries, in bytes. Entries with more are asked twice.
+const FEW_NAMES_BYTES: usize = 256;
+
+/// The names of the attributes of a name in an open directory, each with a zero byte after it.
+fn list_xattrs_at(directory: &OwnedFd, name: &[u8], to: &mut [u8]) -> Result<usize, Errno> {
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        let listed = lads_sys::list_xattrs_at(directory, name, to);
+        match listed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            // The kernel does not know the call, or a sandbox does not let it pass.
+            Err(Errno::NOSYS) => IS_REFUSED.store(true, Ordering::Relaxed),
+            Err(Errno::PERM) => {}
+            result => return result,
+        }
+    }
+    llistxattr(proc_path(directory, name), to)
+}
+
 /// The attributes of a name in an open directory; of a link, those of the link itself. On a file
 /// system without attributes the list is empty. Attributes that need privilege to read are left out
 /// without it.
@@ -106,13 +125,15 @@ pub(crate) fn read_all(
 /// # Errors
 /// Of the system calls: without its attributes the file would not be the same at the sink.
 pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, Errno> {
-    let path = proc_path(directory, name);
-    let path = path.as_slice();
-    let list = match read_all(|to| llistxattr(path, to.as_mut_slice())) {
-        Ok(list) => list,
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+    let mut few = [0; FEW_NAMES_BYTES];
+    let list = match list_xattrs_at(directory, name, &mut few) {
+        Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+        Ok(count) => few[..count].to_vec(),
+        Err(Errno::RANGE) => read_all(|to| list_xattrs_at(directory, name, to))?,
         Err(errno) => return Err(errno),
     };
+    let path = proc_path(directory, name);
+    let path = path.as_slice();
     let mut xattrs = Vec::new();
     for name in split_names(&list) {
         match read_all(|to| lgetxattr(path, name, to.as_mut_slice())) {

@@ -17,6 +17,7 @@ mod remove;
 mod special;
 mod stage;
 mod table;
+mod unnamed;
 mod write;
 
 use crate::board::Board;
@@ -63,6 +64,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use table::{Item, KeptFiles, Table};
+use unnamed::Unnamed;
 
 /// The numbers of policy.
 const TUNING: Tuning = Tuning::DEFAULT;
@@ -126,6 +128,7 @@ impl Instead {
 /// The directory into which everything goes, once it is known.
 struct Place {
     root: Arc<Directory>,
+    unnamed: Unnamed,
     journal: Journal,
     /// The name under which a single file is put, if not its own.
     renamed: Option<Vec<u8>>,

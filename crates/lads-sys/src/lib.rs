@@ -15,6 +15,7 @@ mod signals;
 mod tcp;
 mod usage;
 mod writeback;
+mod xattrs;
 
 pub use arena::{Arena, Buffer};
 pub use copying::gather_past_cache;
@@ -26,3 +27,4 @@ pub use signals::{SignalsBlocked, with_all_signals};
 pub use tcp::{round_trip, widen_window};
 pub use usage::{Usage, cpu_time, usage};
 pub use writeback::{start_writeback, start_writeback_of};
+pub use xattrs::list_xattrs_at;

@@ -2,33 +2,15 @@
 //! cache that still has the written data.
 
 use crate::tree::{assert_nothing_left_over, is_own_name, visit};
-use crate::world::{
-    Mounted, Rng, World, blocks_on_record, has, is_root, not_tried, run, start, wait_until_gone,
-};
+use crate::world::{Mounted, Rng, World, blocks_on_record, run, start, wait_until_gone};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 
-const IMAGE_BYTES: u64 = 64 << 20;
+const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F", "-b", "4096"];
 const LARGE_BYTES: usize = 8 << 20;
 const PAGE_BYTES: usize = 4096;
-
-/// Mounts an ext4 at `dst`; returns it with the image that contains it.
-fn ext4(world: &World) -> Option<Mounted> {
-    if !is_root() || !has("unshare") || !has("mkfs.ext4") {
-        return None;
-    }
-    if !Path::new("/dev/loop-control").exists() {
-        not_tried("there are no loop devices");
-        return None;
-    }
-    let image = world.path("image");
-    File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
-    let mut make = Command::new(lads_tried::find("mkfs.ext4").unwrap());
-    assert!(make.args(["-q", "-F", "-b", "4096"]).arg(&image).status().unwrap().success());
-    Mounted::image(&world.target(), &image)
-}
 
 /// Flips a bit in the image where this page is stored.
 fn damage(image: &Path, page: &[u8]) {
@@ -53,7 +35,8 @@ fn read_from_storage(path: &Path) -> Vec<u8> {
 #[test]
 fn damage_below_the_page_cache_is_found_and_mended() {
     let world = World::new();
-    let Some(mounted) = ext4(&world) else { return };
+    let image = world.path("image");
+    let Some(mounted) = Mounted::new_image(&world.target(), &image, EXT4) else { return };
     let bytes = Rng::new(1).bytes(LARGE_BYTES);
     world.write("src/large", &bytes);
     let cp = |options: &[&str]| {

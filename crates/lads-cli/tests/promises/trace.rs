@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The calls of a sink that are traced.
-const CALLS: &str = "trace=read,write,pwrite64,fsync,fdatasync,renameat,renameat2,rename,unlinkat";
+const CALLS: &str =
+    "trace=read,write,pwrite64,fsync,fdatasync,linkat,renameat,renameat2,rename,unlinkat";
 
 /// A call that succeeded. Begin and end are line numbers of the trace. A call that ended on an
 /// earlier line than another one began was over before the other.
@@ -40,10 +41,14 @@ impl Call {
         self.name == "pwrite64" && self.handles == [path]
     }
 
-    /// Returns the old and the new path, if it is a rename.
+    /// Returns the old and the new path, if it is a rename, or gives a name to a file that has
+    /// none. Until then, strace shows such a file under a name with its number.
     pub(crate) fn renames(&self) -> Option<(PathBuf, PathBuf)> {
-        let is_rename = self.name.starts_with("rename");
-        let path = |index: usize| self.handles[index].join(OsStr::from_bytes(&self.texts[index]));
+        let is_rename = self.name.starts_with("rename") || self.name == "linkat";
+        let path = |index: usize| match self.texts[index].as_slice() {
+            b"" => self.handles[index].clone(),
+            name => self.handles[index].join(OsStr::from_bytes(name)),
+        };
         is_rename.then(|| (path(0), path(1)))
     }
 

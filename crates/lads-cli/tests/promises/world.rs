@@ -252,6 +252,9 @@ impl std::fmt::Debug for Ended {
     }
 }
 
+/// The length of an image of a file system: as much as XFS needs. Little of it is written.
+const IMAGE_BYTES: u64 = 320 << 20;
+
 /// A running command; it is ended with the test.
 pub(crate) struct Running {
     child: Child,
@@ -473,10 +476,26 @@ impl Mounted {
         Self::by("mount -t tmpfs -o \"$1\" none \"$2\"", at, options.as_ref())
     }
 
+    /// Makes a file system in a new image with this command, and mounts it at a directory; returns
+    /// `None` if that is not possible here.
+    pub(crate) fn new_image(at: &Path, image: &Path, make: &[&str]) -> Option<Self> {
+        if !is_root() || !has("unshare") || !has(make[0]) {
+            return None;
+        }
+        if !Path::new("/dev/loop-control").exists() {
+            not_tried("there are no loop devices");
+            return None;
+        }
+        fs::File::create(image).unwrap().set_len(IMAGE_BYTES).unwrap();
+        let mut command = Command::new(lads_tried::find(make[0]).unwrap());
+        assert!(command.args(&make[1..]).arg(image).status().unwrap().success());
+        Self::image(at, image, "loop")
+    }
+
     /// Mounts the file system in an image at a directory; returns `None` if that is not permitted
     /// here.
-    pub(crate) fn image(at: &Path, image: &Path) -> Option<Self> {
-        Self::by("mount -o loop \"$1\" \"$2\"", at, image.as_os_str())
+    pub(crate) fn image(at: &Path, image: &Path, options: &str) -> Option<Self> {
+        Self::by(&format!("mount -o {options} \"$1\" \"$2\""), at, image.as_os_str())
     }
 
     /// Mounts with this command.

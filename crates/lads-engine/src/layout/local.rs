@@ -40,6 +40,9 @@ const AUTOFS: &str = "autofs";
 const FUSE: &str = "fuse";
 /// The kind of a mount whose files are in memory.
 const TMPFS: &str = "tmpfs";
+/// File systems on which a file that was synced before it had a name is durable when its directory
+/// is synced: they write all that is known of a file with each change of its names.
+const LINK_DURABLY: [&str; 3] = [TMPFS, "ext4", "xfs"];
 
 /// One target for each set of disks, and for each file system without disks, at or below some
 /// roots.
@@ -259,8 +262,12 @@ impl Layouts for Local {
         self.targets.iter().all(is_best)
     }
 
-    fn reserves_well(&self) -> bool {
-        !self.targets.iter().all(|held| held.mount.kind == TMPFS)
+    fn is_memory(&self) -> bool {
+        self.targets.iter().all(|held| held.mount.kind == TMPFS)
+    }
+
+    fn links_durably(&self) -> bool {
+        LINK_DURABLY.contains(&self.targets[0].mount.kind.as_str())
     }
 
     fn divide(&mut self, wanted: TracksWanted) {

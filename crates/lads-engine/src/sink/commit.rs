@@ -4,16 +4,14 @@ use super::table::{Item, Temporary};
 use super::{SinkEnd, failed, journal_failed};
 use crate::deeds::Subject;
 use crate::metadata::{apply, has_default_acl, set_mtime};
-use crate::paths::{NOT_THROUGH_LINKS, is_name_of, parent_of, remove_left_over};
+use crate::paths::{NOT_THROUGH_LINKS, parent_of, remove_left_over};
 use crate::stat::mtime_of;
 use lads_core::entry::Timestamp;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
-use rustix::fs::{
-    AtFlags, Mode, fchmod, fstat, fsync, ftruncate, mkdirat, renameat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, fchmod, fstat, fsync, ftruncate, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -74,8 +72,10 @@ impl SinkEnd {
             return Err(self.keep(commit.entry, &item, there));
         }
         let temporary = self.temporary(&item).map_err(Committed::Failed)?;
-        // Only a head start. If it fails, the sync writes everything.
-        let _ = lads_sys::start_writeback(&temporary.file);
+        if !self.layouts.is_memory() {
+            // Only a head start. If it fails, the sync writes everything.
+            let _ = lads_sys::start_writeback(&temporary.file);
+        }
         let Commit { entry, end, .. } = *commit;
         Ok(Ready { entry, item, temporary, verify: commit.verify.as_deref(), end })
     }
@@ -125,14 +125,10 @@ impl SinkEnd {
 
     fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
         let _asked = self.begin_call(Operation::Rename, ready.entry, None);
-        let Temporary { directory, name, opened_as, .. } = &*ready.temporary;
-        let renamed = match is_name_of(directory, name.as_str(), opened_as) {
-            Ok(true) => renameat(directory, name.as_str(), directory, ready.item.name.as_slice()),
-            // Somebody has put another file there, or taken ours away.
-            Ok(false) => Err(Errno::STALE),
-            Err(errno) => Err(errno),
-        };
-        renamed.map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
+        ready
+            .temporary
+            .give_name(&ready.item.name)
+            .map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
         self.place().journal.forget(&ready.item.path());
         Ok(ready)
     }

@@ -15,6 +15,7 @@ use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
 use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
+use crate::sink::unnamed::Unnamed;
 use crate::sink::write::reopen_temporary;
 use crate::stat::{identity_of, mtime_of};
 use lads_core::entry::UNSIZED_PLACED_BYTES;
@@ -169,6 +170,7 @@ impl SinkEnd {
         let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let target = self.place_name(path);
+        let stat = fstat(&*handle).map_err(|e| self.cannot("examine the directory", path, e))?;
         let journal = match self.options.dry_run || self.instead.is_some() {
             true => Journal::of_dry_run(handle, &target)?,
             false => Journal::open(handle, &target, self.job_key, &self.board)?,
@@ -176,7 +178,17 @@ impl SinkEnd {
         let is_root_made = journal.take_root_made();
         let root_metadata = Mutex::default();
         let (is_missing, sources) = (false, Vec::new());
-        Ok(Place { root, journal, renamed, is_root_made, root_metadata, is_missing, sources })
+        let unnamed = Unnamed::new(stat.st_dev, self.layouts.links_durably());
+        Ok(Place {
+            root,
+            unnamed,
+            journal,
+            renamed,
+            is_root_made,
+            root_metadata,
+            is_missing,
+            sources,
+        })
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {
@@ -246,6 +258,7 @@ impl SinkEnd {
         let there = what_is_there(item, directory, &handle)?;
         if there.is_some() {
             self.note_name(item);
+            let _ = item.replaces.set(());
         }
         if self.options.check {
             return self.examine_difference(entry, item, &handle, there.as_ref());

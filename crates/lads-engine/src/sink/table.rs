@@ -29,6 +29,8 @@ pub(super) struct Item {
     /// Whether something is missing in it that `--privileges` would have kept.
     pub(super) is_reduced: bool,
     pub(super) identity: Option<Identity>,
+    /// Whether something was under its name when it was looked at.
+    pub(super) replaces: OnceLock<()>,
     /// Whether an earlier comparison has shown that it is different.
     pub(super) is_known_different: bool,
     /// Whether all its bytes are data, none a hole.
@@ -115,11 +117,14 @@ impl KeptFiles {
     }
 }
 
-/// A file under its temporary name.
+/// A file that has not got its own name yet.
 #[derive(Debug)]
 pub(super) struct Temporary {
     pub(super) directory: Arc<OwnedFd>,
+    /// The temporary name of this path; the file has it only if [`Self::has_name`].
     pub(super) name: String,
+    /// Whether it has a name; `unnamed.rs` says which files have none.
+    pub(super) has_name: bool,
     pub(super) file: OwnedFd,
     /// Its status when it was opened. Its inode, owner and mode stay what they were until it gets
     /// its metadata, and a file system may have to be asked for them again after a write.
@@ -202,6 +207,7 @@ impl Table {
             metadata: permitted.metadata,
             is_reduced: permitted.is_reduced,
             identity,
+            replaces: OnceLock::new(),
             is_known_different: matches!(entry.kind, Kind::File { is_different: true, .. }),
             is_dense,
             striping,

@@ -1,6 +1,6 @@
 //! From a buffer to the temporary file, and from there onto record.
 
-use super::table::{FileState, Item, Temporary};
+use super::table::{FileState, Item, KeptOpen, Temporary};
 use super::{Instead, SinkEnd, failed, journal_failed};
 use crate::board::lock;
 use crate::caching::{Caching, Flag, drop_written, write_all_uncached};
@@ -15,7 +15,8 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::sink::{Discard, Event, Place, SyncFile, Write};
 use lads_core::units::{Block, EntryId, OstId};
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate, openat, unlinkat,
+    AtFlags, FallocateFlags, Mode, OFlags, Stat, fallocate, fdatasync, fstat, ftruncate, openat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -113,26 +114,21 @@ impl SinkEnd {
             .as_ref()
             .ok_or_else(|| Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed))?;
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
-        let journal = &self.place().journal;
-        let (name, own) = (journal.temporary_name(&item.path()), journal.own());
-        let size = item.known_size();
-        let size_max = if item.is_unsized() { u64::MAX } else { size };
-        let file = if item.goes_on.get().is_some() {
-            // Its blocks were counted as done, so no new file can take its place.
-            reopen_temporary(&directory, &name, size_max, own).ok_or(Errno::STALE)
-        } else if let Some(Some(kept)) = made {
-            Ok(kept.file)
-        } else if made.is_some() {
-            // It is empty, or has its full length already so that all its parts have a place.
-            reopen_temporary(&directory, &name, size_max, own)
-                .map_or_else(|| create_temporary(&directory, &name, own), Ok)
-        } else {
-            create_temporary(&directory, &name, own)
+        let name = self.place().journal.temporary_name(&item.path());
+        let unnamed = match made {
+            None => self.make_unnamed(item, &directory, &name),
+            Some(_) => Ok(None),
         };
-        let opened = file.and_then(|file| Ok((fstat(&file)?, file)));
-        let (opened_as, file) = opened.map_err(|errno| failed(Operation::Create, errno))?;
+        let opened = unnamed.and_then(|unnamed| {
+            let has_name = unnamed.is_none();
+            let opened = unnamed.map_or_else(|| self.open_named(item, &directory, &name, made), Ok);
+            opened.map(|(file, opened_as)| (file, opened_as, has_name))
+        });
+        let (file, opened_as, has_name) =
+            opened.map_err(|errno| failed(Operation::Create, errno))?;
+        let size = item.known_size();
         self.reserve(item, &file, size).map_err(|errno| {
-            if item.goes_on.get().is_none() {
+            if has_name && item.goes_on.get().is_none() {
                 // No other thread knows of it yet, so it must be removed here.
                 let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
             }
@@ -142,9 +138,35 @@ impl SinkEnd {
             Some(direct) => (direct, Caching::Direct),
             None => (file, Caching::within(self.options.sink_io)),
         };
-        let temporary = Arc::new(Temporary { directory, name, file, opened_as, caching });
+        let temporary = Arc::new(Temporary { directory, name, has_name, file, opened_as, caching });
         *state = FileState::Open(Arc::clone(&temporary));
         Ok(temporary)
+    }
+
+    /// Opens the file under the temporary name of an item, or makes it. `made` says whether it was
+    /// made to see where it would lie, and has the file if that is still open.
+    fn open_named(
+        &self,
+        item: &Item,
+        directory: &OwnedFd,
+        name: &str,
+        made: Option<Option<KeptOpen>>,
+    ) -> Result<(OwnedFd, Stat), Errno> {
+        let own = self.place().journal.own();
+        let size_max = if item.is_unsized() { u64::MAX } else { item.known_size() };
+        let file = match made {
+            // Its blocks were counted as done, so no new file can take its place.
+            _ if item.goes_on.get().is_some() => {
+                reopen_temporary(directory, name, size_max, own).ok_or(Errno::STALE)?
+            }
+            Some(Some(kept)) => kept.file,
+            // It is empty, or has its full length already so that all its parts have a place.
+            Some(None) => reopen_temporary(directory, name, size_max, own)
+                .map_or_else(|| create_temporary(directory, name, own), Ok)?,
+            None => create_temporary(directory, name, own)?,
+        };
+        let opened_as = fstat(&file)?;
+        Ok((file, opened_as))
     }
 
     /// Gives a file that arrives in pieces its length, and its space if it has no holes; one that
@@ -155,7 +177,7 @@ impl SinkEnd {
             return Ok(());
         }
         let is_in_pieces = size > u64::from(self.options.block_size);
-        let is_wanted = self.options.preallocate && self.layouts.reserves_well();
+        let is_wanted = self.options.preallocate && !self.layouts.is_memory();
         if is_wanted && item.is_dense && is_in_pieces {
             match fallocate(file, FallocateFlags::empty(), 0, size) {
                 // Reserving is optional: a file system without it works as well.
@@ -288,11 +310,11 @@ impl SinkEnd {
         let state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).end();
         match state {
             // If it cannot be removed, it stays under a temporary name; the next run removes it.
-            FileState::Open(temporary) => {
+            FileState::Open(temporary) if temporary.has_name => {
                 let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
             }
             FileState::Made(_) => self.remove_made(item),
-            FileState::Unopened | FileState::Dropped => {}
+            FileState::Open(_) | FileState::Unopened | FileState::Dropped => {}
         }
         item.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -410,7 +432,8 @@ mod tests {
         let file = create_temporary(&directory, "name", &Own::usual()).unwrap();
         let (opened_as, caching) = (fstat(&file).unwrap(), Caching::Direct);
         let name = "name".to_owned();
-        let temporary = Temporary { directory, name, file, opened_as, caching };
+        let has_name = true;
+        let temporary = Temporary { directory, name, has_name, file, opened_as, caching };
         let bytes = [1; PAGE_BYTES + 1];
         write_to(&temporary, &bytes, 0).unwrap();
         assert_eq!(fs::read(&path).unwrap(), bytes);

@@ -204,10 +204,18 @@ fn a_long_file_is_written_on_several_tracks_and_past_the_page_cache_of_fuse() {
 }
 
 #[test]
-fn space_is_reserved_on_disks_and_not_in_memory() {
+fn tmpfs_is_memory_and_other_kinds_are_not() {
     let place = Place::new();
-    let reserves = |kind| place.layouts(&Machine::new(), &[place.mount(kind, "x")]).reserves_well();
-    assert_eq!(["ext4", "tmpfs", "nfs4"].map(reserves), [true, false, true]);
+    let is_memory = |kind| place.layouts(&Machine::new(), &[place.mount(kind, "x")]).is_memory();
+    assert_eq!(["ext4", "tmpfs", "nfs4"].map(is_memory), [false, true, false]);
+}
+
+#[test]
+fn files_get_their_only_name_late_where_that_is_known_to_be_durable() {
+    let place = Place::new();
+    let links = |kind| place.layouts(&Machine::new(), &[place.mount(kind, "x")]).links_durably();
+    let kinds = ["ext4", "xfs", "tmpfs", "btrfs", "f2fs", "overlay", "nfs4", "fuse.x"];
+    assert_eq!(kinds.map(links), [true, true, true, false, false, false, false, false]);
 }
 
 #[test]
