@@ -14,6 +14,7 @@
 
 pub mod ahead;
 pub mod beegfs;
+pub mod bottleneck;
 pub mod ceph;
 pub mod congestion;
 pub mod cpu_list;

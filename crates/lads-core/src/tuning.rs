@@ -13,6 +13,10 @@
 //! differed by even a nanosecond: those beds do not use the field, and it is there for the reason
 //! that its text gives. The beds use the default policy, so they say nothing of the fields of
 //! `--polite`, which `cargo xtask bench harm` measures.
+//!
+//! The fields `verdict_…` decide nothing but what a person is told. Their sentence says in how many
+//! of 50 transfers another part is named, each with a part that was made slow
+//! (`cargo xtask bench verdict`, of which the counters were kept and judged again).
 
 use std::time::Duration;
 
@@ -454,6 +458,52 @@ tuning! {
     /// the write over would cost about as much (ARCHITECTURE.md, decision 3).
     /// Half same, double -0.18 ± 0.19.
     at_once_max: Duration = Duration::from_millis(3);
+    /// How often it is judged which part limits a transfer. In the first tenth of a second, the
+    /// rate limit lets through what it saved up: with half of this interval, storage would often
+    /// be named instead of the limit. With the double, a change would be shown late.
+    /// Half none, double 1.
+    verdict_interval: Duration = Duration::from_secs(1);
+    /// No part is named if all threads together have worked less than this. Half of it is a few
+    /// requests to a rotating disk, which chance decides. With the double, a transfer of few small
+    /// files would never get a verdict.
+    /// Half and double: none.
+    verdict_work_min: Duration = Duration::from_millis(50);
+    /// The limit that the person set is named if this part of the bytes sent had to wait for it. A
+    /// limit far above the actual rate lets nearly everything pass at once.
+    /// Half none, double all 8 with a limit: that is all bytes.
+    verdict_limited_part: f64 = 0.5;
+    /// `--max-cpu` is named if threads of an end waited for their share for this part of the time.
+    /// Whoever uses all of the share waits between any two blocks. Half of this is the noise of a
+    /// transfer that uses nearly all of it; with double, a share that takes away a fifth of what
+    /// the transfer would use is blamed on something else.
+    /// Half and double: none; no transfer had `--max-cpu`.
+    verdict_cpu_limited_part: f64 = 0.1;
+    /// What follows the source is slow if the source had nothing to do, although its storage was
+    /// free, for this part of the time.
+    /// Half 1, double 5: that is all of the time.
+    verdict_starved_part: f64 = 0.5;
+    /// Then it is the network if threads were sending for this part of the time, in sum.
+    /// Half and double: none; without the rule, 9 transfers to slow storage.
+    verdict_sending_part: f64 = 0.5;
+    /// And it is the storage of the sink if calls there took this part of the time, in sum.
+    /// Half and double: none; without the rule, 1 over a slow network.
+    verdict_writing_part: f64 = 0.25;
+    /// Processors are named only if threads of an end together wanted this part of one.
+    /// Half and double: none; a quarter 3, and without the rule all 8 over a slow network.
+    verdict_wanted_part: f64 = 0.5;
+    /// And waited for them for this part of the time that they wanted them.
+    /// Half and double: none; with three times as much, no processor is ever named. Without the
+    /// rule, they are named where all is in memory and nothing waits.
+    verdict_waited_part: f64 = 1.0 / 3.0;
+    /// And were not in calls to storage, at both ends, for more than this many times as long.
+    /// Half and double: none; without the rule, 7 transfers from and to slow storage.
+    verdict_storage_times: f64 = 2.0;
+    /// If processors are short at both ends, their idle times are told apart if they differ by this
+    /// part of a processor. The kernel counts them in hundredths of a second. A source that is held
+    /// up by a sink with a third of a processor is idle for a ninth of the time, so that half of
+    /// this number would be too coarse; double is the noise of a machine that does other things.
+    /// Half 1, double none.
+    verdict_idle_part: f64 = 0.05;
 }
 
 /// A number that can be multiplied.

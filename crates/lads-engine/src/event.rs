@@ -1,5 +1,6 @@
 //! What a transfer reports while it runs, and how it ended.
 
+use lads_core::bottleneck::Bottleneck;
 use lads_core::issue::{Issue, Side};
 use lads_core::message::{Counters, Line, OstBytes};
 use std::time::Duration;
@@ -44,25 +45,6 @@ pub struct Waiting {
     pub elapsed: Duration,
     /// How long the wait may last.
     pub limit: Duration,
-}
-
-/// Which part of the path limits the transfer, judged by what its threads waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bottleneck {
-    /// Reading at the source.
-    SourceStorage,
-    /// The processors of the source's host.
-    SourceCpu,
-    /// The network between the ends.
-    Network,
-    /// The processors of the sink's host.
-    SinkCpu,
-    /// Writing at the sink.
-    SinkStorage,
-    /// The rate limit that the person set.
-    Limit,
-    /// The share of the processors that the person set.
-    CpuLimit,
 }
 
 /// How far a transfer has come.

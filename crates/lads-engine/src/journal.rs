@@ -218,6 +218,14 @@ impl Journal {
         }
     }
 
+    /// The same for the path that this gives. It is not asked for where no file has a record: of a
+    /// tree of small files, none has.
+    pub(crate) fn forget_any(&self, path: impl FnOnce() -> Vec<u8>) {
+        if !lock(&self.state).numbers.is_empty() {
+            self.forget(&path());
+        }
+    }
+
     /// The records of a dropped file do not count any more. The file may be sent again, and be the
     /// same file as before; [`Self::settle`] must come first.
     pub(crate) fn forget_dropped(&self, path: &[u8]) {

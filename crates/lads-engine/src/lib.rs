@@ -18,7 +18,6 @@
 
 mod bench;
 mod board;
-mod bottleneck;
 mod caching;
 mod clean;
 mod clock;
@@ -59,7 +58,7 @@ pub use lads_core;
 
 pub use bench::{BenchConfig, BenchError, BenchReport, bench};
 pub use clean::{Kept, Remains, clean};
-pub use event::{Bottleneck, ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
+pub use event::{ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
 pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, PLACE_EXTENTS, Passing, RemoteShell,
     Stderr, Verify, shown_host,

@@ -274,22 +274,23 @@ pub(crate) fn is_name_of(directory: &OwnedFd, name: impl Arg, file: &Stat) -> Re
 }
 
 /// Opens an open file again, with other flags. Its name is not looked up, because somebody may have
-/// put another file there. Only without `/proc` the name is used, and the result is compared.
+/// put another file there. Only without `/proc` the name is used, if it has one, and the result is
+/// compared.
 ///
 /// # Errors
 /// Of the system calls; `ESTALE` if the name stands for another file.
 pub(crate) fn reopen(
     file: &OwnedFd,
     directory: &OwnedFd,
-    name: &str,
+    name: Option<&str>,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    match openat(CWD, path, flags, Mode::empty()) {
-        Err(Errno::NOENT) => {}
-        result => return result,
-    }
+    let name = match (openat(CWD, path, flags, Mode::empty()), name) {
+        (Err(Errno::NOENT), Some(name)) => name,
+        (result, _) => return result,
+    };
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = openat(directory, name, flags, Mode::empty())?;
     if is_named(directory, name, file)? && is_named(directory, name, &opened)? {

@@ -2,7 +2,6 @@
 //! over.
 
 use crate::board::{Board, OWN_MAX, lock};
-use crate::bottleneck::Bottlenecks;
 use crate::clock::Clock;
 use crate::closing::{Closing, STOP_DEADLINE};
 use crate::control::{MessageReader, NotedWriter};
@@ -16,6 +15,7 @@ use crate::stall::{ABSENCE_MAX, Stall};
 use crate::stop::StopFlag;
 use crate::talk::{listen, speak};
 use crate::transport::Channel;
+use lads_core::bottleneck::Bottlenecks;
 use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
 use lads_core::message::{Message, OstBytes};

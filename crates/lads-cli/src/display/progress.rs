@@ -1,8 +1,9 @@
 //! The progress of a transfer, in one line whose figures never go back.
 
 use super::style::escape;
+use lads_core::bottleneck::Bottleneck;
 use lads_core::sizes;
-use lads_engine::{Bottleneck, Progress, Waiting};
+use lads_engine::{Progress, Waiting};
 use std::time::Duration;
 
 /// The time that the shown rate covers: long enough to be readable, short enough to follow changes.

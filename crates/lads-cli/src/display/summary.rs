@@ -6,12 +6,13 @@ use super::json::io;
 use super::place::Places;
 use super::style::{Tone, escape, escape_text, indented};
 use super::{IssueCount, Settings};
+use lads_core::bottleneck::Bottleneck;
 use lads_core::matching::Why;
 use lads_core::message::{BusyOst, Counters};
 use lads_core::pass::PassCounts;
 use lads_core::pool::Requests;
 use lads_core::sizes::{bytes, count, counted, rate, span};
-use lads_engine::{Bottleneck, ExitCode, Progress, Report, Verify};
+use lads_engine::{ExitCode, Progress, Report, Verify};
 use std::time::Duration;
 
 /// Returns the lines of the summary. After a failure there are some even if no summary is wanted.

@@ -29,7 +29,7 @@ impl SinkEnd {
         records: &[BlockRecord],
     ) -> Result<Vec<BlockRecord>, Failure> {
         let Temporary { file, directory, name, .. } = temporary;
-        let direct = reopen(file, directory, name, OFlags::RDONLY | OFlags::DIRECT);
+        let direct = reopen(file, directory, name.as_deref(), OFlags::RDONLY | OFlags::DIRECT);
         let mut buffer = self.arena.take();
         let mut bad = Vec::new();
         for record in records {
@@ -106,7 +106,7 @@ fn checksum_of(
 /// Reads through the page cache after proving that it does not hold these bytes.
 fn read_evicted(temporary: &Temporary, to: &mut [u8], offset: u64) -> Result<(), Errno> {
     let Temporary { file, directory, name, .. } = temporary;
-    let file = reopen(file, directory, name, OFlags::RDONLY)?;
+    let file = reopen(file, directory, name.as_deref(), OFlags::RDONLY)?;
     let start = offset / PAGE_BYTES * PAGE_BYTES;
     let length = offset + to.len() as u64 - start;
     fadvise(&file, start, NonZeroU64::new(length), Advice::DontNeed)?;

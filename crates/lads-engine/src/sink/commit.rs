@@ -125,11 +125,12 @@ impl SinkEnd {
 
     fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
         let _asked = self.begin_call(Operation::Rename, ready.entry, None);
+        let (item, journal) = (&ready.item, &self.place().journal);
         ready
             .temporary
-            .give_name(&ready.item.name)
+            .give_name(&item.name, || journal.temporary_name(&item.path()))
             .map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
-        self.place().journal.forget(&ready.item.path());
+        journal.forget_any(|| ready.item.path());
         Ok(ready)
     }
 

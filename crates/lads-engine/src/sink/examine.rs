@@ -351,9 +351,10 @@ impl SinkEnd {
         if self.options.dry_run {
             return Ok(Examined::Answer(Answer::Would));
         }
-        self.claim(item)?;
-        let done = self.left_from_before(item, handle)?;
-        let (layout, extents) = self.place_file(entry, item, handle)?;
+        let path = item.path();
+        self.claim(item, &path)?;
+        let done = self.left_from_before(item, handle, &path)?;
+        let (layout, extents) = self.place_file(entry, item, handle, &path)?;
         Ok(Examined::Want { done, layout, extents })
     }
 
@@ -376,8 +377,8 @@ impl SinkEnd {
         entry: EntryId,
         item: &Item,
         directory: &OwnedFd,
+        path: &[u8],
     ) -> Result<(Layout, Vec<Extent>), Failure> {
-        let path = item.path();
         let size = if item.is_unsized() { UNSIZED_PLACED_BYTES } else { item.known_size() };
         self.look_at_osts();
         let Placement { wish, first_extent_bytes } = self
@@ -385,7 +386,7 @@ impl SinkEnd {
             .with(|Inner { session, .. }| session.place(self.clock.now(), entry, item.striping));
         let file = layout::NewFile {
             directory,
-            name: &self.place().journal.temporary_name(&path),
+            name: &self.place().journal.temporary_name(path),
             number: self.new_file_count.fetch_add(1, Ordering::Relaxed),
             size,
             wish: &wish,
@@ -394,7 +395,7 @@ impl SinkEnd {
         };
         let placed =
             self.layouts.of_new_file(&file).map_err(|errno| failed(Operation::Create, errno))?;
-        self.tell_other_place(&placed, &path);
+        self.tell_other_place(&placed, path);
         if placed.is_made {
             // A large file is opened anew, to be written past the page cache.
             let file = placed.file.filter(|_| size < DIRECT_BYTES_MIN);
@@ -404,26 +405,30 @@ impl SinkEnd {
     }
 
     /// Takes the temporary name for an entry, until it has ended.
-    fn claim(&self, item: &Item) -> Result<(), Failure> {
-        let claim = self.place().journal.claim(&item.path()).ok_or_else(is_in_use)?;
+    fn claim(&self, item: &Item, path: &[u8]) -> Result<(), Failure> {
+        let claim = self.place().journal.claim(path).ok_or_else(is_in_use)?;
         *item.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
         Ok(())
     }
 
     /// Blocks that an earlier attempt left, if the source file is still the same and the temporary
     /// file still there.
-    fn left_from_before(&self, item: &Item, handle: &OwnedFd) -> Result<Vec<BlockRecord>, Failure> {
+    fn left_from_before(
+        &self,
+        item: &Item,
+        handle: &OwnedFd,
+        path: &[u8],
+    ) -> Result<Vec<BlockRecord>, Failure> {
         let journal = &self.place().journal;
-        let path = item.path();
         if path.len() > PATH_BYTES_MAX {
             return Err(failed(Operation::Create, Errno::NAMETOOLONG));
         }
         let identity = item.identity.expect("files are announced with it");
-        let Some(begun) = journal.take_begun(&path) else {
+        let Some(begun) = journal.take_begun(path) else {
             journal.settle().map_err(|error| journal_failed(&error))?;
             return Ok(Vec::new());
         };
-        let name = journal.temporary_name(&path);
+        let name = journal.temporary_name(path);
         let knows_extents = self.layouts.extents().is_some();
         let file = reopen_temporary(handle, &name, identity.size, journal.own())
             .filter(|file| knows_extents || !ends_before(file, identity.size));
@@ -439,7 +444,7 @@ impl SinkEnd {
                 return Ok(blocks);
             }
         }
-        journal.forget_durably(&path).map_err(|error| journal_failed(&error))?;
+        journal.forget_durably(path).map_err(|error| journal_failed(&error))?;
         Ok(Vec::new())
     }
 

@@ -121,10 +121,8 @@ impl KeptFiles {
 #[derive(Debug)]
 pub(super) struct Temporary {
     pub(super) directory: Arc<OwnedFd>,
-    /// The temporary name of this path; the file has it only if [`Self::has_name`].
-    pub(super) name: String,
-    /// Whether it has a name; `unnamed.rs` says which files have none.
-    pub(super) has_name: bool,
+    /// Its temporary name; `unnamed.rs` says which files have none.
+    pub(super) name: Option<String>,
     pub(super) file: OwnedFd,
     /// Its status when it was opened. Its inode, owner and mode stay what they were until it gets
     /// its metadata, and a file system may have to be asked for them again after a write.

@@ -65,13 +65,11 @@ fn may_link_what_was_given_away() -> bool {
 }
 
 impl SinkEnd {
-    /// A new file without a name, and its status, if the item can do with one; `name` is the
-    /// temporary name that it would have.
+    /// A new file without a name, and its status, if the item can do with one.
     pub(super) fn make_unnamed(
         &self,
         item: &Item,
         directory: &OwnedFd,
-        name: &str,
     ) -> Result<Option<(OwnedFd, Stat)>, Errno> {
         let is_one_block = !item.is_unsized()
             && item.goes_on.get().is_none()
@@ -85,14 +83,15 @@ impl SinkEnd {
         let made = unnamed.make(directory, mode)?;
         if made.is_some() && journal.is_inherited() {
             // What an earlier attempt left would stay, because its name is not needed.
-            remove_left_over(directory, name, journal.own().uid)?;
+            let name = journal.temporary_name(&item.path());
+            remove_left_over(directory, &name, journal.own().uid)?;
         }
         Ok(made)
     }
 
     /// The mode with which a file without a name is made. Nobody else can open it, so it may have
     /// its own mode at once, which need not be set later unless the umask takes part of it away.
-    /// Its owner must be able to open it again. An ACL changes the mode, which is set after it then.
+    /// Its owner must be able to open it again. An ACL changes the mode; it is set after that then.
     fn first_mode(&self, item: &Item) -> Mode {
         let owner = Mode::RUSR | Mode::WUSR;
         let own = Mode::from_raw_mode(item.metadata.mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
@@ -103,33 +102,38 @@ impl SinkEnd {
 }
 
 impl Temporary {
-    /// Gives a file its own name, from its temporary one or from none.
+    /// Gives a file its own name. If it has none and something is there, it gets a temporary name
+    /// first.
     ///
     /// # Errors
     /// Of the system calls; `STALE` if somebody has put another file under the temporary name, or
     /// taken ours away.
-    pub(super) fn give_name(&self, to: &[u8]) -> Result<(), Errno> {
+    pub(super) fn give_name(
+        &self,
+        to: &[u8],
+        temporary_name: impl FnOnce() -> String,
+    ) -> Result<(), Errno> {
         let Self { directory, name, file, .. } = self;
-        if self.has_name {
-            return self.take_name(to);
+        if let Some(name) = name {
+            return self.rename(name, to);
         }
         match link(file, directory, to) {
             // Somebody has made something under its name since that was looked at.
             Err(Errno::EXIST) => {}
             result => return result,
         }
+        let name = temporary_name();
         link(file, directory, name.as_bytes())?;
-        self.take_name(to).inspect_err(|_| {
+        self.rename(&name, to).inspect_err(|_| {
             // If it cannot be removed, it stays under a temporary name; the next run removes it.
             let _ = unlinkat(directory, name.as_str(), AtFlags::empty());
         })
     }
 
-    /// Renames a file from its temporary name.
-    fn take_name(&self, to: &[u8]) -> Result<(), Errno> {
-        let Self { directory, name, opened_as, .. } = self;
-        match is_name_of(directory, name.as_str(), opened_as)? {
-            true => renameat(directory, name.as_str(), directory, to),
+    fn rename(&self, from: &str, to: &[u8]) -> Result<(), Errno> {
+        let Self { directory, opened_as, .. } = self;
+        match is_name_of(directory, from, opened_as)? {
+            true => renameat(directory, from, directory, to),
             false => Err(Errno::STALE),
         }
     }
@@ -168,8 +172,7 @@ mod tests {
         let made = files.make(&directory, Mode::RUSR | Mode::WUSR).unwrap();
         let (file, opened_as) = made.expect("files in the place for tests can be without a name");
         rustix::io::write(&file, text).unwrap();
-        let (name, caching) = (TEMPORARY.to_owned(), Caching::Buffered);
-        Temporary { directory, name, has_name: false, file, opened_as, caching }
+        Temporary { directory, name: None, file, opened_as, caching: Caching::Buffered }
     }
 
     fn names(place: &Path) -> Vec<String> {
@@ -182,7 +185,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let file = unnamed(place.path(), b"text");
         assert!(names(place.path()).is_empty());
-        file.give_name(b"file").unwrap();
+        file.give_name(b"file", || TEMPORARY.to_owned()).unwrap();
         assert_eq!(names(place.path()), ["file"]);
         assert_eq!(fs::read(place.path().join("file")).unwrap(), b"text");
     }
@@ -201,7 +204,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let file = unnamed(place.path(), b"text");
         fs::write(place.path().join("file"), b"other").unwrap();
-        file.give_name(b"file").unwrap();
+        file.give_name(b"file", || TEMPORARY.to_owned()).unwrap();
         assert_eq!(names(place.path()), ["file"]);
         assert_eq!(fs::read(place.path().join("file")).unwrap(), b"text");
     }
@@ -211,7 +214,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let file = unnamed(place.path(), b"text");
         fs::create_dir(place.path().join("file")).unwrap();
-        assert_eq!(file.give_name(b"file"), Err(Errno::ISDIR));
+        assert_eq!(file.give_name(b"file", || TEMPORARY.to_owned()), Err(Errno::ISDIR));
         assert_eq!(names(place.path()), ["file"]);
     }
 
@@ -222,7 +225,7 @@ mod tests {
         for name in ["file", TEMPORARY] {
             fs::write(place.path().join(name), b"other").unwrap();
         }
-        assert_eq!(file.give_name(b"file"), Err(Errno::EXIST));
+        assert_eq!(file.give_name(b"file", || TEMPORARY.to_owned()), Err(Errno::EXIST));
         for name in ["file", TEMPORARY] {
             assert_eq!(fs::read(place.path().join(name)).unwrap(), b"other");
         }
@@ -239,7 +242,7 @@ mod tests {
         set_capabilities(None, CapabilitySets { effective, ..own }).unwrap();
         let direct = linkat(&file.file, "", &file.directory, "direct", AtFlags::EMPTY_PATH);
         assert_eq!(direct, Err(Errno::NOENT));
-        file.give_name(b"file").unwrap();
+        file.give_name(b"file", || TEMPORARY.to_owned()).unwrap();
         assert_eq!(names(place.path()), ["file"]);
     }
 

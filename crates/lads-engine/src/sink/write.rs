@@ -114,31 +114,34 @@ impl SinkEnd {
             .as_ref()
             .ok_or_else(|| Failure::new(Side::Sink, Operation::Create, Reason::ParentFailed))?;
         let directory = parent.open().map_err(|errno| failed(Operation::Create, errno))?;
-        let name = self.place().journal.temporary_name(&item.path());
         let unnamed = match made {
-            None => self.make_unnamed(item, &directory, &name),
+            None => self.make_unnamed(item, &directory),
             Some(_) => Ok(None),
         };
-        let opened = unnamed.and_then(|unnamed| {
-            let has_name = unnamed.is_none();
-            let opened = unnamed.map_or_else(|| self.open_named(item, &directory, &name, made), Ok);
-            opened.map(|(file, opened_as)| (file, opened_as, has_name))
+        let opened = unnamed.and_then(|unnamed| match unnamed {
+            Some((file, opened_as)) => Ok((file, opened_as, None)),
+            None => {
+                let name = self.place().journal.temporary_name(&item.path());
+                let (file, opened_as) = self.open_named(item, &directory, &name, made)?;
+                Ok((file, opened_as, Some(name)))
+            }
         });
-        let (file, opened_as, has_name) =
-            opened.map_err(|errno| failed(Operation::Create, errno))?;
+        let (file, opened_as, name) = opened.map_err(|errno| failed(Operation::Create, errno))?;
         let size = item.known_size();
         self.reserve(item, &file, size).map_err(|errno| {
-            if has_name && item.goes_on.get().is_none() {
+            if let Some(name) = &name
+                && item.goes_on.get().is_none()
+            {
                 // No other thread knows of it yet, so it must be removed here.
                 let _ = unlinkat(&directory, name.as_str(), AtFlags::empty());
             }
             failed(Operation::Preallocate, errno)
         })?;
-        let (file, caching) = match self.open_direct(&file, &directory, &name, size) {
+        let (file, caching) = match self.open_direct(&file, &directory, name.as_deref(), size) {
             Some(direct) => (direct, Caching::Direct),
             None => (file, Caching::within(self.options.sink_io)),
         };
-        let temporary = Arc::new(Temporary { directory, name, has_name, file, opened_as, caching });
+        let temporary = Arc::new(Temporary { directory, name, file, opened_as, caching });
         *state = FileState::Open(Arc::clone(&temporary));
         Ok(temporary)
     }
@@ -196,7 +199,7 @@ impl SinkEnd {
         &self,
         file: &OwnedFd,
         directory: &OwnedFd,
-        name: &str,
+        name: Option<&str>,
         size: u64,
     ) -> Option<OwnedFd> {
         let is_wanted = match self.options.sink_io {
@@ -310,11 +313,13 @@ impl SinkEnd {
         let state = item.temporary.lock().unwrap_or_else(PoisonError::into_inner).end();
         match state {
             // If it cannot be removed, it stays under a temporary name; the next run removes it.
-            FileState::Open(temporary) if temporary.has_name => {
-                let _ = unlinkat(&temporary.directory, temporary.name.as_str(), AtFlags::empty());
+            FileState::Open(temporary) => {
+                if let Some(name) = &temporary.name {
+                    let _ = unlinkat(&temporary.directory, name.as_str(), AtFlags::empty());
+                }
             }
             FileState::Made(_) => self.remove_made(item),
-            FileState::Open(_) | FileState::Unopened | FileState::Dropped => {}
+            FileState::Unopened | FileState::Dropped => {}
         }
         item.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -391,7 +396,7 @@ fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<Flag, Er
     if rest.is_empty() {
         return Ok(Flag::Known);
     }
-    let through_cache = reopen(file, directory, name, OFlags::WRONLY)?;
+    let through_cache = reopen(file, directory, name.as_deref(), OFlags::WRONLY)?;
     write_all(&through_cache, rest, offset + pages_end as u64).map(|()| Flag::Known)
 }
 
@@ -431,9 +436,8 @@ mod tests {
         let directory: Arc<OwnedFd> = Arc::new(fs::File::open(there.path()).unwrap().into());
         let file = create_temporary(&directory, "name", &Own::usual()).unwrap();
         let (opened_as, caching) = (fstat(&file).unwrap(), Caching::Direct);
-        let name = "name".to_owned();
-        let has_name = true;
-        let temporary = Temporary { directory, name, has_name, file, opened_as, caching };
+        let name = Some("name".to_owned());
+        let temporary = Temporary { directory, name, file, opened_as, caching };
         let bytes = [1; PAGE_BYTES + 1];
         write_to(&temporary, &bytes, 0).unwrap();
         assert_eq!(fs::read(&path).unwrap(), bytes);

@@ -1,35 +1,33 @@
 //! Which part of the path limits the transfer, judged by what its threads waited for.
 
-use crate::event::Bottleneck;
-use lads_core::message::Counters;
-use lads_core::units::Instant;
+use crate::message::Counters;
+use crate::tuning::Tuning;
+use crate::units::Instant;
 use std::time::Duration;
 
-/// How often the bottleneck is judged again. In the first tenth of a second, the rate limit lets
-/// through what it saved up: with half of this interval, storage would often be named instead of
-/// the limit. With the double, a change would be shown late.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// With less work than this by all threads together, in microseconds, no bottleneck is named. Half
-/// of it is a few requests to a rotating disk, which chance decides. With the double, a transfer of
-/// few small files would never get one.
-const WORK_MICROS_MIN: u64 = 50_000;
-
-/// Idle times of both ends are told apart if they differ by this part of a processor. The kernel
-/// counts them in hundredths of a second. A source that is held up by a sink with a third of a
-/// processor is idle for a ninth of the time, so that half of this number would be too coarse;
-/// double is the noise of a machine that does other things.
-const IDLE_PART: u64 = 20;
-
-/// If threads of an end wait for their share of the processors for this part of the time, that is
-/// what limits the transfer. Whoever uses all of the share waits between any two blocks. Half of
-/// this is the noise of a transfer that uses nearly all of it; with double, a share that takes away
-/// a fifth of what the transfer would use is blamed on something else.
-const CPU_LIMITED_PART: u64 = 10;
+/// Which part of the path limits the transfer, judged by what its threads waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Reading at the source.
+    SourceStorage,
+    /// The processors of the source's host.
+    SourceCpu,
+    /// The network between the ends.
+    Network,
+    /// The processors of the sink's host.
+    SinkCpu,
+    /// Writing at the sink.
+    SinkStorage,
+    /// The rate limit that the person set.
+    Limit,
+    /// The share of the processors that the person set.
+    CpuLimit,
+}
 
 /// What limited the transfer lately, and for how long each part has.
 #[derive(Debug, Default)]
-pub(crate) struct Bottlenecks {
+pub struct Bottlenecks {
+    tuning: Tuning,
     decided: Instant,
     source: Counters,
     sink: Counters,
@@ -39,15 +37,16 @@ pub(crate) struct Bottlenecks {
 
 impl Bottlenecks {
     /// What limits the transfer now, given the counters of both ends.
-    pub(crate) fn lately(
+    pub fn lately(
         &mut self,
         now: Instant,
         source: &Counters,
         sink: &Counters,
     ) -> Option<Bottleneck> {
         let span = now.since(self.decided);
-        if span >= INTERVAL
-            && let Some(found) = between((&self.source, &self.sink), (source, sink), span)
+        if span >= self.tuning.verdict_interval
+            && let Some(found) =
+                between(&self.tuning, (&self.source, &self.sink), (source, sink), span)
         {
             self.decided = now;
             (self.source, self.sink) = (source.clone(), sink.clone());
@@ -62,16 +61,12 @@ impl Bottlenecks {
 
     /// What limited the whole transfer, which took until `now`: the part that did so for most of
     /// the time. `None` if too little has happened to tell.
-    pub(crate) fn of_all(
-        &self,
-        now: Instant,
-        source: &Counters,
-        sink: &Counters,
-    ) -> Option<Bottleneck> {
+    #[must_use]
+    pub fn of_all(&self, now: Instant, source: &Counters, sink: &Counters) -> Option<Bottleneck> {
         let longest = self.spans.iter().max_by_key(|(_, sum)| *sum);
         longest.map(|(it, _)| *it).or_else(|| {
             let nothing = Counters::default();
-            between((&nothing, &nothing), (source, sink), now.since_start())
+            between(&self.tuning, (&nothing, &nothing), (source, sink), now.since_start())
         })
     }
 }
@@ -92,60 +87,76 @@ impl Bottlenecks {
 ///   Each block has room at the sink before it is sent, so slow storage there does not slow down
 ///   sending.
 fn between(
+    tuning: &Tuning,
     before: (&Counters, &Counters),
     now: (&Counters, &Counters),
     span: Duration,
 ) -> Option<Bottleneck> {
-    let grown = |of: fn(&Counters) -> u64| of(now.0).saturating_sub(of(before.0));
-    let grown_at_sink = |of: fn(&Counters) -> u64| of(now.1).saturating_sub(of(before.1));
-    let (limited, sent) = (grown(|it| it.bytes_limited), grown(|it| it.bytes_sent));
-    if limited > sent / 2 {
+    let of_source = |of: fn(&Counters) -> u64| of(now.0).saturating_sub(of(before.0));
+    let of_sink = |of: fn(&Counters) -> u64| of(now.1).saturating_sub(of(before.1));
+    let time_of_source = |of| Duration::from_micros(of_source(of));
+    let time_of_sink = |of| Duration::from_micros(of_sink(of));
+    let sent = of_source(|it| it.bytes_sent);
+    if of_source(|it| it.bytes_limited) as f64 > sent as f64 * tuning.verdict_limited_part {
         return Some(Bottleneck::Limit);
     }
-    let reading = grown(|it| it.storage_micros);
-    let sending = grown(|it| it.network_micros);
-    let writing = grown_at_sink(|it| it.storage_micros);
-    if reading + sending + writing <= WORK_MICROS_MIN {
+    let reading = time_of_source(|it| it.storage_micros);
+    let sending = time_of_source(|it| it.network_micros);
+    let writing = time_of_sink(|it| it.storage_micros);
+    if reading.saturating_add(sending).saturating_add(writing) <= tuning.verdict_work_min {
         return None;
     }
-    let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     let cpu_limited = |it: &Counters| it.cpu_limited_micros;
-    if grown(cpu_limited).max(grown_at_sink(cpu_limited)) > span / CPU_LIMITED_PART {
+    let cpu_limited = time_of_source(cpu_limited).max(time_of_sink(cpu_limited));
+    if cpu_limited > span.mul_f64(tuning.verdict_cpu_limited_part) {
         return Some(Bottleneck::CpuLimit);
     }
-    let is_starved = grown(|it| it.starved_micros) > span / 2;
+    let starved = time_of_source(|it| it.starved_micros);
+    let is_starved = starved > span.mul_f64(tuning.verdict_starved_part);
     let in_storage = reading.saturating_add(writing);
-    let (had, waited) = (grown(|it| it.cpu_micros), grown(|it| it.cpu_delay_micros));
+    let delay = |it: &Counters| it.cpu_delay_micros;
+    let lack = |had, waited| cpu_lack(tuning, had, waited, in_storage, span);
+    let waited = time_of_source(delay);
     // Threads that wait for a processor may hold what others of the source wait for.
     let cpu_of_source =
-        cpu_lack(had, waited, in_storage, span).filter(|_| !is_starved || waited > span);
-    let (had, waited) =
-        (grown_at_sink(|it| it.cpu_micros), grown_at_sink(|it| it.cpu_delay_micros));
-    let cpu_of_sink = cpu_lack(had, waited, in_storage, span);
-    let idle = grown(|it| it.cpu_idle_micros);
-    let idle_at_sink = grown_at_sink(|it| it.cpu_idle_micros);
+        lack(time_of_source(|it| it.cpu_micros), waited).filter(|_| !is_starved || waited > span);
+    let cpu_of_sink = lack(time_of_sink(|it| it.cpu_micros), time_of_sink(delay));
+    let idle = time_of_source(|it| it.cpu_idle_micros);
+    let idle_at_sink = time_of_sink(|it| it.cpu_idle_micros);
+    let idle_part = span.mul_f64(tuning.verdict_idle_part);
+    let is_sending = sending >= span.mul_f64(tuning.verdict_sending_part);
+    let is_writing = writing > span.mul_f64(tuning.verdict_writing_part);
     Some(match (cpu_of_source, cpu_of_sink) {
         (Some(_), None) => Bottleneck::SourceCpu,
         (None, Some(_)) => Bottleneck::SinkCpu,
-        (Some(_), Some(_)) if idle + span / IDLE_PART < idle_at_sink => Bottleneck::SourceCpu,
-        (Some(_), Some(_)) if idle_at_sink + span / IDLE_PART < idle => Bottleneck::SinkCpu,
+        (Some(_), Some(_)) if idle + idle_part < idle_at_sink => Bottleneck::SourceCpu,
+        (Some(_), Some(_)) if idle_at_sink + idle_part < idle => Bottleneck::SinkCpu,
         (Some(source), Some(sink)) if sink <= source => Bottleneck::SourceCpu,
         (Some(_), Some(_)) => Bottleneck::SinkCpu,
-        _ if is_starved && sending < span / 2 && writing > span / 4 => Bottleneck::SinkStorage,
+        _ if is_starved && !is_sending && is_writing => Bottleneck::SinkStorage,
         _ if !is_starved && reading >= sending => Bottleneck::SourceStorage,
         _ => Bottleneck::Network,
     })
 }
 
-/// For which part of the time that threads of an end wanted a processor they waited for it, in
-/// thousandths; `None` if that was no hindrance: together they wanted less than half of a
-/// processor, or waited for less than a third of that time, or threads of both ends were in calls
-/// to storage for more than twice as long. In a call to fast storage, a thread mostly has a
+/// For which part of the time that threads of an end wanted a processor they waited for it; `None`
+/// if that was no hindrance: together they wanted little of a processor
+/// ([`Tuning::verdict_wanted_part`]), or waited for a small part of that time
+/// ([`Tuning::verdict_waited_part`]), or threads of both ends were in calls to storage for far
+/// longer ([`Tuning::verdict_storage_times`]). In a call to fast storage, a thread mostly has a
 /// processor or waits for one, so the calls of both ends take about as long as that.
-fn cpu_lack(had: u64, waited: u64, in_storage: u64, span: u64) -> Option<u64> {
+fn cpu_lack(
+    tuning: &Tuning,
+    had: Duration,
+    waited: Duration,
+    in_storage: Duration,
+    span: Duration,
+) -> Option<f64> {
     let wanted = had.saturating_add(waited);
-    let is_short = wanted > span / 2 && waited > wanted / 3 && in_storage / 2 <= wanted;
-    is_short.then(|| waited.saturating_mul(1000) / wanted)
+    let is_short = wanted > span.mul_f64(tuning.verdict_wanted_part)
+        && waited > wanted.mul_f64(tuning.verdict_waited_part)
+        && in_storage <= wanted.mul_f64(tuning.verdict_storage_times);
+    is_short.then(|| waited.as_secs_f64() / wanted.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -174,7 +185,7 @@ mod tests {
 
     fn found(source: &Counters, sink: &Counters) -> Option<Bottleneck> {
         let nothing = Counters::default();
-        between((&nothing, &nothing), (source, sink), SPAN)
+        between(&Tuning::DEFAULT, (&nothing, &nothing), (source, sink), SPAN)
     }
 
     #[test]
