@@ -103,7 +103,7 @@ impl Drop for Sshd {
 }
 
 /// bash reads `.bashrc` where sshd starts it, unless it takes itself for a shell within a shell. On
-/// some machines that takes longer than the round trips that are to be measured (0.13 s with pyenv).
+/// some machines that takes longer than a round trip that is to be measured: 0.13 s with pyenv.
 fn config_text(directory: &Path, at: SocketAddr) -> String {
     let directory = directory.display();
     let (address, port) = (at.ip(), at.port());

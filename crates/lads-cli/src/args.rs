@@ -105,6 +105,7 @@ fn with_copy(copy_command: Command) -> Command {
         .subcommand(
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
+                .arg(Arg::new("job").value_name("JOB"))
                 .hide(true),
         )
         .subcommand(

@@ -65,11 +65,12 @@ fn main() -> ExitCode {
             Some(("doctor", matches)) => judged(mpi::doctor(&parsed::<DoctorArgs>(matches))),
             other => unreachable!("clap lets no other command pass: {other:?}"),
         },
-        Some(("serve", _)) => {
+        Some(("serve", matches)) => {
             #[cfg(debug_assertions)]
             panic::when_asked("serve");
             lads_engine::raise_open_files_limit();
-            ExitCode::from(lads_engine::serve() as u8)
+            let argument = matches.get_one::<String>("job").map(String::as_str);
+            ExitCode::from(lads_engine::serve(argument) as u8)
         }
         Some(("help", matches)) => printed(
             help(matches.get_one::<String>("command").map(String::as_str)),

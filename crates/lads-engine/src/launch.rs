@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits for ever: see [`crate::patience`].
 
+mod ahead;
 mod distant;
 mod greeting;
 mod other;
@@ -43,9 +44,10 @@ const EXIT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long writing the last message may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// A job of at most this many bytes is sent right after HELLO, before the other end has said a
-/// word: that saves a round trip. A longer one could fill the pipe to a remote shell that does not
-/// read yet. The smallest pipe holds 4 KiB; jobs without long lists have some 200 bytes. With half
-/// or double of this, jobs with lists of 1 to 4 KiB would take a round trip more or less.
+/// word, and is an argument of the command that starts it: each saves a round trip. A longer one
+/// could fill the pipe to a remote shell that does not read yet. The smallest pipe holds 4 KiB;
+/// jobs without long lists have some 200 bytes. With half or double of this, jobs with lists of 1
+/// to 4 KiB would take two round trips more or less.
 const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
 /// The default number of streams: as many as I/O threads can send on at a time, two for each
 /// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`. More fill a
@@ -130,7 +132,7 @@ pub(crate) fn start(
     let asked = host.as_deref().map(|host| Ssh::ask(shell_command(&job.remote), host, &patience));
     let ssh = asked.transpose()?.flatten();
     let mut other = Other::start(Program {
-        command: command(job, ssh.as_ref(), host.as_deref()),
+        command: command(job, ssh.as_ref(), host.as_deref(), &told),
         host: host.as_deref(),
         // Hints must show the command as the person typed it.
         typed: &job.remote,
@@ -193,7 +195,10 @@ pub(crate) fn start(
 }
 
 /// The command that starts the other end, through the remote shell if it is on another host.
-fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>) -> Command {
+///
+/// A short job is an argument of it, too: ssh lets nothing into standard input before the command
+/// has begun, a round trip later.
+fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>, told: &Told) -> Command {
     let Some(host) = host else {
         let mut command = Command::new(&job.program);
         // An interrupt from the keyboard is for this process; the sink stops when it is told to.
@@ -201,7 +206,10 @@ fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>) -> Command {
         return command;
     };
     let remote = ssh.map_or_else(|| job.remote.clone(), |ssh| ssh.made_impatient(&job.remote));
-    remote.command_on(host, &[remote.lads.as_bytes(), b"serve"])
+    let mut words = vec![remote.lads.as_bytes(), b"serve"];
+    let ahead = told.ahead();
+    words.extend(ahead.as_ref().map(String::as_bytes));
+    remote.command_on(host, &words)
 }
 
 /// Streams that are being opened. Meanwhile the ends already talk: the source announces files while
@@ -236,6 +244,16 @@ struct Told {
     message: Message,
     /// Whether it fits into a pipe that nobody reads yet.
     is_short: bool,
+}
+
+impl Told {
+    /// The job as an argument, if it is short.
+    fn ahead(&self) -> Option<String> {
+        match &self.message {
+            Message::Job(bytes) if self.is_short => Some(ahead::argument(bytes)),
+            _ => None,
+        }
+    }
 }
 
 /// The job as a message; refused here if it is longer than the other end accepts.
@@ -343,11 +361,17 @@ fn own_host() -> String {
 }
 
 /// The other end's part: sends HELLO, receives the job, listens, and waits for the data streams.
-pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
+/// `argument` is the one that the command came with, if any.
+pub(crate) fn answer(
+    input: File,
+    output: File,
+    argument: Option<&str>,
+) -> Result<Connected, Fatal> {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, GREETING_DEADLINE);
     let mut greeting = Greeting::new(input, output, "the other end");
-    let (hello, assignment, sockets) = match answer_within(&mut greeting, &patience) {
+    let ahead = argument.and_then(ahead::job);
+    let (hello, assignment, sockets) = match answer_within(&mut greeting, ahead, &patience) {
         Ok(answered) => answered,
         Err(fatal) => {
             let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
@@ -384,23 +408,47 @@ pub(crate) fn answer(input: File, output: File) -> Result<Connected, Fatal> {
 /// What it was told, and a socket for each data stream if streams have their own connections.
 fn answer_within(
     greeting: &mut Greeting,
+    ahead: Option<Vec<u8>>,
     patience: &Patience<'_>,
 ) -> Result<(Hello, Assignment, Option<Vec<OwnedFd>>), Fatal> {
     greeting.say(&own_hello(), patience)?;
+    let begun = match &ahead {
+        Some(bytes) => Some(listen_for(bytes, greeting, patience)?),
+        None => None,
+    };
     let hello = check_hello(greeting.hear(HELLO_BYTES_MAX, patience)?, "the other end")?;
     let Some(Message::Job(bytes)) = greeting.hear(JOB_MESSAGE_BYTES_MAX, patience)? else {
         return Err(Fatal::new(ExitCode::Network, "the other end did not say what to do"));
     };
-    let mut assignment = Assignment::take(&mut Reader::of_own(&bytes))
+    let (assignment, listener) = match begun {
+        Some(begun) if ahead.as_ref() == Some(&bytes) => begun,
+        Some(_) => {
+            let text = "the other end said two different things to do";
+            return Err(Fatal::new(ExitCode::Network, text));
+        }
+        None => listen_for(&bytes, greeting, patience)?,
+    };
+    drop((ahead, bytes));
+    let Some(listener) = listener else { return Ok((hello, assignment, None)) };
+    let sockets = listener.accept_all(patience, greeting.input())?;
+    Ok((hello, assignment, Some(sockets)))
+}
+
+/// Takes up a job, and says where this end listens for it: nowhere, if all goes through the pipes.
+fn listen_for(
+    job: &[u8],
+    greeting: &mut Greeting,
+    patience: &Patience<'_>,
+) -> Result<(Assignment, Option<tcp::Listener>), Fatal> {
+    let mut assignment = Assignment::take(&mut Reader::of_own(job))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
-    drop(bytes);
     assignment.options.check()?;
     let count = assignment.options.streams.clamp(1, STREAMS_MAX);
     assignment.options.streams = count;
     if assignment.is_piped {
         let (address, tokens) = (String::new(), Vec::new());
         greeting.say(&Message::Listen { address, port: 0, tokens }, patience)?;
-        return Ok((hello, assignment, None));
+        return Ok((assignment, None));
     }
     let ports =
         (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
@@ -411,8 +459,7 @@ fn answer_within(
         tokens: listener.tokens.clone(),
     };
     greeting.say(&message, patience)?;
-    let sockets = listener.accept_all(patience, greeting.input())?;
-    Ok((hello, assignment, Some(sockets)))
+    Ok((assignment, Some(listener)))
 }
 
 /// The address of this host that ssh connected to: data can reach it, too.

@@ -83,8 +83,9 @@ fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Repo
     }
 }
 
-/// Runs the other end: speaks on standard input and output until the transfer is over.
-pub fn serve() -> ExitCode {
+/// Runs the other end: speaks on standard input and output until the transfer is over. `argument`
+/// is the one that the command came with, if any.
+pub fn serve(argument: Option<&str>) -> ExitCode {
     let clock = Clock::start();
     // The handles of the standard library are not used, because they buffer bytes.
     let pipes = io::stdin().as_fd().try_clone_to_owned().and_then(|input| {
@@ -92,7 +93,7 @@ pub fn serve() -> ExitCode {
     });
     // Without these pipes, nobody can be told that they are missing.
     let Ok((input, output)) = pipes else { return ExitCode::Other };
-    match launch::answer(input, output) {
+    match launch::answer(input, output, argument) {
         Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).exit_code,
         // The reason was told to the other end.
         Err(fatal) => fatal.code,

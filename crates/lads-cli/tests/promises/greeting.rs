@@ -5,7 +5,9 @@ use crate::world::{
     LADS, RUN_HERE, Rng, Running, World, for_seeds, lads, run, send_signal, start, there, wait_for,
     wait_until_gone,
 };
-use lads_core::message::{Hello, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, encode};
+use lads_core::message::{
+    Hello, LENGTH_BYTES, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, decode, encode,
+};
 use lads_core::schema::DIGEST;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::VecDeque;
@@ -94,6 +96,77 @@ fn serve() -> Child {
     let mut command = Command::new(LADS);
     command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().unwrap()
+}
+
+/// Returns the words with which an ordinary push starts the other end.
+fn words_of_a_push(world: &World) -> Vec<String> {
+    let file = world.path("words");
+    let written = world.path("written");
+    let (to, done) = (written.display(), file.display());
+    let script =
+        format!("shift; printf '%s\\n' \"$@\" > '{to}'; mv '{to}' '{done}'; exec sleep 300");
+    let running = start(through(world, &world.fake_shell(&script), &[]));
+    let words = wait_for("the other end to be started", || fs::read_to_string(&file).ok());
+    drop(running);
+    words.lines().map(str::to_owned).collect()
+}
+
+/// Reads a message from an end.
+fn next_message(from: &mut impl std::io::Read) -> Message {
+    let mut length = [0; LENGTH_BYTES];
+    from.read_exact(&mut length).unwrap();
+    let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+    from.read_exact(&mut bytes).unwrap();
+    decode(&bytes).unwrap()
+}
+
+/// ssh lets nothing into standard input before the command has begun, which is a round trip later.
+#[test]
+fn the_other_end_listens_before_anything_was_said_to_it() {
+    let words = words_of_a_push(&one_file());
+    let [program, serve, job] = &words[..] else { panic!("{words:?}") };
+    assert_eq!([program, serve], [LADS, "serve"]);
+    let start = |job: &str| {
+        let mut command = Command::new(LADS);
+        command.args(["serve", job]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut child = start(job);
+    let mut said = child.stdout.take().unwrap();
+    assert!(matches!(next_message(&mut said), Message::Hello(_)));
+    let Message::Listen { port, tokens, .. } = next_message(&mut said) else { panic!("{words:?}") };
+    assert!(port > 0 && !tokens.is_empty());
+    // Another job, as from whoever could write to its input, and not start it.
+    let other = bytes_of(&[hello(), Message::Job(vec![1, 2, 3])]);
+    child.stdin.take().unwrap().write_all(&other).unwrap();
+    let Message::Fatal { text, .. } = next_message(&mut said) else { panic!("{words:?}") };
+    assert!(text.contains("two different things"), "{text}");
+    child.wait().unwrap();
+
+    // What another build says ahead is not understood, so it says nothing but who it is.
+    let mut child = start(&job.replacen(|_: char| true, "x", 1));
+    let mut said = child.stdout.take().unwrap();
+    assert!(matches!(next_message(&mut said), Message::Hello(_)));
+    child.stdin.take().unwrap().write_all(&bytes_of(&[hello()])).unwrap();
+    let Message::Fatal { text, .. } = next_message(&mut said) else { panic!("{words:?}") };
+    assert!(text.contains("did not say what to do"), "{text}");
+    child.wait().unwrap();
+}
+
+/// A command that was set for the key of a person gets no words of theirs.
+#[test]
+fn an_other_end_that_gets_no_words_hears_all_on_its_input() {
+    let world = one_file();
+    let shell = world.fake_shell(&format!("exec '{LADS}' serve"));
+    let mut command = Command::new(LADS);
+    command.args(["cp", "-e", &shell]).arg(world.source_contents());
+    run({
+        command.arg(format!("there.invalid:{}", world.target().display()));
+        command.args(["--data-address", "127.0.0.1"]);
+        command
+    })
+    .expect(0);
+    assert_eq!(fs::read(world.path("dst/a")).unwrap(), b"a");
 }
 
 #[test]

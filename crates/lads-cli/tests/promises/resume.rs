@@ -330,12 +330,14 @@ fn a_signal_is_heeded_while_the_other_end_is_silent_before_it_begins() {
 fn a_peer_that_greets_and_says_no_more_is_noticed() {
     let world = World::new();
     world.write("src/a", b"a");
-    // The other end sends HELLO, but receives nothing.
-    let shell = world.fake_shell("shift; sleep 50 | \"$@\"");
-    let mut command = there(&shell);
-    command.args(["--timeout", "1", "--connect-timeout", "60"]).arg(world.source_contents());
-    command.arg(format!("there:{}", world.target().display()));
-    run(command).expect(5).says(&["silent", "1 s"]).within(Duration::from_secs(20));
+    // The other end receives nothing. It sends HELLO; if it was told what to do, LISTEN, too.
+    for (words, said) in [("\"$1\" \"$2\"", "silent"), ("\"$@\"", "no answer in time")] {
+        let shell = world.fake_shell(&format!("shift; sleep 50 | {words}"));
+        let mut command = there(&shell);
+        command.args(["--timeout", "1", "--connect-timeout", "60"]).arg(world.source_contents());
+        command.arg(format!("there:{}", world.target().display()));
+        run(command).expect(5).says(&[said]).within(Duration::from_secs(20));
+    }
 }
 
 #[test]
