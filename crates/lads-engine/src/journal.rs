@@ -218,7 +218,7 @@ impl Journal {
         }
     }
 
-    /// The same for the path that this gives. It is not asked for where no file has a record: of a
+    /// The same for the path that `path` returns. It is not called where no file has a record: in a
     /// tree of small files, none has.
     pub(crate) fn forget_any(&self, path: impl FnOnce() -> Vec<u8>) {
         if !lock(&self.state).numbers.is_empty() {

@@ -100,9 +100,6 @@ pub(crate) fn read_all(
     }
 }
 
-/// Room for the names of attributes of most entries, in bytes. Entries with more are asked twice.
-const FEW_NAMES_BYTES: usize = 256;
-
 /// The names of the attributes of a name in an open directory, each with a zero byte after it.
 fn list_xattrs_at(directory: &OwnedFd, name: &[u8], to: &mut [u8]) -> Result<usize, Errno> {
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -125,11 +122,10 @@ fn list_xattrs_at(directory: &OwnedFd, name: &[u8], to: &mut [u8]) -> Result<usi
 /// # Errors
 /// Of the system calls: without its attributes the file would not be the same at the sink.
 pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, Errno> {
-    let mut few = [0; FEW_NAMES_BYTES];
-    let list = match list_xattrs_at(directory, name, &mut few) {
-        Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
-        Ok(count) => few[..count].to_vec(),
-        Err(Errno::RANGE) => read_all(|to| list_xattrs_at(directory, name, to))?,
+    let list = match read_all(|to| list_xattrs_at(directory, name, to)) {
+        Ok(list) if list.is_empty() => return Ok(Vec::new()),
+        Ok(list) => list,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
         Err(errno) => return Err(errno),
     };
     let path = proc_path(directory, name);

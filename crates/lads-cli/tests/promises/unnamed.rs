@@ -119,7 +119,7 @@ fn what_an_attempt_with_shorter_blocks_has_left_is_removed() {
         running.kill_both_ends(|| ());
         wait_until_gone(sink);
         assert_eq!(left_over(&world.target()), 1);
-        // Such as a person does who does not care for what there is.
+        // The file is another one now, so nothing of it can be used.
         world.write("src/file", &Rng::new(2).bytes(900_000));
         run(world.cp(options)).expect(0);
         assert_identical(&world.source(), &world.target());

@@ -265,6 +265,7 @@ impl SinkEnd {
         if let Some(item) = self.table.get(entry)
             && let Ok(temporary) = self.temporary(&item)
             && temporary.caching != Caching::Direct
+            && !self.layouts.is_memory()
         {
             // Only a head start. If it fails, the sync writes everything.
             let _ = lads_sys::start_writeback(&temporary.file);
