@@ -161,6 +161,19 @@ static int open_together(struct shim_file *file, char *text)
     return shim_agree(file->comm, own);
 }
 
+/* A communicator of its own for a file. MPI_Comm_dup would copy the attributes of the program's. ROMIO
+ * keeps one there, with a count that is not safe when another thread opens a file meanwhile: MPICH 5.0
+ * then frees it twice in MPI_Finalize. */
+static int own_communicator(MPI_Comm comm, MPI_Comm *own)
+{
+    MPI_Group group;
+    if (PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
+        return MPI_ERR_COMM;
+    int code = PMPI_Comm_create(comm, group, own);
+    PMPI_Group_free(&group);
+    return code == MPI_SUCCESS ? MPI_SUCCESS : MPI_ERR_COMM;
+}
+
 static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle,
                        uintptr_t caller)
 {
@@ -168,8 +181,8 @@ static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info
     struct shim_file *file = new_file(comm, name, amode, info);
     int64_t numbers[1] = {amode};
     int class = shim_agree_same(comm, file ? amode_class(amode) : MPI_ERR_NO_MEM, numbers, 1);
-    if (class == MPI_SUCCESS && PMPI_Comm_dup(comm, &file->comm) != MPI_SUCCESS)
-        class = MPI_ERR_COMM;
+    if (class == MPI_SUCCESS)
+        class = own_communicator(comm, &file->comm);
     if (class == MPI_SUCCESS)
         class = open_together(file, text);
     if (class == MPI_SUCCESS) {

@@ -328,6 +328,30 @@ static void handles(void)
     OK(MPI_File_close(&file));
 }
 
+static int copies;
+
+static int on_copy(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *is_copied)
+{
+    (void)comm, (void)key, (void)extra, (void)value, (void)copy;
+    copies++;
+    *is_copied = 0;
+    return MPI_SUCCESS;
+}
+
+/* What a program keeps with its communicator is not copied to that of the file: no function of the
+ * program runs while a file is opened. */
+static void attributes(void)
+{
+    int key;
+    OK(MPI_Comm_create_keyval(on_copy, MPI_COMM_NULL_DELETE_FN, &key, NULL));
+    OK(MPI_Comm_set_attr(MPI_COMM_WORLD, key, &copies));
+    MPI_File file = fresh();
+    STRICT(CHECK(copies == 0));
+    OK(MPI_File_close(&file));
+    OK(MPI_Comm_delete_attr(MPI_COMM_WORLD, key));
+    OK(MPI_Comm_free_keyval(&key));
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -354,6 +378,7 @@ int main(int argc, char **argv)
     STRICT(counters());
     handlers();
     handles();
+    attributes();
     int result = report("conf");
     MPI_Finalize();
     return result;
