@@ -14,7 +14,10 @@ use lads_core::units::StreamId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How often to look whether a session is over.
+const OVER_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What the lock protects.
 #[derive(Debug)]
@@ -215,6 +218,15 @@ impl<S: Wakes> Hub<S> {
         }
         self.wake_all(inner);
         self.streams.shut_down();
+    }
+
+    /// Waits until the session is over, but not for longer than this. Returns whether it is.
+    pub(crate) fn is_over_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.lock().is_over && Instant::now() < until {
+            std::thread::sleep(OVER_INTERVAL);
+        }
+        self.lock().is_over
     }
 
     /// Everything is done: every thread may end.

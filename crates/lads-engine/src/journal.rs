@@ -22,9 +22,16 @@ pub(crate) use site::{Leftover, Own, look_at_journal};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The path on record for the root directory itself: no file has this path.
 const ROOT_PATH: &[u8] = b".";
+
+/// How long to wait for a journal that another process holds, and how often to try. An attempt whose
+/// other end was killed ends within milliseconds. Half of this is little for a machine under load;
+/// with the double, whoever starts a transfer twice is told so that much later.
+const HELD_DEADLINE: Duration = Duration::from_secs(1);
+const HELD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An open journal; in a dry run it has no file.
 #[derive(Debug)]
@@ -80,7 +87,8 @@ impl Drop for Claim {
 
 impl Journal {
     /// Opens the journal of the job with this `job_key` in `root`, or begins one. `target` is the
-    /// directory's name in messages.
+    /// directory's name in messages. If another process holds it, waits a short time, because an
+    /// earlier attempt may just be ending.
     pub(crate) fn open(
         root: Arc<OwnedFd>,
         target: &str,
@@ -88,7 +96,18 @@ impl Journal {
         board: &Board,
     ) -> Result<Self, Fatal> {
         let site = Site::new(root, target, job_key);
-        let site::Opened { log, salt, replay, own } = site.open(board)?;
+        let since = Instant::now();
+        let opened = loop {
+            match site.open(board) {
+                Err(fatal)
+                    if fatal.code == ExitCode::Running && since.elapsed() < HELD_DEADLINE =>
+                {
+                    std::thread::sleep(HELD_INTERVAL);
+                }
+                opened => break opened?,
+            }
+        };
+        let site::Opened { log, salt, replay, own } = opened;
         let is_inherited = replay.salt.is_some();
         let journal = Self::with(site, salt, own, Some(log), replay.files, replay.next_number);
         Ok(Self { is_inherited, ..journal })

@@ -31,7 +31,6 @@ use process::Process;
 use route::Route;
 use ssh::Ssh;
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -168,8 +167,7 @@ pub(crate) fn start(
             let (tcp, stop) = (Arc::clone(&streams), stop.clone());
             let opening = Opening::begin(move || {
                 let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
-                let on_open = |index: u16, socket| tcp.open(index.into(), socket);
-                route.connect_all(&addresses, &tokens, &patience, on_open)
+                route.connect_all(&addresses, &tokens, &patience, &tcp)
             });
             (streams, over_pipes(input, output), Some(opening))
         }
@@ -212,8 +210,8 @@ fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>, told: &Told) -> Com
     remote.command_on(host, &words)
 }
 
-/// Streams that are being opened. Meanwhile the ends already talk: the source announces files while
-/// the sink waits for the streams, which saves a round trip.
+/// Streams that are being opened. Meanwhile the ends already talk: the source announces files, and
+/// the sink says what it has of them, which saves two round trips.
 #[derive(Debug)]
 pub(crate) struct Opening {
     result: Receiver<Result<(), Fatal>>,
@@ -224,7 +222,7 @@ impl Opening {
     fn begin(open: impl FnOnce() -> Result<(), Fatal> + Send + 'static) -> Self {
         let (sender, result) = channel();
         // If this end could not begin, nobody waits for the result.
-        spawn("lads-connect", move || drop(sender.send(open())));
+        spawn("lads-streams", move || drop(sender.send(open())));
         Self { result }
     }
 
@@ -360,7 +358,7 @@ fn own_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The other end's part: sends HELLO, receives the job, listens, and waits for the data streams.
+/// The other end's part: sends HELLO, receives the job, and listens for the data streams.
 /// `argument` is the one that the command came with, if any.
 pub(crate) fn answer(
     input: File,
@@ -371,30 +369,36 @@ pub(crate) fn answer(
     let patience = Patience::new(&stop, GREETING_DEADLINE);
     let mut greeting = Greeting::new(input, output, "the other end");
     let ahead = argument.and_then(ahead::job);
-    let (hello, assignment, sockets) = match answer_within(&mut greeting, ahead, &patience) {
-        Ok(answered) => answered,
-        Err(fatal) => {
-            let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
-            let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
-            let _ = greeting.say(&message, &patience);
-            return Err(fatal);
-        }
-    };
+    let (hello, assignment, listener) =
+        match answer_within(&mut greeting, ahead.as_deref(), &patience) {
+            Ok(answered) => answered,
+            Err(fatal) => {
+                let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
+                let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
+                let _ = greeting.say(&message, &patience);
+                return Err(fatal);
+            }
+        };
     let (input, output) = greeting.into_pipes();
     let options = &assignment.options;
-    let (transport, control): (Arc<dyn Transport>, _) = match sockets {
-        Some(sockets) => {
+    let (transport, control, opening): (Arc<dyn Transport>, _, _) = match listener {
+        Some(listener) => {
             let silence = Duration::from_secs(options.timeout_seconds.into());
-            (Arc::new(tcp::Tcp::new(sockets, silence)), over_pipes(input, output))
+            let streams = Arc::new(tcp::Tcp::opening(listener.tokens.len(), silence));
+            let opening = accepting(listener, Arc::clone(&streams), &input);
+            (streams, over_pipes(input, output), Some(opening))
         }
-        None => pipe::open(input, output, options.streams, assignment.side),
+        None => {
+            let (transport, control) = pipe::open(input, output, options.streams, assignment.side);
+            (transport, control, None)
+        }
     };
     Ok(Connected {
         control: Some(control),
         process: None,
         errors: None,
         transport,
-        opening: None,
+        opening,
         options: assignment.options,
         paths: assignment.paths,
         own_side: assignment.side,
@@ -405,14 +409,26 @@ pub(crate) fn answer(
     })
 }
 
-/// What it was told, and a socket for each data stream if streams have their own connections.
+/// Opens each stream when the other end, which is read from `input`, connects it.
+fn accepting(listener: tcp::Listener, streams: Arc<tcp::Tcp>, input: &File) -> Opening {
+    let control = input.try_clone();
+    Opening::begin(move || {
+        let control = control.map_err(|error| {
+            Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
+        })?;
+        let stop = StopFlag::new();
+        listener.accept_all(&streams, &Patience::new(&stop, GREETING_DEADLINE), &control)
+    })
+}
+
+/// What it was told; and where it listens, if streams have their own connections.
 fn answer_within(
     greeting: &mut Greeting,
-    ahead: Option<Vec<u8>>,
+    ahead: Option<&[u8]>,
     patience: &Patience<'_>,
-) -> Result<(Hello, Assignment, Option<Vec<OwnedFd>>), Fatal> {
+) -> Result<(Hello, Assignment, Option<tcp::Listener>), Fatal> {
     greeting.say(&own_hello(), patience)?;
-    let begun = match &ahead {
+    let begun = match ahead {
         Some(bytes) => Some(listen_for(bytes, greeting, patience)?),
         None => None,
     };
@@ -421,17 +437,14 @@ fn answer_within(
         return Err(Fatal::new(ExitCode::Network, "the other end did not say what to do"));
     };
     let (assignment, listener) = match begun {
-        Some(begun) if ahead.as_ref() == Some(&bytes) => begun,
+        Some(begun) if ahead == Some(&bytes) => begun,
         Some(_) => {
             let text = "the other end said two different things to do";
             return Err(Fatal::new(ExitCode::Network, text));
         }
         None => listen_for(&bytes, greeting, patience)?,
     };
-    drop((ahead, bytes));
-    let Some(listener) = listener else { return Ok((hello, assignment, None)) };
-    let sockets = listener.accept_all(patience, greeting.input())?;
-    Ok((hello, assignment, Some(sockets)))
+    Ok((hello, assignment, listener))
 }
 
 /// Takes up a job, and says where this end listens for it: nowhere, if all goes through the pipes.

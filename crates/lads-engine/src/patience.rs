@@ -29,6 +29,8 @@ const WRITE_BYTES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Patience<'a> {
     stop: &'a StopFlag,
+    /// Ends waits, too: what is waited for is not wanted any more.
+    unwanted: Option<&'a StopFlag>,
     started: Instant,
     /// The limit for all waits together.
     limit: Duration,
@@ -53,7 +55,12 @@ pub(crate) enum Cut {
 impl<'a> Patience<'a> {
     /// Begins now; `limit` holds for all waits together.
     pub(crate) fn new(stop: &'a StopFlag, limit: Duration) -> Self {
-        Self { stop, started: Instant::now(), limit, silence: limit }
+        Self { stop, unwanted: None, started: Instant::now(), limit, silence: limit }
+    }
+
+    /// The same, until `unwanted` is set as well.
+    pub(crate) fn unless(&self, unwanted: &'a StopFlag) -> Self {
+        Self { unwanted: Some(unwanted), ..self.clone() }
     }
 
     /// The same, with `silence` as the limit for each single wait.
@@ -65,7 +72,7 @@ impl<'a> Patience<'a> {
     pub(crate) fn part(&self, limit: Duration) -> Self {
         let left = self.limit.saturating_sub(self.started.elapsed());
         let limit = limit.min(left);
-        Self { stop: self.stop, started: Instant::now(), limit, silence: self.silence.min(limit) }
+        Self { started: Instant::now(), limit, silence: self.silence.min(limit), ..self.clone() }
     }
 
     /// The limit for all waits together.
@@ -74,13 +81,13 @@ impl<'a> Patience<'a> {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.is_set()
+        self.stop.is_set() || self.unwanted.is_some_and(StopFlag::is_set)
     }
 
     /// How long to wait until the next check (less than a second), or why the wait that began at
     /// `since` is over.
     fn next_wait(&self, since: Instant) -> Result<Duration, Cut> {
-        if self.stop.is_set() {
+        if self.is_stopped() {
             return Err(Cut::Stopped);
         }
         let left = self.limit.saturating_sub(self.started.elapsed());

@@ -24,6 +24,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// When streams cannot be opened: how long to wait whether the other end says why. The word was sent
+/// before the port was closed, but by another way. Half of it is two round trips over the longest
+/// lines; with the double, a person waits for nothing.
+const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
+
 /// Moves data. Returns when the data is durable at the sink, when it cannot be moved, or when
 /// `stop` was set. After an outage it begins again, as often as [`Job::retry`] allows.
 pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
@@ -139,6 +144,8 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     let mut threads = E::start(&end);
     if let Some(opening) = connected.opening.take() {
         threads.push(spawn_for(&end, "opening", |end| match opening.failure() {
+            // If the other end has ended, or has said why it cannot go on, that comes first.
+            Some(_) if end.hub().is_over_within(LAST_WORD_WAIT) => {}
             Some(fatal) => end.hub().fail(fatal),
             None => end.on_open(),
         }));

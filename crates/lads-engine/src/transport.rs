@@ -47,7 +47,6 @@ pub(crate) mod pipe;
 pub(crate) mod tcp;
 
 #[cfg(test)]
-#[cfg(test)]
 mod contract;
 #[cfg(test)]
 pub(crate) mod memory;

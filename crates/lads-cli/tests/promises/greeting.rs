@@ -467,6 +467,29 @@ fn a_killed_client_leaves_its_port_to_the_next() {
     assert_eq!(fs::read(world.target().join("a")).unwrap(), b"a");
 }
 
+#[test]
+fn streams_that_cannot_be_opened_hide_no_other_error_and_are_missed_only_by_data() {
+    let world = one_file();
+    let shell = world.fake_shell(RUN_HERE);
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let cp = |target: &std::path::Path| {
+        let mut command = there(&shell);
+        command.args(["--data-address", &nobody]).arg(world.source_contents());
+        command.arg(format!("there:{}", target.display()));
+        run(command)
+    };
+    cp(&world.target()).expect(5).says(&[
+        "cannot connect a data stream",
+        &nobody,
+        "open that port",
+    ]);
+    // The other end says why it cannot begin, after the connection was refused here.
+    cp(&world.source().join("a/below")).expect(6).says(&["cannot examine the target"]);
+    // Nothing is left to send.
+    run(world.cp(&[])).expect(0);
+    cp(&world.target()).expect(0).within(SLACK);
+}
+
 /// The number of connections held open in silence, and also the number of those that send garbage,
 /// before the first honest one comes. More follow until the port is closed.
 const STRANGERS: usize = 2000;

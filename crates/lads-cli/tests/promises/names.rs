@@ -124,7 +124,8 @@ fn the_same_command_runs_once_at_a_time_with_a_journal_or_without() {
     {
         let world = World::new();
         world.write("src/large", &Rng::new(2).bytes(LARGE_BYTES));
-        let mut running = start(world.cp(&[PACE, &[first]].concat()));
+        // It takes longer than the second command waits for the first to end.
+        let mut running = start(world.cp(&["--bwlimit", "6M", "--block-size", "256K", first]));
         let sink = running.other_end();
         assert!(running.runs_until_written(sink, 1 << 20));
         run(world.cp(&[second])).expect(12).says(&["running already"]);

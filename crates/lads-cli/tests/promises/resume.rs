@@ -331,7 +331,7 @@ fn a_peer_that_greets_and_says_no_more_is_noticed() {
     let world = World::new();
     world.write("src/a", b"a");
     // The other end receives nothing. It sends HELLO; if it was told what to do, LISTEN, too.
-    for (words, said) in [("\"$1\" \"$2\"", "silent"), ("\"$@\"", "no answer in time")] {
+    for (words, said) in [("\"$1\" \"$2\"", "silent"), ("\"$@\"", "no sign of life")] {
         let shell = world.fake_shell(&format!("shift; sleep 50 | {words}"));
         let mut command = there(&shell);
         command.args(["--timeout", "1", "--connect-timeout", "60"]).arg(world.source_contents());
@@ -418,7 +418,8 @@ fn what_was_begun_of_a_file_that_is_gone_is_removed_without_a_trace() {
 fn a_second_identical_command_is_refused_while_the_first_runs() {
     let world = World::new();
     fill(&mut Rng::new(3), &world);
-    let mut first = start(world.cp(PACE));
+    // It takes longer than the second command waits for the first to end.
+    let mut first = start(world.cp(&["--bwlimit", "10M", "--block-size", "256K"]));
     let sink = first.other_end();
     assert!(first.runs_until_written(sink, 2 << 20));
     run(world.cp(&[])).expect(12).says(&["running already"]).within(Duration::from_secs(2));

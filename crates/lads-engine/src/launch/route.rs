@@ -11,7 +11,7 @@ use super::ssh::Ssh;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::patience::{Cut, Patience};
-use crate::transport::tcp::connect;
+use crate::transport::tcp::{Tcp, await_answer, connect};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -52,17 +52,14 @@ impl Route {
         addresses: &[SocketAddr],
         tokens: &[[u8; 32]],
         patience: &Patience<'_>,
-        on_open: impl Fn(u16, OwnedFd) + Sync,
+        streams: &Tcp,
     ) -> Result<(), Fatal> {
         let numbered: Vec<(u16, &[u8; 32])> = (0..).zip(tokens).collect();
         for some in numbered.chunks(AT_ONCE_MAX) {
             let connected: Result<Vec<()>, Fatal> = std::thread::scope(|scope| {
                 let connect = |&(index, token)| {
-                    let on_open = &on_open;
-                    scope.spawn(move || {
-                        let opened = self.connect_one(addresses, index, token, patience);
-                        opened.map(|socket| on_open(index, socket))
-                    })
+                    let opening = Opening { index, token, streams };
+                    scope.spawn(move || self.connect_one(addresses, &opening, patience))
                 };
                 let threads: Vec<_> = some.iter().map(connect).collect();
                 threads.into_iter().map(|it| it.join().expect("it does not panic")).collect()
@@ -75,15 +72,17 @@ impl Route {
     fn connect_one(
         &self,
         addresses: &[SocketAddr],
-        index: u16,
-        token: &[u8; 32],
+        opening: &Opening<'_>,
         patience: &Patience<'_>,
-    ) -> Result<OwnedFd, Fatal> {
+    ) -> Result<(), Fatal> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses {
-            match connect_patiently(*address, index, token, patience) {
-                Ok(stream) => return Ok(stream),
+            let is_sure = addresses.len() == 1 || self.is_told(address);
+            match opening.connect_patiently(*address, is_sure, patience) {
+                Ok(()) => return Ok(()),
                 Err(_) if patience.is_stopped() => return Err(Cut::Stopped.fatal("")),
+                // The transfer is over, or does without this stream.
+                Err(_) if !opening.is_wanted() => return Ok(()),
                 Err(error) => last = error,
             }
         }
@@ -125,11 +124,15 @@ impl Route {
         };
         let mut addresses =
             resolve(&name, self.port, patience)?.map_err(|error| self.unresolved(&name, &error))?;
-        if let Ok(told) = self.told.parse::<IpAddr>() {
-            // A stable sort: the others keep the order in which the resolver prefers them.
-            addresses.sort_by_key(|it| it.ip().to_canonical() != told.to_canonical());
-        }
+        // A stable sort: the others keep the order in which the resolver prefers them.
+        addresses.sort_by_key(|it| !self.is_told(it));
         Ok(addresses)
+    }
+
+    /// Whether the other end says that it was reached at this address.
+    fn is_told(&self, address: &SocketAddr) -> bool {
+        let told = self.told.parse::<IpAddr>();
+        told.is_ok_and(|told| told.to_canonical() == address.ip().to_canonical())
     }
 
     fn unresolved(&self, name: &str, error: &io::Error) -> Fatal {
@@ -160,24 +163,59 @@ fn resolve(
     resolved.map_err(|cut| cut.fatal("the resolver of host names"))
 }
 
-/// Tries again for a while if the other end closes the connection before it is open: its port may
-/// have been full of strangers.
-fn connect_patiently(
-    address: SocketAddr,
+/// A stream that is being opened.
+#[derive(Debug)]
+struct Opening<'a> {
     index: u16,
-    token: &[u8; 32],
-    patience: &Patience<'_>,
-) -> io::Result<OwnedFd> {
-    let patience = patience.part(CONNECT_DEADLINE);
-    let (mut pause, pause_max) = RETRY_PAUSES;
-    loop {
-        let error = match connect(address, index, token, &patience) {
-            Err(error) if was_closed(&error) => error,
-            result => return result,
-        };
-        // The error of the closed connection says more than that the time is over.
-        patience.pause(pause).map_err(|_| error)?;
-        pause = (pause * 2).min(pause_max);
+    token: &'a [u8; 32],
+    streams: &'a Tcp,
+}
+
+impl Opening<'_> {
+    /// Tries again for a while if the other end closes the connection before it is open: its port
+    /// may have been full of strangers. `is_sure` says that the other end is at this address: then
+    /// data goes there before the answer has come.
+    fn connect_patiently(
+        &self,
+        address: SocketAddr,
+        is_sure: bool,
+        patience: &Patience<'_>,
+    ) -> io::Result<()> {
+        let patience = patience.part(CONNECT_DEADLINE).unless(self.streams.ended(self.number()));
+        let (mut pause, pause_max) = RETRY_PAUSES;
+        loop {
+            let error = match self.connect(address, is_sure, &patience) {
+                Err(error) if was_closed(&error) => error,
+                result => return result,
+            };
+            // The error of the closed connection says more than that the time is over.
+            patience.pause(pause).map_err(|_| error)?;
+            pause = (pause * 2).min(pause_max);
+        }
+    }
+
+    fn connect(
+        &self,
+        address: SocketAddr,
+        is_sure: bool,
+        patience: &Patience<'_>,
+    ) -> io::Result<()> {
+        let socket = connect(address, self.index, self.token, patience)?;
+        let answer = |socket: &OwnedFd| await_answer(socket, patience);
+        if is_sure {
+            return self.streams.open_early(self.number(), socket, answer);
+        }
+        answer(&socket)?;
+        self.streams.open(self.number(), socket);
+        Ok(())
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.streams.wants(self.number())
+    }
+
+    fn number(&self) -> usize {
+        self.index.into()
     }
 }
 

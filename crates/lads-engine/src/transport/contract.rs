@@ -68,6 +68,27 @@ fn over_tcp_that_opens_late(count: u16, breaks_after: Option<usize>) -> Ends {
     Ends { source: opening(source), sink: opening(sink), channels: None }
 }
 
+/// Streams whose first connection is closed before it was accepted.
+fn over_tcp_that_is_refused_first(count: u16, breaks_after: Option<usize>) -> Ends {
+    let (sockets, sink) = sockets(count, breaks_after);
+    let source = Arc::new(tcp::Tcp::opening(sockets.len(), DEADLINE));
+    let streams = Arc::clone(&source);
+    thread::spawn(move || {
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let (ours, theirs) = connected();
+            let refuse = |_: &_| {
+                drop(theirs);
+                Err(io::ErrorKind::UnexpectedEof.into())
+            };
+            streams.open_early(index, ours.into(), refuse).unwrap_err();
+            thread::yield_now();
+            // A stream that a test ends early is not accepted, either.
+            let _ = streams.open_early(index, socket, |_| Ok(()));
+        }
+    });
+    Ends { source, sink: Arc::new(tcp::Tcp::new(sink, DEADLINE)), channels: None }
+}
+
 /// The sockets of source and sink.
 fn sockets(count: u16, breaks_after: Option<usize>) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
     (0..count)
@@ -370,6 +391,49 @@ fn a_stream_that_was_ended_before_it_was_open_takes_nothing() {
     assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "the connection is closed again");
 }
 
+#[test]
+fn the_first_frame_goes_before_the_answer_and_goes_again_if_that_is_no() {
+    let tcp = Arc::new(tcp::Tcp::opening(1, DEADLINE));
+    let source = Arc::clone(&tcp);
+    let sent = started(move || send(source.as_ref(), 0, 0, MIB));
+    let (ours, mut theirs) = connected();
+    let refuse = |_: &_| {
+        theirs.read_exact(&mut [0])?;
+        drop(theirs);
+        Err(io::ErrorKind::UnexpectedEof.into())
+    };
+    tcp.open_early(0, ours.into(), refuse).unwrap_err();
+    let (ours, theirs) = connected();
+    let sink = tcp::Tcp::new(vec![theirs.into()], DEADLINE);
+    let mut receiver = sink.receiver(StreamId(0), Granted::new(2));
+    let accept = |_: &_| {
+        receive(receiver.as_mut(), &mut Frame::default(), 0, MIB);
+        assert!(sent.try_recv().is_err(), "it returns when the connection is accepted");
+        Ok(())
+    };
+    tcp.open_early(0, ours.into(), accept).unwrap();
+    sent.recv_timeout(DEADLINE).unwrap().unwrap();
+    send(tcp.as_ref(), 0, 1, 1).unwrap();
+    receive(receiver.as_mut(), &mut Frame::default(), 1, 1);
+}
+
+#[test]
+fn a_stream_that_is_ended_before_it_was_accepted_takes_nothing() {
+    let tcp = Arc::new(tcp::Tcp::opening(1, DEADLINE));
+    let source = Arc::clone(&tcp);
+    // More than the kernel keeps.
+    let sent = started(move || send(source.as_ref(), 0, 0, 64 * MIB));
+    let (ours, mut theirs) = connected();
+    let end = |_: &_| {
+        theirs.read_exact(&mut [0])?;
+        tcp.end(StreamId(0));
+        Err(io::ErrorKind::UnexpectedEof.into())
+    };
+    tcp.open_early(0, ours.into(), end).unwrap_err();
+    sent.recv_timeout(DEADLINE).unwrap().unwrap_err();
+    assert!(!tcp.wants(0) && tcp.ended(0).is_set());
+}
+
 /// The contract for one transport.
 macro_rules! keeps_the_contract {
     ($($name:ident: $make:expr),* $(,)?) => {$(
@@ -412,6 +476,7 @@ macro_rules! keeps_the_contract {
 keeps_the_contract! {
     tcp_keeps_it: super::over_tcp,
     tcp_that_opens_late_keeps_it: super::over_tcp_that_opens_late,
+    tcp_that_is_refused_first_keeps_it: super::over_tcp_that_is_refused_first,
     the_pipe_keeps_it: super::through_a_pipe,
     memory_keeps_it: super::in_memory,
 }

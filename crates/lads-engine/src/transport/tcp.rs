@@ -7,11 +7,13 @@ mod service;
 
 #[cfg(test)]
 pub(crate) use door::tests::opening;
-pub(crate) use door::{Listener, connect};
+pub(crate) use door::{Listener, await_answer, connect};
 pub(crate) use service::{Service, connect_to_service};
 
 use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};
+use crate::board::lock;
+use crate::stop::StopFlag;
 use lads_core::units::StreamId;
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,7 +23,7 @@ use rustix::net::{
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Data streams that are TCP connections.
@@ -31,22 +33,69 @@ pub(crate) struct Tcp {
     timeout: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stream {
     /// The connection, once it is open; `None` if the stream was ended before.
-    socket: OnceLock<Option<OwnedFd>>,
+    socket: OnceLock<Option<Arc<OwnedFd>>>,
+    /// Before it is open, the connection on which it may be.
+    shown: Mutex<Option<Arc<Shown>>>,
+    /// One of the two was set.
+    changed: Condvar,
+    /// Set when the stream is ended.
+    ended: StopFlag,
     traffic: Traffic,
+}
+
+/// A connection that has shown its token, and has no answer yet.
+#[derive(Debug)]
+struct Shown {
+    socket: Arc<OwnedFd>,
+    is_accepted: OnceLock<bool>,
 }
 
 impl Stream {
     /// The connection; waits until it is open.
     fn socket(&self) -> io::Result<&OwnedFd> {
-        self.socket.wait().as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let socket = self.socket.wait().as_deref();
+        socket.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Sends a frame while the token has no answer, and returns when it has one: so only one frame
+    /// is under way, whose pieces the caller still has, and it is sent again on the next connection
+    /// if this one is closed. Returns `false` if the stream is open now, or ended.
+    fn send_early(&self, pieces: &[IoSlice<'_>]) -> io::Result<bool> {
+        while let Some(shown) = self.wait_until_shown() {
+            let write = |pieces: &[IoSlice<'_>]| rustix::io::writev(&shown.socket, pieces);
+            let written = write_all(&mut pieces.to_vec(), &self.traffic, write);
+            if *shown.is_accepted.wait() {
+                return written.map(|()| true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A connection that has shown its token; `None` if the stream is open, or ended.
+    fn wait_until_shown(&self) -> Option<Arc<Shown>> {
+        let mut shown = lock(&self.shown);
+        while self.socket.get().is_none() {
+            if let Some(shown) = &*shown {
+                return Some(Arc::clone(shown));
+            }
+            shown = self.changed.wait(shown).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// Takes note of a connection that has shown its token, or of the end of that.
+    fn set_shown(&self, connection: Option<Arc<Shown>>) {
+        *lock(&self.shown) = connection;
+        self.changed.notify_all();
     }
 }
 
 impl Tcp {
     /// One stream for each socket; [`Self::opening`] says what `timeout` is.
+    #[cfg(test)]
     pub(crate) fn new(sockets: Vec<OwnedFd>, timeout: Duration) -> Self {
         let tcp = Self::opening(sockets.len(), timeout);
         for (index, socket) in sockets.into_iter().enumerate() {
@@ -59,16 +108,59 @@ impl Tcp {
     /// until it is open or ended. A peer that does not acknowledge data for `timeout` counts as
     /// dead.
     pub(crate) fn opening(count: usize, timeout: Duration) -> Self {
-        let stream = || Arc::new(Stream { socket: OnceLock::new(), traffic: Traffic::default() });
-        Self { streams: (0..count).map(|_| stream()).collect(), timeout }
+        Self { streams: (0..count).map(|_| Arc::default()).collect(), timeout }
     }
 
     /// The connection of this stream is open. It is closed again if the stream was ended meanwhile.
     pub(crate) fn open(&self, index: usize, socket: OwnedFd) {
+        self.limit_silence(&socket);
+        let stream = &self.streams[index];
+        let _ = stream.socket.set(Some(Arc::new(socket)));
+        stream.set_shown(None);
+    }
+
+    /// This connection for a stream has shown its token: the stream may send its first frame on it
+    /// while `answer` waits for the answer, which saves a round trip. Then the stream is open.
+    ///
+    /// # Errors
+    /// That of `answer`: the connection is closed, and another one may be tried.
+    pub(crate) fn open_early(
+        &self,
+        index: usize,
+        socket: OwnedFd,
+        answer: impl FnOnce(&OwnedFd) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.limit_silence(&socket);
+        let (stream, socket) = (&self.streams[index], Arc::new(socket));
+        let shown = Shown { socket: Arc::clone(&socket), is_accepted: OnceLock::new() };
+        let shown = Arc::new(shown);
+        stream.set_shown(Some(Arc::clone(&shown)));
+        let answered = answer(&socket);
+        if answered.is_ok() {
+            let _ = stream.socket.set(Some(socket));
+        } else {
+            // Whoever still writes to it returns.
+            end_socket(&socket);
+        }
+        stream.set_shown(None);
+        let _ = shown.is_accepted.set(answered.is_ok());
+        answered
+    }
+
+    /// Whether a connection for this stream is still wanted: it is not open, and was not ended.
+    pub(crate) fn wants(&self, index: usize) -> bool {
+        self.streams[index].socket.get().is_none()
+    }
+
+    /// Set when this stream is ended.
+    pub(crate) fn ended(&self, index: usize) -> &StopFlag {
+        &self.streams[index].ended
+    }
+
+    fn limit_silence(&self, socket: &OwnedFd) {
         let millis = u32::try_from(self.timeout.as_millis()).unwrap_or(u32::MAX);
         // An error means that it is not TCP; then other checks must notice a dead peer.
-        let _ = sockopt::set_tcp_user_timeout(&socket, millis);
-        let _ = self.streams[index].socket.set(Some(socket));
+        let _ = sockopt::set_tcp_user_timeout(socket, millis);
     }
 }
 
@@ -79,6 +171,9 @@ impl Transport for Tcp {
 
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let stream = &self.streams[stream.index()];
+        if stream.socket.get().is_none() && stream.send_early(pieces)? {
+            return Ok(());
+        }
         let socket = stream.socket()?;
         write_all(pieces, &stream.traffic, |pieces| rustix::io::writev(socket, pieces))
     }
@@ -89,13 +184,19 @@ impl Transport for Tcp {
     }
 
     fn end(&self, stream: StreamId) {
-        if let Some(socket) = self.streams[stream.index()].socket.get_or_init(|| None) {
-            let _ = shutdown(socket, Shutdown::Both);
+        let stream = &self.streams[stream.index()];
+        stream.ended.set("the stream was ended");
+        let open = stream.socket.get_or_init(|| None);
+        let shown = lock(&stream.shown);
+        stream.changed.notify_all();
+        let shown = shown.as_ref().map(|shown| &shown.socket);
+        if let Some(socket) = open.as_ref().or(shown) {
+            end_socket(socket);
         }
     }
 
     fn round_trip(&self) -> Option<Duration> {
-        let sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_ref());
+        let sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());
         sockets.filter_map(lads_sys::round_trip).min()
     }
 

@@ -2,7 +2,9 @@ use super::super::other::shell_command;
 use super::*;
 use crate::job::RemoteShell;
 use crate::stop::StopFlag;
-use std::io::{Read, Write};
+use crate::transport::Transport as _;
+use lads_core::units::StreamId;
+use std::io::{IoSlice, Read, Write};
 use std::net::TcpListener;
 
 fn shell(command: &[&str]) -> RemoteShell {
@@ -61,6 +63,12 @@ fn ssh_is_asked_for_the_name_behind_an_alias() {
 
 #[test]
 fn whoever_was_sent_away_unopened_tries_again() {
+    for is_sure in [true, false] {
+        is_opened_at_the_fourth_attempt(is_sure);
+    }
+}
+
+fn is_opened_at_the_fourth_attempt(is_sure: bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let door = std::thread::spawn(move || {
@@ -73,6 +81,75 @@ fn whoever_was_sent_away_unopened_tries_again() {
     });
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(30));
-    connect_patiently(address, 0, &[7; 32], &patience).unwrap();
+    let streams = Tcp::opening(1, Duration::from_secs(30));
+    let opening = Opening { index: 0, token: &[7; 32], streams: &streams };
+    opening.connect_patiently(address, is_sure, &patience).unwrap();
+    assert!(!streams.wants(0));
     door.join().unwrap();
+}
+
+#[test]
+fn data_waits_for_the_answer_where_the_other_end_may_not_be() {
+    let (stranger, other) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0"));
+    let (stranger, other) = (stranger.unwrap(), other.unwrap());
+    let addresses = [stranger.local_addr().unwrap(), other.local_addr().unwrap()];
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, Duration::from_secs(30));
+    let streams = Tcp::opening(1, Duration::from_secs(30));
+    let opening = Opening { index: 0, token: &[7; 32], streams: &streams };
+    let route = Route { data_address: None, host: None, ssh: None, told: String::new(), port: 7 };
+    std::thread::scope(|scope| {
+        scope.spawn(|| route.connect_one(&addresses, &opening, &patience).unwrap());
+        let sent = scope.spawn(|| streams.send(StreamId(0), &mut [IoSlice::new(b"data")]).unwrap());
+        let (mut stream, _) = stranger.accept().unwrap();
+        stream.read_exact(&mut [0; 42]).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        stream.read(&mut [0]).unwrap_err();
+        stream.write_all(&[0]).unwrap();
+        let (mut stream, _) = other.accept().unwrap();
+        let mut read = [0; 42 + 4];
+        stream.read_exact(&mut read[..42]).unwrap();
+        stream.write_all(&[1]).unwrap();
+        stream.read_exact(&mut read[42..]).unwrap();
+        assert_eq!(read[42..], *b"data");
+        sent.join().unwrap();
+    });
+}
+
+#[test]
+fn a_stream_that_nobody_wants_any_more_is_not_opened() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, Duration::from_secs(30));
+    let streams = Tcp::opening(1, Duration::from_secs(30));
+    let route = Route {
+        data_address: None,
+        host: None,
+        ssh: None,
+        told: String::new(),
+        port: address.port(),
+    };
+    std::thread::scope(|scope| {
+        let connecting =
+            scope.spawn(|| route.connect_all(&[address, address], &[[7; 32]], &patience, &streams));
+        // Its token is not answered.
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 42]).unwrap();
+        streams.end(StreamId(0));
+        connecting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn data_is_early_only_where_the_other_end_surely_is() {
+    let told = |told: &str| {
+        let told = told.to_owned();
+        let route = Route { data_address: None, host: None, ssh: None, told, port: 7 };
+        ["192.0.2.1:7", "[::ffff:192.0.2.1]:7", "192.0.2.2:7", "[::1]:7"]
+            .map(|address| route.is_told(&address.parse().unwrap()))
+    };
+    assert_eq!(told("192.0.2.1"), [true, true, false, false]);
+    assert_eq!(told("::ffff:192.0.2.1"), [true, true, false, false]);
+    assert_eq!(told(""), [false; 4]);
 }

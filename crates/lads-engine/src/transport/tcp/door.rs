@@ -6,6 +6,7 @@
 //! in turn, at a limited number at a time. If there are more, the one that has been silent longest
 //! is closed. A peer that was closed by mistake tries again.
 
+use super::Tcp;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::patience::{Cut, Patience};
@@ -91,18 +92,17 @@ impl Listener {
         Ok(Self { listener, port, tokens })
     }
 
-    /// Waits until each token was shown, or until `control`, from which the other end is read, is
-    /// closed. Then nobody will connect any more, and the next attempt needs the port.
+    /// Opens each stream when its token is shown. Returns when none is wanted any more, or when
+    /// `control`, from which the other end is read, is closed: then nobody will connect any more,
+    /// and the next attempt needs the port.
     pub(crate) fn accept_all(
         self,
+        streams: &Tcp,
         patience: &Patience<'_>,
         control: impl AsFd,
-    ) -> Result<Vec<OwnedFd>, Fatal> {
-        let (port, mut door) = (self.port, Door::new(self.listener, self.tokens)?);
-        loop {
-            if let Some(streams) = door.take_if_complete() {
-                return Ok(streams);
-            }
+    ) -> Result<(), Fatal> {
+        let (port, mut door) = (self.port, Door::new(self.listener, self.tokens, streams)?);
+        while door.is_wanted() {
             let is_gone = door.wait(patience, control.as_fd()).map_err(|cut| match cut {
                 Cut::Stopped => cut.fatal(""),
                 Cut::Silent(_) | Cut::Late(_) => {
@@ -118,6 +118,7 @@ impl Listener {
             }
             door.look(Instant::now());
         }
+        Ok(())
     }
 }
 
@@ -133,11 +134,11 @@ pub(super) struct Lobby {
 
 /// The connections that wait at the port of a transfer.
 #[derive(Debug)]
-struct Door {
+struct Door<'t> {
     lobby: Lobby,
     tokens: Vec<[u8; 32]>,
-    /// For each token, the stream that showed it.
-    streams: Vec<Option<OwnedFd>>,
+    /// One for each token.
+    streams: &'t Tcp,
     /// Since when this end has waited for all streams.
     since: Instant,
 }
@@ -161,18 +162,17 @@ enum Shown {
     Other,
 }
 
-impl Door {
-    fn new(listener: TcpListener, tokens: Vec<[u8; 32]>) -> Result<Self, Fatal> {
+impl<'t> Door<'t> {
+    fn new(listener: TcpListener, tokens: Vec<[u8; 32]>, streams: &'t Tcp) -> Result<Self, Fatal> {
         let lobby = Lobby::new(listener, OPENING).map_err(|error| {
             Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
         })?;
-        let streams = tokens.iter().map(|_| None).collect();
         Ok(Self { lobby, tokens, streams, since: Instant::now() })
     }
 
-    fn take_if_complete(&mut self) -> Option<Vec<OwnedFd>> {
-        let is_complete = self.streams.iter().all(Option::is_some);
-        is_complete.then(|| std::mem::take(&mut self.streams).into_iter().flatten().collect())
+    /// Whether a token is waited for.
+    fn is_wanted(&self) -> bool {
+        (0..self.tokens.len()).any(|index| self.streams.wants(index))
     }
 
     /// Waits a short time until there is something to look at. Returns whether the other end has
@@ -194,11 +194,14 @@ impl Door {
     }
 
     /// Accepts a connection if its token is right and was not shown before.
-    fn admit(&mut self, visitor: Visitor) {
+    fn admit(&self, visitor: Visitor) {
         let index = usize::from(visitor.index());
         let is_right = self.tokens.get(index).is_some_and(|token| visitor.has(token));
-        if is_right && self.streams[index].is_none() {
-            self.streams[index] = visitor.accept().map(OwnedFd::from);
+        if is_right
+            && self.streams.wants(index)
+            && let Some(stream) = visitor.accept()
+        {
+            self.streams.open(index, stream.into());
         }
     }
 }
@@ -339,11 +342,10 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Connects a stream and shows its token.
+/// Connects a stream and shows its token. [`await_answer`] comes next.
 ///
 /// # Errors
-/// If nobody listens at the address, if the connection is closed before the token was accepted, or
-/// if patience ends ([`Cut`]).
+/// If nobody listens at the address, or if patience ends ([`Cut`]).
 pub(crate) fn connect(
     address: SocketAddr,
     index: u16,
@@ -353,7 +355,7 @@ pub(crate) fn connect(
     connect_with(address, &opening(OPENING, index, token), patience)
 }
 
-/// Connects, and shows the first bytes of a connection.
+/// Connects, and shows the first bytes of a connection. [`await_answer`] comes next.
 pub(super) fn connect_with(
     address: SocketAddr,
     opening: &[u8; OPENING_BYTES],
@@ -374,20 +376,18 @@ pub(super) fn connect_with(
     let stream = TcpStream::from(socket);
     tune(&stream);
     let stream = OwnedFd::from(stream);
-    show_token(&stream, opening, patience)?;
+    // These are the first bytes on the connection, so there is room for them.
+    if rustix::io::write(&stream, opening)? != OPENING_BYTES {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
     Ok(stream)
 }
 
-/// Shows a token on a new connection, and waits for the answer.
-fn show_token(
-    socket: &OwnedFd,
-    opening: &[u8; OPENING_BYTES],
-    patience: &Patience<'_>,
-) -> io::Result<()> {
-    // These are the first bytes on the connection, so there is room for them.
-    if rustix::io::write(socket, opening)? != OPENING_BYTES {
-        return Err(io::ErrorKind::WriteZero.into());
-    }
+/// Waits until the other end has accepted the token.
+///
+/// # Errors
+/// If the connection is closed before, or if patience ends ([`Cut`]).
+pub(crate) fn await_answer(socket: &OwnedFd, patience: &Patience<'_>) -> io::Result<()> {
     patience.wait_readable(socket)?;
     let mut answer = [0];
     match rustix::io::read(socket, &mut answer)? {

@@ -1,6 +1,6 @@
 //! Connections to a server of remote files: each shows the same token, as often as a client likes.
 
-use super::door::{Lobby, bind, connect_with, opening};
+use super::door::{Lobby, await_answer, bind, connect_with, opening};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use rustix::event::PollFd;
@@ -82,6 +82,7 @@ pub(crate) fn connect_to_service(
     patience: &Patience<'_>,
 ) -> io::Result<OwnedFd> {
     let socket = connect_with(address, &opening(OPENING, 0, token), patience)?;
+    await_answer(&socket, patience)?;
     let millis = u32::try_from(patience.limit().as_millis()).unwrap_or(u32::MAX);
     // A server whose host is gone is noticed by writing to it.
     let _ = sockopt::set_tcp_user_timeout(&socket, millis);

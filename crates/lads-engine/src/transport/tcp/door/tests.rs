@@ -1,5 +1,7 @@
+use super::super::super::Transport as _;
 use super::*;
 use crate::stop::StopFlag;
+use lads_core::units::StreamId;
 use std::os::unix::net::UnixStream;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,13 +19,31 @@ fn listener(count: u16) -> (Listener, SocketAddr) {
     (listener, address)
 }
 
-/// Listens in a thread of its own, with a control channel that stays open.
-fn accept(listener: Listener) -> std::thread::JoinHandle<Result<Vec<OwnedFd>, Fatal>> {
+/// Listens in a thread of its own, with a control channel that stays open. Returns when all streams
+/// are open.
+fn accept(listener: Listener) -> std::thread::JoinHandle<Result<(), Fatal>> {
     std::thread::spawn(move || {
         let stop = StopFlag::new();
         let (control, _open) = UnixStream::pair().unwrap();
-        listener.accept_all(&Patience::new(&stop, 30 * SECOND), &control)
+        let streams = streams(&listener);
+        listener.accept_all(&streams, &Patience::new(&stop, 30 * SECOND), &control)
     })
+}
+
+fn streams(listener: &Listener) -> Tcp {
+    Tcp::opening(listener.tokens.len(), 30 * SECOND)
+}
+
+/// Connects, shows a token, and waits until it is accepted.
+fn connect_whole(
+    address: SocketAddr,
+    index: u16,
+    token: &[u8; 32],
+    patience: &Patience<'_>,
+) -> io::Result<OwnedFd> {
+    let socket = connect(address, index, token, patience)?;
+    await_answer(&socket, patience)?;
+    Ok(socket)
 }
 
 #[test]
@@ -33,12 +53,12 @@ fn each_token_is_good_for_one_connection() {
     let door = accept(listener);
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, 10 * SECOND);
-    let first = connect(address, 0, &tokens[0], &patience).unwrap();
+    let first = connect_whole(address, 0, &tokens[0], &patience).unwrap();
     for (index, token) in [(0, &tokens[0]), (1, &tokens[0]), (9, &tokens[1]), (1, &[0; 32])] {
-        connect(address, index, token, &patience).unwrap_err();
+        connect_whole(address, index, token, &patience).unwrap_err();
     }
-    let second = connect(address, 1, &tokens[1], &patience).unwrap();
-    assert_eq!(door.join().unwrap().unwrap().len(), 2);
+    let second = connect_whole(address, 1, &tokens[1], &patience).unwrap();
+    door.join().unwrap().unwrap();
     drop((first, second));
 }
 
@@ -51,15 +71,16 @@ fn whoever_says_nothing_makes_room_for_who_does() {
     let silent: Vec<_> =
         (0..3 * UNDECIDED_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
     let stop = StopFlag::new();
-    connect(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
-    assert_eq!(door.join().unwrap().unwrap().len(), 1);
+    connect_whole(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
+    door.join().unwrap().unwrap();
     drop(silent);
 }
 
 #[test]
 fn no_more_than_so_many_strangers_are_looked_at() {
     let (listener, address) = listener(1);
-    let mut door = Door::new(listener.listener, listener.tokens).unwrap();
+    let streams = streams(&listener);
+    let mut door = Door::new(listener.listener, listener.tokens, &streams).unwrap();
     let strangers: Vec<_> =
         (0..2 * UNDECIDED_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
     for _ in 0..3 {
@@ -77,7 +98,8 @@ fn no_more_than_so_many_strangers_are_looked_at() {
 #[test]
 fn garbage_is_sent_away_at_its_first_byte() {
     let (listener, address) = listener(1);
-    let mut door = Door::new(listener.listener, listener.tokens).unwrap();
+    let streams = streams(&listener);
+    let mut door = Door::new(listener.listener, listener.tokens, &streams).unwrap();
     let mut stranger = TcpStream::connect(address).unwrap();
     stranger.write_all(b"G").unwrap();
     stranger.set_read_timeout(Some(10 * SECOND)).unwrap();
@@ -100,7 +122,8 @@ fn whoever_listens_ends_when_the_other_end_is_gone() {
     let (control, other) = UnixStream::pair().unwrap();
     drop(other);
     let started = Instant::now();
-    let fatal = listener.accept_all(&Patience::new(&stop, 30 * SECOND), &control).unwrap_err();
+    let (streams, patience) = (streams(&listener), Patience::new(&stop, 30 * SECOND));
+    let fatal = listener.accept_all(&streams, &patience, &control).unwrap_err();
     assert!(fatal.text.contains("gone"), "{fatal:?}");
     assert!(started.elapsed() < 10 * SECOND);
 }
@@ -113,12 +136,46 @@ fn what_the_other_end_says_too_early_waits() {
     other.write_all(b"early").unwrap();
     let door = std::thread::spawn(move || {
         let stop = StopFlag::new();
-        listener.accept_all(&Patience::new(&stop, 30 * SECOND), &control).map(|it| (it, control))
+        let (streams, patience) = (streams(&listener), Patience::new(&stop, 30 * SECOND));
+        listener.accept_all(&streams, &patience, &control).map(|()| control)
     });
     let stop = StopFlag::new();
-    connect(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
-    let (_, mut control) = door.join().unwrap().unwrap();
+    connect_whole(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
+    let mut control = door.join().unwrap().unwrap();
     let mut said = [0; 5];
     control.read_exact(&mut said).unwrap();
     assert_eq!(&said, b"early");
+}
+
+#[test]
+fn what_comes_right_after_a_token_is_the_first_frame() {
+    let (listener, address) = listener(1);
+    let (token, streams) = (listener.tokens[0], streams(&listener));
+    let mut early = TcpStream::connect(address).unwrap();
+    let (said, _) = opening(0, &token);
+    early.write_all(&[&said[..], b"first"].concat()).unwrap();
+    let (stop, (control, _open)) = (StopFlag::new(), UnixStream::pair().unwrap());
+    let patience = Patience::new(&stop, 30 * SECOND);
+    listener.accept_all(&streams, &patience, &control).unwrap();
+    let (mut answer, mut first) = ([0], [0; 5]);
+    early.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[0], ACCEPTED);
+    let socket = streams.streams[0].socket().unwrap();
+    assert_eq!(rustix::io::read(socket, &mut first).unwrap(), 5);
+    assert_eq!(&first, b"first");
+}
+
+#[test]
+fn a_door_that_nobody_needs_any_more_closes() {
+    let (listener, address) = listener(2);
+    let streams = streams(&listener);
+    let (stop, (control, _open)) = (StopFlag::new(), UnixStream::pair().unwrap());
+    let patience = Patience::new(&stop, 30 * SECOND);
+    std::thread::scope(|scope| {
+        let door = scope.spawn(|| listener.accept_all(&streams, &patience, &control));
+        streams.end(StreamId(0));
+        streams.end(StreamId(1));
+        door.join().unwrap().unwrap();
+    });
+    TcpStream::connect(address).unwrap_err();
 }
