@@ -397,6 +397,7 @@ fn the_first_frame_goes_before_the_answer_and_goes_again_if_that_is_no() {
     let source = Arc::clone(&tcp);
     let sent = started(move || send(source.as_ref(), 0, 0, MIB));
     let (ours, mut theirs) = connected();
+    theirs.set_read_timeout(Some(DEADLINE)).unwrap();
     let refuse = |_: &_| {
         theirs.read_exact(&mut [0])?;
         drop(theirs);
@@ -404,6 +405,7 @@ fn the_first_frame_goes_before_the_answer_and_goes_again_if_that_is_no() {
     };
     tcp.open_early(0, ours.into(), refuse).unwrap_err();
     let (ours, theirs) = connected();
+    theirs.set_read_timeout(Some(DEADLINE)).unwrap();
     let sink = tcp::Tcp::new(vec![theirs.into()], DEADLINE);
     let mut receiver = sink.receiver(StreamId(0), Granted::new(2));
     let accept = |_: &_| {
@@ -419,17 +421,28 @@ fn the_first_frame_goes_before_the_answer_and_goes_again_if_that_is_no() {
 
 #[test]
 fn a_stream_that_is_ended_before_it_was_accepted_takes_nothing() {
+    is_ended_while_a_frame_is_sent(true);
+    is_ended_while_a_frame_is_sent(false);
+}
+
+/// Before there is an answer to its token, or after that was not waited for any longer.
+fn is_ended_while_a_frame_is_sent(is_before_answer: bool) {
     let tcp = Arc::new(tcp::Tcp::opening(1, DEADLINE));
     let source = Arc::clone(&tcp);
     // More than the kernel keeps.
     let sent = started(move || send(source.as_ref(), 0, 0, 64 * MIB));
+    // It reads no more than the first byte.
     let (ours, mut theirs) = connected();
+    theirs.set_read_timeout(Some(DEADLINE)).unwrap();
     let end = |_: &_| {
         theirs.read_exact(&mut [0])?;
-        tcp.end(StreamId(0));
-        Err(io::ErrorKind::UnexpectedEof.into())
+        if is_before_answer {
+            tcp.end(StreamId(0));
+        }
+        Err(io::ErrorKind::TimedOut.into())
     };
     tcp.open_early(0, ours.into(), end).unwrap_err();
+    tcp.end(StreamId(0));
     sent.recv_timeout(DEADLINE).unwrap().unwrap_err();
     assert!(!tcp.wants(0) && tcp.ended(0).is_set());
 }
