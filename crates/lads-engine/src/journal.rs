@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 /// The path on record for the root directory itself: no file has this path.
 const ROOT_PATH: &[u8] = b".";
 
-/// How long to wait for a journal that another process holds, and how often to try. An attempt whose
-/// other end was killed ends within milliseconds. Half of this is little for a machine under load;
-/// with the double, whoever starts a transfer twice is told so that much later.
+/// How long to wait for a journal that another process holds, and how often to try. An attempt
+/// whose other end was killed ends within milliseconds. Half of this is little for a machine under
+/// load; with the double, whoever starts a transfer twice is told so that much later.
 const HELD_DEADLINE: Duration = Duration::from_secs(1);
 const HELD_INTERVAL: Duration = Duration::from_millis(20);
 

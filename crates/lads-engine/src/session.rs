@@ -24,8 +24,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When streams cannot be opened: how long to wait whether the other end says why. The word was sent
-/// before the port was closed, but by another way. Half of it is two round trips over the longest
+/// When streams cannot be opened: how long to wait whether the other end says why. It says that
+/// before it closes the port, but by another way. Half of it is two round trips over the longest
 /// lines; with the double, a person waits for nothing.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
