@@ -64,6 +64,8 @@ impl Peer {
                 Start::Started => self.accept(missing.clone())?,
                 Start::Starts { .. } => match self.knock(&self.right_opening(stream))? {
                     Some(socket) => (stream, socket),
+                    // It has noticed the lie: its exit code tells whether it should have.
+                    None if self.has_lied() => return Err(Stop::Gone),
                     None => return wrong("a right token was not let in"),
                 },
             });
