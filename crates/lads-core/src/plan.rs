@@ -79,6 +79,15 @@ pub struct Lane {
 }
 
 impl Plan {
+    /// Whether these ranges hold all data of the file.
+    #[must_use]
+    pub fn is_all_in(&self, ranges: &RangeSet) -> bool {
+        match &self.data {
+            Some(data) => data.iter().all(|range| ranges.contains(range)),
+            None => ranges.contains(0..self.size),
+        }
+    }
+
     /// A lane for each position of each copy of the file that holds any of it.
     pub fn lanes(&self, entry: EntryId) -> impl Iterator<Item = (OstId, Lane)> + '_ {
         let mirrors = 0..=u16::try_from(self.mirrors.len()).unwrap_or(u16::MAX);

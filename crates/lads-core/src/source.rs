@@ -65,9 +65,9 @@ use crate::issue::{Failure, Operation, Reason, Side};
 use crate::limits::{AGAIN_MAX, ENTRIES_OPEN_MAX, RESENDS_MAX};
 use crate::message::{BlockRange, Counters, Ending, Message, Presence, Question};
 use crate::pool::Requests;
-use crate::schedule::{OstSpec, OstStats, Schedule, Way, Work, earlier};
-use crate::units::{EntryId, Instant, StreamId};
-use blocks::Blocks;
+use crate::schedule::{OstSpec, OstStats, Schedule, Way, Work, earlier, is_whole};
+use crate::units::{Block, EntryId, Instant, StreamId};
+use blocks::{Blocks, Purpose, Word};
 use checking::Checking;
 pub use config::SourceConfig;
 use course::Course;
@@ -424,18 +424,43 @@ impl Source {
         }
     }
 
-    /// If the sink has all of a file, a thread checks whether the file is still the same.
+    /// If the sink has all of a file, the file must still be the same; a thread checks that, unless
+    /// one has.
     fn check_if_complete(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry).filter(|file| file.is_moving()) else { return };
-        let Some(confirmed) = file.confirmed() else { return };
-        let is_complete = self.schedule.plan(entry).is_some_and(|plan| match &plan.data {
-            Some(data) => data.iter().all(|range| confirmed.contains(range)),
-            None => confirmed.contains(0..plan.size),
-        });
-        if is_complete {
+        let Some(blocks) = file.blocks() else { return };
+        let plan = self.schedule.plan(entry);
+        if plan.is_some_and(|plan| plan.is_all_in(blocks.confirmed())) {
+            let word = blocks.word();
             self.files.step(entry, Step::Complete);
-            self.checking.check(entry);
+            match word {
+                Word::Nobody => self.ask_word(entry),
+                Word::Asked | Word::Stale => {}
+                Word::Given => self.files.step(entry, Step::Unchanged),
+            }
         }
+    }
+
+    /// If all of a file was read, a thread checks whether the file is still the same, while blocks
+    /// are still under way. A file of a single block needs no other word than its frame's. A
+    /// comparison may end early, and the end of an unsized file is its word.
+    fn check_if_read(&mut self, entry: EntryId) {
+        let Some(file) = self.files.get(entry).filter(|file| file.is_moving()) else { return };
+        let Some(blocks) = file.blocks() else { return };
+        let may_be_asked = blocks.word() == Word::Nobody && blocks.purpose() == Purpose::Send;
+        // Cheaper than to look at all ranges after each block.
+        let may_be_all = blocks.read().byte_count() >= file.data_bytes();
+        if !may_be_asked || !may_be_all || file.is_unsized() {
+            return;
+        }
+        if self.schedule.plan(entry).is_some_and(|plan| plan.is_all_in(blocks.read())) {
+            self.ask_word(entry);
+        }
+    }
+
+    fn ask_word(&mut self, entry: EntryId) {
+        self.files.with(entry, |file| file.blocks_mut().map(Blocks::on_word_asked));
+        self.checking.check(entry);
     }
 
     fn on_block_done(&mut self, range: BlockRange) -> Result<(), ProtocolError> {
@@ -497,8 +522,7 @@ impl Source {
             let failure = match outcome {
                 ReadOutcome::Good => {
                     good_count += 1;
-                    let read = |file: &mut File| file.on_unsized_read(block.end());
-                    self.counters.bytes_found += self.files.with(block.entry, read).unwrap_or(0);
+                    self.on_block_read(block);
                     continue;
                 }
                 ReadOutcome::BeyondEnd => {
@@ -516,6 +540,31 @@ impl Source {
             Way::Stage(slot) => self.schedule.on_not_staged(slot),
             Way::Send | Way::Drain(..) => self.schedule.on_not_sent(work.sink_ost),
         }
+    }
+
+    fn on_block_read(&mut self, block: &Block) {
+        let is_whole = self.schedule.plan(block.entry).is_some_and(|plan| is_whole(plan, block));
+        let read = |file: &mut File| {
+            if !is_whole && let Some(blocks) = file.blocks_mut() {
+                blocks.on_read(block);
+            }
+            file.on_unsized_read(block.end())
+        };
+        self.counters.bytes_found += self.files.with(block.entry, read).unwrap_or(0);
+        if !is_whole {
+            self.check_if_read(block.entry);
+        }
+    }
+
+    /// A block must be read and sent again, unless the sink has it.
+    fn push_again(&mut self, block: Block) -> bool {
+        if self.files.is_settled(&block) {
+            return false;
+        }
+        let again = |file: &mut File| file.blocks_mut().map(|blocks| blocks.on_again(&block));
+        self.files.with(block.entry, again);
+        self.schedule.push_again(block);
+        true
     }
 
     /// The length of an unsized file is known now. Blocks beyond its end may have been handed out.
@@ -555,9 +604,7 @@ impl Source {
         let work = self.free_slot(work);
         self.files.on_back(&work.blocks);
         for block in work.blocks {
-            if !self.files.is_settled(&block) {
-                self.schedule.push_again(block);
-            }
+            self.push_again(block);
         }
     }
 
@@ -597,10 +644,7 @@ impl Source {
         self.schedule.on_not_sent(work.sink_ost);
         self.files.on_back(&work.blocks);
         for block in work.blocks {
-            if !self.files.is_settled(&block) {
-                self.counters.blocks_resent += 1;
-                self.schedule.push_again(block);
-            }
+            self.counters.blocks_resent += u64::from(self.push_again(block));
         }
     }
 
@@ -620,14 +664,30 @@ impl Source {
     fn on_checked(&mut self, entry: EntryId, outcome: ReadOutcome) {
         let Some(file) = self.files.get(entry) else { return };
         match outcome {
-            ReadOutcome::Good if file.is_checking() => {
-                let ending = file.good_ending();
-                self.files.step(entry, Step::Unchanged);
-                self.outbox.tell_ending(entry, ending);
+            ReadOutcome::Good if file.is_moving() || file.is_checking() => {
+                self.on_unchanged(entry);
             }
             ReadOutcome::Good | ReadOutcome::BeyondEnd => {}
             ReadOutcome::Failed(failure) => self.drop_file(entry, Step::Failed(failure)),
             ReadOutcome::Changed => self.drop_file(entry, Step::Failed(changed())),
+        }
+    }
+
+    /// A thread found that a file was still the same.
+    fn on_unchanged(&mut self, entry: EntryId) {
+        let checked = |file: &mut File| file.blocks_mut().is_some_and(Blocks::on_checked);
+        let counts = self.files.with(entry, checked).expect("looked up by the caller");
+        let file = self.files.known(entry);
+        match (counts, file.is_checking()) {
+            (true, is_complete) => {
+                let ending = file.good_ending();
+                if is_complete {
+                    self.files.step(entry, Step::Unchanged);
+                }
+                self.outbox.tell_ending(entry, ending);
+            }
+            (false, true) => self.ask_word(entry),
+            (false, false) => self.check_if_read(entry),
         }
     }
 

@@ -248,8 +248,8 @@ impl Pair {
         (1..=2).for_each(|id| self.find_file(id, 2 * u64::from(BLOCK)));
         while (1..=2).any(|id| self.world.blocks_sent.iter().all(|it| it.entry != EntryId(id))) {
             match self.source.next_task(self.now, 0) {
-                Some(source::Task::Read(work)) => self.read_and_send(work),
-                _ => assert!(self.step()),
+                Some(task) => self.do_source_task(task),
+                None => assert!(self.step()),
             }
         }
     }

@@ -17,7 +17,7 @@ fn source() -> Source {
         threshold: Threshold::default(),
         block_size: BLOCK_BYTES,
         window_entries: 100,
-        stream_count: 1,
+        stream_count: 2,
         is_in_order: false,
         is_dry_run: false,
         may_pass: false,
@@ -46,21 +46,31 @@ fn tell(source: &mut Source, event: Event) {
 
 /// A file of two blocks is found, and the sink wants it; the first block of it is read.
 fn read_of_new_file(source: &mut Source, id: EntryId) -> Work {
+    read_of_file_with(source, id, None)
+}
+
+/// The same, if it has data only there.
+fn read_of_file_with(source: &mut Source, id: EntryId, data: Option<RangeSet>) -> Work {
     let size = u64::from(BLOCK_BYTES) * 2;
+    let data_bytes = data.as_ref().map_or(size, RangeSet::byte_count);
     let identity = Identity { size, ..Identity::default() };
     let (striping, source_ost) = (Striping::default(), OstId(0));
-    let kind = Kind::File { identity, data_bytes: size, striping, source_ost, is_different: false };
+    let kind = Kind::File { identity, data_bytes, striping, source_ost, is_different: false };
     let name = id.0.to_string().into_bytes();
     let entry = Entry { id, parent: EntryId::ROOT, name, kind, metadata: Metadata::default() };
-    tell(source, Event::Found(Box::new(Found::new(entry))));
+    tell(source, Event::Found(Box::new(Found { data, ..Found::new(entry) })));
     while source.next_message().is_some() {}
     let want = Answer::Want { done: RangeSet::new(), layout: Layout::on(OstId(0)) };
     hear(source, Message::FileId(vec![(id, want)]));
     hear(source, Message::Grant(vec![(OstId(0), 1)]));
-    let Some(Task::Read(work)) = source.next_task(Instant::START, 0) else {
-        panic!("there is room for a block of {id}")
-    };
-    let outcomes = vec![ReadOutcome::Good; work.blocks.len()];
+    read(source, ReadOutcome::Good)
+}
+
+/// The next block is read, with this outcome.
+fn read(source: &mut Source, outcome: ReadOutcome) -> Work {
+    let task = source.next_task(Instant::START, 0);
+    let Some(Task::Read(work)) = task else { panic!("{task:?} instead of a block") };
+    let outcomes = vec![outcome; work.blocks.len()];
     tell(source, Event::Read { work: work.clone(), service: Duration::ZERO, outcomes });
     work
 }
@@ -159,4 +169,142 @@ fn the_walk_waits_for_whoever_is_told_what_failed() {
     assert_eq!(count, NOTES_MAX as u64);
     source.next_note().expect("one for each");
     assert!(source.wants_entries());
+}
+
+const FILE: EntryId = EntryId(1);
+
+/// Both blocks of a file are read and sent; a thread checks the file.
+fn sent_and_being_checked() -> Source {
+    let mut source = source();
+    let first = read_of_new_file(&mut source, FILE);
+    sent(&mut source, 0, first);
+    hear(&mut source, Message::Grant(vec![(OstId(0), 3)]));
+    let second = read(&mut source, ReadOutcome::Good);
+    sent(&mut source, 1, second);
+    is_to_be_checked(&mut source);
+    source
+}
+
+fn sent(source: &mut Source, number: u64, work: Work) {
+    tell(source, Event::Sent { stream: StreamId(0), number, work });
+}
+
+fn is_to_be_checked(source: &mut Source) {
+    assert_eq!(source.next_task(Instant::START, 0), Some(Task::Check(FILE)));
+}
+
+fn is_unchanged(source: &mut Source) {
+    tell(source, Event::Checked { entry: FILE, outcome: ReadOutcome::Good });
+}
+
+/// The file was the same, and the sink is told.
+fn gives_its_word(source: &mut Source) {
+    is_unchanged(source);
+    let word = Message::FileDone(vec![(FILE, Ending::Complete)]);
+    assert_eq!(source.next_message(), Some(word));
+}
+
+fn has_nothing_to_do(source: &mut Source) {
+    assert_eq!(source.next_task(Instant::START, 0), None);
+    assert_eq!(source.next_message(), None);
+}
+
+/// The stream of both frames is lost, and the sink has neither.
+fn is_lost(source: &mut Source) {
+    hear(source, Message::StreamEnd { stream: 0, frames: 0 });
+}
+
+fn is_durable(source: &mut Source) {
+    let length = u64::from(BLOCK_BYTES) * 2;
+    hear(source, Message::BlockDone(vec![BlockRange { entry: FILE, offset: 0, length }]));
+}
+
+fn ends_well(source: &mut Source) {
+    is_durable(source);
+    has_nothing_to_do(source);
+    hear(source, Message::FileDone(vec![(FILE, Ending::Complete)]));
+    assert_eq!(source.counters().files_moved, 1);
+}
+
+/// It cost a round trip at the end of a transfer that the word was given when all was durable.
+#[test]
+fn the_word_is_given_once_when_all_was_read() {
+    let mut source = sent_and_being_checked();
+    gives_its_word(&mut source);
+    has_nothing_to_do(&mut source);
+    ends_well(&mut source);
+}
+
+#[test]
+fn the_word_holds_for_what_is_lost_after_it() {
+    let mut source = sent_and_being_checked();
+    gives_its_word(&mut source);
+    is_lost(&mut source);
+    (0..2).for_each(|_| drop(read(&mut source, ReadOutcome::Good)));
+    ends_well(&mut source);
+}
+
+#[test]
+fn what_changed_before_it_was_read_again_is_dropped_in_spite_of_the_word() {
+    let mut source = sent_and_being_checked();
+    gives_its_word(&mut source);
+    is_lost(&mut source);
+    read(&mut source, ReadOutcome::Changed);
+    let dropped = Message::FileDone(vec![(FILE, Ending::Dropped)]);
+    assert_eq!(source.next_message(), Some(dropped));
+    has_nothing_to_do(&mut source);
+}
+
+#[test]
+fn a_check_during_which_blocks_are_lost_does_not_count() {
+    let mut source = sent_and_being_checked();
+    is_lost(&mut source);
+    (0..2).for_each(|_| drop(read(&mut source, ReadOutcome::Good)));
+    // One thread at a time checks a file: of two, the later could end first.
+    has_nothing_to_do(&mut source);
+    is_unchanged(&mut source);
+    is_to_be_checked(&mut source);
+    gives_its_word(&mut source);
+    ends_well(&mut source);
+    // The sink has all of it before the check has ended.
+    let mut source = sent_and_being_checked();
+    is_lost(&mut source);
+    (0..2).for_each(|_| drop(read(&mut source, ReadOutcome::Good)));
+    is_durable(&mut source);
+    is_unchanged(&mut source);
+    is_to_be_checked(&mut source);
+    gives_its_word(&mut source);
+    ends_well(&mut source);
+}
+
+#[test]
+fn a_file_that_was_bad_when_it_was_read_back_needs_another_word() {
+    for is_durable_first in [true, false] {
+        let mut source = sent_and_being_checked();
+        gives_its_word(&mut source);
+        if is_durable_first {
+            is_durable(&mut source);
+        }
+        let length = u64::from(BLOCK_BYTES) * 2;
+        hear(&mut source, Message::BlockBad(vec![BlockRange { entry: FILE, offset: 0, length }]));
+        (0..2).for_each(|_| drop(read(&mut source, ReadOutcome::Good)));
+        is_to_be_checked(&mut source);
+        gives_its_word(&mut source);
+        ends_well(&mut source);
+    }
+}
+
+/// A block that begins in data may end in a hole: bytes that were read do not tell enough.
+#[test]
+fn of_a_file_with_holes_all_data_is_read_before_the_word() {
+    let mut source = source();
+    let mut data = RangeSet::new();
+    data.insert(0..100);
+    data.insert(4096..4196);
+    let first = read_of_file_with(&mut source, FILE, Some(data));
+    assert!(first.bytes() >= 200, "{first:?}");
+    sent(&mut source, 0, first);
+    hear(&mut source, Message::Grant(vec![(OstId(0), 2)]));
+    read(&mut source, ReadOutcome::Good);
+    is_to_be_checked(&mut source);
 }

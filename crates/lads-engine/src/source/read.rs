@@ -169,7 +169,7 @@ impl SourceEnd {
             }
             Err(errno) => return Err(of_block(errno)),
         }
-        if is_whole {
+        if is_whole || item.is_checked.load(Ordering::Relaxed) {
             is_unchanged(&item, &file)?;
         }
         Ok(read)
@@ -328,10 +328,14 @@ impl SourceEnd {
         let _asked = self.begin(Operation::Examine, entry, None);
         let outcome = match self.table.get(entry) {
             Some(_) if self.instead.is_some() => None,
-            Some(item) => match item.take_file() {
-                Some(file) => is_unchanged(&item, &file).err(),
-                None => is_still_there(&item).err(),
-            },
+            Some(item) => {
+                // Before the check, so that no block is read unnoticed after it.
+                item.is_checked.store(true, Ordering::Relaxed);
+                match item.take_file() {
+                    Some(file) => is_unchanged(&item, &file).err(),
+                    None => is_still_there(&item).err(),
+                }
+            }
             None => Some(ReadOutcome::Changed),
         };
         self.tell(Event::Checked { entry, outcome: outcome.unwrap_or(ReadOutcome::Good) });
@@ -362,4 +366,67 @@ fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
     let stat = statat(&directory, item.name.as_slice(), crate::paths::NOT_THROUGH_LINKS)
         .map_err(failed)?;
     if Some(identity_of(&stat)) == item.identity { Ok(()) } else { Err(ReadOutcome::Changed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::Board;
+    use crate::clock::Clock;
+    use crate::job::Options;
+    use crate::paths::Directory;
+    use crate::setup::Setup;
+    use crate::stream::Streams;
+    use lads_core::units::OstId;
+    use std::fs::{File, write};
+    use std::time::SystemTime;
+
+    const ENTRY: EntryId = EntryId(7);
+
+    /// The end of a source, with a file of two blocks.
+    fn end_with_file(directory: &std::path::Path) -> Arc<SourceEnd> {
+        write(directory.join("file"), [1; 2 * PAGE_BYTES]).unwrap();
+        let setup = Setup {
+            options: Options { streams: 1, ..Options::default() },
+            streams: Arc::new(Streams::none()),
+            board: Arc::new(Board::new(String::new(), true)),
+            clock: Clock::start(),
+        };
+        let path = format!("{}/", directory.display()).into_bytes();
+        let end = SourceEnd::open(&[path], setup).unwrap();
+        let root = Directory::root(File::open(directory).unwrap().into());
+        let stat = fstat(File::open(directory.join("file")).unwrap()).unwrap();
+        let item = Item::new(root, EntryId::ROOT, b"file".to_vec());
+        let item = Item { identity: Some(identity_of(&stat)), ..item };
+        end.table.insert([(ENTRY, Arc::new(item))]);
+        end
+    }
+
+    fn reads(end: &SourceEnd, offset: u64) -> Result<(), ReadOutcome> {
+        let block = Block { entry: ENTRY, offset, length: 4096 };
+        let work = Work {
+            way: Way::Send,
+            source_ost: OstId(0),
+            mirror: 0,
+            sink_ost: OstId(0),
+            is_last_grant: false,
+            blocks: vec![block],
+            is_comparison: false,
+        };
+        end.read_block(&block, &work, &mut [0; PAGE_BYTES]).map(|_| ())
+    }
+
+    /// The sink may have been told already that the file is the same.
+    #[test]
+    fn what_is_read_after_a_file_was_checked_is_checked_block_by_block() {
+        let directory = tempfile::tempdir().unwrap();
+        let end = end_with_file(directory.path());
+        reads(&end, 0).unwrap();
+        end.check(ENTRY);
+        // It is opened again, and stays open.
+        reads(&end, 0).unwrap();
+        let file = File::options().write(true).open(directory.path().join("file")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(reads(&end, 4096), Err(ReadOutcome::Changed));
+    }
 }

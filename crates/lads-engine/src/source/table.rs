@@ -8,7 +8,7 @@ use lads_core::source::LinkName;
 use lads_core::units::{EntryId, EntryMap};
 use rustix::fd::OwnedFd;
 use std::iter;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An entry that has not ended.
@@ -22,6 +22,9 @@ pub(super) struct Item {
     pub(super) link: Option<LinkName>,
     /// The open file, while blocks of it are read; only if it has several blocks.
     pub(super) file: Mutex<Option<Arc<OpenFile>>>,
+    /// Whether a thread has begun to check that the file is the same after all of it was read: what
+    /// is read from then on is checked block by block.
+    pub(super) is_checked: AtomicBool,
     /// The same for each copy, if the file has several.
     pub(super) mirrors: Vec<OpenMirror>,
 }
@@ -43,8 +46,8 @@ pub(super) struct OpenFile {
 impl Item {
     /// An entry of which only its place is known.
     pub(super) fn new(directory: Arc<Directory>, parent: EntryId, name: Vec<u8>) -> Self {
-        let (file, mirrors) = (Mutex::default(), Vec::new());
-        Self { directory, parent, name, identity: None, link: None, file, mirrors }
+        let (file, is_checked, mirrors) = (Mutex::default(), AtomicBool::default(), Vec::new());
+        Self { directory, parent, name, identity: None, link: None, file, is_checked, mirrors }
     }
 
     /// The copies of a file, none of them open.
