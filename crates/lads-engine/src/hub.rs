@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often to look whether a session is over.
+/// How often to look whether a session is over, while streams cannot be opened. Half of it would
+/// wake the thread twice as often; with the double, an error is told some milliseconds later.
 const OVER_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What the lock protects.

@@ -22,7 +22,7 @@ pub(super) enum Purpose {
 /// The source's word that all blocks were read from the same version of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Not all of it was read.
+    /// The sink has no word that holds, and no thread checks the file.
     Nobody,
     /// A thread checks the file.
     Asked,
