@@ -23,6 +23,8 @@ mod cleaning;
 mod delete;
 #[path = "promises/depth.rs"]
 mod depth;
+#[path = "promises/distance.rs"]
+mod distance;
 #[path = "promises/ends.rs"]
 mod ends;
 #[path = "promises/faultfs.rs"]

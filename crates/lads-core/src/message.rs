@@ -256,6 +256,8 @@ pub struct Counters {
     pub bytes_compared: u64,
     /// What the requests of this end to its storage are like.
     pub requests: Option<Requests>,
+    /// The data streams that this end has, or had before they were lost.
+    pub stream_count: u32,
 }
 
 /// How long one OST worked for this transfer.
@@ -522,6 +524,7 @@ wire_struct!(Counters {
     files_compared,
     bytes_compared,
     requests,
+    stream_count,
 });
 wire_struct!(Requests { in_flight, files, request_bytes, limit, why, gain_per_mille, io });
 wire_enum!(Why { 0 => Fixed, 1 => Guess, 2 => Less, 3 => More });

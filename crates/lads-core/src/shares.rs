@@ -6,6 +6,7 @@
 
 use crate::schedule::{OstSpec, Policy};
 use crate::tuning::Tuning;
+use std::time::Duration;
 
 /// More I/O threads than this help no one on one host.
 const THREADS_MAX: u32 = 128;
@@ -18,6 +19,11 @@ pub const DRAIN_THREADS: u32 = 2;
 pub const STAGE_THREADS: u32 = 2;
 /// How often a file that changes while it moves is tried again.
 pub const RETRIES_MAX: u32 = 3;
+/// The most streams to a host far away, if nobody says otherwise. Each is a connection, and a
+/// thread at each end. Half would be too few for 128 ms (see [`Tuning::stream_distance`]). More
+/// gain nothing further away, because each holds a buffer of the sink for longer: over 300 ms, with
+/// the kernel's limits for windows, 768 MiB take 7.3 s with 24, 7.5 with 48, and 9.0 with 96.
+pub const STREAMS_DISTANT_MAX: u16 = 32;
 
 /// The number of tracks of a target that hides its OSTs ([`crate::tracks`]), at an end with this
 /// number of buffers; no more than `threads_asked_for`, if that is not zero. Each track has one
@@ -37,6 +43,17 @@ pub fn track_count(
     };
     let count = by_buffers.min(by_threads).min(tuning.tracks.into());
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
+}
+
+/// The number of streams to a host at this distance, if `near_count` are enough for one next door.
+///
+/// Each connection carries at most what its window holds in one round trip: the kernel's limits,
+/// or what losses leave of it. So the number grows with the round trip.
+#[must_use]
+pub fn stream_count(tuning: &Tuning, near_count: u16, round_trip: Duration) -> u16 {
+    let by_distance = round_trip.as_micros().div_ceil(tuning.stream_distance.as_micros().max(1));
+    let by_distance = u16::try_from(by_distance).unwrap_or(u16::MAX);
+    by_distance.min(STREAMS_DISTANT_MAX).max(near_count)
 }
 
 /// I/O threads of a source with these OSTs; `asked_for` if that is not zero.
@@ -168,6 +185,15 @@ mod tests {
         let counts = [1, 8, 32, 500].map(|count| writing_threads(0, &osts(count)));
         assert_eq!(counts, [2, 16, 64, 128]);
         assert_eq!((reading_threads(3, &osts(8)), writing_threads(300, &osts(8))), (3, 300));
+    }
+
+    #[test]
+    fn the_further_away_the_more_streams() {
+        let count =
+            |near, micros| stream_count(&Tuning::DEFAULT, near, Duration::from_micros(micros));
+        let counts = [0, 280, 26_800, 128_000, 163_000, 600_000].map(|micros| count(4, micros));
+        assert_eq!(counts, [4, 4, 7, 32, 32, 32]);
+        assert_eq!((count(8, 26_800), count(64, 600_000)), (8, 64));
     }
 
     #[test]

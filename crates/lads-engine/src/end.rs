@@ -8,7 +8,7 @@ use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
 use lads_core::sink::{Event as SinkEvent, Sink};
 use lads_core::source::{Event as SourceEvent, Note, ProtocolError, Source};
-use lads_core::units::{EntryId, Instant};
+use lads_core::units::{EntryId, Instant, StreamId};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,8 +23,10 @@ pub(crate) trait End: Send + Sync + 'static {
 
     /// Starts its threads.
     fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>>;
-    /// All streams are open.
+    /// All streams that are needed are open.
     fn on_open(&self) {}
+    /// One more stream is open. Returns the thread that serves it, if one was started.
+    fn on_more(end: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>>;
     fn hub(&self) -> &Hub<Self::Session>;
     /// What the engine does with a checked message before the session acts on it.
     fn before(&self, message: &Message) -> Result<(), Fatal>;

@@ -506,6 +506,8 @@ pub(crate) struct Assignment {
     /// The first and last port to listen on; zero for any.
     pub(crate) port_first: u16,
     pub(crate) port_last: u16,
+    /// The number of streams that may be opened besides, if the other end is far away.
+    pub(crate) more_streams: u16,
 }
 
 wire_struct!(Assignment {
@@ -518,6 +520,7 @@ wire_struct!(Assignment {
     is_piped,
     port_first,
     port_last,
+    more_streams,
 });
 wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered, 3 => Uncached });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
@@ -629,6 +632,7 @@ mod tests {
             is_piped: true,
             port_first: 0,
             port_last: 0,
+            more_streams: 28,
         };
         let mut bytes = Vec::new();
         assignment.put(&mut bytes);

@@ -26,15 +26,19 @@ use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
+use lads_core::shares::{STREAMS_DISTANT_MAX, stream_count};
+use lads_core::tuning::Tuning;
+use lads_core::units::StreamId;
 use other::{Errors, FirstWord, Other, Program, Way, Wording, shell_command};
 use process::Process;
 use route::Route;
 use ssh::Ssh;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -48,12 +52,17 @@ const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// jobs without long lists have some 200 bytes. With half or double of this, jobs with lists of 1
 /// to 4 KiB would take two round trips more or less.
 const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
-/// The default number of streams: as many as I/O threads can send on at a time, two for each
-/// processor, so that no thread waits for another. Measured: `docs/benchmarks.md`. More fill a
-/// long line a little sooner (`null:768M` over 128 ms: 3.5 s with 32, 3.6 s with 4), but lose
+/// The number of streams to a host next door: as many as I/O threads can send on at a time, two for
+/// each processor, so that no thread waits for another. Measured: `docs/benchmarks.md`. More lose
 /// packets where a switch has a small buffer: over 0.28 ms and 4 Gbit/s, with a buffer of one round
-/// trip, 1 GiB takes 3.3 s with 4 or 8, 4.5 to 5.2 s with 16, and 3.6 to 12.9 s with 32.
+/// trip, 1 GiB takes 3.3 s with 4 or 8, 4.5 to 5.2 s with 16, and 3.6 to 12.9 s with 32. To a host
+/// far away there are more: [`stream_count`].
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
+/// How long the port stays open for streams that may come or not. They come within a few round
+/// trips, or within a second or three more if a packet is lost. With half, one that lost two
+/// packets would be left out; with double, the port is open for longer if the other end wants
+/// fewer.
+const MORE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Two ends that have exchanged HELLO.
 pub(crate) struct Connected {
@@ -126,6 +135,7 @@ pub(crate) fn start(
     let options = with_defaults(&job.options);
     let assignment = assignment(job, own_side, &options, host.as_deref());
     let told = job_message(&assignment)?;
+    let more_count = assignment.more_streams;
     let silence = Duration::from_secs(options.timeout_seconds.into());
     let patience = Patience::new(stop, GREETING_DEADLINE);
     let asked = host.as_deref().map(|host| Ssh::ask(shell_command(&job.remote), host, &patience));
@@ -152,7 +162,8 @@ pub(crate) fn start(
         other.say(&told.message, &patience)?;
     }
     let (address, port, tokens) = other.hear_where_it_listens(&patience)?;
-    check_tokens(tokens.len(), if assignment.is_piped { 0 } else { options.streams })?;
+    let count = options.streams + more_count;
+    check_tokens(tokens.len(), if assignment.is_piped { 0 } else { count })?;
     let data_address = job.remote.data_address.clone();
     let route = Route { data_address, host: host.clone(), ssh, told: address, port };
     let (process, errors, input, output) = other.into_parts();
@@ -163,12 +174,9 @@ pub(crate) fn start(
         }
         false => {
             let addresses = route.addresses(&patience)?;
-            let streams = Arc::new(tcp::Tcp::opening(tokens.len(), silence));
-            let (tcp, stop) = (Arc::clone(&streams), stop.clone());
-            let opening = Opening::begin(move || {
-                let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
-                route.connect_all(&addresses, &tokens, &patience, &tcp)
-            });
+            let streams = data_streams(&options, more_count);
+            let to = Arc::clone(&streams);
+            let opening = connecting(route, addresses, tokens, to, (stop.clone(), silence));
             (streams, over_pipes(input, output), Some(opening))
         }
     };
@@ -210,25 +218,66 @@ fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>, told: &Told) -> Com
     remote.command_on(host, &words)
 }
 
+/// The data streams of a job, of which none is open yet.
+fn data_streams(options: &Options, more_count: u16) -> Arc<tcp::Tcp> {
+    let silence = Duration::from_secs(options.timeout_seconds.into());
+    Arc::new(tcp::Tcp::opening(options.streams.into(), silence).and_more(more_count.into()))
+}
+
+/// How many more streams there should be, now that those that are needed are open: the other end
+/// may be far away. Both ends ask; if they do not agree, the streams that both want are opened.
+fn count_of_more(streams: &tcp::Tcp) -> usize {
+    let needed_count = u16::try_from(streams.needed_count()).expect("streams have 16 bits");
+    let Some(round_trip) = streams.round_trip() else { return 0 };
+    let count = stream_count(&Tuning::DEFAULT, needed_count, round_trip);
+    usize::from(count - needed_count)
+}
+
 /// Streams that are being opened. Meanwhile the ends already talk: the source announces files, and
 /// the sink says what it has of them, which saves two round trips.
 #[derive(Debug)]
 pub(crate) struct Opening {
     result: Receiver<Result<(), Fatal>>,
+    more: Receiver<StreamId>,
+}
+
+/// Who is told of streams that were opened. If an end could not begin, or is over, nobody listens.
+struct Opened {
+    result: Sender<Result<(), Fatal>>,
+    more: Sender<StreamId>,
+}
+
+impl Opened {
+    /// All streams that are needed are open, or why one of them cannot be opened. Returns whether
+    /// they are.
+    fn say(&self, result: Result<(), Fatal>) -> bool {
+        let is_open = result.is_ok();
+        let _ = self.result.send(result);
+        is_open
+    }
+
+    /// One more stream is open.
+    fn say_more(&self, stream: StreamId) {
+        let _ = self.more.send(stream);
+    }
 }
 
 impl Opening {
     /// Opens streams on a thread of its own.
-    fn begin(open: impl FnOnce() -> Result<(), Fatal> + Send + 'static) -> Self {
-        let (sender, result) = channel();
-        // If this end could not begin, nobody waits for the result.
-        spawn("lads-streams", move || drop(sender.send(open())));
-        Self { result }
+    fn begin(open: impl FnOnce(&Opened) + Send + 'static) -> Self {
+        let ((result, its_result), (more, its_more)) = (channel(), channel());
+        spawn("lads-streams", move || open(&Opened { result, more }));
+        Self { result: its_result, more: its_more }
     }
 
-    /// Waits until all streams are open, or why one of them cannot be opened.
-    pub(crate) fn failure(self) -> Option<Fatal> {
+    /// Waits until all streams that are needed are open, or why one of them cannot be opened.
+    pub(crate) fn failure(&self) -> Option<Fatal> {
         self.result.recv().ok()?.err()
+    }
+
+    /// Waits until one more stream is open; `None` if there will be no other.
+    pub(crate) fn next_more(&self) -> Option<StreamId> {
+        self.more.recv().ok()
     }
 }
 
@@ -318,6 +367,10 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         }
     };
     let (port_first, port_last) = job.remote.ports.unwrap_or((0, 0));
+    // Whoever says how many streams there should be gets so many.
+    let has_more = job.options.streams == 0 && host.is_some() && !job.remote.tunnel;
+    let more_streams =
+        if has_more { STREAMS_DISTANT_MAX.saturating_sub(options.streams) } else { 0 };
     Assignment {
         side,
         paths,
@@ -328,6 +381,7 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         is_piped: host.is_some() && job.remote.tunnel,
         port_first,
         port_last,
+        more_streams,
     }
 }
 
@@ -383,8 +437,7 @@ pub(crate) fn answer(
     let options = &assignment.options;
     let (transport, control, opening): (Arc<dyn Transport>, _, _) = match listener {
         Some(listener) => {
-            let silence = Duration::from_secs(options.timeout_seconds.into());
-            let streams = Arc::new(tcp::Tcp::opening(listener.tokens.len(), silence));
+            let streams = data_streams(options, assignment.more_streams);
             let opening = accepting(listener, Arc::clone(&streams), &input);
             (streams, over_pipes(input, output), Some(opening))
         }
@@ -409,15 +462,49 @@ pub(crate) fn answer(
     })
 }
 
+/// Opens a stream for each token that is needed, then as many more as there should be.
+fn connecting(
+    route: Route,
+    addresses: Vec<SocketAddr>,
+    tokens: Vec<[u8; 32]>,
+    streams: Arc<tcp::Tcp>,
+    (stop, silence): (StopFlag, Duration),
+) -> Opening {
+    Opening::begin(move |opened| {
+        let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
+        let (needed, more) = tokens.split_at(streams.needed_count());
+        if opened.say(route.connect_all(&addresses, needed, &patience, &streams)) {
+            let more = &more[..count_of_more(&streams).min(more.len())];
+            route.connect_more(&addresses, more, &patience, &streams, |id| opened.say_more(id));
+        }
+    })
+}
+
 /// Opens each stream when the other end, which is read from `input`, connects it.
 fn accepting(listener: tcp::Listener, streams: Arc<tcp::Tcp>, input: &File) -> Opening {
-    let control = input.try_clone();
-    Opening::begin(move || {
-        let control = control.map_err(|error| {
-            Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
-        })?;
-        let stop = StopFlag::new();
-        listener.accept_all(&streams, &Patience::new(&stop, GREETING_DEADLINE), &control)
+    let control = input.try_clone().map_err(|error| {
+        Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
+    });
+    Opening::begin(move |opened| {
+        let control = match control {
+            Ok(control) => control,
+            Err(fatal) => {
+                opened.say(Err(fatal));
+                return;
+            }
+        };
+        let (stop, tcp) = (StopFlag::new(), &streams);
+        let patience = Patience::new(&stop, GREETING_DEADLINE);
+        match listener.accept_all(tcp, &patience, &control) {
+            Ok(door) => {
+                opened.say(Ok(()));
+                let patience = patience.part(MORE_DEADLINE);
+                door.accept_more(count_of_more(tcp), &patience, &control, |id| opened.say_more(id));
+            }
+            Err(fatal) => {
+                opened.say(Err(fatal));
+            }
+        }
     })
 }
 
@@ -458,6 +545,7 @@ fn listen_for(
     assignment.options.check()?;
     let count = assignment.options.streams.clamp(1, STREAMS_MAX);
     assignment.options.streams = count;
+    assignment.more_streams = assignment.more_streams.min(STREAMS_MAX - count);
     if assignment.is_piped {
         let (address, tokens) = (String::new(), Vec::new());
         greeting.say(&Message::Listen { address, port: 0, tokens }, patience)?;
@@ -465,6 +553,7 @@ fn listen_for(
     }
     let ports =
         (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
+    let count = count + assignment.more_streams;
     let listener = tcp::Listener::open(count, ports, assignment.is_local, patience)?;
     let message = Message::Listen {
         address: address_reached(),

@@ -1,13 +1,13 @@
 //! A whole transfer, as the two processes that call it see it.
 
-use crate::board::Board;
+use crate::board::{Board, lock};
 use crate::clock::Clock;
 use crate::closing::Closing;
 use crate::end::{End, spawn_for};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::fatal::Fatal;
 use crate::job::Job;
-use crate::launch::{self, Connected};
+use crate::launch::{self, Connected, Opening};
 use crate::patience::Patience;
 use crate::setup::Setup;
 use crate::sink::SinkEnd;
@@ -21,7 +21,8 @@ use lads_core::message::Counters;
 use lads_core::retry::{Ended, Retries};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// When streams cannot be opened: how long to wait whether the other end says why. It says that
@@ -141,14 +142,19 @@ fn drive(
 /// Runs an end, then drops it; dropping it may call storage, too.
 fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) -> Report {
     let stop = watch.stop;
-    let mut threads = E::start(&end);
+    let threads = Arc::new(Mutex::new(E::start(&end)));
     if let Some(opening) = connected.opening.take() {
-        threads.push(spawn_for(&end, "opening", |end| match opening.failure() {
+        let more_threads = Arc::clone(&threads);
+        let opening = spawn_for(&end, "opening", move |end| match opening.failure() {
             // If the other end has ended, or has said why it cannot go on, that comes first.
             Some(_) if end.hub().is_over_within(LAST_WORD_WAIT) => {}
             Some(fatal) => end.hub().fail(fatal),
-            None => end.on_open(),
-        }));
+            None => {
+                end.on_open();
+                take_more(&end, opening, more_threads);
+            }
+        });
+        lock(&threads).push(opening);
     } else {
         end.on_open();
     }
@@ -157,6 +163,17 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     let letting_go = spawn("lads-end", move || drop(end));
     closing.wait_for(&letting_go);
     report
+}
+
+/// Takes in further streams when they are open, on a thread that nobody waits for: some may come
+/// late, or never.
+fn take_more<E: End>(end: &Arc<E>, opening: Opening, threads: Arc<Mutex<Vec<JoinHandle<()>>>>) {
+    let end = Arc::downgrade(end);
+    spawn("lads-more", move || {
+        while let (Some(stream), Some(end)) = (opening.next_more(), end.upgrade()) {
+            lock(&threads).extend(E::on_more(&end, stream));
+        }
+    });
 }
 
 /// Opens an end. That looks at file systems, whose servers may not answer, so it may take any time;

@@ -217,14 +217,10 @@ impl SinkEnd {
         }))
     }
 
-    /// Starts a thread for each stream, and the I/O threads.
+    /// Starts a thread for each stream that is needed, and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        let mut threads = Vec::new();
-        for stream in 0..self.streams.count() {
-            let buffers = Arc::clone(self) as Arc<dyn GrantedBuffers>;
-            let receiver = self.streams.receiver(StreamId(stream), buffers);
-            threads.push(self.spawn("receive", move |end| end.receive(stream, receiver)));
-        }
+        let mut threads: Vec<_> =
+            self.streams.needed().map(|stream| self.spawn_receiver(stream)).collect();
         if self.output_in_order().is_some() {
             threads.push(self.spawn("output", |end| {
                 let output = end.output_in_order().expect("looked up before");
@@ -236,6 +232,13 @@ impl SinkEnd {
             threads.push(self.spawn("io", |end| end.work()));
         }
         threads
+    }
+
+    /// Starts the thread that receives on a stream.
+    fn spawn_receiver(self: &Arc<Self>, stream: StreamId) -> JoinHandle<()> {
+        let buffers = Arc::clone(self) as Arc<dyn GrantedBuffers>;
+        let receiver = self.streams.receiver(stream, buffers);
+        self.spawn("receive", move |end| end.receive(stream.0, receiver))
     }
 
     fn spawn(

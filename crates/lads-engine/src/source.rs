@@ -159,12 +159,25 @@ impl SourceEnd {
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let walk = |end: Arc<Self>| Walker::new(&end).run();
         let mut threads: Vec<_> = (0..WALKERS).map(|_| self.spawn("walk", walk)).collect();
-        let drain_threads = self.stage.as_ref().map_or(0, |_| DRAIN_THREADS);
-        let count = reading_threads(self.options.source_threads, &self.osts) + drain_threads;
-        for worker in 0..count as usize {
-            threads.push(self.spawn("io", move |end| end.work(worker)));
-        }
+        threads.extend((0..self.io_threads()).map(|worker| self.spawn_worker(worker)));
         threads
+    }
+
+    /// The number of I/O threads at the beginning.
+    fn io_threads(&self) -> usize {
+        let drain_threads = self.stage.as_ref().map_or(0, |_| DRAIN_THREADS);
+        (reading_threads(self.options.source_threads, &self.osts) + drain_threads) as usize
+    }
+
+    fn spawn_worker(self: &Arc<Self>, worker: usize) -> JoinHandle<()> {
+        self.spawn("io", move |end| end.work(worker))
+    }
+
+    /// There are so many streams now. If there are fewer I/O threads, another one is started: each
+    /// sends on one stream at a time. But a person may have said how many there should be.
+    fn start_one_more(self: &Arc<Self>, stream_count: usize) -> Option<JoinHandle<()>> {
+        let may_start = self.options.source_threads == 0 && self.io_threads() < stream_count;
+        may_start.then(|| self.spawn_worker(stream_count - 1))
     }
 
     fn spawn(

@@ -4,7 +4,7 @@
 use crate::transport::{GrantedBuffers, Receiver, Transport};
 use lads_core::units::{Instant as CoreInstant, StreamId};
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Streams {
     transport: Arc<dyn Transport>,
     streams: Vec<Stream>,
+    /// The number of streams that are there: open, or to be opened before the transfer begins.
+    there_count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +41,11 @@ pub(crate) struct Sent {
 
 impl Streams {
     pub(crate) fn new(transport: Arc<dyn Transport>) -> Self {
-        let streams = (0..transport.stream_count()).map(|_| Stream::default()).collect();
-        Self { transport, streams }
+        let streams: Vec<_> = (0..transport.stream_count()).map(|_| Stream::default()).collect();
+        let streams = Self { transport, streams, there_count: AtomicUsize::new(0) };
+        let there_count = streams.needed().count();
+        streams.there_count.store(there_count, Ordering::Relaxed);
+        streams
     }
 
     /// The streams of an end that has none.
@@ -55,6 +60,21 @@ impl Streams {
 
     fn ids(&self) -> impl Iterator<Item = StreamId> {
         (0..self.count()).map(StreamId)
+    }
+
+    /// The streams that are there when the transfer begins.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = StreamId> {
+        self.ids().filter(|id| self.transport.is_needed(*id))
+    }
+
+    /// One more stream is there. Returns how many there are now.
+    pub(crate) fn on_more(&self) -> usize {
+        self.there_count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number of streams that are there, or were before they were lost.
+    pub(crate) fn there_count(&self) -> usize {
+        self.there_count.load(Ordering::Relaxed)
     }
 
     /// Ends all streams, so that calls that send or receive on them return.
@@ -102,10 +122,11 @@ impl Streams {
 
     fn lock_one(&self, first: usize) -> io::Result<(usize, MutexGuard<'_, u64>)> {
         let count = self.streams.len();
+        let first = first % self.there_count().max(1);
         let mut wait_for = None;
         for step in 0..count {
             let index = (first + step) % count;
-            if self.streams[index].is_lost.load(Ordering::Relaxed) {
+            if !self.is_usable(index) {
                 continue;
             }
             if let Ok(guard) = self.streams[index].frames_sent.try_lock() {
@@ -123,9 +144,15 @@ impl Streams {
         self.transport.round_trip()
     }
 
+    /// Whether the stream is there and not lost.
+    fn is_usable(&self, index: usize) -> bool {
+        let id = StreamId(u16::try_from(index).expect("the number of streams is 16 bits"));
+        !self.streams[index].is_lost.load(Ordering::Relaxed) && self.transport.is_there(id)
+    }
+
     /// Whether all streams are lost.
     pub(crate) fn are_all_lost(&self) -> bool {
-        self.streams.iter().all(|stream| stream.is_lost.load(Ordering::Relaxed))
+        !(0..self.streams.len()).any(|index| self.is_usable(index))
     }
 
     /// The receiver for the frames of a stream; see [`Transport::receiver`].
@@ -209,5 +236,53 @@ impl Missing {
                 streams.lose(id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::tcp::{Tcp, socket_pair};
+    use std::os::fd::OwnedFd;
+
+    fn send(streams: &Streams, first: usize) -> io::Result<StreamId> {
+        streams.send(first, |_| b"head".to_vec(), &[b"payload"]).map(|sent| sent.stream)
+    }
+
+    #[test]
+    fn nothing_is_sent_on_a_stream_that_may_never_come() {
+        let tcp = Arc::new(Tcp::opening(1, Duration::from_secs(30)).and_more(2));
+        let streams = Streams::new(Arc::clone(&tcp) as Arc<dyn Transport>);
+        let open = |index: usize| -> OwnedFd {
+            let (ours, theirs) = socket_pair().unwrap();
+            tcp.open(index, ours);
+            theirs
+        };
+        let _zero = open(0);
+        assert_eq!([0, 1, 2].map(|first| send(&streams, first).unwrap().0), [0; 3]);
+        let _two = open(2);
+        assert_eq!(streams.on_more(), 2);
+        streams.lose(StreamId(0));
+        assert_eq!([0, 1, 2].map(|first| send(&streams, first).unwrap().0), [2; 3]);
+        assert!(!streams.are_all_lost());
+        streams.lose(StreamId(2));
+        assert!(streams.are_all_lost());
+        send(&streams, 1).unwrap_err();
+    }
+
+    #[test]
+    fn threads_share_the_streams_that_are_there() {
+        let tcp = Arc::new(Tcp::opening(2, Duration::from_secs(30)).and_more(30));
+        let streams = Streams::new(Arc::clone(&tcp) as Arc<dyn Transport>);
+        let pairs = [socket_pair().unwrap(), socket_pair().unwrap()];
+        let _theirs: Vec<OwnedFd> = (0..)
+            .zip(pairs)
+            .map(|(index, (ours, theirs))| {
+                tcp.open(index, ours);
+                theirs
+            })
+            .collect();
+        let used: Vec<u16> = (0..6).map(|worker| send(&streams, worker).unwrap().0).collect();
+        assert_eq!(used, [0, 1, 0, 1, 0, 1]);
     }
 }

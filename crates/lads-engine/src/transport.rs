@@ -65,6 +65,17 @@ pub(crate) trait Transport: Debug + Send + Sync {
     /// The number of streams; they are numbered from zero.
     fn stream_count(&self) -> u16;
 
+    /// Whether a transfer does not begin without this stream. The others are opened later, or
+    /// never.
+    fn is_needed(&self, _stream: StreamId) -> bool {
+        true
+    }
+
+    /// Whether the stream is one to send on: needed, or open.
+    fn is_there(&self, stream: StreamId) -> bool {
+        self.is_needed(stream)
+    }
+
     /// Sends a frame, given as pieces that follow each other. The caller makes sure that only one
     /// thread at a time sends on a stream.
     ///

@@ -80,6 +80,7 @@ pub(crate) fn complete<'a>(
         busiest_ost,
         storage_micros: stats.iter().map(|stats| micros(stats.busy)).sum(),
         network_micros: streams.busy_micros(),
+        stream_count: u32::try_from(streams.there_count()).unwrap_or(u32::MAX),
         ..counters.clone()
     }
 }

@@ -73,7 +73,7 @@ impl Watch<'_, '_> {
     pub(crate) fn over<E: End>(
         mut self,
         end: &Arc<E>,
-        threads: &[JoinHandle<()>],
+        threads: &Mutex<Vec<JoinHandle<()>>>,
         mut connected: Connected,
     ) -> Report {
         let Channel { input, output } = connected.take_control();
@@ -109,8 +109,8 @@ impl Watch<'_, '_> {
         self.board.close();
         if fatal.is_none() {
             // So that their resources are released. A thread that hangs in a call is abandoned.
-            for thread in threads {
-                closing.wait_for(thread);
+            for thread in std::mem::take(&mut *lock(threads)) {
+                closing.wait_for(&thread);
             }
         }
         let mut aftermath = self

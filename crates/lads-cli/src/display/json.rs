@@ -305,6 +305,7 @@ struct End<'a> {
     memory_bytes_peak: u64,
     storage_seconds: f64,
     network_seconds: f64,
+    streams: u32,
     busiest_ost: Option<BusiestOst<'a>>,
     matching: Option<Matching>,
 }
@@ -380,6 +381,7 @@ impl<'a> End<'a> {
             memory_bytes_peak: counters.memory_bytes_peak,
             storage_seconds: seconds(counters.storage_micros),
             network_seconds: seconds(counters.network_micros),
+            streams: counters.stream_count,
             busiest_ost: counters.busiest_ost.as_ref().map(|ost| BusiestOst {
                 name: &ost.name,
                 busy_seconds: seconds(ost.busy_micros),

@@ -328,6 +328,7 @@ fn machine_rows(report: &Report, is_verbose: bool) -> Vec<Row> {
     if is_verbose {
         rows.push(("in storage", both(&|end| seconds(end.storage_micros))));
         rows.push(("in network", both(&|end| seconds(end.network_micros))));
+        rows.push(("streams", both(&|end| end.stream_count.to_string())));
         rows.push((
             "sent",
             format!("{}, {}", counted(source.blocks_sent, "block"), bytes(source.bytes_sent)),

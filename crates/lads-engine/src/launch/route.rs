@@ -12,6 +12,7 @@ use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::patience::{Cut, Patience};
 use crate::transport::tcp::{Tcp, await_answer, connect};
+use lads_core::units::StreamId;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -54,19 +55,29 @@ impl Route {
         patience: &Patience<'_>,
         streams: &Tcp,
     ) -> Result<(), Fatal> {
-        let numbered: Vec<(u16, &[u8; 32])> = (0..).zip(tokens).collect();
-        for some in numbered.chunks(AT_ONCE_MAX) {
-            let connected: Result<Vec<()>, Fatal> = std::thread::scope(|scope| {
-                let connect = |&(index, token)| {
-                    let opening = Opening { index, token, streams };
-                    scope.spawn(move || self.connect_one(addresses, &opening, patience))
-                };
-                let threads: Vec<_> = some.iter().map(connect).collect();
-                threads.into_iter().map(|it| it.join().expect("it does not panic")).collect()
-            });
-            connected?;
-        }
-        Ok(())
+        many_at_a_time(&Opening::all(0, tokens, streams), |opening| {
+            self.connect_one(addresses, opening, patience)
+        })
+    }
+
+    /// Opens a stream for each of these tokens, which come after those that are needed, many at a
+    /// time. Says which was opened; does without those that cannot be opened.
+    pub(super) fn connect_more(
+        &self,
+        addresses: &[SocketAddr],
+        tokens: &[[u8; 32]],
+        patience: &Patience<'_>,
+        streams: &Tcp,
+        on_more: impl Fn(StreamId) + Sync,
+    ) {
+        let needed_count = u16::try_from(streams.needed_count()).expect("streams have 16 bits");
+        let _ = many_at_a_time(&Opening::all(needed_count, tokens, streams), |opening| {
+            let connect = |address| opening.connect_patiently(address, false, patience);
+            if addresses.iter().any(|&address| connect(address).is_ok()) {
+                on_more(StreamId(opening.index));
+            }
+            Ok(())
+        });
     }
 
     fn connect_one(
@@ -163,6 +174,22 @@ fn resolve(
     resolved.map_err(|cut| cut.fatal("the resolver of host names"))
 }
 
+/// Opens streams, each on a thread of its own, until one cannot be opened.
+fn many_at_a_time(
+    openings: &[Opening<'_>],
+    open: impl Fn(&Opening<'_>) -> Result<(), Fatal> + Sync,
+) -> Result<(), Fatal> {
+    for some in openings.chunks(AT_ONCE_MAX) {
+        let opened: Result<Vec<()>, Fatal> = std::thread::scope(|scope| {
+            let open = &open;
+            let threads: Vec<_> = some.iter().map(|it| scope.spawn(move || open(it))).collect();
+            threads.into_iter().map(|it| it.join().expect("it does not panic")).collect()
+        });
+        opened?;
+    }
+    Ok(())
+}
+
 /// A stream that is being opened.
 #[derive(Debug)]
 struct Opening<'a> {
@@ -171,7 +198,12 @@ struct Opening<'a> {
     streams: &'a Tcp,
 }
 
-impl Opening<'_> {
+impl<'a> Opening<'a> {
+    /// One for each token, for the streams from number `first` on.
+    fn all(first: u16, tokens: &'a [[u8; 32]], streams: &'a Tcp) -> Vec<Self> {
+        (first..).zip(tokens).map(|(index, token)| Self { index, token, streams }).collect()
+    }
+
     /// Tries again for a while if the other end closes the connection before it is open: its port
     /// may have been full of strangers. `is_sure` says that the other end is at this address: then
     /// data goes there before the answer has come.

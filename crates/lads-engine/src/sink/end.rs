@@ -10,7 +10,7 @@ use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
 use lads_core::sink::{Event, Sink};
 use lads_core::source::Note;
-use lads_core::units::{EntryId, Instant};
+use lads_core::units::{EntryId, Instant, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -29,6 +29,11 @@ impl End for SinkEnd {
         if let Some(time) = self.streams.round_trip() {
             self.tell(Event::RoundTrip(time));
         }
+    }
+
+    fn on_more(end: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>> {
+        end.streams.on_more();
+        Some(end.spawn_receiver(stream))
     }
 
     fn hub(&self) -> &Hub<Sink> {

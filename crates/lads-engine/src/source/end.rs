@@ -9,7 +9,7 @@ use crate::usage;
 use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
 use lads_core::source::{Note, Source};
-use lads_core::units::{EntryId, Instant};
+use lads_core::units::{EntryId, Instant, StreamId};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,6 +21,10 @@ impl End for SourceEnd {
 
     fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>> {
         end.start()
+    }
+
+    fn on_more(end: &Arc<Self>, _stream: StreamId) -> Option<JoinHandle<()>> {
+        end.start_one_more(end.streams.on_more())
     }
 
     fn hub(&self) -> &Hub<Source> {

@@ -30,6 +30,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Tcp {
     streams: Vec<Arc<Stream>>,
+    /// The streams from this number on may be opened or not: they are there once they are open.
+    needed_count: usize,
     timeout: Duration,
 }
 
@@ -108,7 +110,19 @@ impl Tcp {
     /// until it is open or ended. A peer that does not acknowledge data for `timeout` counts as
     /// dead.
     pub(crate) fn opening(count: usize, timeout: Duration) -> Self {
-        Self { streams: (0..count).map(|_| Arc::default()).collect(), timeout }
+        let streams = (0..count).map(|_| Arc::default()).collect();
+        Self { streams, needed_count: count, timeout }
+    }
+
+    /// The same with so many streams more, which may be opened or not.
+    pub(crate) fn and_more(mut self, count: usize) -> Self {
+        self.streams.extend((0..count).map(|_| Arc::default()));
+        self
+    }
+
+    /// The number of streams without which a transfer does not begin.
+    pub(crate) fn needed_count(&self) -> usize {
+        self.needed_count
     }
 
     /// The connection of this stream is open. It is closed again if the stream was ended meanwhile.
@@ -167,6 +181,15 @@ impl Tcp {
 impl Transport for Tcp {
     fn stream_count(&self) -> u16 {
         u16::try_from(self.streams.len()).expect("the number of streams is 16 bits")
+    }
+
+    fn is_needed(&self, stream: StreamId) -> bool {
+        stream.index() < self.needed_count
+    }
+
+    fn is_there(&self, stream: StreamId) -> bool {
+        let is_open = || matches!(self.streams[stream.index()].socket.get(), Some(Some(_)));
+        self.is_needed(stream) || is_open()
     }
 
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {

@@ -47,6 +47,7 @@ pub(in crate::display) fn report() -> Report {
         }),
         storage_micros: 500_000_000,
         network_micros: 90_000_000,
+        stream_count: 4,
         ..Counters::default()
     };
     let sink = Counters { cpu_micros: 70_200_000, memory_bytes_peak: 305 << 20, ..source.clone() };
@@ -108,6 +109,7 @@ fn a_good_end_says_all_that_was_done() {
                   busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
                   in storage source 8 min 20 s, sink 8 min 20 s
                   in network source 1 min 30 s, sink 1 min 30 s
+                  streams    source 4, sink 4
                   sent       1,226,752 blocks, 1.2 TiB
                   slowest    reading at the source held the rest up
                   security   connections authenticated;

@@ -156,3 +156,38 @@ fn data_is_early_only_where_the_other_end_surely_is() {
     assert_eq!(told("::ffff:192.0.2.1"), [true, true, false, false]);
     assert_eq!(told(""), [false; 4]);
 }
+
+#[test]
+fn streams_that_may_come_or_not_are_opened_as_far_as_they_can_be() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let door = std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        while kept.len() < 2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut shown = [0; 42];
+            stream.read_exact(&mut shown).unwrap();
+            // The token of stream 2 is refused.
+            if shown[10..] == [2; 32] {
+                stream.write_all(&[0]).unwrap();
+                continue;
+            }
+            stream.write_all(&[1]).unwrap();
+            kept.push(stream);
+        }
+        kept
+    });
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, Duration::from_secs(30));
+    let streams = Tcp::opening(1, Duration::from_secs(30)).and_more(3);
+    let route = Route { data_address: None, host: None, ssh: None, told: String::new(), port: 7 };
+    let opened = std::sync::Mutex::new(Vec::new());
+    route.connect_more(&[address], &[[1; 32], [2; 32], [3; 32]], &patience, &streams, |id| {
+        opened.lock().unwrap().push(id);
+    });
+    let mut opened = opened.into_inner().unwrap();
+    opened.sort();
+    assert_eq!(opened, [StreamId(1), StreamId(3)]);
+    assert_eq!([1, 2, 3].map(|id| streams.is_there(StreamId(id))), [true, false, true]);
+    drop(door.join().unwrap());
+}

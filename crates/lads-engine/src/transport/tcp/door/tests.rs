@@ -1,10 +1,11 @@
 use super::super::super::Transport as _;
 use super::*;
 use crate::stop::StopFlag;
-use lads_core::units::StreamId;
 use std::os::unix::net::UnixStream;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// The numbers of all streams.
+const ALL: Range<usize> = 0..usize::MAX;
 
 /// What a connection says first, and what is answered.
 pub(crate) fn opening(stream: u16, token: &[u8; 32]) -> ([u8; OPENING_BYTES], u8) {
@@ -26,7 +27,7 @@ fn accept(listener: Listener) -> std::thread::JoinHandle<Result<(), Fatal>> {
         let stop = StopFlag::new();
         let (control, _open) = UnixStream::pair().unwrap();
         let streams = streams(&listener);
-        listener.accept_all(&streams, &Patience::new(&stop, 30 * SECOND), &control)
+        listener.accept_all(&streams, &Patience::new(&stop, 30 * SECOND), &control).map(drop)
     })
 }
 
@@ -84,14 +85,14 @@ fn no_more_than_so_many_strangers_are_looked_at() {
     let strangers: Vec<_> =
         (0..2 * UNDECIDED_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
     for _ in 0..3 {
-        door.look(Instant::now());
+        door.look(Instant::now(), &ALL, |_| ());
         assert_eq!(door.lobby.undecided.len(), UNDECIDED_MAX);
     }
     // The last to come are those who stay.
     let last = strangers.last().unwrap().local_addr().unwrap();
     let kept = door.lobby.undecided.iter().map(|visitor| visitor.stream.peer_addr().unwrap());
     assert!(kept.collect::<Vec<_>>().contains(&last));
-    door.look(Instant::now() + TOKEN_DEADLINE);
+    door.look(Instant::now() + TOKEN_DEADLINE, &ALL, |_| ());
     assert!(door.lobby.undecided.is_empty(), "{} are late", door.lobby.undecided.len());
 }
 
@@ -106,7 +107,7 @@ fn garbage_is_sent_away_at_its_first_byte() {
     let until = Instant::now() + 10 * SECOND;
     // Its byte may take a moment.
     while !matches!(stranger.take_error(), Ok(Some(_)) | Err(_)) && Instant::now() < until {
-        door.look(Instant::now());
+        door.look(Instant::now(), &ALL, |_| ());
         if door.lobby.undecided.is_empty() {
             break;
         }
@@ -137,7 +138,7 @@ fn what_the_other_end_says_too_early_waits() {
     let door = std::thread::spawn(move || {
         let stop = StopFlag::new();
         let (streams, patience) = (streams(&listener), Patience::new(&stop, 30 * SECOND));
-        listener.accept_all(&streams, &patience, &control).map(|()| control)
+        listener.accept_all(&streams, &patience, &control).map(drop).map(|()| control)
     });
     let stop = StopFlag::new();
     connect_whole(address, 0, &token, &Patience::new(&stop, 10 * SECOND)).unwrap();
@@ -175,7 +176,56 @@ fn a_door_that_nobody_needs_any_more_closes() {
         let door = scope.spawn(|| listener.accept_all(&streams, &patience, &control));
         streams.end(StreamId(0));
         streams.end(StreamId(1));
-        door.join().unwrap().unwrap();
+        drop(door.join().unwrap().unwrap());
     });
     TcpStream::connect(address).unwrap_err();
+}
+
+#[test]
+fn streams_that_may_come_or_not_come_after_those_that_are_needed() {
+    let (listener, address) = listener(5);
+    let (tokens, streams) = (listener.tokens.clone(), Tcp::opening(2, 30 * SECOND).and_more(3));
+    let (stop, (control, _open)) = (StopFlag::new(), UnixStream::pair().unwrap());
+    let patience = Patience::new(&stop, 30 * SECOND);
+    let show = |index: u16| connect_whole(address, index, &tokens[usize::from(index)], &patience);
+    let there = || (0..5).filter(|&id| streams.is_there(StreamId(id))).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let door = scope.spawn(|| listener.accept_all(&streams, &patience, &control).unwrap());
+        show(2).unwrap_err();
+        let _needed = [show(1).unwrap(), show(0).unwrap()];
+        let door = door.join().unwrap();
+        assert_eq!(there(), [0, 1]);
+        let mut came = Vec::new();
+        let more = scope.spawn(|| {
+            door.accept_more(2, &patience, &control, |id| came.push(id));
+            came
+        });
+        for index in [4, 0] {
+            show(index).unwrap_err();
+        }
+        let _more = [show(3).unwrap(), show(2).unwrap()];
+        assert_eq!(more.join().unwrap(), [StreamId(3), StreamId(2)]);
+    });
+    assert_eq!(there(), [0, 1, 2, 3]);
+    TcpStream::connect(address).unwrap_err();
+}
+
+#[test]
+fn nobody_waits_for_ever_for_streams_that_may_come_or_not() {
+    let (stop, (control, other)) = (StopFlag::new(), UnixStream::pair().unwrap());
+    let wait = |limit: Duration, streams: &Tcp| {
+        let (listener, _) = listener(1);
+        let door = Door::new(listener.listener, listener.tokens, streams).unwrap();
+        let (patience, since) = (Patience::new(&stop, limit), Instant::now());
+        door.accept_more(1, &patience, &control, |_| panic!("nobody comes"));
+        since.elapsed()
+    };
+    let streams = Tcp::opening(0, 30 * SECOND).and_more(1);
+    assert!(wait(SECOND / 10, &streams) < 20 * SECOND);
+    let ended = Tcp::opening(0, 30 * SECOND).and_more(1);
+    ended.end(StreamId(0));
+    assert!(wait(30 * SECOND, &ended) < 20 * SECOND);
+    assert!(!ended.is_there(StreamId(0)));
+    drop(other);
+    assert!(wait(30 * SECOND, &streams) < 20 * SECOND);
 }

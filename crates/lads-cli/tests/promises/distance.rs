@@ -1,0 +1,82 @@
+//! A long line between two network namespaces: how many streams a transfer has.
+
+use crate::faultfs::testbed;
+use crate::world::{LADS, World};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+/// What a transfer of this many bytes says at its end, if the other end is so far away. `way` says
+/// which of the two places is there.
+fn summary(rtt: &str, way: [&str; 2], bytes: usize, options: &str) -> Option<Value> {
+    let has_all = lads_tried::is_root()
+        && ["ip", "iptables-legacy", "unshare"].into_iter().all(lads_tried::has);
+    if !has_all {
+        return None;
+    }
+    let world = World::new();
+    let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251).to_le_bytes()[0]).collect();
+    world.write("src/file", &content);
+    let shell = world.path("shell");
+    let text = "#!/bin/sh\nshift\nexec ip netns exec \"$SINK_NAMESPACE\" sh -c \"$*\"\n";
+    fs::write(&shell, text).unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    let [from, to] = way;
+    let command = format!(
+        "LADS_REMOTE_LADS={LADS} {LADS} cp --json -e {shell} --data-address $SINK_ADDRESS \
+         {options} {from}{source}/file {to}{target}",
+        shell = shell.display(),
+        source = world.source().display(),
+        target = world.target().display(),
+    );
+    let mut wan = Command::new(testbed());
+    wan.args(["wan", "--rtt", rtt, "--rate", "1Gbit", "--source", &command]);
+    let output = wan.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(fs::read(world.target()).unwrap() == content, "the file is another one");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = serde_json::from_str::<Value>(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "summary", "{text}");
+    Some(last)
+}
+
+fn streams(summary: &Value) -> [u64; 2] {
+    ["source", "sink"].map(|side| summary[side]["streams"].as_u64().unwrap())
+}
+
+const PUSH: [&str; 2] = ["", "sink:"];
+const PULL: [&str; 2] = ["sink:", ""];
+/// So that a transfer takes two seconds, in which all streams are opened.
+const SLOWLY: &str = "--bwlimit 10M";
+const BYTES: usize = 20 << 20;
+
+#[test]
+fn to_a_host_far_away_there_is_a_stream_for_each_4_milliseconds() {
+    for way in [PUSH, PULL] {
+        let Some(summary) = summary("100ms", way, BYTES, SLOWLY) else { return };
+        // A round trip takes a little longer than the line does.
+        let [source, sink] = streams(&summary);
+        assert!(source == sink && (25..=32).contains(&sink), "{way:?}: {summary}");
+    }
+}
+
+#[test]
+fn to_a_host_next_door_there_are_a_few_streams() {
+    let Some(summary) = summary("1ms", PUSH, BYTES, SLOWLY) else { return };
+    let [source, sink] = streams(&summary);
+    assert!(source == sink && (4..=8).contains(&sink), "{summary}");
+}
+
+#[test]
+fn whoever_says_how_many_streams_there_are_gets_as_many() {
+    let Some(summary) = summary("100ms", PUSH, BYTES, "--bwlimit 10M --streams 3") else { return };
+    assert_eq!(streams(&summary), [3, 3], "{summary}");
+}
+
+#[test]
+fn a_transfer_that_is_over_before_all_streams_are_open_does_not_wait_for_them() {
+    let Some(summary) = summary("200ms", PUSH, 10, "") else { return };
+    let seconds = summary["elapsed_seconds"].as_f64().unwrap();
+    assert!(seconds < 5.0, "{summary}");
+}
