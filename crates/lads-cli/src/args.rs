@@ -468,8 +468,8 @@ pub(crate) struct CopyArgs {
 
     /// TCP connections that carry data, or with --tunnel streams in the one through ssh; 0: choose
     ///
-    /// LADS chooses twice as many as processors, 4 to 8; and up to 32 to a host far away, one for
-    /// each 4 ms of the round trip, because each carries only so much in that time.
+    /// LADS chooses twice as many as processors, 4 to 8; and up to 32 to a host far away, where TCP
+    /// is not tuned, or losses slow it down (as all but BBR): one for each 4 ms of the round trip.
     #[arg(long, value_name = "N", help_heading = NETWORK, hide_short_help = true)]
     #[arg(default_value_t = 0)]
     pub(crate) streams: u16,

@@ -20,7 +20,7 @@ pub const STAGE_THREADS: u32 = 2;
 /// How often a file that changes while it moves is tried again.
 pub const RETRIES_MAX: u32 = 3;
 /// The most streams to a host far away, if nobody says otherwise. Each is a connection, and a
-/// thread at each end. Half would be too few for 128 ms (see [`Tuning::stream_distance`]). More
+/// thread at each end. Half would be too few for 128 ms (see [`Tuning::stream_window_bytes`]). More
 /// gain nothing further away, because each holds a buffer of the sink for longer: over 300 ms, with
 /// the kernel's limits for windows, 768 MiB take 7.3 s with 24, 7.5 with 48, and 9.0 with 96.
 pub const STREAMS_DISTANT_MAX: u16 = 32;
@@ -45,13 +45,20 @@ pub fn track_count(
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// The number of streams to a host at this distance, if `near_count` are enough for one next door.
+/// The number of streams to a host at this distance, if `near_count` are enough for one next door,
+/// and the window of each can hold `window_bytes`.
 ///
-/// Each connection carries at most what its window holds in one round trip: the kernel's limits,
-/// or what losses leave of it. So the number grows with the round trip.
+/// A connection carries at most what its window holds in one round trip. So the number grows with
+/// the round trip.
 #[must_use]
-pub fn stream_count(tuning: &Tuning, near_count: u16, round_trip: Duration) -> u16 {
-    let by_distance = round_trip.as_micros().div_ceil(tuning.stream_distance.as_micros().max(1));
+pub fn stream_count(
+    tuning: &Tuning,
+    near_count: u16,
+    round_trip: Duration,
+    window_bytes: u64,
+) -> u16 {
+    let bytes = round_trip.as_micros().saturating_mul(tuning.stream_rate.into()) / 1_000_000;
+    let by_distance = bytes.div_ceil(window_bytes.max(1).into());
     let by_distance = u16::try_from(by_distance).unwrap_or(u16::MAX);
     by_distance.min(STREAMS_DISTANT_MAX).max(near_count)
 }
@@ -189,11 +196,14 @@ mod tests {
 
     #[test]
     fn the_further_away_the_more_streams() {
-        let count =
-            |near, micros| stream_count(&Tuning::DEFAULT, near, Duration::from_micros(micros));
+        let tuning = Tuning::DEFAULT;
+        let of_window =
+            |near, micros, bytes| stream_count(&tuning, near, Duration::from_micros(micros), bytes);
+        let count = |near, micros| of_window(near, micros, tuning.stream_window_bytes);
         let counts = [0, 280, 26_800, 128_000, 163_000, 600_000].map(|micros| count(4, micros));
         assert_eq!(counts, [4, 4, 7, 32, 32, 32]);
         assert_eq!((count(8, 26_800), count(64, 600_000)), (8, 64));
+        assert_eq!([64 << 20, 10 << 20, 0].map(|bytes| of_window(4, 128_000, bytes)), [4, 8, 32]);
     }
 
     #[test]

@@ -388,16 +388,20 @@ tuning! {
     /// trip, within the OST's share of the buffers. Without them, grants double with each round
     /// trip, and a line of 4 Gbit/s with 128 ms waits for them as long as for TCP.
     room_rate: u64 = 1_250_000_000;
-    /// To a host far away, there is one stream for each such part of the round trip
-    /// ([`crate::shares::stream_count`]). Where nobody has tuned TCP, a stream has at most 2.5 MB
-    /// under way (the kernel lets it send 4 MiB, with all that belongs to them), which is 5 Gbit/s
-    /// for all of them at any distance. Over 128 ms and 4 Gbit/s, 768 MiB take 10.7 s with 4
-    /// streams, 6.1 with 8, 3.5 with 16 (double) and 3.3 with 32. And a loss costs a stream, not
-    /// all of them, half of its window: with Reno, 1 Gbit/s, and every 5,000th packet lost, 1.5 GiB
-    /// take 44, 29, 20 and 15 s. With half of this number, 16 streams over 26.8 ms lose packets
-    /// where a switch has a small buffer: 512 MiB with BBR take 5.1 s instead of 4.65.
+    /// There are enough streams for this rate, in bytes per second, if each window is full
+    /// ([`crate::shares::stream_count`]): 5 Gbit/s. Over 128 ms and 4 Gbit/s, where nobody has
+    /// tuned TCP, 768 MiB take 10.7 s with 4 streams, 6.1 with 8, 3.5 with 16 (half) and 3.3 with
+    /// 32. With double, 16 streams over 26.8 ms lose packets where a switch has a small buffer:
+    /// 512 MiB with BBR take 5.1 s instead of 4.65.
     /// Half and double: same.
-    stream_distance: Duration = Duration::from_millis(4);
+    stream_rate: u64 = 625_000_000;
+    /// A window is taken to hold no more than this where losses make it smaller, as they do with
+    /// any congestion control but BBR; and it is what the kernel lets a connection have under way
+    /// where nobody has tuned TCP (4 MiB to send, with all that belongs to them). With Reno, 1
+    /// Gbit/s, 128 ms, and every 5,000th packet lost, 1.5 GiB take 44 s with 4 streams, 29 with 8,
+    /// 20 with 16 (double) and 15 with 32. With half, there are 14 streams over 26.8 ms.
+    /// Half and double: same.
+    stream_window_bytes: u64 = 2_500_000;
     /// Grants are sent when those that an OST may have, divided by this, are free, so that one
     /// message carries several.
     /// Half -0.52 ± 0.27, double -0.13 ± 0.22.

@@ -225,11 +225,11 @@ fn data_streams(options: &Options, more_count: u16) -> Arc<tcp::Tcp> {
 }
 
 /// How many more streams there should be, now that those that are needed are open: the other end
-/// may be far away. Both ends ask; if they do not agree, the streams that both want are opened.
-fn count_of_more(streams: &tcp::Tcp) -> usize {
+/// may be far away. Windows hold `window_bytes`.
+fn count_of_more(streams: &tcp::Tcp, window_bytes: u64) -> usize {
     let needed_count = u16::try_from(streams.needed_count()).expect("streams have 16 bits");
     let Some(round_trip) = streams.round_trip() else { return 0 };
-    let count = stream_count(&Tuning::DEFAULT, needed_count, round_trip);
+    let count = stream_count(&Tuning::DEFAULT, needed_count, round_trip, window_bytes);
     usize::from(count - needed_count)
 }
 
@@ -474,7 +474,8 @@ fn connecting(
         let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
         let (needed, more) = tokens.split_at(streams.needed_count());
         if opened.say(route.connect_all(&addresses, needed, &patience, &streams)) {
-            let more = &more[..count_of_more(&streams).min(more.len())];
+            let count = count_of_more(&streams, streams.window_bytes());
+            let more = &more[..count.min(more.len())];
             route.connect_more(&addresses, more, &patience, &streams, |id| opened.say_more(id));
         }
     })
@@ -498,8 +499,10 @@ fn accepting(listener: tcp::Listener, streams: Arc<tcp::Tcp>, input: &File) -> O
         match listener.accept_all(tcp, &patience, &control) {
             Ok(door) => {
                 opened.say(Ok(()));
+                // The end that connects knows its windows, and may want fewer.
+                let most = count_of_more(tcp, Tuning::DEFAULT.stream_window_bytes);
                 let patience = patience.part(MORE_DEADLINE);
-                door.accept_more(count_of_more(tcp), &patience, &control, |id| opened.say_more(id));
+                door.accept_more(most, &patience, &control, |id| opened.say_more(id));
             }
             Err(fatal) => {
                 opened.say(Err(fatal));

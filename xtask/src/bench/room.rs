@@ -112,7 +112,8 @@ impl Room {
     fn hold(&self, stage: &Stage, choice: &Choice) -> Result<Held> {
         let notes = Scratch::new(&std::env::temp_dir(), "lads-room")?;
         let pair = Pair::start(&self.testbed, stage.source, stage.sink, &notes.join("mounts"))?;
-        let line = stage.distance.map(|distance| Line::lay(&self.testbed, distance)).transpose()?;
+        let lay = |distance| Line::lay(&self.testbed, distance, stage.line);
+        let line = stage.distance.map(lay).transpose()?;
         let route = line.as_ref().map_or_else(Route::loopback, |line| line.route.clone());
         let extent = stage.data.make(&pair.source.path().join(DATA))?;
         let (contestants, missing) = stage.contestants(&self.lads, &route, &notes, &choice.peers);

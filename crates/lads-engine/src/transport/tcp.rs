@@ -14,6 +14,7 @@ use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};
 use crate::board::lock;
 use crate::stop::StopFlag;
+use lads_core::tuning::Tuning;
 use lads_core::units::StreamId;
 use rustix::io::Errno;
 use rustix::net::{
@@ -161,6 +162,19 @@ impl Tcp {
         answered
     }
 
+    /// How many bytes the window of a stream can hold, as far as this host knows.
+    ///
+    /// The kernel's limits count what it keeps besides the bytes, too. A window that losses make
+    /// smaller counts as one that nobody has tuned.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        let untuned = Tuning::DEFAULT.stream_window_bytes;
+        let limit = |name| limit_bytes(name).unwrap_or(untuned);
+        let window = (limit("tcp_wmem") / 8 * 5).min(limit("tcp_rmem") / 2);
+        let sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());
+        let is_bbr = |socket| sockopt::tcp_congestion(socket).is_ok_and(|it| it.starts_with("bbr"));
+        if sockets.take(1).any(is_bbr) { window } else { window.min(untuned) }
+    }
+
     /// Whether a connection for this stream is still wanted: it is not open, and was not ended.
     pub(crate) fn wants(&self, index: usize) -> bool {
         self.streams[index].socket.get().is_none()
@@ -226,6 +240,12 @@ impl Transport for Tcp {
     fn traffic(&self, stream: StreamId) -> &Traffic {
         &self.streams[stream.index()].traffic
     }
+}
+
+/// The most memory that TCP may use for a connection: the last number of `net.ipv4.NAME`.
+fn limit_bytes(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+    text.split_whitespace().next_back()?.parse().ok()
 }
 
 /// Two ends of a connection within this host.

@@ -43,6 +43,11 @@ pub(crate) struct LineOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion_control: Option<String>,
 
+    /// Limit the windows of TCP as a kernel does that nobody has tuned: at most 6 MiB to receive
+    /// and 4 MiB to send; without, memory does not limit a connection
+    #[arg(long)]
+    pub(crate) untuned: bool,
+
     /// Seed of the losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -15,7 +15,7 @@ use super::contest::remove;
 use super::data::DataSet;
 use super::mount::Storage;
 use super::peers;
-use super::route::{Distance, Line, Route};
+use super::route::{Distance, Line, LineKind, Route};
 use crate::shell;
 use crate::tree::{self, Extent};
 use anyhow::{Context, Result, bail, ensure};
@@ -169,7 +169,7 @@ pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Res
 
 fn measured(lads: &Path, testbed: &Path, disk: &Path, profile: &Profile) -> Result<Found> {
     let place = Place::start(testbed, disk, profile.kind)?;
-    let lay = |(distance, rate)| Line::lay_at(testbed, distance, rate);
+    let lay = |(distance, rate)| Line::lay(testbed, distance, LineKind::of_rate(rate));
     let line = profile.line.map(lay).transpose()?;
     let route = line.as_ref().map_or_else(Route::loopback, |line| line.route.clone());
     let extent = profile.data.make(&place.directories()[0])?;

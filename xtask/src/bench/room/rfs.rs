@@ -5,7 +5,7 @@
 
 use super::super::table::Table;
 use super::mount::{Mount, Storage};
-use super::route::{Distance, Line, Route};
+use super::route::{Distance, Line, LineKind, Route};
 use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, anyhow, bail};
@@ -258,7 +258,7 @@ impl Tools {
 
 /// Measures all cases over one way, in turn.
 fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Table> {
-    let line = Line::lay_at(testbed, way.distance, way.rate)?;
+    let line = Line::lay(testbed, way.distance, LineKind::of_rate(way.rate))?;
     let notes = Scratch::new(Path::new("/dev/shm"), "lads-rfs")?;
     let storage = Storage {
         osts: 1,
@@ -683,7 +683,7 @@ const PIECES_CASES: [Pieces; 4] = [
 
 /// Measures files in small pieces, all cases in turn, after a round that warms up.
 fn measure_pieces(lads: &Path, testbed: &Path, tools: &Tools) -> Result<Table> {
-    let line = Line::lay_at(testbed, Distance::Chicago, "1Gbit")?;
+    let line = Line::lay(testbed, Distance::Chicago, LineKind::of_rate("1Gbit"))?;
     let notes = Scratch::new(Path::new("/dev/shm"), "lads-rfs")?;
     let root = notes.join("root");
     fs::create_dir(&root)?;

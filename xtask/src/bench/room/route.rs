@@ -52,9 +52,25 @@ impl Distance {
     }
 }
 
-/// The rate of the long line. It is less than the 9.6 Gbit/s in the papers, because two cores have
-/// to carry it and also serve two file systems.
-const LINE_RATE: &str = "4Gbit";
+/// What a long line is like, besides its round trip.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineKind {
+    /// Its rate, such as `4Gbit`.
+    pub(super) rate: &'static str,
+    /// Further options of `lads-testbed wan`.
+    pub(super) options: &'static [&'static str],
+}
+
+impl LineKind {
+    /// The usual line. Its rate is less than the 9.6 Gbit/s in the papers, because two cores have
+    /// to carry it and also serve two file systems.
+    pub(super) const USUAL: Self = Self::of_rate("4Gbit");
+
+    /// A line that loses nothing, between hosts whose TCP memory does not limit.
+    pub(super) const fn of_rate(rate: &'static str) -> Self {
+        Self { rate, options: &[] }
+    }
+}
 
 /// A line between two network namespaces. It is removed when this is dropped.
 #[derive(Debug)]
@@ -66,15 +82,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Sets up a line of the usual rate.
-    pub(super) fn lay(testbed: &Path, distance: Distance) -> Result<Self> {
-        Self::lay_at(testbed, distance, LINE_RATE)
-    }
-
-    /// Sets up a line of a rate, such as `4Gbit`.
-    pub(super) fn lay_at(testbed: &Path, distance: Distance, rate: &str) -> Result<Self> {
+    /// Sets up a line.
+    pub(super) fn lay(testbed: &Path, distance: Distance, kind: LineKind) -> Result<Self> {
         let mut child = shell::command(testbed)
-            .args(["wan", "--preset", distance.preset(), "--rate", rate])
+            .args(["wan", "--preset", distance.preset(), "--rate", kind.rate])
+            .args(kind.options)
             .args(["up", "lads-bench"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -86,7 +98,7 @@ impl Line {
         // From here on, the line is removed whatever happens.
         let mut line = Self { ssh: None, child, route: Route::loopback() };
         let said = serde_json::from_str(&said).context("the line was not laid")?;
-        line.route = route_of(&said, distance, rate)?;
+        line.route = route_of(&said, distance, kind)?;
         let ssh = SshConnection::open(&line.route)?;
         line.route.remote_shell = ssh.remote_shell();
         line.ssh = Some(ssh);
@@ -171,12 +183,13 @@ impl Drop for SshConnection {
     }
 }
 
-fn route_of(said: &Value, distance: Distance, rate: &str) -> Result<Route> {
+fn route_of(said: &Value, distance: Distance, kind: LineKind) -> Result<Route> {
     let prefix = |end: &str| -> Result<Vec<String>> {
         Ok(["ip", "netns", "exec", &text(said, end, "namespace")?].map(str::to_owned).to_vec())
     };
+    let options = kind.options.iter().map(|option| format!(" {option}")).collect::<String>();
     Ok(Route {
-        name: format!("{} there and back, {rate}/s", distance.said()),
+        name: format!("{} there and back, {}/s{options}", distance.said(), kind.rate),
         source_address: text(said, "source", "address")?,
         sink_address: text(said, "sink", "address")?,
         source_prefix: prefix("source")?,

@@ -13,7 +13,7 @@ use super::data::DataSet;
 use super::mount::{Bytes, Storage};
 use super::paper::{self, Paper};
 use super::peers;
-use super::route::{Distance, Route};
+use super::route::{Distance, LineKind, Route};
 use crate::scratch::Scratch;
 use std::ops::Range;
 use std::path::Path;
@@ -44,6 +44,8 @@ pub(super) struct Stage {
     pub(super) data: DataSet,
     /// The distance; `None` is loopback.
     pub(super) distance: Option<Distance>,
+    /// The line, if there is a distance.
+    pub(super) line: LineKind,
     /// The congestion during each run.
     pub(super) congestion: Congestion,
     /// Whether the bound also has to write all data to the OSTs that the mover wrote it to.
@@ -209,6 +211,7 @@ fn stage(name: impl Into<String>, storage: Storage, data: DataSet, lads: Vec<Ent
         sink: storage,
         data,
         distance: None,
+        line: LineKind::USUAL,
         congestion: Congestion::default(),
         is_placed: false,
         lads,

@@ -5,7 +5,7 @@ use super::super::table::Table;
 use super::contest::{drop_caches, remove};
 use super::data::DataSet;
 use super::mount::{Mount, Pair, Storage};
-use super::route::{Distance, Line, Route};
+use super::route::{Distance, Line, LineKind, Route};
 use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, ensure};
@@ -228,7 +228,7 @@ impl Bed<'_> {
         for (rate, bytes_per_second) in LINE_RATES {
             let mut said = Said::new();
             for distance in [Distance::Ornl, Distance::Seattle] {
-                let line = Line::lay_at(self.testbed, distance, rate)?;
+                let line = Line::lay(self.testbed, distance, LineKind::of_rate(rate))?;
                 let ended = verdict(self.over(&line.route, bytes_per_second * SECONDS))?;
                 said.push(ended.bottleneck);
             }

@@ -2,6 +2,10 @@
 
 use super::*;
 
+const UNTUNED: LineKind = LineKind { options: &["--untuned"], ..LineKind::USUAL };
+const LOSSY: LineKind =
+    LineKind { rate: "1Gbit", options: &["--loss", "2e-4", "--congestion-control", "reno"] };
+
 pub(super) fn distance() -> Scenario {
     let long = |distance: Distance, files: &str, storage, data| Stage {
         distance: Some(distance),
@@ -22,13 +26,20 @@ pub(super) fn distance() -> Scenario {
         let data = DataSet::Uniform { files: count, bytes_each };
         long(distance, said, Storage { stripe_count: 1, ..fast }, data)
     };
+    let on = |line: LineKind, said: &str| Stage {
+        name: format!("one of 768 MiB, 128 ms, {said}"),
+        line,
+        ..one(Distance::Seattle, 768)
+    };
     Scenario {
         name: "distance",
         title: "the whole of a transfer over a long line",
         about: "XDD, figures 8 and 29 to 31, with what comes before the first byte and after the \
                 last. Here: one file in 8 stripes over 8 OSTs of 50 MB/s at each end, and many \
                 files between OSTs without limits, over the loops of the XDD paper. All messages \
-                of LADS cross the line, on an ssh connection that is open already.",
+                of LADS cross the line, on an ssh connection that is open already. Two lines are \
+                as most are: between hosts whose TCP nobody has tuned, and one that loses packets, \
+                with the oldest congestion control.",
         stages: vec![
             one(Distance::Ornl, 2048),
             one(Distance::Chicago, 768),
@@ -36,10 +47,13 @@ pub(super) fn distance() -> Scenario {
             one(Distance::Sunnyvale, 768),
             many(Distance::Seattle, 1000, "1,000 of 1 MiB", MIB),
             many(Distance::Seattle, 20_000, "20,000 of 4 KiB", 4 << 10),
+            on(UNTUNED, "TCP not tuned"),
+            on(LOSSY, "1 Gbit/s, Reno, one in 5,000 lost"),
         ],
         views: vec![
             view("One file", &[0, 1, 2, 3], None, Quantity::Share),
             view("Many files over 128 ms", &[4, 5], None, Quantity::Seconds),
+            view("Hosts and lines that are not at their best", &[6, 7], None, Quantity::Seconds),
         ],
     }
 }
