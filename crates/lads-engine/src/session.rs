@@ -200,10 +200,15 @@ fn open_patiently<E: Send + 'static>(
 mod tests {
     use super::*;
     use crate::job::Options;
+    use lads_core::units::StreamId;
 
     fn source_end() -> Arc<SourceEnd> {
+        source_end_with(Options { streams: 1, ..Options::default() })
+    }
+
+    fn source_end_with(options: Options) -> Arc<SourceEnd> {
         let setup = Setup {
-            options: Options { streams: 1, ..Options::default() },
+            options,
             streams: Arc::new(Streams::none()),
             board: Arc::new(Board::new(String::new(), true)),
             clock: Clock::start(),
@@ -232,6 +237,25 @@ mod tests {
         let end = source_end();
         spawn_for(&end, "test", drop).join().unwrap();
         assert!(!end.hub.with(|inner| inner.is_over));
+    }
+
+    #[test]
+    fn each_stream_has_a_thread_that_sends_unless_a_person_says_how_many_there_are() {
+        let started = |options: Options, stream_count: u16| {
+            let end = source_end_with(options);
+            let more = (0..stream_count).map(StreamId);
+            let threads: Vec<_> =
+                more.map(|stream| SourceEnd::on_more(&end, stream).is_some()).collect();
+            end.hub.finish();
+            threads
+        };
+        let options = Options { streams: 1, ..Options::default() };
+        let threads = started(options.clone(), 200);
+        let at_first = threads.iter().take_while(|is_started| !**is_started).count();
+        assert!((1..=128).contains(&at_first), "{at_first}");
+        assert!(threads[at_first..].iter().all(|is_started| *is_started));
+        let fixed = started(Options { source_threads: 2, ..options }, 5);
+        assert_eq!(fixed, [false; 5]);
     }
 
     #[test]
