@@ -220,7 +220,7 @@ impl SinkEnd {
     /// Starts a thread for each stream that is needed, and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let mut threads: Vec<_> =
-            self.streams.needed().map(|stream| self.spawn_receiver(stream)).collect();
+            self.streams.needed().filter_map(|stream| self.spawn_receiver(stream)).collect();
         if self.output_in_order().is_some() {
             threads.push(self.spawn("output", |end| {
                 let output = end.output_in_order().expect("looked up before");
@@ -234,11 +234,11 @@ impl SinkEnd {
         threads
     }
 
-    /// Starts the thread that receives on a stream.
-    fn spawn_receiver(self: &Arc<Self>, stream: StreamId) -> JoinHandle<()> {
+    /// Starts the thread that receives on a stream, unless the stream was lost before.
+    fn spawn_receiver(self: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>> {
         let buffers = Arc::clone(self) as Arc<dyn GrantedBuffers>;
-        let receiver = self.streams.receiver(stream, buffers);
-        self.spawn("receive", move |end| end.receive(stream.0, receiver))
+        let receiver = self.streams.receiver(stream, buffers)?;
+        Some(self.spawn("receive", move |end| end.receive(stream.0, receiver)))
     }
 
     fn spawn(

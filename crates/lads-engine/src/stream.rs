@@ -24,6 +24,9 @@ struct Stream {
     /// The number of frames sent or received, for threads that only read it.
     frames: AtomicU64,
     is_lost: AtomicBool,
+    /// Whether somebody says, or has said, when it ends: who receives on it, or who found that
+    /// nobody does.
+    is_watched: AtomicBool,
     /// Microseconds that threads spent sending on it or waiting for it.
     busy_micros: AtomicU64,
 }
@@ -155,13 +158,19 @@ impl Streams {
         !(0..self.streams.len()).any(|index| self.is_usable(index))
     }
 
-    /// The receiver for the frames of a stream; see [`Transport::receiver`].
+    /// The receiver for the frames of a stream; see [`Transport::receiver`]. `None` if the stream
+    /// was lost before anybody received on it.
     pub(crate) fn receiver(
         &self,
         id: StreamId,
         buffers: Arc<dyn GrantedBuffers>,
-    ) -> Box<dyn Receiver> {
-        self.transport.receiver(id, buffers)
+    ) -> Option<Box<dyn Receiver>> {
+        self.watch(id).then(|| self.transport.receiver(id, buffers))
+    }
+
+    /// Whoever calls this first for a stream says when it ends.
+    fn watch(&self, id: StreamId) -> bool {
+        !self.streams[id.index()].is_watched.swap(true, Ordering::Relaxed)
     }
 
     /// A frame arrived whole.
@@ -221,8 +230,17 @@ impl Missing {
         }
     }
 
-    /// Ends streams on which frames are missing and nothing has arrived for `timeout`.
-    pub(crate) fn end_silent(&mut self, streams: &Streams, now: CoreInstant, timeout: Duration) {
+    /// Ends streams on which frames are missing and nothing has arrived for `timeout`. Returns those
+    /// of which nobody else will say that they have ended: the other end thought that they were
+    /// open, and this one did not.
+    #[must_use]
+    pub(crate) fn end_silent(
+        &mut self,
+        streams: &Streams,
+        now: CoreInstant,
+        timeout: Duration,
+    ) -> Vec<StreamId> {
+        let mut unwatched = Vec::new();
         for (row, id) in self.rows.iter_mut().zip(streams.ids()) {
             let stream = &streams.streams[id.index()];
             let reads = streams.transport.traffic(id).reads();
@@ -234,8 +252,10 @@ impl Missing {
             let since = *row.since.get_or_insert(now);
             if now.since(since) >= timeout && !stream.is_lost.load(Ordering::Relaxed) {
                 streams.lose(id);
+                unwatched.extend(streams.watch(id).then_some(id));
             }
         }
+        unwatched
     }
 }
 
@@ -269,6 +289,18 @@ mod tests {
         streams.lose(StreamId(2));
         assert!(streams.are_all_lost());
         chosen(&streams, 1).unwrap_err();
+    }
+
+    #[test]
+    fn a_stream_that_only_the_other_end_has_is_said_to_have_ended_once() {
+        let streams = Streams::new(Arc::new(Tcp::opening(1, Duration::from_secs(30)).and_more(1)));
+        let (mut missing, timeout) = (Missing::default(), Duration::from_secs(30));
+        missing.on_frames(&[0, 7], 2);
+        let at = |seconds| CoreInstant::after_start(Duration::from_secs(seconds));
+        let ended: Vec<Vec<StreamId>> = [0, 29, 30, 60, 90]
+            .map(|seconds| missing.end_silent(&streams, at(seconds), timeout))
+            .into();
+        assert_eq!(ended, [vec![], vec![], vec![StreamId(1)], vec![], vec![]]);
     }
 
     #[test]

@@ -65,6 +65,8 @@ fn to_a_host_far_away_there_are_more_streams() {
         // A round trip takes a little longer than the line does.
         let [source, sink] = streams(&summary);
         assert!(source == sink && (24..=32).contains(&sink), "{way:?} {line:?}: {summary}");
+        // Nothing had to be sent again because a stream was silent for 30 s.
+        assert!(summary["elapsed_seconds"].as_f64().unwrap() < 25.0, "{summary}");
     }
 }
 

@@ -33,7 +33,7 @@ impl End for SinkEnd {
 
     fn on_more(end: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>> {
         end.streams.on_more();
-        Some(end.spawn_receiver(stream))
+        end.spawn_receiver(stream)
     }
 
     fn hub(&self) -> &Hub<Sink> {
@@ -79,6 +79,9 @@ impl End for SinkEnd {
     }
 
     fn tend_streams(&self, now: Instant, timeout: Duration) {
-        lock(&self.missing).end_silent(&self.streams, now, timeout);
+        let unwatched = lock(&self.missing).end_silent(&self.streams, now, timeout);
+        for stream in unwatched {
+            self.tell(Event::StreamEnded { stream: stream.0, frames: 0 });
+        }
     }
 }
