@@ -230,9 +230,9 @@ impl Missing {
         }
     }
 
-    /// Ends streams on which frames are missing and nothing has arrived for `timeout`. Returns those
-    /// of which nobody else will say that they have ended: the other end thought that they were
-    /// open, and this one did not.
+    /// Ends streams on which frames are missing and nothing has arrived for `timeout`. Returns
+    /// those of which nobody else will say that they have ended: the other end thought that they
+    /// were open, and this one did not.
     #[must_use]
     pub(crate) fn end_silent(
         &mut self,
