@@ -367,7 +367,7 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         }
     };
     let (port_first, port_last) = job.remote.ports.unwrap_or((0, 0));
-    // Whoever says how many streams there should be gets so many.
+    // If a person gives the number of streams, no further ones are opened.
     let has_more = job.options.streams == 0 && host.is_some() && !job.remote.tunnel;
     let more_streams =
         if has_more { STREAMS_DISTANT_MAX.saturating_sub(options.streams) } else { 0 };

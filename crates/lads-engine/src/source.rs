@@ -173,8 +173,9 @@ impl SourceEnd {
         self.spawn("io", move |end| end.work(worker))
     }
 
-    /// There are so many streams now. If there are fewer I/O threads, another one is started: each
-    /// sends on one stream at a time. But a person may have said how many there should be.
+    /// The number of streams has grown to `stream_count`. Starts another I/O thread if there are
+    /// fewer threads than streams, because each thread sends on one stream at a time. Starts none
+    /// if a person gave the number of threads.
     fn start_one_more(self: &Arc<Self>, stream_count: usize) -> Option<JoinHandle<()>> {
         let may_start = self.options.source_threads == 0 && self.io_threads() < stream_count;
         may_start.then(|| self.spawn_worker(stream_count - 1))

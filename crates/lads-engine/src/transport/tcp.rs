@@ -115,7 +115,7 @@ impl Tcp {
         Self { streams, needed_count: count, timeout }
     }
 
-    /// The same with so many streams more, which may be opened or not.
+    /// Adds `count` streams that may be opened or not.
     pub(crate) fn and_more(mut self, count: usize) -> Self {
         self.streams.extend((0..count).map(|_| Arc::default()));
         self
