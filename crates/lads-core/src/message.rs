@@ -22,6 +22,7 @@ use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::pool::{Io, Requests};
 use crate::range::RangeSet;
+use crate::room::Lot;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
 use crate::{wire_enum, wire_list, wire_struct};
@@ -309,8 +310,8 @@ pub enum Message {
     NewFile(Vec<Entry>),
     /// From the sink: its answer to each entry.
     FileId(Vec<(EntryId, Answer)>),
-    /// From the sink: room for this many further frames for this OST.
-    Grant(Vec<(OstId, u32)>),
+    /// From the sink: room for further frames.
+    Grant(Lot),
     /// From the sink: these blocks are durable, and on record.
     BlockDone(Vec<BlockRange>),
     /// From the sink: these blocks did not match their checksum; send them again.
@@ -490,6 +491,7 @@ wire_struct!(Line { verb, path, bytes });
 wire_struct!(Hello { magic, version_min, version, features, software, host, schema });
 wire_struct!(Root { name, is_directory, is_contents_only });
 wire_struct!(BlockRange { entry, offset, length });
+wire_struct!(Lot { frames, osts });
 wire_struct!(OstBytes { elapsed_micros, bytes });
 wire_struct!(BusyOst { name, busy_micros, bytes });
 wire_struct!(Counters {
@@ -599,7 +601,7 @@ wire_enum!(Message {
     5 => Ready { ost_count, open_files_max },
     6 => NewFile(entries),
     7 => FileId(answers),
-    8 => Grant(grants),
+    8 => Grant(lot),
     9 => BlockDone(ranges),
     10 => BlockBad(ranges),
     11 => FileDone(endings),

@@ -1,31 +1,68 @@
-//! How much room the sink has for each of its OSTs.
+//! How much room the sink has, in all and for each of its OSTs.
 //!
 //! The sink's arena has a fixed number of buffers. Before the source may send a frame, the sink
-//! must have granted a buffer for it. The sink grants buffers *per OST*. When the grants for a slow
-//! OST are used up, its blocks wait in the source's queue, as names and numbers, while frames for
-//! the other OSTs pass. Without this, frames for one slow OST would fill the arena and stop all
-//! others (the weak spot of LADS's sink, FAST '15, section 3.4).
+//! must have granted a buffer for it. The sink also says how many frames it takes for each OST.
+//! When those for a slow OST are used up, its blocks wait in the source's queue, as names and
+//! numbers, while frames for the other OSTs pass. Without this, frames for one slow OST would fill
+//! the arena and stop all others (the weak spot of LADS's sink, FAST '15, section 3.4).
+//!
+//! With few OSTs, the arena has a buffer for every frame that the sink takes. With many, most of
+//! them have nothing to do at a time, and buffers that are kept for them would be idle. So it takes
+//! more frames for the OSTs together than it has buffers, and a frame needs both: a buffer, and a
+//! grant for its OST.
 
 use crate::tuning::Tuning;
 use crate::units::OstId;
 use std::time::Duration;
 
-/// The sink's books: how many buffers may be under way for each OST.
+/// What the sink grants at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lot {
+    /// The number of further frames, whatever their OST.
+    pub frames: u32,
+    /// For each of these OSTs, how many further frames there may be among them.
+    pub osts: Vec<(OstId, u32)>,
+}
+
+impl Lot {
+    /// Room for these frames, and a buffer for each of them.
+    #[must_use]
+    pub fn of(osts: Vec<(OstId, u32)>) -> Self {
+        let frames = osts.iter().fold(0, |sum: u32, &(_, count)| sum.saturating_add(count));
+        Self { frames, osts }
+    }
+}
+
+/// The sink's books: how many buffers may be under way, in all and for each OST.
 ///
-/// An OST does not get its whole share at once. More than its writers and the network need would
-/// only wait in memory, and push other buffers out of the cache. So each OST has a window. The
-/// window begins small; on a long path, with what the network holds besides. It doubles when the
-/// source has used up its grants although the OST has nothing to write (then the network holds the
-/// frames). It shrinks by one for each frame that finds a long queue.
+/// An OST does not get all that it may have at once. More than its writers and the network need
+/// would only wait in memory, and push other buffers out of the cache. So each OST has a window.
+/// The window begins small; on a long path, with what the network holds besides. It doubles when
+/// the source has used up its grants although the OST has nothing to write (then the network holds
+/// the frames). It shrinks by one for each frame that finds a long queue.
+///
+/// Where there are so many OSTs that their windows cannot begin with what they need, a window also
+/// doubles when all that was granted is written, and a queue counts as long only if more frames
+/// came than the window holds since it was empty. An OST that hangs keeps the few buffers that it
+/// began with.
 #[derive(Debug)]
 pub struct Grants {
     osts: Vec<Book>,
-    /// The most buffers that one OST may have: the arena divided by the number of OSTs.
-    share: u32,
-    /// The number of grants, over all OSTs, that the source was told and has not used.
+    buffer_count: u32,
+    /// The most buffers that one OST may have.
+    ost_max: u32,
+    /// A window begins with no more than this.
+    start_max: u32,
+    /// The number of frames that the source was told it may send and has not sent.
     out_count: u32,
+    /// Frames that arrive, or arrived and are not yet written.
+    held_count: u32,
     /// Grants are given in lots of at least the window divided by this ([`Tuning::grant_parts`]).
     parts: u32,
+    /// The same for buffers ([`Tuning::room_lots`]).
+    lot: u32,
+    /// Whether there may be more grants than buffers.
+    is_scarce: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,8 +77,14 @@ struct Book {
     window: u32,
     /// The window never falls below this.
     window_min: u32,
+    /// What the OST needs to be busy, if it is as quick as the network.
+    needed: u32,
     /// A frame that finds this many others finds a long queue, and the window shrinks.
     queue_long: u32,
+    /// Whether the source had no grant left when it sent the latest frame.
+    is_used_up: bool,
+    /// Frames that came since the OST had nothing to write.
+    since_idle_count: u32,
 }
 
 impl Book {
@@ -59,8 +102,8 @@ impl Book {
 }
 
 impl Grants {
-    /// Shares `buffer_count` buffers among OSTs, each of which should have the given number of
-    /// requests at a time.
+    /// Room in `buffer_count` buffers for OSTs, each of which should have the given number of
+    /// requests at a time. If each OST `keeps_to_its_share`, there is a buffer for every grant.
     ///
     /// # Panics
     /// If there are fewer buffers than OSTs, or no OST.
@@ -69,18 +112,40 @@ impl Grants {
         buffer_count: u32,
         tuning: &Tuning,
         in_flight_max: impl ExactSizeIterator<Item = u32>,
+        keeps_to_its_share: bool,
     ) -> Self {
         let ost_count = u32::try_from(in_flight_max.len()).expect("OST numbers are 32 bits");
         assert!(ost_count > 0 && buffer_count >= ost_count, "{buffer_count} for {ost_count} OSTs");
         let share = buffer_count / ost_count;
+        let part = if keeps_to_its_share { 0 } else { buffer_count / tuning.room_parts.max(1) };
+        let ost_max = share.max(part);
+        let start_max = share.saturating_mul(tuning.room_start_times).min(ost_max);
         let book = |in_flight_max: u32| {
             let wanted = in_flight_max.saturating_mul(tuning.room_times);
-            let window = wanted.saturating_add(tuning.room_spare).min(share);
-            let queue_long = in_flight_max.saturating_add(tuning.room_spare / 2);
-            Book { outstanding: 0, arriving: 0, held: 0, window, window_min: window, queue_long }
+            let needed = wanted.saturating_add(tuning.room_spare).min(ost_max);
+            Book {
+                outstanding: 0,
+                arriving: 0,
+                held: 0,
+                window: needed.min(start_max),
+                window_min: needed.min(start_max),
+                needed,
+                queue_long: in_flight_max.saturating_add(tuning.room_spare / 2),
+                is_used_up: false,
+                since_idle_count: 0,
+            }
         };
-        let parts = tuning.grant_parts.max(1);
-        Self { osts: in_flight_max.map(book).collect(), share, out_count: 0, parts }
+        Self {
+            osts: in_flight_max.map(book).collect(),
+            buffer_count,
+            ost_max,
+            start_max,
+            out_count: 0,
+            held_count: 0,
+            parts: tuning.grant_parts.max(1),
+            lot: buffer_count.div_ceil(tuning.room_lots.max(1)),
+            is_scarce: ost_max > share,
+        }
     }
 
     /// A round trip to the source takes this long: an OST may have as many frames more as the
@@ -90,7 +155,8 @@ impl Grants {
         let frames = bytes / u128::from(buffer_bytes.max(1));
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         for book in &mut self.osts {
-            book.window_min = book.window_min.saturating_add(frames).min(self.share);
+            book.needed = book.needed.saturating_add(frames).min(self.ost_max);
+            book.window_min = book.needed.min(self.start_max);
             book.window = book.window.max(book.window_min);
         }
     }
@@ -106,31 +172,39 @@ impl Grants {
     /// Whether there is anything to grant.
     #[must_use]
     pub fn has_new(&self) -> bool {
-        self.osts.iter().any(|book| book.grantable(self.parts) > 0)
+        self.is_lot_free() || self.osts.iter().any(|book| book.grantable(self.parts) > 0)
     }
 
-    /// Grants that can be given now. They count as given when this returns.
+    /// Buffers that are neither granted nor hold a frame.
+    fn free_count(&self) -> u32 {
+        self.buffer_count - self.out_count - self.held_count
+    }
+
+    /// Whether the source should be told of free buffers, though there is no grant for an OST:
+    /// there are enough for a message, or the source has none.
+    fn is_lot_free(&self) -> bool {
+        let free = self.free_count();
+        self.is_scarce && (free >= self.lot || (free > 0 && self.out_count == 0))
+    }
+
+    /// What can be granted now. It counts as granted when this returns.
     ///
     /// # Panics
-    /// If the books of the OSTs do not agree with the grants that were given and used.
-    pub fn take_new(&mut self) -> Vec<(OstId, u32)> {
-        let mut new = Vec::new();
-        let mut outstanding = 0;
+    /// If the books of an OST do not agree with what was granted and used.
+    pub fn take_new(&mut self) -> Lot {
+        let mut osts = Vec::new();
         for (index, book) in self.osts.iter_mut().enumerate() {
-            outstanding += book.outstanding;
-            assert!(book.committed() <= self.share, "OST {index} has {book:?}");
+            assert!(book.committed() <= self.ost_max, "OST {index} has {book:?}");
             let count = book.grantable(self.parts);
             if count > 0 {
                 book.outstanding += count;
-                self.out_count += count;
-                outstanding += count;
-                let ost = OstId(u32::try_from(index).expect("OST numbers are 32 bits"));
-                new.push((ost, count));
+                osts.push((OstId::from_index(index), count));
             }
         }
-        let out_count = self.out_count;
-        assert_eq!(outstanding, out_count, "grants on the books of all OSTs, and grants out");
-        new
+        let is_told = self.is_lot_free() || !osts.is_empty();
+        let frames = if is_told { self.free_count() } else { 0 };
+        self.out_count += frames;
+        Lot { frames, osts }
     }
 
     /// A frame for this OST begins to arrive and uses up a grant. `is_last`: the source says that
@@ -141,14 +215,21 @@ impl Grants {
         let Some(book) = self.osts.get_mut(ost.index()).filter(|book| book.outstanding > 0) else {
             return false;
         };
-        if book.held >= book.queue_long {
+        if self.out_count == 0 {
+            return false;
+        }
+        book.since_idle_count = book.since_idle_count.saturating_add(1);
+        let is_slow = book.window > book.needed || book.since_idle_count > book.window;
+        if book.held >= book.queue_long && is_slow {
             book.window = (book.window - 1).max(book.window_min);
         } else if is_last && book.held == 0 {
-            book.window = book.window.saturating_mul(2).min(self.share);
+            book.window = book.window.saturating_mul(2).min(self.ost_max);
         }
+        book.is_used_up = is_last;
         book.outstanding -= 1;
         book.arriving += 1;
         self.out_count -= 1;
+        self.held_count += 1;
         true
     }
 
@@ -173,6 +254,7 @@ impl Grants {
         book.arriving -= 1;
         book.outstanding += 1;
         self.out_count += 1;
+        self.held_count -= 1;
     }
 
     /// The frame's buffer is free again.
@@ -183,15 +265,23 @@ impl Grants {
         let book = &mut self.osts[ost.index()];
         assert!(book.held > 0, "a buffer for {ost} is free that was not taken: {book:?}");
         book.held -= 1;
+        self.held_count -= 1;
+        if book.held + book.arriving == 0 {
+            if book.is_used_up && book.window < book.needed {
+                book.window = book.window.saturating_mul(2).min(book.needed);
+            }
+            book.is_used_up = false;
+            book.since_idle_count = 0;
+        }
     }
 
     /// Frames that arrive, or arrived and are not yet written.
     #[must_use]
     pub fn held_count(&self) -> u32 {
-        self.osts.iter().map(|book| book.arriving + book.held).sum()
+        self.held_count
     }
 
-    /// Buffers that are granted or hold a frame: never more than the arena has.
+    /// Grants for all OSTs that are not used, and frames that have a buffer.
     #[cfg(test)]
     fn committed_count(&self) -> u32 {
         self.osts.iter().map(Book::committed).sum()
@@ -201,42 +291,75 @@ impl Grants {
 /// The source's copy of the books: grants that it has not used.
 #[derive(Debug, Default)]
 pub struct Room {
-    granted: Vec<u32>,
+    /// Frames that may be sent, whatever their OST.
+    frames: u32,
+    osts: Vec<Granted>,
+    /// The most grants that any OST has had at a time.
+    most: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Granted {
+    count: u32,
+    /// The most that `count` has been: about the OST's window at the sink.
+    most: u32,
 }
 
 impl Room {
-    /// The sink granted `count` further buffers. The sum can overflow only if the sink lies; then
-    /// it stays at the largest number.
-    pub fn on_grant(&mut self, ost: OstId, count: u32) {
-        if self.granted.len() <= ost.index() {
-            self.granted.resize(ost.index() + 1, 0);
+    /// The sink granted this. A sum can overflow only if the sink lies; then it stays at the
+    /// largest number.
+    pub fn on_grant(&mut self, lot: &Lot) {
+        self.frames = self.frames.saturating_add(lot.frames);
+        lot.osts.iter().for_each(|&(ost, count)| self.add(ost, count));
+    }
+
+    fn add(&mut self, ost: OstId, count: u32) {
+        if self.osts.len() <= ost.index() {
+            self.osts.resize(ost.index() + 1, Granted::default());
         }
-        let granted = &mut self.granted[ost.index()];
-        *granted = granted.saturating_add(count);
+        let granted = &mut self.osts[ost.index()];
+        granted.count = granted.count.saturating_add(count);
+        granted.most = granted.most.max(granted.count);
+        self.most = self.most.max(granted.most);
     }
 
     /// Whether a frame for any OST may be sent.
     #[must_use]
     pub fn has_any(&self) -> bool {
-        self.granted.iter().any(|&count| count > 0)
+        self.frames > 0 && self.osts.iter().any(|granted| granted.count > 0)
     }
 
     /// Whether a frame for this OST may be sent.
     #[must_use]
     pub fn has(&self, ost: OstId) -> bool {
-        self.granted.get(ost.index()).is_some_and(|&count| count > 0)
+        self.frames > 0 && self.is_granted(ost)
     }
 
-    /// How many frames for this OST may be sent.
+    /// Whether there is a grant for this OST. If no frame may be sent nevertheless, the frames for
+    /// other OSTs hold the buffers.
     #[must_use]
-    pub fn count(&self, ost: OstId) -> u32 {
-        self.granted.get(ost.index()).copied().unwrap_or(0)
+    pub fn is_granted(&self, ost: OstId) -> bool {
+        self.osts.get(ost.index()).is_some_and(|granted| granted.count > 0)
     }
 
-    /// The most frames that may be sent for any OST.
+    /// How little this OST has to do: the part of its window that is left, times the largest
+    /// window. If all OSTs have the same window, it is the number of grants that are left for this
+    /// one.
     #[must_use]
-    pub fn most(&self) -> u32 {
-        self.granted.iter().copied().max().unwrap_or(0)
+    pub fn spare(&self, ost: OstId) -> u32 {
+        self.osts.get(ost.index()).map_or(0, |granted| self.spare_of(granted))
+    }
+
+    fn spare_of(&self, granted: &Granted) -> u32 {
+        let scaled = u64::from(granted.count) * u64::from(self.most);
+        let spare = scaled / u64::from(granted.most.max(1));
+        u32::try_from(spare).expect("no more than the largest window")
+    }
+
+    /// The most that [`Self::spare`] is for any OST.
+    #[must_use]
+    pub fn most_spare(&self) -> u32 {
+        self.osts.iter().map(|granted| self.spare_of(granted)).max().unwrap_or(0)
     }
 
     /// Uses up a grant. Returns whether it was the last one for this OST.
@@ -245,13 +368,16 @@ impl Room {
     /// If there is no grant for this OST.
     pub fn take(&mut self, ost: OstId) -> bool {
         assert!(self.has(ost), "no room for {ost}");
-        self.granted[ost.index()] -= 1;
-        self.granted[ost.index()] == 0
+        let granted = &mut self.osts[ost.index()];
+        granted.count -= 1;
+        self.frames -= 1;
+        granted.count == 0
     }
 
     /// Puts back a grant whose frame was not sent.
     pub fn give_back(&mut self, ost: OstId) {
-        self.on_grant(ost, 1);
+        self.frames = self.frames.saturating_add(1);
+        self.add(ost, 1);
     }
 }
 
@@ -260,7 +386,7 @@ mod tests {
     use super::*;
 
     fn grants(buffer_count: u32, osts: usize) -> Grants {
-        Grants::new(buffer_count, &Tuning::DEFAULT, vec![1; osts].into_iter())
+        Grants::new(buffer_count, &Tuning::DEFAULT, vec![1; osts].into_iter(), false)
     }
 
     /// A frame arrives, from its first byte to its last.
@@ -269,30 +395,35 @@ mod tests {
         grants.on_arrived(ost);
     }
 
+    /// The number of grants that are new, over all OSTs.
+    fn new_count(grants: &mut Grants) -> u32 {
+        grants.take_new().osts.iter().map(|(_, count)| count).sum()
+    }
+
     #[test]
     fn a_slow_ost_holds_no_more_than_its_share() {
         let mut grants = grants(8, 2);
-        assert_eq!(grants.take_new(), [(OstId(0), 4), (OstId(1), 4)]);
+        assert_eq!(grants.take_new(), Lot::of(vec![(OstId(0), 4), (OstId(1), 4)]));
         for _ in 0..4 {
             come(&mut grants, OstId(1), true);
         }
         assert!(!grants.on_arrival(OstId(1), true), "a fifth frame was not granted");
-        assert_eq!(grants.take_new(), []);
+        assert_eq!(grants.take_new(), Lot::default());
         come(&mut grants, OstId(0), false);
         grants.on_release(OstId(0));
-        assert_eq!(grants.take_new(), [(OstId(0), 1)]);
+        assert_eq!(grants.take_new(), Lot::of(vec![(OstId(0), 1)]));
     }
 
     #[test]
     fn the_window_grows_while_the_network_holds_all_that_is_granted() {
         let mut grants = grants(256, 1);
-        let mut granted: u32 = grants.take_new().iter().map(|(_, count)| count).sum();
+        let mut granted = new_count(&mut grants);
         let first = granted;
         for _ in 0..200 {
             granted -= 1;
             come(&mut grants, OstId(0), granted == 0);
             grants.on_release(OstId(0));
-            granted += grants.take_new().iter().map(|(_, count)| count).sum::<u32>();
+            granted += new_count(&mut grants);
         }
         assert_eq!(granted, first, "a source that never runs out needs no more");
         for _ in 0..20 {
@@ -308,7 +439,7 @@ mod tests {
     fn frames_that_arrive_side_by_side_are_on_the_network_and_not_in_a_queue() {
         let mut grants = grants(256, 1);
         let window = grants.osts[0].window;
-        let granted: u32 = grants.take_new().iter().map(|(_, count)| count).sum();
+        let granted = new_count(&mut grants);
         assert!(granted > grants.osts[0].queue_long, "all that is granted arrives at a time");
         for left in (0..granted).rev() {
             assert!(grants.on_arrival(OstId(0), left == 0));
@@ -319,14 +450,111 @@ mod tests {
     #[test]
     fn a_long_path_has_room_for_what_it_holds_from_the_beginning() {
         let mut grants = grants(256, 2);
-        let count =
-            |grants: &mut Grants| -> u32 { grants.take_new().iter().map(|(_, count)| count).sum() };
-        let before = count(&mut grants);
+        let before = new_count(&mut grants);
         let tuning = Tuning { room_rate: 100 << 20, ..Tuning::DEFAULT };
         grants.on_round_trip(Duration::from_millis(250), 1 << 20, &tuning);
-        assert_eq!(count(&mut grants), 2 * 25, "25 buffers more for each OST");
+        assert_eq!(new_count(&mut grants), 2 * 25, "25 buffers more for each OST");
         grants.on_round_trip(Duration::from_secs(9), 1 << 20, &tuning);
-        assert_eq!(before + 2 * 25 + count(&mut grants), 256, "no more than there are");
+        assert_eq!(before + 2 * 25 + new_count(&mut grants), 256, "no more than there are");
+    }
+
+    /// Frames for one OST come, all that are granted at a time, and are written before the next
+    /// grant arrives. How many come at a time in the end.
+    fn at_a_time(grants: &mut Grants, ost: OstId) -> u32 {
+        let mut granted: Vec<u32> = vec![0; grants.osts.len()];
+        let mut count = 0;
+        for _ in 0..20 {
+            let lot = grants.take_new();
+            lot.osts.iter().for_each(|(ost, count)| granted[ost.index()] += count);
+            count = granted[ost.index()];
+            granted[ost.index()] = 0;
+            for left in (0..count).rev() {
+                come(grants, ost, left == 0);
+            }
+            (0..count).for_each(|_| grants.on_release(ost));
+        }
+        count
+    }
+
+    #[test]
+    fn one_of_many_osts_gets_what_a_long_path_holds() {
+        let mut grants = grants(256, 128);
+        grants.on_round_trip(Duration::from_millis(100), 1 << 20, &Tuning::DEFAULT);
+        assert_eq!(at_a_time(&mut grants, OstId(5)), 256 / Tuning::DEFAULT.room_parts);
+        assert_eq!(grants.osts[6].window, 2 * 2, "another has what it began with");
+    }
+
+    #[test]
+    fn an_ost_that_hangs_keeps_the_window_that_it_began_with() {
+        let mut grants = grants(256, 128);
+        grants.on_round_trip(Duration::from_millis(100), 1 << 20, &Tuning::DEFAULT);
+        grants.take_new();
+        for left in (0..4).rev() {
+            come(&mut grants, OstId(5), left == 0);
+        }
+        assert!(grants.is_used_up(OstId(5)));
+    }
+
+    #[test]
+    fn with_a_stage_an_ost_keeps_to_its_share() {
+        let in_flight_max = vec![1; 128].into_iter();
+        let mut grants = Grants::new(256, &Tuning::DEFAULT, in_flight_max, true);
+        grants.on_round_trip(Duration::from_millis(100), 1 << 20, &Tuning::DEFAULT);
+        assert_eq!(at_a_time(&mut grants, OstId(5)), 2);
+    }
+
+    /// Every OST may have more than its share, and all together not more than there is.
+    #[test]
+    fn no_frame_comes_without_a_buffer() {
+        let mut grants = grants(64, 32);
+        let lot = grants.take_new();
+        assert_eq!((lot.frames, Lot::of(lot.osts).frames), (64, 32 * 4));
+        for number in 0..64 {
+            come(&mut grants, OstId(number % 32), false);
+        }
+        assert!(!grants.on_arrival(OstId(0), false), "there is no buffer");
+        assert_eq!(grants.take_new(), Lot::default());
+        grants.on_release(OstId(1));
+        assert_eq!(grants.take_new().frames, 1, "the source has none");
+        grants.on_release(OstId(1));
+        assert!(grants.take_new().osts.len() == 1, "a buffer goes with what is granted");
+        come(&mut grants, OstId(1), false);
+        come(&mut grants, OstId(1), false);
+        assert!(!grants.on_arrival(OstId(1), false), "they were used");
+    }
+
+    #[test]
+    fn a_buffer_of_a_lost_frame_is_granted_still() {
+        let mut grants = grants(2, 1);
+        assert_eq!(grants.take_new(), Lot::of(vec![(OstId(0), 2)]));
+        assert!(grants.on_arrival(OstId(0), false));
+        grants.on_lost(OstId(0));
+        assert_eq!(grants.held_count(), 0);
+        (0..2).for_each(|left| assert!(grants.on_arrival(OstId(0), left == 1)));
+        assert!(!grants.on_arrival(OstId(0), true));
+    }
+
+    #[test]
+    fn a_frame_needs_a_buffer_and_a_grant_of_its_ost() {
+        let mut room = Room::default();
+        room.on_grant(&Lot { frames: 1, osts: vec![(OstId(0), 2), (OstId(1), 2)] });
+        assert!(room.has_any() && room.has(OstId(0)) && !room.has(OstId(2)));
+        assert!(!room.take(OstId(0)), "another grant is left");
+        assert!(!room.has_any() && !room.has(OstId(1)) && room.is_granted(OstId(1)));
+        room.give_back(OstId(0));
+        assert!(room.has(OstId(1)));
+    }
+
+    #[test]
+    fn an_ost_with_a_small_window_can_have_as_much_to_spare_as_others() {
+        let mut room = Room::default();
+        room.on_grant(&Lot::of(vec![(OstId(0), 4), (OstId(1), 40)]));
+        assert_eq!((room.spare(OstId(0)), room.spare(OstId(1))), (40, 40));
+        room.take(OstId(0));
+        (0..3).for_each(|_| assert!(!room.take(OstId(1))));
+        assert_eq!((room.spare(OstId(0)), room.spare(OstId(1)), room.most_spare()), (30, 37, 37));
+        (0..3).for_each(|left| assert_eq!(room.take(OstId(0)), left == 2));
+        assert_eq!((room.spare(OstId(0)), room.spare(OstId(9))), (0, 0));
     }
 
     #[test]

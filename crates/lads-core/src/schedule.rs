@@ -23,7 +23,7 @@ use crate::frame::Row;
 use crate::layout::Layout;
 use crate::plan::{Lane, Piece, Plan};
 use crate::pool::{Pool, Requests};
-use crate::room::Room;
+use crate::room::{Lot, Room};
 use crate::staging::{Slot, Slots, Stage};
 use crate::tuning::Tuning;
 use crate::units::{Block, EntryId, EntryMap, Instant, OstId};
@@ -309,9 +309,9 @@ impl Schedule {
         blocks
     }
 
-    /// The sink granted room for `count` frames for this OST.
-    pub fn on_grant(&mut self, ost: OstId, count: u32) {
-        self.room.on_grant(ost, count);
+    /// The sink granted room.
+    pub fn on_grant(&mut self, lot: &Lot) {
+        self.room.on_grant(lot);
     }
 
     /// Whether [`Self::next`] may find something, so that it is worth waking a thread.
@@ -470,12 +470,15 @@ impl Schedule {
 
     /// Blocks for which the sink has room. The grant is used up.
     fn next_by_layout(&mut self, now: Instant) -> Option<Work> {
+        if !self.room.has_any() {
+            return None;
+        }
         let mut work = self.next_frame(now, false)?;
         work.is_last_grant = self.room.take(work.sink_ost);
         Some(work)
     }
 
-    /// Blocks for which the sink has no room, if a slot of the stage is free.
+    /// Blocks whose OST of the sink takes no more, if a slot of the stage is free.
     fn next_to_stage(&mut self, now: Instant) -> Option<Work> {
         if !self.stage.has_room() {
             return None;

@@ -63,6 +63,7 @@ use crate::limits::RANGES_MAX;
 use crate::message::{Counters, Ending, Message};
 use crate::placement::{NewFile, Striping, Wish};
 use crate::pool::Requests;
+use crate::room::Lot;
 use crate::schedule::{OstStats, earlier};
 use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
@@ -379,9 +380,9 @@ impl Sink {
 
     /// The next message for the source, if any.
     pub fn next_message(&mut self) -> Option<Message> {
-        let grants = self.frames.take_grants();
-        if !grants.is_empty() {
-            return Some(Message::Grant(grants));
+        let lot = self.frames.take_grants();
+        if lot != Lot::default() {
+            return Some(Message::Grant(lot));
         }
         self.outbox.next()
     }

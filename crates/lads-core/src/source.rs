@@ -355,11 +355,7 @@ impl Source {
                     self.on_answer(entry, answer)?;
                 }
             }
-            Message::Grant(grants) => {
-                for (ost, count) in grants {
-                    self.schedule.on_grant(ost, count);
-                }
-            }
+            Message::Grant(lot) => self.schedule.on_grant(&lot),
             Message::BlockDone(ranges) => {
                 for range in ranges {
                     self.on_block_done(range)?;

@@ -402,6 +402,14 @@ tuning! {
     /// 20 with 16 (double) and 15 with 32. With half, there are 14 streams over 26.8 ms.
     /// Half and double: same.
     stream_window_bytes: u64 = 2_500_000;
+    /// With many OSTs, each may have the arena divided by this, though there are not as many
+    /// buffers for all of them.
+    room_parts: u32 = 8;
+    /// With many OSTs, each begins with its share of the buffers times this.
+    room_start_times: u32 = 2;
+    /// The source is told of free buffers when the arena divided by this is free, or with grants
+    /// for OSTs.
+    room_lots: u32 = 16;
     /// Grants are sent when those that an OST may have, divided by this, are free, so that one
     /// message carries several.
     /// Half -0.52 ± 0.27, double -0.13 ± 0.22.

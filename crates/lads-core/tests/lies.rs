@@ -13,6 +13,7 @@ use lads_core::message::{Answer, BlockRange, Ending, Message};
 use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
+use lads_core::room::Lot;
 use lads_core::schedule::Work;
 use lads_core::sink::{self, BufferId, Compared, Examined, Sink, Write};
 use lads_core::source::{self, Found, Outcome, ProtocolError, ReadOutcome, Source, SourceConfig};
@@ -456,7 +457,7 @@ fn of_an_unsized_file_the_sink_has_nothing() {
 #[test]
 fn an_unsized_file_ends_where_its_end_was_met() {
     let mut source = moving(UNSIZED_BYTES);
-    hear(&mut source, Message::Grant(vec![(OstId(0), 3)])).expect("a sound word");
+    hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 3)]))).expect("a sound word");
     let works: Vec<Work> = std::iter::from_fn(|| match source.next_task(Instant::START, 0)? {
         source::Task::Read(work) => Some(work),
         task => panic!("{task:?}"),

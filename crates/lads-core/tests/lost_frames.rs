@@ -9,6 +9,7 @@ use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Message};
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
+use lads_core::room::Lot;
 use lads_core::schedule::{OstSpec, Policy, Work};
 use lads_core::source::{Event, Found, ReadOutcome, Source, SourceConfig, Task};
 use lads_core::units::{EntryId, Instant, OstId, StreamId};
@@ -75,7 +76,7 @@ fn send(source: &mut Source, number: u64) {
 #[test]
 fn the_grant_of_a_lost_frame_comes_back_although_its_file_failed() {
     let mut source = source();
-    hear(&mut source, Message::Grant(vec![(OstId(0), 2)]));
+    hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 2)])));
     add(&mut source, 1, 2);
     send(&mut source, 0);
     let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(5));

@@ -132,7 +132,7 @@ fn the_room_of_what_another_track_has_written_is_granted_again_where_it_was() {
     writes.sort_unstable();
     assert_eq!(writes, [0, 1, 2, 3].map(|number| number * u64::from(BLOCK)));
     let granted = std::iter::from_fn(|| sink.next_message()).find_map(|message| match message {
-        Message::Grant(lots) => Some(lots),
+        Message::Grant(lot) => Some(lot.osts),
         _ => None,
     });
     assert_eq!(granted, Some(vec![(OstId(0), 4)]));

@@ -39,7 +39,7 @@ pub fn rows_of(message: &Message) -> usize {
     match message {
         Message::NewFile(rows) => rows.len(),
         Message::FileId(rows) => rows.len(),
-        Message::Grant(rows) => rows.len(),
+        Message::Grant(lot) => lot.osts.len(),
         Message::BlockDone(rows) | Message::BlockBad(rows) => rows.len(),
         Message::FileDone(rows) => rows.len(),
         Message::PlaceAgain(rows) => rows.len(),

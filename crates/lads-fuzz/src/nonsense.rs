@@ -13,6 +13,7 @@ use lads_core::message::{Presence, Question, Root, SchemaDigest, decode};
 use lads_core::pass::Pass;
 use lads_core::placement::Striping;
 use lads_core::range::RangeSet;
+use lads_core::room::Lot;
 use lads_core::units::{Block, EntryId, OstId};
 
 /// What nonsense is about, mostly.
@@ -43,7 +44,7 @@ pub fn message(choices: &mut Choices<'_>, topic: &Topic) -> Option<Message> {
     let message = match choices.below(16) {
         0 => Message::NewFile(list(choices, |it| entry(it, topic))),
         1 => Message::FileId(list(choices, |it| (entry_id(it, topic), answer(it, topic)))),
-        2 => Message::Grant(list(choices, |it| (ost(it, topic), grant_count(it)))),
+        2 => Message::Grant(Lot::of(list(choices, |it| (ost(it, topic), grant_count(it))))),
         3 => Message::BlockDone(list(choices, |it| range(it, topic))),
         4 => Message::BlockBad(list(choices, |it| range(it, topic))),
         5 | 6 => Message::FileDone(list(choices, |it| (entry_id(it, topic), ending(it)))),

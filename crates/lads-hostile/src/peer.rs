@@ -109,7 +109,8 @@ pub struct Peer {
     tokens: Vec<[u8; 32]>,
     streams: Vec<TcpStream>,
     frames_sent: Vec<u64>,
-    /// Frames that the honest sink has room for, by OST.
+    /// Frames that the honest sink has room for, in all and by OST.
+    frames_granted: u64,
     grants: HashMap<u32, u64>,
     /// Entries that the honest source announced.
     announced: Vec<Entry>,
@@ -141,6 +142,7 @@ impl Peer {
             tokens: Vec::new(),
             streams: Vec::new(),
             frames_sent: Vec::new(),
+            frames_granted: 0,
             grants: HashMap::new(),
             announced: Vec::new(),
             has_lied: false,
@@ -299,8 +301,9 @@ impl Peer {
                     self.world.note(&format!("fatal {code} {text}"));
                     return Err(Stop::Gone);
                 }
-                Heard::Said(Message::Grant(grants)) => {
-                    for (ost, count) in grants {
+                Heard::Said(Message::Grant(lot)) => {
+                    self.frames_granted += u64::from(lot.frames);
+                    for (ost, count) in &lot.osts {
                         *self.grants.entry(ost.0).or_default() += u64::from(*count);
                     }
                 }

@@ -60,13 +60,15 @@ impl Raw {
 mod tests {
     use super::*;
     use lads_core::message::{Message, encode};
+    use lads_core::room::Lot;
     use lads_core::units::OstId;
 
     #[test]
     fn a_message_written_by_hand_is_the_one_that_the_encoder_writes() {
-        let by_hand = Raw::message(kind::GRANT).number(1).number(3).number(200).framed();
+        let by_hand =
+            Raw::message(kind::GRANT).number(200).number(1).number(3).number(200).framed();
         let mut encoded = Vec::new();
-        encode(&Message::Grant(vec![(OstId(3), 200)]), &mut encoded);
+        encode(&Message::Grant(Lot::of(vec![(OstId(3), 200)])), &mut encoded);
         assert_eq!(by_hand, encoded);
     }
 }

@@ -5,6 +5,7 @@
 //! know nothing of how it keeps its own.
 
 use crate::findings::Checked;
+use crate::room::RoomBooks;
 use lads_core::message::{Answer, Message};
 use lads_core::plan::{Piece, Plan};
 use lads_core::range::RangeSet;
@@ -33,8 +34,8 @@ pub(crate) struct Books {
     /// Whether the source looks for the best number of requests in flight.
     pub(crate) is_matched: bool,
     in_flight: Vec<u32>,
-    /// Grants not used, by sink OST.
-    room: Vec<u32>,
+    /// Grants not used.
+    room: RoomBooks,
     /// How each wanted file is cut.
     plans: BTreeMap<EntryId, Plan>,
     /// Blocks never handed out.
@@ -66,7 +67,7 @@ impl Books {
             in_flight_max: osts.iter().map(|ost| ost.in_flight_max).collect(),
             is_matched: false,
             in_flight: vec![0; osts.len()],
-            room: vec![0; sink_ost_count],
+            room: RoomBooks::new(sink_ost_count),
             plans: BTreeMap::new(),
             waiting: BTreeMap::new(),
             again: BTreeMap::new(),
@@ -87,10 +88,8 @@ impl Books {
             Message::Ready { open_files_max, .. } => {
                 self.begun_max = self.config.open_files_max.min(*open_files_max) as usize;
             }
-            Message::Grant(grants) => {
-                for (ost, count) in grants {
-                    self.room[ost.index()] += count;
-                }
+            Message::Grant(lot) => {
+                self.room.add(lot);
             }
             Message::FileId(answers) => {
                 for (entry, answer) in answers {
@@ -128,7 +127,7 @@ impl Books {
         self.in_flight[ost] += 1;
         match work.way {
             Way::Stage(slot) => self.reserve(work, slot)?,
-            _ => self.take_room(work.sink_ost)?,
+            _ => self.room.take(work.sink_ost)?,
         }
         let page = |block: &Block| u64::from(block.length).next_multiple_of(4096);
         if work.blocks.iter().map(page).sum::<u64>() > u64::from(self.config.block_size) {
@@ -150,7 +149,7 @@ impl Books {
         if !outcomes.contains(&ReadOutcome::Good) {
             match work.way {
                 Way::Stage(slot) => self.on_unreserved(slot),
-                _ => self.room[work.sink_ost.index()] += 1,
+                _ => self.room.give_back(work.sink_ost),
             }
         }
         for (block, outcome) in work.blocks.iter().zip(outcomes) {
@@ -190,7 +189,7 @@ impl Books {
         if !is_inside || self.stage.filling > stage_threads_max || self.stage.is_closed {
             return Err(format!("must not be staged: {work:?}, {:?}", self.stage));
         }
-        if self.room[work.sink_ost.index()] > 0 {
+        if self.room.is_granted(work.sink_ost) {
             return Err(format!("staged, and could be sent: {work:?}"));
         }
         if !self.stage.slots.insert(slot) {
@@ -205,7 +204,7 @@ impl Books {
     }
 
     fn on_drain(&mut self, work: &Work, slot: Slot) -> Checked {
-        self.take_room(work.sink_ost)?;
+        self.room.take(work.sink_ost)?;
         match self.stage.waiting.remove(&slot) {
             Some(there) if there == (work.sink_ost, work.blocks.clone()) => Ok(()),
             there => Err(format!("{there:?} is in the stage, not {work:?}")),
@@ -245,7 +244,7 @@ impl Books {
     /// A frame did not arrive.
     pub(crate) fn on_lost(&mut self, work: &Work) {
         self.free_slot(work);
-        self.room[work.sink_ost.index()] += 1;
+        self.room.give_back(work.sink_ost);
         work.blocks.iter().for_each(|block| self.may_go_again(block));
     }
 
@@ -289,7 +288,7 @@ impl Books {
 
     /// Nor is anything to be brought back, or to be staged.
     fn check_stage_idle(&self) -> Checked {
-        let is_ready = |(ost, _): &&(OstId, Vec<Block>)| self.room[ost.index()] > 0;
+        let is_ready = |(ost, _): &&(OstId, Vec<Block>)| self.room.has(*ost);
         if let Some(frame) = self.stage.waiting.values().find(is_ready) {
             return Err(format!("there is room for what is in the stage: {frame:?}"));
         }
@@ -299,8 +298,9 @@ impl Books {
             && !self.stage.is_closed;
         let begun = self.waiting.iter().filter(|(entry, _)| self.begun.contains(entry));
         let mut pieces = begun.flat_map(|(_, pieces)| pieces);
-        let is_free = |piece: &&Piece| self.has_free_ost(piece);
-        match pieces.find(is_free).filter(|_| has_room) {
+        let is_stageable =
+            |piece: &&Piece| self.has_free_ost(piece) && !self.room.is_granted(piece.sink_ost);
+        match pieces.find(is_stageable).filter(|_| has_room) {
             Some(piece) if self.waiting_count(piece.source_ost) <= LOOKAHEAD => {
                 Err(format!("nothing is handed out, but {piece:?} could be staged"))
             }
@@ -322,7 +322,7 @@ impl Books {
     }
 
     /// Grants not used.
-    pub(crate) fn room(&self) -> &[u32] {
+    pub(crate) fn room(&self) -> &RoomBooks {
         &self.room
     }
 
@@ -332,7 +332,7 @@ impl Books {
     }
 
     fn is_free(&self, piece: &Piece) -> bool {
-        self.has_free_ost(piece) && self.room[piece.sink_ost.index()] > 0
+        self.has_free_ost(piece) && self.room.has(piece.sink_ost)
     }
 
     fn has_free_ost(&self, piece: &Piece) -> bool {
@@ -350,12 +350,6 @@ impl Books {
             sink_osts.collect::<BTreeSet<_>>().len() * (mirror_count + 1)
         };
         self.waiting.iter().map(there).sum()
-    }
-
-    fn take_room(&mut self, ost: OstId) -> Checked {
-        let room = &mut self.room[ost.index()];
-        *room = room.checked_sub(1).ok_or_else(|| format!("a frame without room at sink {ost}"))?;
-        Ok(())
     }
 
     fn take_block(&mut self, work: &Work, block: &Block) -> Checked {

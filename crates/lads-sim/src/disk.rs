@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Body {
     pub(crate) volatile: Extents,
     pub(crate) durable: Extents,
+    /// Ranges that were good when they were written, and were found rotten when they were read
+    /// back. The sink may still say that they are done, and then asks for them again.
+    pub(crate) rotten: RangeSet,
     pub(crate) layout: Layout,
     /// If it can grow: what it consists of.
     pub(crate) extents: Vec<Extent>,
@@ -84,6 +87,7 @@ impl Disk {
         self.bodies.push(Body {
             volatile,
             durable,
+            rotten: RangeSet::new(),
             layout,
             extents,
             size,

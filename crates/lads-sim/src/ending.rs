@@ -112,7 +112,7 @@ impl Session {
             return Err("a buffer is not free".to_owned());
         }
         let (room, granted) = (self.source.books.room(), &self.sink.outstanding);
-        if room != granted.as_slice() {
+        if room != granted {
             return Err(format!("the sink granted {granted:?}, the source has {room:?}"));
         }
         Ok(())

@@ -24,6 +24,7 @@ mod findings;
 mod journal;
 mod options;
 mod rng;
+mod room;
 mod session;
 mod sink_check;
 mod sink_end;

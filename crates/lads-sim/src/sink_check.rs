@@ -15,14 +15,12 @@ impl SinkEnd {
     /// What is said to the source must be so.
     pub(crate) fn check_message(&mut self, world: &mut World, message: &Message) -> Checked {
         match message {
-            Message::Grant(grants) => {
-                for (ost, count) in grants {
-                    self.outstanding[ost.index()] += count;
-                }
-                let used = self.buffers.iter().flatten().count();
-                let granted: u32 = self.outstanding.iter().sum();
+            Message::Grant(lot) => {
+                self.outstanding.add(lot);
+                let (granted, used) = (self.outstanding.frames, self.buffers.iter().flatten());
+                let used = used.count();
                 if used + granted as usize > self.buffers.len() {
-                    return Err(format!("{granted} grants, {used} buffers in use"));
+                    return Err(format!("{granted} frames are granted, {used} buffers in use"));
                 }
                 Ok(())
             }
@@ -55,7 +53,8 @@ impl SinkEnd {
         let goes_on_record = self.config.has_journal && !is_written;
         let extents = if goes_on_record { &body.durable } else { &body.volatile };
         let content = extents.single(range.clone());
-        if content.is_none_or(|content| content == Content::GARBAGE) {
+        let is_good = content.is_some_and(|content| content != Content::GARBAGE);
+        if !is_good && !body.rotten.contains(range.clone()) {
             return Err(format!("{block:?} is done, but not there: {content:?}"));
         }
         let is_on_record = item.on_record.contains(range.clone());

@@ -7,6 +7,7 @@ use crate::books::in_flight_at_least;
 use crate::content::Content;
 use crate::findings::Checked;
 use crate::journal::Journal;
+use crate::room::RoomBooks;
 use crate::tree::join;
 use crate::world::{Happening, World};
 use lads_core::entry::{Entry, Identity, Kind};
@@ -118,8 +119,8 @@ pub(crate) struct SinkEnd {
     pub(crate) receivers: Vec<Receiver>,
     /// What each buffer of the arena holds, if it is in use.
     pub(crate) buffers: Vec<Option<Vec<Held>>>,
-    /// Granted and not used, by OST.
-    pub(crate) outstanding: Vec<u32>,
+    /// Granted and not used.
+    pub(crate) outstanding: RoomBooks,
     /// Frames that wait to be written, by their buffers; and how many are written, by OST.
     pub(crate) waiting: BTreeMap<BufferId, Waiting>,
     pub(crate) writing: Vec<u32>,
@@ -158,7 +159,7 @@ impl SinkEnd {
             receivers: (0..stream_count).map(|_| Receiver::default()).collect(),
             buffers: (0..config.buffer_count).map(|_| None).collect(),
             config,
-            outstanding: rows.clone(),
+            outstanding: RoomBooks::new(rows.len()),
             waiting: BTreeMap::new(),
             staged: BTreeMap::new(),
             stage: BTreeMap::new(),

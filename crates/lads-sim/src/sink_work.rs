@@ -487,6 +487,7 @@ impl SinkEnd {
         let rate = world.faults.rot;
         if !records.is_empty() && world.fails(rate, &item.path) {
             let range = range_of(world.rng.pick(records));
+            world.disk.bodies[body].rotten.insert(range.clone());
             world.disk.bodies[body].volatile.put(range, Content::GARBAGE);
         }
         let is_bad = |record: &&BlockRecord| {

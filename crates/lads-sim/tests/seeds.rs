@@ -67,6 +67,14 @@ fn the_same_seed_makes_the_same_world() {
     }
 }
 
+/// The sink has the source's word before it has said that the last blocks are done, and reads the
+/// file back at once. What it finds rotten was still said to be done, after it had been asked for
+/// again.
+#[test]
+fn a_block_that_is_asked_for_again_is_not_said_to_be_done() {
+    check([2270, 300_091, 301_479, 303_119, 303_406]);
+}
+
 /// A stop that found nothing under way was never answered: the check for it ran only after what
 /// threads had done, not after the message that asked to stop.
 #[test]

@@ -4,6 +4,7 @@ use super::{ProtocolError, check_counters, check_ranges, check_sum, check_text};
 use crate::entry::{is_safe_name, is_safe_path};
 use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX, QUESTION_NAMES_MAX};
 use crate::message::{Answer, Message, Question};
+use crate::room::Lot;
 use crate::units::{EntryId, OstId};
 
 /// What a sink has said of itself.
@@ -17,7 +18,7 @@ pub struct AtSource {
     ended: Vec<bool>,
 }
 
-/// The largest count in one row of a GRANT: more frames than any memory has buffers for.
+/// The largest count in a GRANT: more frames than any memory has buffers for.
 const GRANT_MAX: u32 = 1 << 24;
 
 impl AtSource {
@@ -43,9 +44,7 @@ impl AtSource {
                     Err(ProtocolError::Impossible("the numbers in READY"))
                 }
             }
-            Message::Grant(grants) => {
-                grants.iter().try_for_each(|&(ost, count)| self.check_grant(ost, count))
-            }
+            Message::Grant(lot) => self.check_lot(lot),
             Message::FileId(answers) => {
                 answers.iter().try_for_each(|(_, answer)| self.check_answer(answer))
             }
@@ -72,9 +71,14 @@ impl AtSource {
         }
     }
 
-    fn check_grant(&self, ost: OstId, count: u32) -> Result<(), ProtocolError> {
-        self.check_ost(ost)?;
-        if count <= GRANT_MAX { Ok(()) } else { Err(ProtocolError::TooMuch("grants")) }
+    fn check_lot(&self, lot: &Lot) -> Result<(), ProtocolError> {
+        lot.osts.iter().try_for_each(|&(ost, _)| self.check_ost(ost))?;
+        let mut counts = lot.osts.iter().map(|&(_, count)| count).chain([lot.frames]);
+        if counts.all(|count| count <= GRANT_MAX) {
+            Ok(())
+        } else {
+            Err(ProtocolError::TooMuch("grants"))
+        }
     }
 
     fn check_ost(&self, ost: OstId) -> Result<(), ProtocolError> {

@@ -6,6 +6,7 @@ use crate::limits::*;
 use crate::message::{Answer, BusyOst, Ending, OstBytes, Question, Root, Verb};
 use crate::placement::Striping;
 use crate::range::RangeSet;
+use crate::room::Lot;
 use crate::units::OstId;
 
 fn entry(id: u64, parent: u64, name: &[u8], kind: Kind) -> Entry {
@@ -284,7 +285,7 @@ fn each_end_says_only_what_is_its_own() {
     let of_a_sink = [
         Message::Ready { ost_count: 1, open_files_max: 1 },
         Message::FileId(Vec::new()),
-        Message::Grant(Vec::new()),
+        Message::Grant(Lot::default()),
         Message::Finished(Counters::default()),
         Message::PlaceAgain(Vec::new()),
     ];
@@ -349,13 +350,13 @@ fn layouts_are_on_osts_that_there_are_and_in_whole_pages() {
 
 #[test]
 fn grants_are_for_osts_that_there_are() {
-    let grant = |ost, count| says(&Message::Grant(vec![(OstId(ost), count)]));
+    let grant = |ost, count| says(&Message::Grant(Lot::of(vec![(OstId(ost), count)])));
     assert_eq!(grant(3, 1000), Ok(()));
     refused(grant(4, 1));
     refused(grant(u32::MAX, 1));
     refused(grant(0, u32::MAX));
     // Before READY it is not known how many there are.
-    let early = Message::Grant(vec![(OstId(OSTS_MAX), 1)]);
+    let early = Message::Grant(Lot::of(vec![(OstId(OSTS_MAX), 1)]));
     refused(AtSource::new(1).check(&early));
 }
 

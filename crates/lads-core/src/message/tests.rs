@@ -1,4 +1,5 @@
 use super::*;
+use crate::room::Lot;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -78,7 +79,7 @@ fn bytes_on_the_wire_stay_as_documented() {
         &Message::FileId(vec![(EntryId(2), Answer::Want { done, layout })]),
         &expect!["11 00 00 00 07 01 02 00 02 00 64 64 32 01 00 80 80 40 02 00 03"],
     );
-    check(&Message::Grant(vec![(OstId(3), 2)]), &expect!["04 00 00 00 08 01 03 02"]);
+    check(&Message::Grant(Lot::of(vec![(OstId(3), 2)])), &expect!["05 00 00 00 08 02 01 03 02"]);
     let range = BlockRange { entry: EntryId(2), offset: 0, length: 300 };
     check(&Message::BlockDone(vec![range]), &expect!["06 00 00 00 09 01 02 00 ac 02"]);
     let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(28)).of_block(

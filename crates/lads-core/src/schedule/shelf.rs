@@ -26,7 +26,8 @@ pub(super) struct Shelf<'a> {
     pub(super) room: &'a Room,
     pub(super) begun: &'a mut Begun,
     pub(super) frame_bytes_max: u64,
-    /// Whether the frame is to be staged: it may hold only blocks for which the sink has no room.
+    /// Whether the frame is to be staged: it may hold only blocks whose OST of the sink takes no
+    /// more.
     pub(super) is_staging: bool,
     /// Whether queues are of tracks. Their lanes are not split by OSTs of the sink: what is to be
     /// read from one offset to another can be halved, and given to another track.
@@ -43,21 +44,21 @@ impl Shelf<'_> {
         bytes_max: u32,
     ) -> Option<(Work, Option<Lane>)> {
         let is_on_disk = lanes.front().is_some_and(|lane| lane.disk_offset > 0);
-        let grants_wanted = if is_on_disk { 0 } else { self.grants_wanted(lanes) };
-        (grants_wanted > 1)
-            .then(|| self.take_frame(lanes, bytes_max, grants_wanted, self.tuning.balanced_lanes))?
+        let spare_wanted = if is_on_disk { 0 } else { self.spare_wanted(lanes) };
+        (spare_wanted > 1)
+            .then(|| self.take_frame(lanes, bytes_max, spare_wanted, self.tuning.balanced_lanes))?
     }
 
-    /// How many grants a sink OST must have left to count as having little to do. Only sink OSTs of
-    /// the first lanes are looked at.
+    /// How much a sink OST must have to spare to count as having little to do ([`Room::spare`]).
+    /// Only sink OSTs of the first lanes are looked at.
     ///
-    /// For files with one stripe it is half of the most grants that any of them has. Such a file
+    /// For files with one stripe it is half of the most that any of them has to spare. Such a file
     /// keeps one OST of the sink as busy as its source OST can, and to read further files at the
     /// same time only delays the end of all. Stripes of one file are read side by side and meet at
     /// one OST of the sink while others have nothing; so for striped files it is the most that any
     /// of them has.
-    fn grants_wanted(&self, lanes: &VecDeque<Lane>) -> u32 {
-        let most = self.room.most();
+    fn spare_wanted(&self, lanes: &VecDeque<Lane>) -> u32 {
+        let most = self.room.most_spare();
         let mut wanted = 0;
         for lane in lanes.iter().take(self.tuning.balanced_lanes) {
             let Some((plan, piece)) = self.next_piece(lane) else { continue };
@@ -67,7 +68,7 @@ impl Shelf<'_> {
             if !lane.is_begun && self.begun.count >= self.begun.limit(self.is_staging) {
                 break;
             }
-            wanted = wanted.max(self.room.count(piece.sink_ost));
+            wanted = wanted.max(self.room.spare(piece.sink_ost));
             if wanted == most {
                 break;
             }
@@ -83,7 +84,7 @@ impl Shelf<'_> {
         &mut self,
         lanes: &mut VecDeque<Lane>,
         bytes_max: u32,
-        grants_wanted: u32,
+        spare_wanted: u32,
         lookahead: usize,
     ) -> Option<(Work, Option<Lane>)> {
         let mut at = 0;
@@ -111,8 +112,8 @@ impl Shelf<'_> {
             }
             let (is_small, is_comparison) = (self.is_packed(plan, &piece), plan.is_comparison);
             let is_passed = match self.is_staging {
-                true => is_comparison || self.room.has(piece.sink_ost),
-                false => self.room.count(piece.sink_ost) < grants_wanted,
+                true => is_comparison || self.room.is_granted(piece.sink_ost),
+                false => self.room.spare(piece.sink_ost) < spare_wanted,
             };
             if is_passed {
                 let is_splittable = lane.sink_position.is_none() && self.can_be_split(plan);

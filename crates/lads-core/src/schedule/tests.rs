@@ -2,6 +2,7 @@ use super::shelf::PAGE_BYTES;
 use super::*;
 use crate::layout::Layout;
 use crate::range::RangeSet;
+use crate::room::Lot;
 use proptest::prelude::*;
 
 const TUNING: Tuning = Tuning::DEFAULT;
@@ -32,9 +33,13 @@ fn schedule(policy: Policy, source_osts: usize) -> Schedule {
     let mut schedule =
         Schedule::new(policy, Threshold::default(), &TUNING, &osts(source_osts, 1), BLOCK);
     for ost in 0..4 {
-        schedule.on_grant(OstId(ost), 100);
+        grant(&mut schedule, OstId(ost), 100);
     }
     schedule
+}
+
+fn grant(schedule: &mut Schedule, ost: OstId, count: u32) {
+    schedule.on_grant(&Lot::of(vec![(ost, count)]));
 }
 
 fn entries(work: &Work) -> Vec<u64> {
@@ -58,12 +63,12 @@ fn takes_osts_in_turn_and_skips_the_busy() {
 fn a_sink_ost_without_room_does_not_hold_up_the_others() {
     let mut schedule =
         Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 9), BLOCK);
-    schedule.on_grant(OstId(1), 2);
+    grant(&mut schedule, OstId(1), 2);
     schedule.add(EntryId(1), plan(u64::from(BLOCK), 0, 0));
     schedule.add(EntryId(2), plan(u64::from(BLOCK), 0, 1));
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [2]);
     assert_eq!(schedule.next(Instant::START, 0), None);
-    schedule.on_grant(OstId(0), 1);
+    grant(&mut schedule, OstId(0), 1);
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
 }
 
@@ -73,7 +78,7 @@ fn sink_osts_of_frames(stripe_count: u32) -> Vec<u32> {
     let mut schedule =
         Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts(2, 9), BLOCK);
     for sink_ost in 0..3 {
-        schedule.on_grant(OstId(sink_ost), 4);
+        grant(&mut schedule, OstId(sink_ost), 4);
         let osts: Vec<OstId> = (0..stripe_count).map(OstId).collect();
         let source = Layout::striped(BLOCK.into(), osts).unwrap();
         let size = u64::from(2 * stripe_count * BLOCK);
@@ -109,7 +114,7 @@ fn small_files_share_a_frame() {
 #[test]
 fn small_files_for_one_ost_of_the_sink_share_a_frame_although_others_lie_between() {
     let mut schedule = schedule(Policy::Layout, 1);
-    (0..3).for_each(|ost| schedule.on_grant(OstId(ost), 9));
+    (0..3).for_each(|ost| grant(&mut schedule, OstId(ost), 9));
     for entry in 0..30 {
         schedule.add(EntryId(entry), plan(4000, 0, u32::try_from(entry % 3).unwrap()));
     }
@@ -126,7 +131,7 @@ fn small_files_for_one_ost_of_the_sink_share_a_frame_although_others_lie_between
 #[test]
 fn a_disk_that_turns_does_not_go_back_for_a_frame() {
     let mut schedule = schedule(Policy::Layout, 1);
-    (0..2).for_each(|ost| schedule.on_grant(OstId(ost), 9));
+    (0..2).for_each(|ost| grant(&mut schedule, OstId(ost), 9));
     for (entry, sink_ost) in [(1, 0), (2, 0), (3, 1), (4, 0)] {
         let sink = plan(4000, 0, sink_ost).sink;
         schedule.add(EntryId(entry), Plan { size: 4000, sink, ..on_disk(entry << 20) });
@@ -272,7 +277,7 @@ fn only_a_quick_and_idle_ost_is_served_at_once() {
 fn no_more_files_are_begun_than_can_be_open() {
     let mut schedule =
         Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 9), BLOCK);
-    schedule.on_grant(OstId(0), 100);
+    grant(&mut schedule, OstId(0), 100);
     schedule.set_begun_max(2);
     for entry in 0..4 {
         schedule.add(EntryId(entry), plan(2 * u64::from(BLOCK), 0, 0));
@@ -311,15 +316,15 @@ fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
         Schedule::new(Policy::Layout, Threshold::default(), &TUNING, &osts(1, 99), BLOCK);
     let both = Layout::striped(u64::from(BLOCK), vec![OstId(0), OstId(1)]).unwrap();
     schedule.add(EntryId(1), Plan { sink: both, ..plan(8 * u64::from(BLOCK), 0, 0) });
-    schedule.on_grant(OstId(0), 1);
-    schedule.on_grant(OstId(1), 3);
+    grant(&mut schedule, OstId(0), 1);
+    grant(&mut schedule, OstId(1), 3);
     let mut offsets = || {
         let works = iter::from_fn(|| schedule.next(Instant::START, 0));
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
     };
     assert_eq!(offsets(), [0, 1, 3, 5], "OST0 has no room for block 2, OST1 for 3 and 5");
-    schedule.on_grant(OstId(0), 9);
-    schedule.on_grant(OstId(1), 9);
+    grant(&mut schedule, OstId(0), 9);
+    grant(&mut schedule, OstId(1), 9);
     let mut offsets = || {
         let works = iter::from_fn(|| schedule.next(Instant::START, 0));
         works.map(|work| work.blocks[0].offset / u64::from(BLOCK)).collect::<Vec<_>>()
@@ -331,7 +336,7 @@ fn a_sink_ost_without_room_does_not_hold_up_the_rest_of_a_file() {
 fn take_all(schedule: &mut Schedule) -> Vec<u64> {
     let mut taken = Vec::new();
     while let Some(work) = schedule.next(Instant::START, 0) {
-        schedule.on_grant(work.sink_ost, 1);
+        grant(schedule, work.sink_ost, 1);
         schedule.on_read(Instant::START, &work, Duration::ZERO);
         taken.extend(entries(&work));
     }
@@ -388,7 +393,7 @@ proptest! {
                 schedule.add(entry, Plan { size: 4000, ..on_disk(offset) });
                 offsets.insert(entry.0, offset);
             } else if let Some(work) = schedule.next(Instant::START, 0) {
-                schedule.on_grant(work.sink_ost, 1);
+                grant(&mut schedule, work.sink_ost, 1);
                 schedule.on_read(Instant::START, &work, Duration::ZERO);
                 offsets.remove(&entries(&work)[0]);
             }
@@ -450,7 +455,7 @@ fn put_into_stage(schedule: &mut Schedule, work: &Work) {
 #[test]
 fn only_what_the_sink_has_no_room_for_is_staged() {
     let mut schedule = with_stage(9);
-    schedule.on_grant(OstId(0), 2);
+    grant(&mut schedule, OstId(0), 2);
     let works: Vec<_> = iter::from_fn(|| next(&mut schedule)).collect();
     let is_staged = |work: &Work| matches!(work.way, Way::Stage(_));
     assert_eq!(works.iter().map(|work| work.sink_ost.0).collect::<Vec<_>>(), [0, 0, 1, 1]);
@@ -464,7 +469,7 @@ fn what_is_only_compared_is_never_staged() {
     let compared = Plan { is_comparison: true, ..plan(u64::from(BLOCK), 0, 3) };
     schedule.add(EntryId(9), compared);
     assert_eq!(next(&mut schedule), None);
-    schedule.on_grant(OstId(3), 1);
+    grant(&mut schedule, OstId(3), 1);
     let work = next(&mut schedule).unwrap();
     assert_eq!((work.way.clone(), work.is_comparison, entries(&work)), (Way::Send, true, vec![9]));
 }
@@ -490,7 +495,7 @@ fn what_is_staged_goes_before_what_is_not() {
     put_into_stage(&mut schedule, &work);
     assert_eq!(schedule.staged_bytes(), BLOCK.into());
     assert_eq!(next(&mut schedule), None, "the stage is full");
-    schedule.on_grant(work.sink_ost, 2);
+    grant(&mut schedule, work.sink_ost, 2);
     let drained = next(&mut schedule).unwrap();
     let Way::Drain(slot, rows) = &drained.way else { panic!("{drained:?}") };
     assert_eq!((&drained.blocks, rows[0].checksum), (&work.blocks, 7));
@@ -509,7 +514,7 @@ fn a_closed_stage_takes_nothing_and_gives_what_it_has() {
     put_into_stage(&mut schedule, &work);
     schedule.close_stage();
     assert_eq!(next(&mut schedule), None);
-    schedule.on_grant(work.sink_ost, 1);
+    grant(&mut schedule, work.sink_ost, 1);
     assert!(matches!(next(&mut schedule).unwrap().way, Way::Drain(..)));
 }
 
@@ -537,7 +542,7 @@ fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
         schedule.add(EntryId(entry), plan(u64::from(BLOCK), 0, 1));
     }
     assert_eq!(iter::from_fn(|| next(&mut schedule)).count(), 2);
-    schedule.on_grant(OstId(1), 9);
+    grant(&mut schedule, OstId(1), 9);
     let sent: Vec<_> = iter::from_fn(|| next(&mut schedule)).map(|w| entries(&w)[0]).collect();
     assert_eq!(sent, [9, 10]);
 }
@@ -546,12 +551,16 @@ fn what_is_staged_leaves_half_of_the_open_files_to_what_can_be_sent() {
 fn what_waits_long_at_the_sink_is_sent_after_what_does_not() {
     let mut schedule =
         Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts(1, 9), BLOCK);
-    schedule.on_grant(OstId(0), 2);
-    schedule.on_grant(OstId(1), 8);
+    (0..2).for_each(|ost| grant(&mut schedule, OstId(ost), 8));
+    schedule.add(EntryId(0), plan(u64::from(6 * BLOCK), 0, 0));
+    for _ in 0..6 {
+        let work = schedule.next(Instant::START, 0).unwrap();
+        schedule.on_read(Instant::START, &work, Duration::from_millis(1));
+    }
     schedule.add(EntryId(1), plan(u64::from(BLOCK), 0, 0));
     schedule.add(EntryId(2), plan(u64::from(BLOCK), 0, 1));
     let first = schedule.next(Instant::START, 0).unwrap();
-    assert_eq!(entries(&first), [2], "the sink has more room for it");
+    assert_eq!(entries(&first), [2], "less waits at the sink for its OST");
     schedule.on_read(Instant::START, &first, Duration::from_millis(1));
     assert_eq!(entries(&schedule.next(Instant::START, 0).unwrap()), [1]);
 }
@@ -561,7 +570,7 @@ fn on_tracks(count: usize) -> Schedule {
     let track = OstSpec { is_track: true, ..OstSpec::new("mount", 1) };
     let osts = vec![track; count];
     let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts, BLOCK);
-    schedule.on_grant(OstId(0), 10_000);
+    grant(&mut schedule, OstId(0), 10_000);
     schedule
 }
 
@@ -570,7 +579,7 @@ fn the_first_request_to_an_ost_is_short_and_to_a_track_is_not() {
     let first = |osts: &[OstSpec]| {
         let mut schedule =
             Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, osts, BLOCK);
-        schedule.on_grant(OstId(0), 10);
+        grant(&mut schedule, OstId(0), 10);
         schedule.add(EntryId(1), plan(8 * u64::from(BLOCK), 0, 0));
         schedule.next(Instant::START, 0).unwrap().blocks[0].length
     };
@@ -615,7 +624,7 @@ fn what_waits_for_tracks_of_another_target_is_not_taken_over() {
     let track = |name: &str| OstSpec { is_track: true, ..OstSpec::new(name, 1) };
     let osts = [track("one"), track("one"), track("other"), OstSpec::new("one", 1)];
     let mut schedule = Schedule::new(Policy::Adaptive, Threshold::default(), &TUNING, &osts, BLOCK);
-    schedule.on_grant(OstId(0), 100);
+    grant(&mut schedule, OstId(0), 100);
     for entry in 0..8 {
         schedule.add(EntryId(entry), plan(BLOCK.into(), 0, 0));
     }
@@ -639,7 +648,7 @@ proptest! {
             let track = track % u32::try_from(track_count).unwrap();
             let stripes = (0..stripe_count).map(OstId).collect();
             let sink = Layout::striped(3 << 20, stripes).unwrap();
-            (0..stripe_count).for_each(|ost| schedule.on_grant(OstId(ost), 1000));
+            (0..stripe_count).for_each(|ost| grant(&mut schedule, OstId(ost), 1000));
             schedule.add(entry, Plan { sink, ..plan(size, track, 0) });
             wanted.insert(entry, size);
         }

@@ -9,7 +9,7 @@ use super::event::{BufferId, Place, Write};
 use super::{SinkConfig, Task};
 use crate::frame::Header;
 use crate::pool::{Pool, Requests};
-use crate::room::Grants;
+use crate::room::{Grants, Lot};
 use crate::schedule::{OstQueues, OstStats, Policy, tracks_of};
 use crate::staging::Slot;
 use crate::tuning::Tuning;
@@ -55,6 +55,9 @@ impl Frames {
                 config.buffer_count - config.kept_count(),
                 &config.tuning,
                 in_flight_max,
+                // Otherwise frames would wait in memory that another OST could use, where they are
+                // to be put aside.
+                config.stage.is_some(),
             ),
             // What waits here can go elsewhere if files grow, what is under way cannot.
             queues: if config.growth.is_some() { queues.sparing() } else { queues },
@@ -298,7 +301,7 @@ impl Frames {
     }
 
     /// Room that is granted from now on.
-    pub(super) fn take_grants(&mut self) -> Vec<(OstId, u32)> {
+    pub(super) fn take_grants(&mut self) -> Lot {
         self.grants.take_new()
     }
 

@@ -63,8 +63,9 @@ impl Outbox {
         self.block_dones.retain(|done| done.entry != entry || is_on_record(done));
     }
 
-    /// These blocks of a file are wanted once more.
+    /// These blocks of a file are wanted once more: it is no longer true that they are done.
     pub(super) fn ask_again(&mut self, ranges: Vec<BlockRange>) {
+        self.block_dones.retain(|done| !ranges.contains(done));
         self.messages.push_back(Message::BlockBad(ranges));
     }
 

@@ -5,6 +5,7 @@ use crate::layout::Layout;
 use crate::message::{Answer, Ending};
 use crate::placement::Striping;
 use crate::range::RangeSet;
+use crate::room::Lot;
 use crate::schedule::Policy;
 use crate::units::OstId;
 
@@ -62,7 +63,7 @@ fn read_of_file_with(source: &mut Source, id: EntryId, data: Option<RangeSet>) -
     while source.next_message().is_some() {}
     let want = Answer::Want { done: RangeSet::new(), layout: Layout::on(OstId(0)) };
     hear(source, Message::FileId(vec![(id, want)]));
-    hear(source, Message::Grant(vec![(OstId(0), 1)]));
+    hear(source, Message::Grant(Lot::of(vec![(OstId(0), 1)])));
     read(source, ReadOutcome::Good)
 }
 
@@ -178,7 +179,7 @@ fn sent_and_being_checked() -> Source {
     let mut source = source();
     let first = read_of_new_file(&mut source, FILE);
     sent(&mut source, 0, first);
-    hear(&mut source, Message::Grant(vec![(OstId(0), 3)]));
+    hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 3)])));
     let second = read(&mut source, ReadOutcome::Good);
     sent(&mut source, 1, second);
     is_to_be_checked(&mut source);
@@ -304,7 +305,7 @@ fn of_a_file_with_holes_all_data_is_read_before_the_word() {
     let first = read_of_file_with(&mut source, FILE, Some(data));
     assert!(first.bytes() >= 200, "{first:?}");
     sent(&mut source, 0, first);
-    hear(&mut source, Message::Grant(vec![(OstId(0), 2)]));
+    hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 2)])));
     read(&mut source, ReadOutcome::Good);
     is_to_be_checked(&mut source);
 }

@@ -439,6 +439,10 @@ fn config(choices: &mut Choices<'_>) -> SinkConfig {
         removal: (ost_count > 1).then_some(removal),
         stage,
     };
+    if config.buffer_count % 2 == 1 {
+        // As with hundreds of OSTs: there is no buffer for each grant.
+        config.tuning.room_parts = 1;
+    }
     config.buffer_count += config.kept_count();
     config
 }

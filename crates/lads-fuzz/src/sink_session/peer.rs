@@ -70,6 +70,8 @@ struct Moving {
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     entry_last: u64,
+    /// Frames that may be sent, in all and for each OST.
+    frames_granted: u32,
     granted: Vec<u32>,
     files: BTreeMap<EntryId, File>,
     directories: BTreeMap<EntryId, Directory>,
@@ -119,6 +121,7 @@ impl Peer {
     pub(super) fn use_grant(&mut self, ost: OstId) {
         let granted = self.granted.get_mut(ost.index()).filter(|granted| **granted > 0);
         *granted.expect("a frame without a grant is refused") -= 1;
+        self.frames_granted = self.frames_granted.checked_sub(1).expect("no frame beyond these");
     }
 
     pub(super) fn announce(&mut self, choices: &mut Choices<'_>) -> Option<Message> {
@@ -186,8 +189,9 @@ impl Peer {
         let mut frame: Option<(OstId, Vec<Row>)> = None;
         let mut has_only_sums = false;
         let mut bytes_left = u64::from(config.buffer_bytes);
-        let granted = &self.granted;
-        let has_room = |ost: OstId| granted.get(ost.index()).is_some_and(|&count| count > 0);
+        let (frames, granted) = (self.frames_granted, &self.granted);
+        let has_room =
+            |ost: OstId| frames > 0 && granted.get(ost.index()).is_some_and(|&count| count > 0);
         for (&entry, file) in &mut self.files {
             if frame.is_none() {
                 has_only_sums = file.is_compared;
@@ -222,6 +226,7 @@ impl Peer {
     pub(super) fn on_lost(&mut self, sent: Option<Sent>) {
         let Some(Sent::Lost(ost, rows)) = sent else { return };
         self.granted[ost.index()] += 1;
+        self.frames_granted += 1;
         for row in rows {
             self.send_again(row.block.entry, row.block.offset, row.block.length.into());
         }
@@ -316,12 +321,15 @@ impl Peer {
     /// The sink said something, which must be true.
     pub(super) fn on_message(&mut self, message: Message, books: &Books) {
         match message {
-            Message::Grant(grants) => grants.into_iter().for_each(|(ost, count)| {
-                if self.granted.len() <= ost.index() {
-                    self.granted.resize(ost.index() + 1, 0);
+            Message::Grant(lot) => {
+                self.frames_granted += lot.frames;
+                for (ost, count) in lot.osts {
+                    if self.granted.len() <= ost.index() {
+                        self.granted.resize(ost.index() + 1, 0);
+                    }
+                    self.granted[ost.index()] += count;
                 }
-                self.granted[ost.index()] += count;
-            }),
+            }
             Message::FileId(answers) => {
                 for (entry, answer) in answers {
                     self.on_answer(entry, answer);

@@ -10,6 +10,7 @@ use lads_core::layout::Layout;
 use lads_core::limits::{ALIGNMENT_BYTES, RESENDS_MAX};
 use lads_core::message::{Answer, BlockRange, Counters, Ending, Message};
 use lads_core::range::RangeSet;
+use lads_core::room::Lot;
 use lads_core::schedule::Work;
 use lads_core::source::SourceConfig;
 use lads_core::units::{EntryId, OstId};
@@ -89,14 +90,14 @@ impl Peer {
         room: &mut BTreeMap<OstId, u32>,
     ) -> Option<Message> {
         grant(OstId(choices.below(OST_COUNT)), 1 + choices.below(GRANTS_MAX), room)
-            .map(|grant| Message::Grant(vec![grant]))
+            .map(|grant| Message::Grant(Lot::of(vec![grant])))
     }
 
     /// Room for as many frames as there may be.
     pub(super) fn grant_all(&mut self, room: &mut BTreeMap<OstId, u32>) -> Option<Message> {
         let grants = (0..OST_COUNT).filter_map(|ost| grant(OstId(ost), GRANTS_MAX, room));
         let grants: Vec<(OstId, u32)> = grants.collect();
-        (!grants.is_empty()).then_some(Message::Grant(grants))
+        (!grants.is_empty()).then_some(Message::Grant(Lot::of(grants)))
     }
 
     /// A frame has come, and is written and put on record, or some of it was damaged.

@@ -9,6 +9,7 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Message};
 use lads_core::range::RangeSet;
+use lads_core::room::Lot;
 use lads_core::units::{EntryId, OstId};
 use std::fs;
 use std::ops::Range;
@@ -131,19 +132,32 @@ pub(super) const CASES: &[Case] = &[
     })
     .exits(LOST),
     Case::sink("grants_of_all_ones_for_all_osts", |peer| {
-        peer.say(&Message::Grant((0..16_000).map(|ost| (OstId(ost), u32::MAX)).collect()))?;
-        peer.say(&Message::Grant((0..16_000).map(|ost| (OstId(ost), u32::MAX)).collect()))?;
+        let osts = (0..16_000).map(|ost| (OstId(ost), u32::MAX)).collect();
+        let all = Message::Grant(Lot { frames: u32::MAX, osts });
+        peer.say(&all)?;
+        peer.say(&all)?;
         peer.sink_honestly()
     })
     .exits(&[0, 5]),
-    Case::sink("grant_for_the_last_ost", |peer| {
-        peer.say(&Message::Grant(vec![(OstId(u32::MAX), 1)]))
+    Case::sink("more_frames_than_any_memory_has", |peer| {
+        peer.say(&Message::Grant(Lot { frames: u32::MAX, osts: vec![(OstId(0), 1)] }))
     }),
-    Case::sink("grants_before_it_is_ready", |peer| peer.say(&Message::Grant(vec![(OstId(0), 5)])))
-        .at(Opening::Connected)
-        .exits(&[5]),
+    Case::sink("grants_and_no_frames", |peer| {
+        peer.say(&Message::Grant(Lot { frames: 0, osts: vec![(OstId(0), 100)] }))?;
+        peer.stay_silent()
+    })
+    .exits(LOST),
+    Case::sink("grant_for_the_last_ost", |peer| {
+        peer.say(&Message::Grant(Lot::of(vec![(OstId(u32::MAX), 1)])))
+    }),
+    Case::sink("grants_before_it_is_ready", |peer| {
+        peer.say(&Message::Grant(Lot::of(vec![(OstId(0), 5)])))
+    })
+    .at(Opening::Connected)
+    .exits(&[5]),
     Case::sink("grants_by_the_million", |peer| {
-        let grants = Message::Grant((0..1_000_000).map(|at| (OstId(at % 2000), 1)).collect());
+        let grants = (0..1_000_000).map(|at| (OstId(at % 2000), 1)).collect();
+        let grants = Message::Grant(Lot::of(grants));
         (0..40).try_for_each(|_| peer.say(&grants))
     })
     .exits(LOST),
@@ -156,7 +170,7 @@ fn answer(peer: &mut Peer, id: u64, answer: Answer) -> Told {
 fn layout(peer: &mut Peer, layout: Layout) -> Told {
     let id = peer.large_file().id.0;
     // With room everywhere, so that it goes as far as it can.
-    peer.say(&Message::Grant((0..2000).map(|ost| (OstId(ost), 1000)).collect()))?;
+    peer.say(&Message::Grant(Lot::of((0..2000).map(|ost| (OstId(ost), 1000)).collect())))?;
     answer(peer, id, Answer::Want { done: RangeSet::new(), layout })
 }
 

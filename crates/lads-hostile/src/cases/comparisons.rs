@@ -10,6 +10,7 @@ use crate::world::World;
 use lads_core::entry::Kind;
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Ending, Line, Message, Verb};
+use lads_core::room::Lot;
 use lads_core::units::{EntryId, OstId};
 use std::fs;
 
@@ -187,7 +188,7 @@ pub(super) const CASES: &[Case] = &[
         let range = lads_core::message::BlockRange { entry: id, offset: 0, length: file.size() };
         loop {
             peer.say(&Message::BlockBad(vec![range]))?;
-            peer.say(&Message::Grant(vec![(OstId(0), 200)]))?;
+            peer.say(&Message::Grant(Lot::of(vec![(OstId(0), 200)])))?;
         }
     })
     .exits(&[5, 7]),

@@ -5,6 +5,7 @@ use crate::peer::{Heard, Opening, Peer, Told, want};
 use crate::world::World;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{BlockRange, Counters, Ending, Message, OstBytes};
+use lads_core::room::Lot;
 use lads_core::units::{EntryId, OstId};
 use std::fs;
 
@@ -40,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
         let (file, id) = (peer.large_file(), wanted(peer)?);
         loop {
             bad(peer, id, 0, file.size())?;
-            peer.say(&Message::Grant(vec![(OstId(0), 200)]))?;
+            peer.say(&Message::Grant(Lot::of(vec![(OstId(0), 200)])))?;
         }
     })
     .setup(with_8_mib)

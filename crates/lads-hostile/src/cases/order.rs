@@ -6,6 +6,7 @@ use crate::frame::Frame;
 use crate::peer::{Opening, Peer, Told, hello, root, want};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{BlockRange, Counters, Ending, Message};
+use lads_core::room::Lot;
 use lads_core::units::{EntryId, OstId};
 
 pub(super) const CASES: &[Case] = &[
@@ -57,7 +58,9 @@ pub(super) const CASES: &[Case] = &[
     Case::source("source_says_file_id", |peer| {
         peer.say(&Message::FileId(vec![(EntryId(1), want(OstId(0)))]))
     }),
-    Case::source("source_says_grant", |peer| peer.say(&Message::Grant(vec![(OstId(0), u32::MAX)]))),
+    Case::source("source_says_grant", |peer| {
+        peer.say(&Message::Grant(Lot::of(vec![(OstId(0), u32::MAX)])))
+    }),
     Case::source("source_says_block_done", |peer| peer.say(&Message::BlockDone(vec![range()]))),
     Case::source("source_says_block_bad", |peer| peer.say(&Message::BlockBad(vec![range()]))),
     Case::source("source_says_stream_end", |peer| {

@@ -9,6 +9,7 @@ use lads_core::issue::Side;
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, BlockRange, Counters, Ending, Message, Root};
 use lads_core::range::RangeSet;
+use lads_core::room::Lot;
 use lads_core::units::{EntryId, OstId};
 use std::collections::HashMap;
 
@@ -99,7 +100,7 @@ impl Peer {
         }
         self.expect(|heard| matches!(heard, Heard::Said(Message::Roots(_))).then_some(()))?;
         self.speak(&Message::Ready { ost_count: 1, open_files_max: 100 })?;
-        self.speak(&Message::Grant(vec![(OstId(0), ROOM)]))
+        self.speak(&Message::Grant(Lot::of(vec![(OstId(0), ROOM)])))
     }
 
     /// Announces entries.
@@ -196,9 +197,10 @@ impl Peer {
 
     /// Waits until there is room for a frame, and uses it.
     fn take_grant(&mut self, ost: u32) -> Told {
-        while self.grants.get(&ost).is_none_or(|&count| count == 0) {
+        while self.frames_granted == 0 || self.grants.get(&ost).is_none_or(|&count| count == 0) {
             self.hear()?;
         }
+        self.frames_granted -= 1;
         *self.grants.entry(ost).or_default() -= 1;
         Ok(())
     }
@@ -286,7 +288,7 @@ impl HonestSink {
     }
 
     fn take_in(&mut self, peer: &mut Peer, rows: &[Row]) -> Told {
-        peer.speak(&Message::Grant(vec![(OstId(0), 1)]))?;
+        peer.speak(&Message::Grant(Lot::of(vec![(OstId(0), 1)])))?;
         for row in rows {
             let Some(size) = self.sizes.get(&row.block.entry) else { return Err(Stop::Gone) };
             if row.block.end() > *size {

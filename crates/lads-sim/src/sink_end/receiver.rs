@@ -100,7 +100,7 @@ impl SinkEnd {
         world.log(|| format!("sink <- frame {} on stream {stream} for {ost}", header.number));
         let admitted = self.session.admit(&header, &rows);
         admitted.map_err(|error| format!("a frame is refused: {error}"))?;
-        self.outstanding[ost.index()] -= 1;
+        self.outstanding.take(ost)?;
         let buffer = self.buffers.iter().position(Option::is_none);
         let buffer = buffer.ok_or("a frame was let in, and there is no buffer")?;
         self.buffers[buffer] = Some(Vec::new());
@@ -154,7 +154,7 @@ impl SinkEnd {
         if let Some(Arriving { header, buffer, .. }) = receiver.arriving.take() {
             let ost = header.sink_ost;
             self.buffers[buffer] = None;
-            self.outstanding[ost.index()] += 1;
+            self.outstanding.give_back(ost);
             self.session.on_frame_lost(ost);
         }
         let stream = u16::try_from(stream).expect("a few streams");

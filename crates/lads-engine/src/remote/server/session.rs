@@ -94,7 +94,7 @@ impl Session {
         (place, buffer_count): (Place, u32),
     ) {
         let Channel { mut input, mut output } = channel;
-        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, [buffer_count].into_iter());
+        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, [buffer_count].into_iter(), false);
         let hello = ToClient::Hello { version: VERSION, name: shared.host.clone() };
         let inner = Inner {
             order: Order::default(),
@@ -312,7 +312,9 @@ impl Session {
                 messages.push(ToClient::Written(std::mem::take(&mut inner.written)));
             }
             messages.extend(inner.messages.drain(..));
-            messages.extend(inner.grants.take_new().into_iter().map(|(_, it)| ToClient::Grant(it)));
+            // With one OST, there is a buffer for each of its grants.
+            let lot = inner.grants.take_new();
+            messages.extend(lot.osts.into_iter().map(|(_, count)| ToClient::Grant(count)));
             if waited.timed_out() {
                 messages.push(ToClient::Heartbeat);
             }
