@@ -400,8 +400,8 @@ fn draw_sink(rng: &mut Rng, osts: &[OstModel], block_size: u32) -> SinkConfig {
         removal: None,
         stage: None,
     };
-    // As with hundreds of OSTs: there is no buffer for each grant. Not drawn, so that seeds mean what
-    // they did.
+    // As with hundreds of OSTs: there is no buffer for each grant. Not drawn, so that seeds mean
+    // what they did.
     config.tuning.room_parts = [1, 2, 8][config.buffer_count as usize % 3];
     config.buffer_count += config.kept_count();
     config
