@@ -45,7 +45,6 @@ pub(super) struct Frames {
 impl Frames {
     /// Nothing has arrived.
     pub(super) fn new(config: &SinkConfig) -> Self {
-        let in_flight_max = config.osts.iter().map(|ost| ost.in_flight_max);
         let rule = config.policy.rule(config.threshold);
         let queues = OstQueues::new(rule, &config.tuning, &config.osts);
         Self {
@@ -54,7 +53,7 @@ impl Frames {
             grants: Grants::new(
                 config.buffer_count - config.kept_count(),
                 &config.tuning,
-                in_flight_max,
+                &config.osts,
                 // Otherwise frames would wait in memory that another OST could use, where they are
                 // to be put aside.
                 config.stage.is_some(),

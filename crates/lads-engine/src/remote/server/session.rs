@@ -14,6 +14,7 @@ use lads_core::remote::message::{
 use lads_core::remote::order::{Breach, Order, Start};
 use lads_core::remote::policy::HEARTBEAT;
 use lads_core::room::Grants;
+use lads_core::schedule::OstSpec;
 use lads_core::tuning::Tuning;
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_sys::Buffer;
@@ -94,7 +95,8 @@ impl Session {
         (place, buffer_count): (Place, u32),
     ) {
         let Channel { mut input, mut output } = channel;
-        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, [buffer_count].into_iter(), false);
+        let all = OstSpec::new(String::new(), buffer_count);
+        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, &[all], false);
         let hello = ToClient::Hello { version: VERSION, name: shared.host.clone() };
         let inner = Inner {
             order: Order::default(),
