@@ -11,7 +11,6 @@
 //! more frames for the OSTs together than it has buffers, and a frame needs both: a buffer, and a
 //! grant for its OST.
 
-use crate::schedule::OstSpec;
 use crate::tuning::Tuning;
 use crate::units::OstId;
 use std::time::Duration;
@@ -32,6 +31,15 @@ impl Lot {
         let frames = osts.iter().fold(0, |sum: u32, &(_, count)| sum.saturating_add(count));
         Self { frames, osts }
     }
+}
+
+/// What an OST has buffers for.
+#[derive(Clone, Copy, Debug)]
+pub struct Uses {
+    /// The most requests that it should have at a time.
+    pub in_flight_max: u32,
+    /// Whether it is a track ([`crate::tracks`]).
+    pub is_track: bool,
 }
 
 /// The sink's books: how many buffers may be under way, in all and for each OST.
@@ -116,7 +124,7 @@ impl Grants {
     pub fn new(
         buffer_count: u32,
         tuning: &Tuning,
-        osts: &[OstSpec],
+        osts: impl ExactSizeIterator<Item = Uses>,
         keeps_to_its_share: bool,
     ) -> Self {
         let ost_count = u32::try_from(osts.len()).expect("OST numbers are 32 bits");
@@ -124,7 +132,7 @@ impl Grants {
         let share = buffer_count / ost_count;
         let part = if keeps_to_its_share { 0 } else { buffer_count / tuning.room_parts.max(1) };
         let ost_max = share.max(part);
-        let book = |ost: &OstSpec| {
+        let book = |ost: Uses| {
             let wanted = ost.in_flight_max.saturating_mul(tuning.room_times);
             let most = if ost.is_track { share } else { ost_max };
             let needed = wanted.saturating_add(tuning.room_spare).min(most);
@@ -141,7 +149,7 @@ impl Grants {
             }
         };
         Self {
-            osts: osts.iter().map(book).collect(),
+            osts: osts.map(book).collect(),
             buffer_count,
             ost_max,
             share,
@@ -390,12 +398,12 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn specs(count: usize) -> Vec<OstSpec> {
-        vec![OstSpec::new(String::new(), 1); count]
+    fn uses(count: usize, is_track: bool) -> impl ExactSizeIterator<Item = Uses> {
+        vec![Uses { in_flight_max: 1, is_track }; count].into_iter()
     }
 
     fn grants(buffer_count: u32, osts: usize) -> Grants {
-        Grants::new(buffer_count, &Tuning::DEFAULT, &specs(osts), false)
+        Grants::new(buffer_count, &Tuning::DEFAULT, uses(osts, false), false)
     }
 
     /// A frame arrives, from its first byte to its last.
@@ -503,16 +511,14 @@ mod tests {
 
     #[test]
     fn with_a_stage_an_ost_keeps_to_its_share() {
-        let mut grants = Grants::new(256, &Tuning::DEFAULT, &specs(128), true);
+        let mut grants = Grants::new(256, &Tuning::DEFAULT, uses(128, false), true);
         grants.on_round_trip(Duration::from_millis(100), 1 << 20, &Tuning::DEFAULT);
         assert_eq!(at_a_time(&mut grants, OstId(5)), 2);
     }
 
     #[test]
     fn a_track_gets_more_than_its_share_only_for_what_the_network_holds() {
-        let mut tracks = specs(128);
-        tracks.iter_mut().for_each(|track| track.is_track = true);
-        let mut grants = Grants::new(256, &Tuning::DEFAULT, &tracks, false);
+        let mut grants = Grants::new(256, &Tuning::DEFAULT, uses(128, true), false);
         assert_eq!(at_a_time(&mut grants, OstId(5)), 2);
         grants.on_round_trip(Duration::from_millis(100), 1 << 20, &Tuning::DEFAULT);
         assert_eq!(at_a_time(&mut grants, OstId(5)), 256 / Tuning::DEFAULT.room_parts);

@@ -5,6 +5,7 @@
 
 use crate::congestion::{Judge, Rule, Verdict};
 use crate::matching::{Matching, Why};
+use crate::room::Uses;
 use crate::tuning::Tuning;
 use crate::units::{Instant, OstId};
 use std::cmp::Reverse;
@@ -28,6 +29,12 @@ impl OstSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, in_flight_max: u32) -> Self {
         Self { name: name.into(), in_flight_max, is_track: false }
+    }
+
+    /// What it has buffers for.
+    #[must_use]
+    pub fn uses(&self) -> Uses {
+        Uses { in_flight_max: self.in_flight_max, is_track: self.is_track }
     }
 }
 

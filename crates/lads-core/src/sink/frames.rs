@@ -10,7 +10,7 @@ use super::{SinkConfig, Task};
 use crate::frame::Header;
 use crate::pool::{Pool, Requests};
 use crate::room::{Grants, Lot};
-use crate::schedule::{OstQueues, OstStats, Policy, tracks_of};
+use crate::schedule::{OstQueues, OstSpec, OstStats, Policy, tracks_of};
 use crate::staging::Slot;
 use crate::tuning::Tuning;
 use crate::units::{EntryId, Instant, OstId};
@@ -53,7 +53,7 @@ impl Frames {
             grants: Grants::new(
                 config.buffer_count - config.kept_count(),
                 &config.tuning,
-                &config.osts,
+                config.osts.iter().map(OstSpec::uses),
                 // Otherwise frames would wait in memory that another OST could use, where they are
                 // to be put aside.
                 config.stage.is_some(),

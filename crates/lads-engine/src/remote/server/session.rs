@@ -13,8 +13,7 @@ use lads_core::remote::message::{
 };
 use lads_core::remote::order::{Breach, Order, Start};
 use lads_core::remote::policy::HEARTBEAT;
-use lads_core::room::Grants;
-use lads_core::schedule::OstSpec;
+use lads_core::room::{Grants, Uses};
 use lads_core::tuning::Tuning;
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_sys::Buffer;
@@ -95,8 +94,8 @@ impl Session {
         (place, buffer_count): (Place, u32),
     ) {
         let Channel { mut input, mut output } = channel;
-        let all = OstSpec::new(String::new(), buffer_count);
-        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, &[all], false);
+        let all = [Uses { in_flight_max: buffer_count, is_track: false }];
+        let grants = Grants::new(buffer_count, &Tuning::DEFAULT, all.into_iter(), false);
         let hello = ToClient::Hello { version: VERSION, name: shared.host.clone() };
         let inner = Inner {
             order: Order::default(),
