@@ -68,10 +68,9 @@ fn the_same_seed_makes_the_same_world() {
 }
 
 /// The sink has the source's word before it has said that the last blocks are done, and reads the
-/// file back at once. What it finds rotten was still said to be done, after it had been asked for
-/// again.
+/// file back at once: a block may rot before it is said to be done.
 #[test]
-fn a_block_that_is_asked_for_again_is_not_said_to_be_done() {
+fn a_file_may_rot_before_its_last_blocks_are_said_to_be_done() {
     check([2270, 300_091, 301_479, 303_119, 303_406]);
 }
 

@@ -146,3 +146,20 @@ fn take_rows<T>(rows: &mut VecDeque<T>, tuning: &Tuning) -> Vec<T> {
     let count = rows.len().min(tuning.rows_per_message);
     rows.drain(..count).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_asked_for_again_is_not_said_to_be_done() {
+        let mut outbox = Outbox::new(Tuning::DEFAULT);
+        let block = |offset| BlockRecord { offset, length: 100, checksum: 0 };
+        let range = |offset| range_of(EntryId(1), &block(offset));
+        outbox.tell_done(EntryId(1), &[block(0), block(100)]);
+        outbox.ask_again(vec![range(100)]);
+        assert_eq!(outbox.next(), Some(Message::BlockDone(vec![range(0)])));
+        assert_eq!(outbox.next(), Some(Message::BlockBad(vec![range(100)])));
+        assert_eq!(outbox.next(), None);
+    }
+}
