@@ -9,7 +9,7 @@ use lads_core::layout::Layout;
 use lads_core::message::{Ending, Message};
 use lads_core::placement::Striping;
 use lads_core::schedule::OstSpec;
-use lads_core::sink::{BufferId, Event, Examined, Sink, SinkConfig, Task, Write};
+use lads_core::sink::{BufferId, Event, Examined, Sink, SinkConfig, StageConfig, Task, Write};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
@@ -20,7 +20,11 @@ const FILE: EntryId = EntryId(1);
 fn sink_of(blocks: u32) -> Sink {
     let track = |name: &str| OstSpec { is_track: true, ..OstSpec::new(name, 1) };
     let osts = vec![track("mount"), track("mount"), track("other"), OstSpec::new("mount", 1)];
-    let mut sink = Sink::new(&SinkConfig { osts, ..sink_config() });
+    sink_with(&SinkConfig { osts, ..sink_config() }, blocks)
+}
+
+fn sink_with(config: &SinkConfig, blocks: u32) -> Sink {
+    let mut sink = Sink::new(config);
     let size = u64::from(blocks) * u64::from(BLOCK);
     let entry = Entry {
         id: FILE,
@@ -63,7 +67,7 @@ fn arrive(sink: &mut Sink, count: u32) {
             table_crc: 0,
             number: 0,
             sink_ost: OstId(0),
-            is_last_grant: false,
+            is_last_grant: number + 1 == count,
             has_only_sums: false,
         };
         sink.admit(&header, &[row]).expect("there is room");
@@ -136,6 +140,35 @@ fn the_room_of_what_another_track_has_written_is_granted_again_where_it_was() {
         _ => None,
     });
     assert_eq!(granted, Some(vec![(OstId(0), 4)]));
+}
+
+/// How many grants the first of 64 tracks gets over a long line when it has written its share of
+/// two frames.
+fn grants_after_its_share(stage: Option<StageConfig>) -> u32 {
+    let osts = vec![OstSpec { is_track: true, ..OstSpec::new("mount", 1) }; 64];
+    let mut config = SinkConfig { osts, stage, ..sink_config() };
+    config.buffer_count = 128 + config.kept_count();
+    let mut sink = sink_with(&config, 16);
+    let far = Event::RoundTrip(Duration::from_secs(1));
+    sink.handle(Instant::START, far).expect("our own word");
+    while sink.next_message().is_some() {}
+    arrive(&mut sink, 2);
+    while let Some(write) = next_write(&mut sink) {
+        written(&mut sink, write);
+    }
+    let messages = std::iter::from_fn(|| sink.next_message());
+    let lots = messages.filter_map(|message| match message {
+        Message::Grant(lot) => Some(lot.osts),
+        _ => None,
+    });
+    lots.flatten().map(|(_, count)| count).sum()
+}
+
+#[test]
+fn a_track_gets_more_than_its_share_unless_what_waits_is_to_be_staged() {
+    let stage = StageConfig { bytes: 1 << 30, threads_max: 1, drains_max: 4, writes_max: 4 };
+    assert_eq!(grants_after_its_share(None), 4);
+    assert_eq!(grants_after_its_share(Some(stage)), 2);
 }
 
 /// A file that was whole when the transfer stopped, and had not begun to get its name, was sent

@@ -355,6 +355,9 @@ fn grants_are_for_osts_that_there_are() {
     refused(grant(4, 1));
     refused(grant(u32::MAX, 1));
     refused(grant(0, u32::MAX));
+    let none = |frames| says(&Message::Grant(Lot { frames, osts: Vec::new() }));
+    assert_eq!(none(1000), Ok(()));
+    refused(none(u32::MAX));
     // Before READY it is not known how many there are.
     let early = Message::Grant(Lot::of(vec![(OstId(OSTS_MAX), 1)]));
     refused(AtSource::new(1).check(&early));
