@@ -92,3 +92,17 @@ fn a_transfer_that_is_over_before_all_streams_are_open_does_not_wait_for_them() 
     let seconds = summary["elapsed_seconds"].as_f64().unwrap();
     assert!(seconds < 5.0, "{summary}");
 }
+
+/// Each of 256 OSTs had a share of two buffers, so one file to one of them moved two blocks in a
+/// round trip: it took more than three times as long as to a single OST.
+#[test]
+fn one_of_many_osts_fills_a_long_line() {
+    let seconds = |layout: &str| {
+        let options = format!("--sink-layout {layout}");
+        let summary = summary(("100ms", &[]), PUSH, 60 << 20, &options)?;
+        summary["elapsed_seconds"].as_f64()
+    };
+    let many = seconds("synthetic:osts=256,stripe_count=1,stripe_size=1G");
+    let (Some(many), Some(one)) = (many, seconds("local")) else { return };
+    assert!(many < 2.0 * one, "{many} s to one of many OSTs, {one} s to the only one");
+}
