@@ -469,6 +469,21 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
     try_signal(pid, signal).unwrap();
 }
 
+/// Stops a process. When this returns, all its threads stand still; until then, a busy machine may
+/// let one of them go on.
+fn stop(pid: u32) {
+    signal(pid, rustix::process::Signal::STOP);
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap();
+        let (_, state) = stat.rsplit_once(") ").unwrap();
+        state.starts_with('T')
+    };
+    let tasks = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap);
+    while !tasks().all(is_stopped) {
+        std::thread::yield_now();
+    }
+}
+
 fn try_signal(pid: u32, signal: rustix::process::Signal) -> rustix::io::Result<()> {
     let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, signal)
@@ -484,7 +499,7 @@ fn what_a_killed_program_left_on_the_local_disk_is_sent_by_replay() {
         let set = [("LADS_RFS_TOKEN_FILE", token.to_str().unwrap())];
         let file = server.remote("new");
         let mut program = Killed::start(*mpi, server.directory.path(), &file, &set);
-        signal(server.child.id(), rustix::process::Signal::STOP);
+        stop(server.child.id());
         program.write();
         let [list] = &program.lists()[..] else { panic!("{:?}", program.lists()) };
         let mut replay = Command::new(LADS);
@@ -524,7 +539,7 @@ fn what_is_left_for_a_server_that_ssh_started_is_sent_by_replay() {
         let file = format!("rfs:me@host:{}", path("new"));
         let mut program = Killed::start(*mpi, place.path(), &file, &set);
         let server = fs::read_to_string(path("pid")).unwrap().trim().parse().unwrap();
-        signal(server, rustix::process::Signal::STOP);
+        stop(server);
         program.write();
         program.kill();
         // The kernel ends a group of processes (SIGHUP, SIGCONT) that has a stopped one and whose
@@ -547,7 +562,7 @@ fn how_much_went_to_the_local_disk_is_told_if_asked_for() {
         let set = [("LADS_RFS_TOKEN_FILE", token.to_str().unwrap()), ("LADS_RFS_VERBOSE", "1")];
         let file = server.remote("new");
         let mut program = Killed::start(*mpi, server.directory.path(), &file, &set);
-        signal(server.child.id(), rustix::process::Signal::STOP);
+        stop(server.child.id());
         program.write();
         signal(server.child.id(), rustix::process::Signal::CONT);
         let told = program.end();
