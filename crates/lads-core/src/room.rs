@@ -50,10 +50,9 @@ pub struct Uses {
 /// the source has used up its grants although the OST has nothing to write (then the network holds
 /// the frames). It shrinks by one for each frame that finds a long queue.
 ///
-/// Where there are so many OSTs that their windows cannot begin with what they need, a window also
-/// doubles when all that was granted is written, and a queue counts as long only if more frames
-/// came than the window holds since it was empty. An OST that hangs keeps the few buffers that it
-/// began with.
+/// With many OSTs, a window begins with less than the OST needs. Then it also doubles when all that
+/// was granted is written, and a queue counts as long only if more frames came since it was empty
+/// than the window holds. An OST that hangs keeps the few buffers that it began with.
 #[derive(Debug)]
 pub struct Grants {
     osts: Vec<Book>,
