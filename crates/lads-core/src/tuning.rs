@@ -385,8 +385,8 @@ tuning! {
     /// Half +0.13 ± 0.15, double -0.09 ± 0.13.
     room_spare: u32 = 6;
     /// It grants as many more as a line of this rate, in bytes per second, holds for one round
-    /// trip, within what an OST may have of the buffers. Without them, grants double with each round
-    /// trip, and a line of 4 Gbit/s with 128 ms waits for them as long as for TCP.
+    /// trip, within what an OST may have of the buffers. Without them, grants double with each
+    /// round trip, and a line of 4 Gbit/s with 128 ms waits for them as long as for TCP.
     room_rate: u64 = 1_250_000_000;
     /// There are enough streams for this rate, in bytes per second, if each window is full
     /// ([`crate::shares::stream_count`]): 5 Gbit/s. Over 128 ms and 4 Gbit/s, where nobody has
