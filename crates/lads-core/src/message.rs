@@ -296,6 +296,9 @@ pub enum Message {
         port: u16,
         /// One token for each stream, which that stream must show once.
         tokens: Vec<[u8; 32]>,
+        /// How many bytes its host lets a stream have under way: sends, if it is the source, or
+        /// takes, if it is the sink. 0 if they share the pipes.
+        window_bytes: u64,
     },
     /// From the source: the paths that are going to be moved.
     Roots(Vec<Root>),
@@ -596,7 +599,7 @@ wire_enum!(Ending {
 wire_enum!(Message {
     1 => Hello(hello),
     2 => Job(job),
-    3 => Listen { address, port, tokens },
+    3 => Listen { address, port, tokens, window_bytes },
     4 => Roots(roots),
     5 => Ready { ost_count, open_files_max },
     6 => NewFile(entries),

@@ -29,7 +29,7 @@ use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
 use lads_core::shares::{STREAMS_DISTANT_MAX, stream_count};
 use lads_core::tuning::Tuning;
 use lads_core::units::StreamId;
-use other::{Errors, FirstWord, Other, Program, Way, Wording, shell_command};
+use other::{Errors, FirstWord, Listening, Other, Program, Way, Wording, shell_command};
 use process::Process;
 use route::Route;
 use ssh::Ssh;
@@ -161,7 +161,8 @@ pub(crate) fn start(
     if !is_told {
         other.say(&told.message, &patience)?;
     }
-    let (address, port, tokens) = other.hear_where_it_listens(&patience)?;
+    let listening = other.hear_where_it_listens(&patience)?;
+    let Listening { address, port, tokens, window_bytes } = listening;
     let count = options.streams + more_count;
     check_tokens(tokens.len(), if assignment.is_piped { 0 } else { count })?;
     let data_address = job.remote.data_address.clone();
@@ -176,7 +177,9 @@ pub(crate) fn start(
             let addresses = route.addresses(&patience)?;
             let streams = data_streams(&options, more_count);
             let to = Arc::clone(&streams);
-            let opening = connecting(route, addresses, tokens, to, (stop.clone(), silence));
+            let windows = Windows { own_side, far_bytes: window_bytes };
+            let opening =
+                connecting(route, addresses, tokens, to, windows, (stop.clone(), silence));
             (streams, over_pipes(input, output), Some(opening))
         }
     };
@@ -462,19 +465,35 @@ pub(crate) fn answer(
     })
 }
 
+/// What limits the bytes that a stream has under way.
+#[derive(Clone, Copy, Debug)]
+struct Windows {
+    own_side: Side,
+    /// How many the other end's host lets it have.
+    far_bytes: u64,
+}
+
+impl Windows {
+    /// How many bytes a stream can have under way, now that some are open.
+    fn bytes(self, streams: &tcp::Tcp) -> u64 {
+        streams.window_bytes(self.own_side).map_or(self.far_bytes, |it| it.min(self.far_bytes))
+    }
+}
+
 /// Opens a stream for each token that is needed, then as many more as there should be.
 fn connecting(
     route: Route,
     addresses: Vec<SocketAddr>,
     tokens: Vec<[u8; 32]>,
     streams: Arc<tcp::Tcp>,
+    windows: Windows,
     (stop, silence): (StopFlag, Duration),
 ) -> Opening {
     Opening::begin(move |opened| {
         let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
         let (needed, more) = tokens.split_at(streams.needed_count());
         if opened.say(route.connect_all(&addresses, needed, &patience, &streams)) {
-            let count = count_of_more(&streams, streams.window_bytes());
+            let count = count_of_more(&streams, windows.bytes(&streams));
             let more = &more[..count.min(more.len())];
             route.connect_more(&addresses, more, &patience, &streams, |id| opened.say_more(id));
         }
@@ -551,7 +570,8 @@ fn listen_for(
     assignment.more_streams = assignment.more_streams.min(STREAMS_MAX - count);
     if assignment.is_piped {
         let (address, tokens) = (String::new(), Vec::new());
-        greeting.say(&Message::Listen { address, port: 0, tokens }, patience)?;
+        let message = Message::Listen { address, port: 0, tokens, window_bytes: 0 };
+        greeting.say(&message, patience)?;
         return Ok((assignment, None));
     }
     let ports =
@@ -562,6 +582,7 @@ fn listen_for(
         address: address_reached(),
         port: listener.port,
         tokens: listener.tokens.clone(),
+        window_bytes: listener.window_bytes(assignment.side),
     };
     greeting.say(&message, patience)?;
     Ok((assignment, Some(listener)))

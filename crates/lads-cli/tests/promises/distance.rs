@@ -7,13 +7,36 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+/// Which end's host uses another congestion control than the line's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reno {
+    Nowhere,
+    OwnEnd,
+    OtherEnd,
+}
+
+impl Reno {
+    /// The command that makes it so on a host which is or is not the own end's.
+    fn command(self, end: Self) -> &'static str {
+        match self == end {
+            true => "echo reno > /proc/sys/net/ipv4/tcp_congestion_control;",
+            false => "",
+        }
+    }
+}
+
 /// What a transfer of this many bytes says at its end, if the other end is so far away. `way` says
 /// which of the two places is there.
-fn summary(
+fn summary(line: (&str, &[&str]), way: [&str; 2], bytes: usize, options: &str) -> Option<Value> {
+    summary_with(line, way, bytes, options, Reno::Nowhere)
+}
+
+fn summary_with(
     (rtt, line): (&str, &[&str]),
     way: [&str; 2],
     bytes: usize,
     options: &str,
+    reno: Reno,
 ) -> Option<Value> {
     let has_all = lads_tried::is_root()
         && ["ip", "iptables-legacy", "unshare"].into_iter().all(lads_tried::has);
@@ -24,13 +47,16 @@ fn summary(
     let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251).to_le_bytes()[0]).collect();
     world.write("src/file", &content);
     let shell = world.path("shell");
-    let text = "#!/bin/sh\nshift\nexec ip netns exec \"$SINK_NAMESPACE\" sh -c \"$*\"\n";
+    let there = reno.command(Reno::OtherEnd);
+    let text =
+        format!("#!/bin/sh\nshift\nexec ip netns exec \"$SINK_NAMESPACE\" sh -c \"{there} $*\"\n");
     fs::write(&shell, text).unwrap();
     fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
     let [from, to] = way;
     let command = format!(
-        "LADS_REMOTE_LADS={LADS} {LADS} cp --json -e {shell} --data-address $SINK_ADDRESS \
+        "{here} LADS_REMOTE_LADS={LADS} {LADS} cp --json -e {shell} --data-address $SINK_ADDRESS \
          {options} {from}{source}/file {to}{target}",
+        here = reno.command(Reno::OwnEnd),
         shell = shell.display(),
         source = world.source().display(),
         target = world.target().display(),
@@ -67,6 +93,21 @@ fn to_a_host_far_away_there_are_more_streams() {
         assert!(source == sink && (24..=32).contains(&sink), "{way:?} {line:?}: {summary}");
         // Nothing had to be sent again because a stream was silent for 30 s.
         assert!(summary["elapsed_seconds"].as_f64().unwrap() < 25.0, "{summary}");
+    }
+}
+
+/// Losses make the windows of whoever sends smaller. In a pull, that is the other end.
+#[test]
+fn the_number_of_streams_depends_on_the_congestion_control_of_the_source() {
+    for (way, reno, least, most) in [
+        (PULL, Reno::OtherEnd, 24, 32),
+        (PULL, Reno::OwnEnd, 4, 8),
+        (PUSH, Reno::OtherEnd, 4, 8),
+        (PUSH, Reno::OwnEnd, 24, 32),
+    ] {
+        let Some(summary) = summary_with(("100ms", &[]), way, BYTES, SLOWLY, reno) else { return };
+        let [source, sink] = streams(&summary);
+        assert!(source == sink && (least..=most).contains(&sink), "{way:?} {reno:?}: {summary}");
     }
 }
 

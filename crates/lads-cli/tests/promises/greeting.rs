@@ -67,7 +67,8 @@ fn hello() -> Message {
 }
 
 fn listen(address: &str, port: u16, token_count: usize) -> Message {
-    Message::Listen { address: address.to_owned(), port, tokens: vec![[7; 32]; token_count] }
+    let (address, tokens) = (address.to_owned(), vec![[7; 32]; token_count]);
+    Message::Listen { address, port, tokens, window_bytes: 0 }
 }
 
 /// Opens a port that accepts every connection and every token.

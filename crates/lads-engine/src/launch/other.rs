@@ -49,6 +49,17 @@ const NOISE_BYTES_MAX: usize = 200;
 /// The bytes up to the end of the magic number: the length of HELLO, its type, the magic number.
 const FIRST_BYTES: usize = LENGTH_BYTES + 1 + MAGIC.len();
 
+/// Where the other end listens for the data streams.
+pub(super) struct Listening {
+    /// Its address, as it sees itself; empty if unknown.
+    pub(super) address: String,
+    pub(super) port: u16,
+    /// One for each stream.
+    pub(super) tokens: Vec<[u8; 32]>,
+    /// How many bytes its host lets a stream have under way.
+    pub(super) window_bytes: u64,
+}
+
 /// The other end, as a process that this one started.
 pub(super) struct Other {
     pub(super) process: Process,
@@ -313,13 +324,15 @@ impl Other {
         self.greeting.say(message, patience)
     }
 
-    /// Its answer to JOB: its address, its port, and a token for each data stream.
+    /// Its answer to JOB.
     pub(super) fn hear_where_it_listens(
         &mut self,
         patience: &Patience<'_>,
-    ) -> Result<(String, u16, Vec<[u8; 32]>), Fatal> {
+    ) -> Result<Listening, Fatal> {
         let text = match self.greeting.hear(LISTEN_BYTES_MAX, patience)? {
-            Some(Message::Listen { address, port, tokens }) => return Ok((address, port, tokens)),
+            Some(Message::Listen { address, port, tokens, window_bytes }) => {
+                return Ok(Listening { address, port, tokens, window_bytes });
+            }
             Some(Message::Fatal { code, text }) => {
                 return Err(Fatal::new(exit_code_from(code), text));
             }

@@ -14,6 +14,7 @@ use super::assembly::Assembly;
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};
 use crate::board::lock;
 use crate::stop::StopFlag;
+use lads_core::issue::Side;
 use lads_core::tuning::Tuning;
 use lads_core::units::StreamId;
 use rustix::io::Errno;
@@ -162,17 +163,11 @@ impl Tcp {
         answered
     }
 
-    /// How many bytes the window of a stream can hold, as far as this host knows.
-    ///
-    /// The kernel's limits count what it keeps besides the bytes, too. A window that losses make
-    /// smaller counts as one that nobody has tuned.
-    pub(crate) fn window_bytes(&self) -> u64 {
-        let untuned = Tuning::DEFAULT.stream_window_bytes;
-        let limit = |name| limit_bytes(name).unwrap_or(untuned);
-        let window = (limit("tcp_wmem") / 8 * 5).min(limit("tcp_rmem") / 2);
-        let sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());
-        let is_bbr = |socket| sockopt::tcp_congestion(socket).is_ok_and(|it| it.starts_with("bbr"));
-        if sockets.take(1).any(is_bbr) { window } else { window.min(untuned) }
+    /// How many bytes this host, which is that end, lets a stream have under way
+    /// ([`window_bytes`]). `None` if no stream is open.
+    pub(crate) fn window_bytes(&self, side: Side) -> Option<u64> {
+        let mut sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());
+        sockets.next().map(|socket| window_bytes(socket, side))
     }
 
     /// Whether a connection for this stream is still wanted: it is not open, and was not ended.
@@ -239,6 +234,25 @@ impl Transport for Tcp {
 
     fn traffic(&self, stream: StreamId) -> &Traffic {
         &self.streams[stream.index()].traffic
+    }
+}
+
+/// How many bytes this host lets a connection like `socket` have under way: a source sends them, a
+/// sink takes them.
+///
+/// The kernel's limits count what it keeps besides the bytes, too. A window that losses make
+/// smaller counts as one that nobody has tuned. The congestion control of a socket that listens is
+/// that of the connections that it will accept.
+pub(crate) fn window_bytes(socket: impl AsFd, side: Side) -> u64 {
+    let untuned = Tuning::DEFAULT.stream_window_bytes;
+    let limit = |name| limit_bytes(name).unwrap_or(untuned);
+    match side {
+        Side::Sink => limit("tcp_rmem") / 2,
+        Side::Source => {
+            let window = limit("tcp_wmem") / 8 * 5;
+            let is_bbr = sockopt::tcp_congestion(socket).is_ok_and(|it| it.starts_with("bbr"));
+            if is_bbr { window } else { window.min(untuned) }
+        }
     }
 }
 

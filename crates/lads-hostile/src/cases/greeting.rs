@@ -2,7 +2,7 @@
 //! -70464; bbcp's tokens; croc's relay).
 
 use crate::case::Case;
-use crate::peer::{Opening, Peer, Told, accept_within, hello, opening, wrong};
+use crate::peer::{Opening, Peer, Told, accept_within, hello, listens, opening, wrong};
 use crate::raw::{Raw, kind};
 use lads_core::message::wire::Wire as _;
 use lads_core::message::{Hello, Message, SchemaDigest};
@@ -120,26 +120,26 @@ pub(super) const CASES: &[Case] = &[
         .exits(&[5]),
     Case::sink("listen_of_500000_tokens", |peer| {
         let tokens = vec![[7; 32]; 500_000];
-        peer.say(&Message::Listen { address: String::new(), port: 9, tokens })
+        peer.say(&listens(String::new(), 9, tokens))
     })
     .at(Opening::Employed)
     .exits(&[5]),
     Case::sink("listen_on_port_zero", |peer| {
         let tokens = vec![[7; 32]; 2];
-        peer.say(&Message::Listen { address: String::new(), port: 0, tokens })
+        peer.say(&listens(String::new(), 0, tokens))
     })
     .at(Opening::Employed)
     .exits(&[5]),
     Case::sink("listen_at_an_address_of_a_mebibyte", |peer| {
         let (address, tokens) = ("9".repeat(1 << 20), vec![[7; 32]; 2]);
-        peer.say(&Message::Listen { address, port: 9, tokens })
+        peer.say(&listens(address, 9, tokens))
     })
     .at(Opening::Employed)
     .without_data_address()
     .exits(&[5]),
     Case::sink("listen_at_an_address_of_escapes", |peer| {
         let (address, tokens) = ("\x1b]0;mine\x07\x1b[2J".to_owned(), vec![[7; 32]; 2]);
-        peer.say(&Message::Listen { address, port: 9, tokens })
+        peer.say(&listens(address, 9, tokens))
     })
     .at(Opening::Employed)
     .without_data_address()
@@ -213,7 +213,7 @@ fn own_port(peer: &mut Peer, tokens: usize) -> Told<TcpListener> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let tokens = vec![[7; 32]; tokens];
-    peer.say(&Message::Listen { address: String::new(), port, tokens })?;
+    peer.say(&listens(String::new(), port, tokens))?;
     Ok(listener)
 }
 
@@ -242,7 +242,7 @@ fn elsewhere(peer: &mut Peer) -> Told {
     let listener = TcpListener::bind((other, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let (address, tokens) = (other.to_string(), vec![[7; 32]; 2]);
-    peer.say(&Message::Listen { address, port, tokens })?;
+    peer.say(&listens(address, port, tokens))?;
     match accept_within(&listener, Duration::from_secs(3)) {
         Some(_) => wrong(format!("it connects to {other}, which the peer named")),
         None => peer.see_it_go(),

@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::entries::{below, directory, file};
 use crate::frame::Frame;
-use crate::peer::{Opening, Peer, Told, hello, root, want};
+use crate::peer::{Opening, Peer, Told, hello, listens, root, want};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{BlockRange, Counters, Ending, Message};
 use lads_core::room::Lot;
@@ -46,11 +46,7 @@ pub(super) const CASES: &[Case] = &[
     })
     .served_too(),
     Case::source("listen_in_the_middle", |peer| {
-        peer.say(&Message::Listen {
-            address: "127.0.0.1".to_owned(),
-            port: 1,
-            tokens: vec![[0; 32]],
-        })
+        peer.say(&listens("127.0.0.1".to_owned(), 1, vec![[0; 32]]))
     }),
     Case::source("source_says_ready", |peer| {
         peer.say(&Message::Ready { ost_count: 1, open_files_max: 1 })

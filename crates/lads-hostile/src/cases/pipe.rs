@@ -4,7 +4,7 @@
 use super::frames::{right_frame, stream_costs};
 use crate::case::Case;
 use crate::entries::file;
-use crate::peer::{Heard, Opening, Peer, Told};
+use crate::peer::{Heard, Opening, Peer, Told, listens};
 use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::message::{Ending, Message};
 use lads_core::packet::{Channel, Packet};
@@ -53,7 +53,7 @@ pub(super) const CASES: &[Case] = &[
     .exits(&[5]),
     Case::sink("tokens_where_nobody_listens", |peer| {
         let tokens = vec![[7; 32]; 2];
-        peer.say(&Message::Listen { address: String::new(), port: 9, tokens })
+        peer.say(&listens(String::new(), 9, tokens))
     })
     .at(Opening::Employed)
     .options(TUNNEL),

@@ -25,19 +25,24 @@ pub fn opening(stream: u16, token: &[u8; 32]) -> Vec<u8> {
     [&OPENING[..], &stream.to_le_bytes(), token].concat()
 }
 
+/// LISTEN of a host whose windows have no limit.
+pub fn listens(address: String, port: u16, tokens: Vec<[u8; 32]>) -> Message {
+    Message::Listen { address, port, tokens, window_bytes: u64::MAX }
+}
+
 impl Peer {
     /// Opens the data port, if the peer is the one that listens, and says where it is.
     pub(super) fn open_port(&mut self) -> Told {
         if self.is_piped {
             let (address, tokens) = (String::new(), Vec::new());
-            return self.speak(&Message::Listen { address, port: 0, tokens });
+            return self.speak(&listens(address, 0, tokens));
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         self.port = listener.local_addr().unwrap().port();
         self.tokens = (1..=STREAMS).map(|stream| [stream.to_le_bytes()[0]; 32]).collect();
         self.listener = Some(listener);
         let (port, tokens) = (self.port, self.tokens.clone());
-        self.speak(&Message::Listen { address: String::new(), port, tokens })
+        self.speak(&listens(String::new(), port, tokens))
     }
 
     /// Hears where the honest end listens.

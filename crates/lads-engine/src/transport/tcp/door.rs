@@ -6,11 +6,12 @@
 //! in turn, at a limited number at a time. If there are more, the one that has been silent longest
 //! is closed. A peer that was closed by mistake tries again.
 
-use super::Tcp;
+use super::{Tcp, window_bytes};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::patience::{Cut, Patience};
 use crate::whole::fill_random;
+use lads_core::issue::Side;
 use lads_core::units::StreamId;
 use lads_sys::widen_window;
 use rustix::event::{PollFd, PollFlags};
@@ -99,6 +100,11 @@ impl Listener {
             })?;
         }
         Ok(Self { listener, port, tokens })
+    }
+
+    /// How many bytes this host, which is that end, lets each of the streams have under way.
+    pub(crate) fn window_bytes(&self, side: Side) -> u64 {
+        window_bytes(&self.listener, side)
     }
 
     /// Opens each stream that is needed when its token is shown. Returns when none is wanted any
