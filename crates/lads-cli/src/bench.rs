@@ -49,6 +49,7 @@ fn measure_storage(args: &BenchArgs) -> std::process::ExitCode {
             let code = match error {
                 BenchError::Stopped(_) => ExitCode::Interrupted,
                 BenchError::NoRoom { .. } | BenchError::Failed { .. } => ExitCode::SinkRefuses,
+                BenchError::NoThread(_) => ExitCode::Other,
             };
             code as u8
         }

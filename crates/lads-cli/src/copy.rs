@@ -2,7 +2,7 @@
 
 use crate::args::{CopyArgs, When};
 use crate::display::{Display, Meters, Places, Settings, Style};
-use crate::{complain, front, parsed, refusals, request};
+use crate::{NO_THREAD, complain, front, parsed, refusals, request};
 use anyhow::{Context, Result};
 use clap::ArgMatches;
 use lads_core::sizes;
@@ -57,6 +57,10 @@ pub(crate) fn transfer(
 ) -> u8 {
     #[cfg(debug_assertions)]
     crate::panic::when_asked("cp");
+    if let Err(error) = stop_by_itself(args, stop) {
+        complain(&format!("{error:#}"));
+        return lads_engine::ExitCode::Other as u8;
+    }
     let is_stdout_target = job.target.host.is_none() && job.target.path == b"-";
     let told: Box<dyn Write> =
         if is_stdout_target { Box::new(stderr()) } else { Box::new(BufWriter::new(stdout())) };
@@ -67,12 +71,6 @@ pub(crate) fn transfer(
     if job.options.dry_run {
         display.stop_without_reader(stop.clone());
     }
-    if let Some(after) = args.stop_after {
-        stop_later(stop, after);
-    }
-    if args.stop_with_stdin {
-        stop_with_stdin(stop);
-    }
     display.start();
     notices.iter().for_each(|notice| display.on_notice(notice));
     lads_engine::raise_open_files_limit();
@@ -80,23 +78,30 @@ pub(crate) fn transfer(
     display.finish(&report)
 }
 
-/// Sets the flag after this time, which the user has limited the transfer to.
-fn stop_later(stop: &StopFlag, after: Duration) {
-    let stop = stop.clone();
-    let reason = format!("stopped after {} (--stop-after)", sizes::span(after));
-    std::thread::spawn(move || {
-        std::thread::sleep(after);
-        stop.set(&reason);
-    });
+/// Sets the flag after the time that the user has limited the transfer to, and when standard input
+/// ends, if that is to stop it.
+fn stop_by_itself(args: &CopyArgs, stop: &StopFlag) -> Result<()> {
+    if let Some(after) = args.stop_after {
+        let stop = stop.clone();
+        let reason = format!("stopped after {} (--stop-after)", sizes::span(after));
+        begin(move || {
+            std::thread::sleep(after);
+            stop.set(&reason);
+        })?;
+    }
+    if args.stop_with_stdin {
+        let stop = stop.clone();
+        begin(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            stop.set("told to stop: standard input has ended");
+        })?;
+    }
+    Ok(())
 }
 
-/// Sets the flag when standard input ends.
-fn stop_with_stdin(stop: &StopFlag) {
-    let stop = stop.clone();
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        stop.set("told to stop: standard input has ended");
-    });
+/// Starts a thread that nobody waits for.
+fn begin(run: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new().spawn(run).map(drop).context(NO_THREAD)
 }
 
 /// Reports what is wrong with the command line.

@@ -13,8 +13,8 @@
 //!
 //! If the front is killed, the kernel kills the back.
 
-use crate::complain;
 use crate::signals::{self, Heard, Watch};
+use crate::{NO_THREAD, complain};
 use anyhow::{Context, Result};
 use lads_engine::StopFlag;
 use lads_sys::{Forked, fork};
@@ -141,7 +141,7 @@ fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
                 stop.set(Heard(signal[0]).reason());
             }
         })
-        .context("cannot start a thread")?;
+        .context(NO_THREAD)?;
     Ok(())
 }
 

@@ -35,6 +35,10 @@ use std::process::ExitCode;
 /// SIGPIPE.
 const EXIT_UNREAD: u8 = 141;
 
+/// What went wrong if a thread cannot be started.
+const NO_THREAD: &str =
+    "cannot start a thread: this user, or container, may have no more (ulimit -u, pids.max)";
+
 fn main() -> ExitCode {
     panic::end_the_process();
     let matches = args::command().get_matches();

@@ -72,8 +72,7 @@ fn serve_all(args: &ServeFilesArgs, root: &Path, token_file: &Path) -> Result<()
     let mut out = io::stdout();
     writeln!(out, "listening on {}", server.address())?;
     out.flush()?;
-    server.run(&stop, &complain);
-    Ok(())
+    server.run(&stop, &complain).map_err(|text| anyhow!(text))
 }
 
 /// Sends what programs left behind. All lists are tried, whatever becomes of the first.

@@ -29,6 +29,8 @@ mod distance;
 mod ends;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
+#[path = "promises/few_threads.rs"]
+mod few_threads;
 #[path = "promises/greeting.rs"]
 mod greeting;
 #[path = "promises/identity.rs"]

@@ -5,6 +5,7 @@
 
 use crate::paths::open_named;
 use crate::stop::StopFlag;
+use crate::thread::spawn_in;
 use crate::whole::{fill_random, read_at_least, write_all};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::mode::{Caching, Direction, Figure, Mode, Order, best, unordered};
@@ -105,6 +106,9 @@ pub enum BenchError {
         /// The free space in bytes.
         free_bytes: u64,
     },
+    /// There is no room for as many threads.
+    #[error("{0}, or let fewer run (--threads)")]
+    NoThread(String),
     /// Somebody wants to stop.
     #[error("stopped ({0}); the file is removed")]
     Stopped(String),
@@ -317,21 +321,20 @@ impl<'a> Bed<'a> {
             }
             Ok(bytes)
         };
-        let outcomes: Vec<Result<u64, Errno>> = std::thread::scope(|scope| {
-            let one_thread = &one_thread;
-            let threads: Vec<_> = (0..mode.thread_count)
-                .map(|thread| scope.spawn(move || one_thread(thread)))
-                .collect();
-            threads.into_iter().map(|it| it.join().unwrap_or(Err(Errno::IO))).collect()
-        });
         let what = match mode.direction {
             Direction::Read => "read the file",
             Direction::Write => "write the file",
         };
-        let mut bytes = 0;
-        for outcome in outcomes {
-            bytes += outcome.map_err(failed(what))?;
-        }
+        let bytes = std::thread::scope(|scope| {
+            let one_thread = &one_thread;
+            let begin = |thread| spawn_in(scope, "lads-bench", move || one_thread(thread));
+            let threads: Vec<_> = (0..mode.thread_count).map(begin).collect();
+            threads.into_iter().try_fold(0, |bytes, thread| {
+                let thread = thread.map_err(|error| BenchError::NoThread(error.to_string()))?;
+                let outcome = thread.join().unwrap_or(Err(Errno::IO));
+                Ok(bytes + outcome.map_err(failed(what))?)
+            })
+        })?;
         if mode.direction == Direction::Write {
             fdatasync(&self.buffered).map_err(failed("make the file durable"))?;
         }

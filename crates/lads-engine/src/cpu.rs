@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::Options;
+use crate::thread::spawn_in;
 use lads_core::cpu_list::{Pin, cpus};
 use lads_core::cpu_share::CpuPace;
 use lads_core::issue::Side;
@@ -162,7 +163,10 @@ fn is_permitted(set: &CpuSet) -> Result<(), String> {
             _ => Err("the host does not permit all of them to this user (cpuset)".to_owned()),
         }
     };
-    std::thread::scope(|scope| scope.spawn(try_it).join().expect("it does not panic"))
+    std::thread::scope(|scope| {
+        let tried = spawn_in(scope, "lads-pin", try_it).map_err(|error| error.to_string())?;
+        tried.join().expect("it does not panic")
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Wakes};
-use crate::thread::spawn;
+use crate::thread::{NoThread, spawn};
 use lads_core::issue::Side;
 use lads_core::message::{Counters, Message};
 use lads_core::sink::{Event as SinkEvent, Sink};
@@ -25,7 +25,8 @@ pub(crate) trait End: Send + Sync + 'static {
     fn start(end: &Arc<Self>) -> Vec<JoinHandle<()>>;
     /// All streams that are needed are open.
     fn on_open(&self) {}
-    /// One more stream is open. Returns the thread that serves it, if one was started.
+    /// One more stream is open. Returns the thread that serves it, if one was started. A transfer
+    /// goes on without it.
     fn on_more(end: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>>;
     fn hub(&self) -> &Hub<Self::Session>;
     /// What the engine does with a checked message before the session acts on it.
@@ -60,13 +61,22 @@ pub(crate) trait Talks: Wakes {
     fn is_finished(&self) -> bool;
 }
 
-/// Starts a thread of an end. If the thread panics, its work is not done any more, and its session
-/// may be in a broken state: the transfer ends.
+/// Starts a thread of an end. If it cannot be started, the transfer ends.
 pub(crate) fn spawn_for<E: End>(
     end: &Arc<E>,
     name: &str,
     run: impl FnOnce(Arc<E>) + Send + 'static,
-) -> JoinHandle<()> {
+) -> Option<JoinHandle<()>> {
+    try_to_spawn_for(end, name, run).map_err(|error| end.hub().fail(error.into())).ok()
+}
+
+/// Starts a thread of an end. If the thread panics, its work is not done any more, and its session
+/// may be in a broken state: the transfer ends.
+pub(crate) fn try_to_spawn_for<E: End>(
+    end: &Arc<E>,
+    name: &str,
+    run: impl FnOnce(Arc<E>) + Send + 'static,
+) -> Result<JoinHandle<()>, NoThread> {
     let (end, name) = (Arc::clone(end), format!("lads-{name}"));
     spawn(&name.clone(), move || {
         let _alarm = Alarm { end: Arc::clone(&end), name };

@@ -269,7 +269,10 @@ impl Opening {
     /// Opens streams on a thread of its own.
     fn begin(open: impl FnOnce(&Opened) + Send + 'static) -> Self {
         let ((result, its_result), (more, its_more)) = (channel(), channel());
-        spawn("lads-streams", move || open(&Opened { result, more }));
+        let failed = result.clone();
+        if let Err(error) = spawn("lads-streams", move || open(&Opened { result, more })) {
+            let _ = failed.send(Err(error.into()));
+        }
         Self { result: its_result, more: its_more }
     }
 

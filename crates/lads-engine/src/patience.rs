@@ -9,6 +9,7 @@
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::stop::StopFlag;
+use crate::thread::{NoThread, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
@@ -50,6 +51,9 @@ pub(crate) enum Cut {
     /// Something arrived, but not everything in time.
     #[error("not ready within {} s of its first word", .0.as_secs())]
     Late(Duration),
+    /// It needs a thread, and the system has no room for one.
+    #[error("no room for another thread")]
+    NoThread,
 }
 
 impl<'a> Patience<'a> {
@@ -149,10 +153,11 @@ impl<'a> Patience<'a> {
     ) -> Result<T, Cut> {
         let since = Instant::now();
         let (done, result) = mpsc::sync_channel(1);
-        let worker = crate::thread::spawn(name, move || {
+        let worker = spawn(name, move || {
             // A failure means that nobody waits for the result any more.
             let _ = done.send(work());
         });
+        let worker = worker.map_err(|_| Cut::NoThread)?;
         loop {
             match result.recv_timeout(self.next_wait(since)?) {
                 Ok(result) => return Ok(result),
@@ -181,6 +186,7 @@ impl Cut {
                 ExitCode::Network,
                 format!("{who} was {self}: it answers, but far too slowly"),
             ),
+            Self::NoThread => NoThread::from(io::Error::from(Errno::AGAIN)).into(),
         }
     }
 }

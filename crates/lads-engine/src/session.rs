@@ -8,7 +8,7 @@ use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::fatal::Fatal;
 use crate::job::Job;
 use crate::launch::{self, Connected, Opening};
-use crate::patience::Patience;
+use crate::patience::{Cut, Patience};
 use crate::setup::Setup;
 use crate::sink::SinkEnd;
 use crate::source::SourceEnd;
@@ -142,6 +142,8 @@ fn drive(
 /// Runs an end, then drops it; dropping it may call storage, too.
 fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) -> Report {
     let stop = watch.stop;
+    // If there are too few threads for the others, these tell why.
+    let talk = watch.begin_talk(&end, &mut connected);
     let threads = Arc::new(Mutex::new(E::start(&end)));
     if let Some(opening) = connected.opening.take() {
         let more_threads = Arc::clone(&threads);
@@ -154,26 +156,31 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
                 take_more(&end, opening, more_threads);
             }
         });
-        lock(&threads).push(opening);
+        lock(&threads).extend(opening);
     } else {
         end.on_open();
     }
-    let report = watch.over(&end, &threads, connected);
+    let report = watch.over(&end, &threads, connected, &talk);
     let closing = Closing::new(stop);
-    let letting_go = spawn("lads-end", move || drop(end));
-    closing.wait_for(&letting_go);
+    // Without a thread for it, the end is dropped here.
+    if let Ok(letting_go) = spawn("lads-end", move || drop(end)) {
+        closing.wait_for(&letting_go);
+    }
     report
 }
 
 /// Takes in further streams when they are open, on a thread that nobody waits for: some may come
 /// late, or never.
 fn take_more<E: End>(end: &Arc<E>, opening: Opening, threads: Arc<Mutex<Vec<JoinHandle<()>>>>) {
-    let end = Arc::downgrade(end);
-    spawn("lads-more", move || {
-        while let (Some(stream), Some(end)) = (opening.next_more(), end.upgrade()) {
+    let weak = Arc::downgrade(end);
+    let begun = spawn("lads-more", move || {
+        while let (Some(stream), Some(end)) = (opening.next_more(), weak.upgrade()) {
             lock(&threads).extend(E::on_more(&end, stream));
         }
     });
+    if let Err(error) = begun {
+        end.hub().fail(error.into());
+    }
 }
 
 /// Opens an end. That looks at file systems, whose servers may not answer, so it may take any time;
@@ -186,6 +193,9 @@ fn open_patiently<E: Send + 'static>(
     let patience = Patience::new(stop, Duration::MAX);
     let began = std::time::Instant::now();
     patience.result_of("lads-open", open).map_err(|cut| {
+        if cut == Cut::NoThread {
+            return cut.fatal("");
+        }
         let mut text = "before the transfer began".to_owned();
         let (side, seconds) = (side.word(), began.elapsed().as_secs());
         if seconds > 0 {
@@ -225,7 +235,7 @@ mod tests {
             // With the lock held, which is the worst that can be.
             end.hub.with(|_| panic!("a mistake"));
         });
-        thread.join().unwrap_err();
+        thread.unwrap().join().unwrap_err();
         let (fatal, is_over) = end.hub.with(|inner| (inner.fatal.clone(), inner.is_over));
         let fatal = fatal.unwrap();
         assert!(is_over && fatal.code == ExitCode::Interrupted, "{fatal:?}");
@@ -235,7 +245,7 @@ mod tests {
     #[test]
     fn a_thread_that_ends_ends_nothing_else() {
         let end = source_end();
-        spawn_for(&end, "test", drop).join().unwrap();
+        spawn_for(&end, "test", drop).unwrap().join().unwrap();
         assert!(!end.hub.with(|inner| inner.is_over));
     }
 

@@ -24,6 +24,7 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::cpu::Processors;
 use crate::deeds::{Subject, UnderWay};
+use crate::end::{spawn_for, try_to_spawn_for};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
@@ -36,6 +37,7 @@ use crate::paths::Directory;
 use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::{Missing, Streams};
+use crate::thread::NoThread;
 use crate::transport::GrantedBuffers;
 use crate::usage::IoBytes;
 use directory_syncs::DirectorySyncs;
@@ -219,34 +221,32 @@ impl SinkEnd {
 
     /// Starts a thread for each stream that is needed, and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        let mut threads: Vec<_> =
-            self.streams.needed().filter_map(|stream| self.spawn_receiver(stream)).collect();
+        let mut threads: Vec<_> = self
+            .streams
+            .needed()
+            .filter_map(|stream| self.spawn_receiver(stream))
+            .filter_map(|begun| begun.map_err(|error| self.hub.fail(error.into())).ok())
+            .collect();
         if self.output_in_order().is_some() {
-            threads.push(self.spawn("output", |end| {
+            threads.extend(spawn_for(self, "output", |end| {
                 let output = end.output_in_order().expect("looked up before");
                 end.write_in_order(output);
             }));
         }
         let stage_threads = self.stage.as_ref().map_or(0, |_| STAGE_THREADS);
-        for _ in 0..writing_threads(self.options.sink_threads, &self.osts) + stage_threads {
-            threads.push(self.spawn("io", |end| end.work()));
-        }
+        let workers = writing_threads(self.options.sink_threads, &self.osts) + stage_threads;
+        threads.extend((0..workers).filter_map(|_| spawn_for(self, "io", |end| end.work())));
         threads
     }
 
-    /// Starts the thread that receives on a stream, unless the stream was lost before.
-    fn spawn_receiver(self: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>> {
+    /// Starts the thread that receives on a stream. `None` if the stream was lost before.
+    fn spawn_receiver(
+        self: &Arc<Self>,
+        stream: StreamId,
+    ) -> Option<Result<JoinHandle<()>, NoThread>> {
         let buffers = Arc::clone(self) as Arc<dyn GrantedBuffers>;
         let receiver = self.streams.receiver(stream, buffers)?;
-        Some(self.spawn("receive", move |end| end.receive(stream.0, receiver)))
-    }
-
-    fn spawn(
-        self: &Arc<Self>,
-        name: &str,
-        run: impl FnOnce(Arc<Self>) + Send + 'static,
-    ) -> JoinHandle<()> {
-        crate::end::spawn_for(self, name, run)
+        Some(try_to_spawn_for(self, "receive", move |end| end.receive(stream.0, receiver)))
     }
 
     /// The target, if it takes bytes only in order.

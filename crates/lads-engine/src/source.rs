@@ -17,6 +17,7 @@ use crate::board::Board;
 use crate::clock::Clock;
 use crate::cpu::Processors;
 use crate::deeds::{Subject, UnderWay};
+use crate::end::{spawn_for, try_to_spawn_for};
 use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
 use crate::job::Options;
@@ -158,9 +159,10 @@ impl SourceEnd {
     /// Starts the walk and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let walk = |end: Arc<Self>| Walker::new(&end).run();
-        let mut threads: Vec<_> = (0..WALKERS).map(|_| self.spawn("walk", walk)).collect();
-        threads.extend((0..self.io_threads()).map(|worker| self.spawn_worker(worker)));
-        threads
+        let walkers = (0..WALKERS).filter_map(|_| spawn_for(self, "walk", walk));
+        let workers = (0..self.io_threads())
+            .filter_map(|worker| spawn_for(self, "io", move |end| end.work(worker)));
+        walkers.chain(workers).collect()
     }
 
     /// The number of I/O threads at the beginning.
@@ -169,24 +171,13 @@ impl SourceEnd {
         (reading_threads(self.options.source_threads, &self.osts) + drain_threads) as usize
     }
 
-    fn spawn_worker(self: &Arc<Self>, worker: usize) -> JoinHandle<()> {
-        self.spawn("io", move |end| end.work(worker))
-    }
-
     /// The number of streams has grown to `stream_count`. Starts another I/O thread if there are
     /// fewer threads than streams, because each thread sends on one stream at a time. Starts none
     /// if a person gave the number of threads.
     fn start_one_more(self: &Arc<Self>, stream_count: usize) -> Option<JoinHandle<()>> {
         let may_start = self.options.source_threads == 0 && self.io_threads() < stream_count;
-        may_start.then(|| self.spawn_worker(stream_count - 1))
-    }
-
-    fn spawn(
-        self: &Arc<Self>,
-        name: &str,
-        run: impl FnOnce(Arc<Self>) + Send + 'static,
-    ) -> JoinHandle<()> {
-        crate::end::spawn_for(self, name, run)
+        let start = || try_to_spawn_for(self, "io", move |end| end.work(stream_count - 1)).ok();
+        may_start.then(start).flatten()
     }
 
     /// A thread is about to call storage for an entry.

@@ -1,12 +1,68 @@
 //! Threads of the engine.
 
-use std::thread::JoinHandle;
+use crate::event::ExitCode;
+use crate::fatal::Fatal;
+use std::io;
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+use thiserror::Error;
+
+/// The stack of each thread, in bytes. None of them recurses.
+const STACK_BYTES: usize = 512 << 10;
+
+/// A thread cannot be started: the system limits how many a user, or a container, may have.
+#[derive(Debug, Error)]
+#[error(
+    "{host} has no room for another thread: {error}; raise the limit of processes and threads \
+     (ulimit -u, or pids.max of the container)"
+)]
+pub(crate) struct NoThread {
+    host: String,
+    error: io::Error,
+}
+
+impl From<io::Error> for NoThread {
+    fn from(error: io::Error) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { host, error }
+    }
+}
+
+impl From<NoThread> for io::Error {
+    fn from(error: NoThread) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<NoThread> for Fatal {
+    fn from(error: NoThread) -> Self {
+        let text = format!("{error}, or let fewer run (--threads, --streams)");
+        Self::new(ExitCode::Other, text)
+    }
+}
 
 /// A thread with a name that shows in `top` and in a debugger.
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(512 << 10)
-        .spawn(run)
-        .expect("the system has room for a few more threads")
+///
+/// # Errors
+/// If there is no room for another thread. Then `run` is dropped.
+pub(crate) fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, NoThread> {
+    Ok(named(name).spawn(run)?)
+}
+
+/// The same within a scope.
+///
+/// # Errors
+/// As for [`spawn`].
+pub(crate) fn spawn_in<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, NoThread> {
+    Ok(named(name).spawn_scoped(scope, run)?)
+}
+
+fn named(name: &str) -> Builder {
+    Builder::new().name(name.to_owned()).stack_size(STACK_BYTES)
 }

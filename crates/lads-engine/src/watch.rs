@@ -41,6 +41,16 @@ const LAST_WORDS_DEADLINE: Duration = Duration::from_millis(100);
 /// How often to look whether they have come.
 const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(1);
 
+/// The threads that talk to the other end.
+pub(crate) struct Talk {
+    /// `None` if it could not be started; then the transfer ends.
+    speaker: Option<JoinHandle<()>>,
+    /// The same.
+    listener: Option<JoinHandle<()>>,
+    /// Why the other end was lost, if it was.
+    lost: Arc<Mutex<Option<Fatal>>>,
+}
+
 /// What the thread that watches an end needs.
 pub(crate) struct Watch<'a, 'o> {
     pub(crate) board: Arc<Board>,
@@ -69,26 +79,33 @@ impl Watch<'_, '_> {
         self.report(Progress::default(), Some(fatal), false, &aftermath)
     }
 
+    /// Starts the threads that talk to the other end.
+    pub(crate) fn begin_talk<E: End>(&self, end: &Arc<E>, connected: &mut Connected) -> Talk {
+        let Channel { input, output } = connected.take_control();
+        let lost = Arc::new(Mutex::new(None));
+        // Opening this end may have taken long; the time of silence counts from now on.
+        self.board.on_listening(self.clock.now());
+        let speaker = self.spawn_speaker(end, output, connected.options.timeout_seconds);
+        let listener = self.spawn_listener(end, input, Arc::clone(&lost), connected);
+        Talk { speaker, listener, lost }
+    }
+
     /// Runs an end until its session is over, or it cannot go on.
     pub(crate) fn over<E: End>(
         mut self,
         end: &Arc<E>,
         threads: &Mutex<Vec<JoinHandle<()>>>,
         mut connected: Connected,
+        talk: &Talk,
     ) -> Report {
-        let Channel { input, output } = connected.take_control();
-        let lost = Arc::new(Mutex::new(None));
-        // Opening this end may have taken long; the time of silence counts from now on.
-        self.board.on_listening(self.clock.now());
-        let speaker = self.spawn_speaker(end, output, connected.options.timeout_seconds);
-        let listener = self.spawn_listener(end, input, Arc::clone(&lost), &connected);
+        let Talk { speaker, listener, lost } = talk;
         let mut pace = Pacer::default();
-        self.watch_until_over(end, &lost, &mut pace, &connected);
+        self.watch_until_over(end, lost, &mut pace, &connected);
         let closing = Closing::new(self.stop);
         let (fatal, is_finished) =
             end.hub().with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
         let is_at_rest = end.hub().with(|inner| inner.session.is_over());
-        let fatal = fatal.or_else(|| lock(&lost).take());
+        let fatal = fatal.or_else(|| lock(lost).take());
         if self.observer.is_none() {
             self.show_or_send(end);
             let counters = end.counters();
@@ -96,7 +113,8 @@ impl Watch<'_, '_> {
         }
         end.hub().finish();
         let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
-        if self.is_peer_dead(timeout) || !closing.wait_for(&speaker) {
+        let has_spoken = || speaker.as_ref().is_some_and(|speaker| closing.wait_for(speaker));
+        if self.is_peer_dead(timeout) || !has_spoken() {
             // Nobody reads what the speaker writes, so it may never end; nor may the other end.
             connected.kill();
         }
@@ -104,7 +122,7 @@ impl Watch<'_, '_> {
         connected.close(&closing, || self.show_or_send(end));
         if self.observer.is_some() {
             // Its last messages may still be in the pipe.
-            wait_briefly(&listener);
+            listener.iter().for_each(wait_briefly);
         }
         self.board.close();
         if fatal.is_none() {
@@ -347,7 +365,7 @@ impl Watch<'_, '_> {
         end: &Arc<E>,
         writer: Box<dyn Write + Send>,
         timeout_seconds: u32,
-    ) -> JoinHandle<()> {
+    ) -> Option<JoinHandle<()>> {
         let interval = Duration::from_secs(timeout_seconds.into()) / 6;
         let told = self.observer.is_none().then(|| Arc::clone(&self.board));
         let (board, clock) = (Arc::clone(&self.board), self.clock);
@@ -363,7 +381,7 @@ impl Watch<'_, '_> {
         input: Box<dyn Read + Send>,
         lost: Arc<Mutex<Option<Fatal>>>,
         connected: &Connected,
-    ) -> JoinHandle<()> {
+    ) -> Option<JoinHandle<()>> {
         let (board, clock) = (Arc::clone(&self.board), self.clock);
         let (peer_host, compares) = (connected.peer_host.clone(), connected.options.check);
         let news = match self.observer.is_some() {

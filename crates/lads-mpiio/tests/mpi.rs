@@ -190,7 +190,7 @@ impl Running {
         let server = server_in(directory, root);
         let (at, stop) = (server.address().to_string(), StopFlag::new());
         let stopped = stop.clone();
-        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
+        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}).unwrap());
         Self { at, stop, server: Some(server) }
     }
 }
@@ -501,7 +501,7 @@ fn a_server_of_its_own() {
     let server = server_in(&directory, "root");
     std::fs::write(directory.join("at.part"), server.address().to_string()).unwrap();
     std::fs::rename(directory.join("at.part"), directory.join("at")).unwrap();
-    server.run(&StopFlag::new(), &|_| {});
+    server.run(&StopFlag::new(), &|_| {}).unwrap();
 }
 
 #[test]

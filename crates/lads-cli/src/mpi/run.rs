@@ -42,9 +42,9 @@ pub(super) fn run(command: &[OsString]) -> io::Result<(ExitStatus, Heard)> {
         .spawn()?;
     let pipe = child.stderr.take().expect("piped above");
     let (said, lines) = channel();
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         pass_on(BufReader::new(pipe), |line| drop(said.send(line)));
-    });
+    })?;
     let status = child.wait()?;
     Ok((status, listen(&lines)))
 }

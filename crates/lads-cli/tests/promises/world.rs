@@ -288,6 +288,18 @@ impl Running {
         wait_for("the other end to start", || child_of(pid))
     }
 
+    /// Returns the number of the process that was started.
+    pub(crate) fn own_pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns what follows these words on a line of its output, if that was written.
+    pub(crate) fn word_after(&self, words: &str) -> Option<String> {
+        let told = fs::read_to_string(self.output.path().join("stdout")).unwrap_or_default();
+        let line = told.split_inclusive('\n').find_map(|line| line.strip_prefix(words))?;
+        line.strip_suffix('\n').map(str::to_owned)
+    }
+
     /// Returns whether the output for a person contains this so far.
     pub(crate) fn has_said(&self, words: &str) -> bool {
         fs::read_to_string(self.output.path().join("stderr")).is_ok_and(|all| all.contains(words))

@@ -11,6 +11,7 @@ use crate::fatal::{Fatal, exit_code_from};
 use crate::job::{RemoteShell, Stderr, shown_host};
 use crate::patience::{Cut, Patience};
 use crate::stop::StopFlag;
+use crate::thread::spawn;
 use crate::transport::tcp::socket_pair;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use rustix::event::{PollFd, PollFlags};
@@ -212,19 +213,21 @@ impl Other {
         let (writing, end) = mpsc::channel();
         let is_muted = Arc::new(AtomicBool::new(stderr == Stderr::Kept));
         let errors = Errors { kept: Arc::default(), end, is_muted };
-        if let Some(stderr) = child.stderr.take() {
-            let (kept, is_muted) = (Arc::clone(&errors.kept), Arc::clone(&errors.is_muted));
-            crate::thread::spawn("lads-stderr", move || {
-                pass_on(stderr, &kept, &is_muted);
-                drop(writing);
-            });
-        }
+        let said = child.stderr.take();
         let (input, output) = socket.unwrap_or_else(|| {
             let input = OwnedFd::from(child.stdout.take().expect("piped above"));
             (input, OwnedFd::from(child.stdin.take().expect("piped above")))
         });
+        let process = Process::new(child);
+        if let Some(said) = said {
+            let (kept, is_muted) = (Arc::clone(&errors.kept), Arc::clone(&errors.is_muted));
+            spawn("lads-stderr", move || {
+                pass_on(said, &kept, &is_muted);
+                drop(writing);
+            })?;
+        }
         Ok(Self {
-            process: Process::new(child),
+            process,
             greeting: Greeting::new(File::from(input), File::from(output), &name),
             name,
             is_remote: host.is_some(),

@@ -92,11 +92,11 @@ impl Process {
 }
 
 /// Takes a process off the system's list of children as soon as it has ended: the program that it
-/// belongs to may run for days after that.
+/// belongs to may run for days after that. Without a thread for it, it stays there until then.
 pub(crate) fn reap(process: &Arc<Mutex<Process>>) {
     let Some(pid) = lock(process).pid() else { return };
     let process = Arc::downgrade(process);
-    spawn("lads-reap", move || {
+    let _ = spawn("lads-reap", move || {
         // Its number stays its own meanwhile: who holds the lock may send it a signal.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), options) {}

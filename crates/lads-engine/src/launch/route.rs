@@ -11,6 +11,7 @@ use super::ssh::Ssh;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::patience::{Cut, Patience};
+use crate::thread::spawn_in;
 use crate::transport::tcp::{Tcp, await_answer, connect};
 use lads_core::units::StreamId;
 use std::io;
@@ -182,8 +183,9 @@ fn many_at_a_time(
     for some in openings.chunks(AT_ONCE_MAX) {
         let opened: Result<Vec<()>, Fatal> = std::thread::scope(|scope| {
             let open = &open;
-            let threads: Vec<_> = some.iter().map(|it| scope.spawn(move || open(it))).collect();
-            threads.into_iter().map(|it| it.join().expect("it does not panic")).collect()
+            let begin = |it| spawn_in(scope, "lads-connect", move || open(it));
+            let threads: Vec<_> = some.iter().map(begin).collect();
+            threads.into_iter().map(|it| it?.join().expect("it does not panic")).collect()
         });
         opened?;
     }

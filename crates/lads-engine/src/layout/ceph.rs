@@ -19,6 +19,7 @@ use super::new_file::make;
 use super::{FileAt, Heeds, Layouts, Located, NewFile, Placed, Provider, Target};
 use crate::metadata::read_all;
 use crate::paths::proc_path;
+use crate::thread::spawn;
 use cluster::{Cluster, Osd};
 use lads_core::ceph::{
     DIRECTORY_ATTRIBUTE, FILE_ATTRIBUTE, FileLayout, OBJECT_BYTES_MAX, ObjectStriping, UNIT_BYTES,
@@ -150,7 +151,9 @@ impl Ceph {
         if is_due && !self.latest.is_asking.swap(true, Ordering::Relaxed) {
             let latest = Arc::clone(&self.latest);
             let fsid = answer.cluster.fsid.clone();
-            std::thread::spawn(move || latest.ask_again(&fsid));
+            if spawn("lads-ceph", move || latest.ask_again(&fsid)).is_err() {
+                self.latest.is_asking.store(false, Ordering::Relaxed);
+            }
         }
         answer.cluster
     }

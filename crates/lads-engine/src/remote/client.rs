@@ -223,7 +223,7 @@ impl Client {
         let link = Link::new(server, options);
         let link = link.map_err(|error| RemoteError::unusable(&name, &error))?;
         let connecting = Arc::downgrade(&link);
-        spawn("lads-connect", move || {
+        let begun = spawn("lads-connect", move || {
             let panicked = |_| Err(RemoteError::lost("a thread panicked"));
             let connected = catch_unwind(AssertUnwindSafe(connect)).unwrap_or_else(panicked);
             match (connecting.upgrade(), connected) {
@@ -233,6 +233,7 @@ impl Client {
                 (None, Err(_)) => {}
             }
         });
+        begun.map_err(|error| RemoteError::unusable(&name, &error.into()))?;
         if !options.defers_connecting {
             link.wait_until_connected()?;
         }

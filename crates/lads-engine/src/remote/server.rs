@@ -14,6 +14,7 @@ use super::token::Token;
 use crate::launch::answer_distant;
 use crate::layout::Layouts;
 use crate::stop::StopFlag;
+use crate::thread::spawn;
 use crate::transport::tcp::Service;
 use crate::transport::{Channel, Transport, pipe};
 use groups::Groups;
@@ -106,8 +107,11 @@ impl FileServer {
     }
 
     /// Serves clients until the flag is set. `told` hears of each that comes and goes.
-    pub fn run(mut self, stop: &StopFlag, told: &(dyn Fn(&str) + Sync)) {
-        self.shared.start(self.silence_max, stop);
+    ///
+    /// # Errors
+    /// If there is no room for its threads.
+    pub fn run(mut self, stop: &StopFlag, told: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
+        self.shared.start(self.silence_max, stop)?;
         while !stop.is_set() {
             for (socket, name) in self.service.accept(stop) {
                 let admitted = both_ways(&socket)
@@ -118,6 +122,7 @@ impl FileServer {
             }
         }
         self.shared.storage.end();
+        Ok(())
     }
 }
 
@@ -142,15 +147,20 @@ pub(super) fn serve_here(socket: OwnedFd, path: &[u8]) -> Result<(), String> {
     let connection = both_ways(&socket).map_err(|error| error.to_string())?;
     let (over, is_over) = sync_channel(1);
     let stop = StopFlag::new();
-    shared.start(SILENCE_MAX, &stop);
-    let line = Box::new(Ending { socket, over });
-    shared.admit(line, connection).map_err(|error| error.to_string())?;
-    crate::thread::spawn("lads-serve", move || {
+    shared.start(SILENCE_MAX, &stop)?;
+    let (ended, storage) = (stop.clone(), Arc::clone(&shared.storage));
+    let awaiting = spawn("lads-serve", move || {
         let _ = is_over.recv();
-        stop.set("the client is gone");
-        shared.storage.end();
+        ended.set("the client is gone");
+        storage.end();
     });
-    Ok(())
+    awaiting.map_err(|error| {
+        stop.set("it could not begin");
+        shared.storage.end();
+        error.to_string()
+    })?;
+    let line = Box::new(Ending { socket, over });
+    shared.admit(line, connection).map_err(|error| error.to_string())
 }
 
 /// The socket of a server within the process of its client: who waits for its end is told.
@@ -182,7 +192,7 @@ pub fn serve_own_client(
         answer_distant(input.into(), output.into()).map_err(|fatal| fatal.text)?;
     let (over, is_over) = sync_channel(1);
     let stop = StopFlag::new();
-    shared.start(SILENCE_MAX, &stop);
+    shared.start(SILENCE_MAX, &stop)?;
     let connection = pipe::open_pipes_both_ways(input, output, 1);
     shared.admit(Box::new(Over(over)), connection).map_err(|error| error.to_string())?;
     // A thread that hangs in a call to storage, or reads a pipe that nobody closes, is not waited
@@ -257,10 +267,14 @@ impl Shared {
 
     /// Starts the threads that read and write, and the one that cuts off clients that hold up
     /// others and are silent for `silence_max`.
-    fn start(self: &Arc<Self>, silence_max: Duration, stop: &StopFlag) {
-        self.storage.start_threads();
+    fn start(self: &Arc<Self>, silence_max: Duration, stop: &StopFlag) -> Result<(), String> {
         let (shared, stopped) = (Arc::clone(self), stop.clone());
-        crate::thread::spawn("lads-watch", move || shared.locks.watch(silence_max, &stopped));
+        let watch = move || shared.locks.watch(silence_max, &stopped);
+        let begun = self.storage.start_threads().and_then(|()| spawn("lads-watch", watch));
+        begun.map(drop).map_err(|error| {
+            self.storage.end();
+            error.to_string()
+        })
     }
 
     fn admit(
@@ -272,10 +286,17 @@ impl Shared {
             .ok_or_else(|| io::Error::other("there are as many clients as may be"))?;
         let shared = Arc::clone(self);
         let share = (place, self.buffers_each);
-        crate::thread::spawn("lads-client", move || {
-            Session::serve(shared, line, connection, share);
+        let (begin, begun) = sync_channel(1);
+        let serving = spawn("lads-client", move || {
+            if let Ok((line, connection)) = begun.recv() {
+                Session::serve(shared, line, connection, share);
+            }
         });
-        Ok(())
+        if let Err(error) = serving {
+            line.end();
+            return Err(error.into());
+        }
+        begin.send((line, connection)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -316,7 +337,7 @@ mod tests {
         let layouts = crate::layout::open("synthetic:osts=3,stripe_size=64K", place.path());
         let reach = Reach::below(place.path()).unwrap();
         let shared = Shared::open(reach, layouts.unwrap(), 1, 4 << 20).unwrap();
-        shared.storage.start_threads();
+        shared.storage.start_threads().unwrap();
         let (messages, frames) = (socket_pair().unwrap(), socket_pair().unwrap());
         let Connection { line, transport, channel } = end(&messages.0, frames.0);
         shared.admit(line, (transport, channel)).unwrap();

@@ -62,7 +62,7 @@ impl Place {
         change(&mut server);
         let (at, stop) = (server.address().to_string(), StopFlag::new());
         let stopped = stop.clone();
-        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}));
+        let server = std::thread::spawn(move || server.run(&stopped, &|_| {}).unwrap());
         Self { directory, at, token, stop, server: Some(server) }
     }
 

@@ -33,7 +33,9 @@ impl End for SinkEnd {
 
     fn on_more(end: &Arc<Self>, stream: StreamId) -> Option<JoinHandle<()>> {
         end.streams.on_more();
-        end.spawn_receiver(stream)
+        let begun = end.spawn_receiver(stream)?;
+        // Nobody receives on it: the source notices that it has ended.
+        begun.map_err(|_| end.streams.lose(stream)).ok()
     }
 
     fn hub(&self) -> &Hub<Sink> {

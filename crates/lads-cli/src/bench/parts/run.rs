@@ -1,5 +1,6 @@
 //! One transfer, and how fast it moved data.
 
+use crate::NO_THREAD;
 use anyhow::{Context, Result, bail, ensure};
 use lads_engine::{ExitCode, StopFlag};
 use serde::Deserialize;
@@ -154,10 +155,11 @@ pub(super) fn measure(mut command: Command, limits: &Limits, stop: &StopFlag) ->
 fn follow(child: &mut Child, limits: &Limits, stop: &StopFlag) -> Result<Course> {
     let stdout = child.stdout.take().context("it has no output")?;
     let (teller, told) = mpsc::channel();
-    std::thread::spawn(move || {
+    let tell = move || {
         let lines = BufReader::new(stdout).lines().map_while(Result::ok);
         lines.take_while(|line| teller.send(line.clone()).is_ok()).for_each(drop);
-    });
+    };
+    std::thread::Builder::new().spawn(tell).context(NO_THREAD)?;
     let mut course = Course::default();
     let deadline = Instant::now() + limits.time + GRACE;
     loop {

@@ -5,6 +5,7 @@
 //! user who may only use the file system (`mon 'allow r'`) cannot ask the manager for all groups at
 //! once, nor for space. Then the monitor is asked for each group.
 
+use crate::thread::spawn;
 use lads_core::ceph::Pool;
 use lads_core::placement::OstState;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -222,7 +223,8 @@ fn exchange(tool: &mut Child, questions: &str) -> Option<Vec<u8>> {
     let questions = questions.to_owned();
     // The tool reads questions only as fast as it answers them, and there may be more than a pipe
     // holds.
-    let asking = std::thread::spawn(move || stdin.write_all(questions.as_bytes()));
+    let ask = move || drop(stdin.write_all(questions.as_bytes()));
+    let asking = spawn("lads-ceph-ask", ask).ok()?;
     let text = read_until(stdout, Instant::now() + ANSWER_MAX);
     let _ = tool.kill();
     // It ends with the tool, if not before.

@@ -22,7 +22,7 @@ use super::{
     About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, shown,
 };
 use crate::board::lock;
-use crate::thread::spawn;
+use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
 use lads_core::remote::message::{
@@ -252,20 +252,21 @@ impl Link {
             changed: Condvar::new(),
             timeout: options.timeout,
         });
-        link.begin_disks();
+        link.begin_disks()?;
         Ok(link)
     }
 
     /// Starts the threads that put something on a local disk.
-    fn begin_disks(self: &Arc<Self>) {
+    fn begin_disks(self: &Arc<Self>) -> Result<(), NoThread> {
         if self.stage.is_some() {
             let staging = Arc::downgrade(self);
-            spawn("lads-stage", move || Self::stage(&staging));
+            spawn("lads-stage", move || Self::stage(&staging))?;
         }
         if self.read_cache.is_some() {
             let saving = Arc::downgrade(self);
-            spawn("lads-cache", move || Self::save(&saving));
+            spawn("lads-cache", move || Self::save(&saving))?;
         }
+        Ok(())
     }
 
     pub(super) fn name(&self) -> &str {

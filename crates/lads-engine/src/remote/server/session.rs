@@ -4,6 +4,7 @@ use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::Shared;
 use super::storage::{OpenFile, Read};
+use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
 use lads_core::remote::locks::{ClientNumber, Owner};
@@ -115,21 +116,28 @@ impl Session {
             Arc::new(Self { shared, number, transport, line, inner, changed, _place: place });
         let buffers: Arc<dyn GrantedBuffers> = Arc::clone(&session) as Arc<dyn GrantedBuffers>;
         let receiver = session.transport.receiver(StreamId(0), buffers);
-        let mut threads = Vec::new();
         let of = |session: &Arc<Self>| Arc::clone(session);
         let (receiving, speaking, sending) = (of(&session), of(&session), of(&session));
-        threads.push(crate::thread::spawn("lads-receive", move || receiving.receive(receiver)));
-        threads.push(crate::thread::spawn("lads-speak", move || {
+        let speaker = spawn("lads-speak", move || {
             speaking.speak(&mut *output);
             speaking.end(None);
             // All is said. Now the threads that read come to an end, too.
             speaking.line.end();
-        }));
-        threads.push(crate::thread::spawn("lads-send", move || sending.send()));
-        let failure = session.listen(&mut *input).err();
-        session.end(failure.map(|error| error.to_string()));
+        });
+        let has_speaker = speaker.is_ok();
+        let threads = [
+            speaker,
+            spawn("lads-receive", move || receiving.receive(receiver)),
+            spawn("lads-send", move || sending.send()),
+        ];
+        let missing = threads.iter().find_map(|it| it.as_ref().err()).map(NoThread::to_string);
+        let listen = || session.listen(&mut *input).err().map(|error| error.to_string());
+        session.end(missing.or_else(listen));
+        if !has_speaker {
+            session.line.end();
+        }
         // Whoever waits for this client is not held up by what it left in memory.
-        for thread in threads {
+        for thread in threads.into_iter().flatten() {
             let _ = thread.join();
         }
         session.close_all();

@@ -4,6 +4,7 @@ use super::reach::Reach;
 use super::session::Session;
 use crate::clock::Clock;
 use crate::layout::Layouts;
+use crate::thread::{NoThread, spawn};
 use crate::whole::write_all;
 use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
@@ -219,11 +220,15 @@ impl Storage {
     }
 
     /// Starts the threads; they end after [`Self::end`].
-    pub(super) fn start_threads(self: &Arc<Self>) {
+    ///
+    /// # Errors
+    /// If one of them cannot be started.
+    pub(super) fn start_threads(self: &Arc<Self>) -> Result<(), NoThread> {
         for _ in 0..writing_threads(0, &self.layouts.osts()) {
             let storage = Arc::clone(self);
-            crate::thread::spawn("lads-io", move || storage.work());
+            spawn("lads-io", move || storage.work())?;
         }
+        Ok(())
     }
 
     pub(super) fn end(&self) {

@@ -4,6 +4,7 @@
 use super::super::assembly::Assembly;
 use super::super::{Frame, GrantedBuffers, Receiver};
 use super::{MESSAGES_BYTES_MAX, Pipe};
+use crate::thread::spawn;
 use lads_core::frame::{Header, Row};
 use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::packet::{Channel, HEAD_BYTES, Packet};
@@ -20,12 +21,15 @@ pub(super) fn start(input: File, pipe: Arc<Pipe>, coming_count: u16) -> Arc<Mess
     let coming = (0..coming_count).map(|_| Assembly::new()).collect();
     let into = Arc::clone(&messages);
     let mut incoming = Incoming { input, pipe, messages: into, coming, scratch: Vec::new() };
-    crate::thread::spawn("lads-pipe", move || {
+    let begun = spawn("lads-pipe", move || {
         // An end within a packet is an end, too: for example, the remote shell was killed.
         let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
         let error = incoming.read_all().err().filter(|error| !is_end(error));
         incoming.messages.end(error.map(|error| error.to_string()));
     });
+    if let Err(error) = begun {
+        messages.end(Some(error.to_string()));
+    }
     messages
 }
 

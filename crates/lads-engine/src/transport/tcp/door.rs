@@ -121,7 +121,7 @@ impl Listener {
         let needed = 0..streams.needed_count();
         while door.is_wanted(&needed) {
             let is_gone = door.wait(patience, control.as_fd()).map_err(|cut| match cut {
-                Cut::Stopped => cut.fatal(""),
+                Cut::Stopped | Cut::NoThread => cut.fatal(""),
                 Cut::Silent(_) | Cut::Late(_) => {
                     let seconds = patience.limit().as_secs();
                     let text = format!(

@@ -33,10 +33,15 @@ impl Link {
         self.say_all();
         let of = |link: &Arc<Self>| Arc::downgrade(link);
         let (listening, receiving, sending, watching) = (of(self), of(self), of(self), of(self));
-        spawn("lads-listen", move || Self::listen(&listening, &mut *input));
-        spawn("lads-receive", move || Self::receive(&receiving, receiver));
-        spawn("lads-send", move || Self::send(&sending));
-        spawn("lads-watch", move || Self::watch(&watching));
+        let threads = [
+            spawn("lads-listen", move || Self::listen(&listening, &mut *input)),
+            spawn("lads-receive", move || Self::receive(&receiving, receiver)),
+            spawn("lads-send", move || Self::send(&sending)),
+            spawn("lads-watch", move || Self::watch(&watching)),
+        ];
+        if let Some(error) = threads.into_iter().find_map(Result::err) {
+            self.lose(&error.to_string());
+        }
     }
 
     /// Waits until there is a connection.

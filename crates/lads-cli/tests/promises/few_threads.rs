@@ -1,0 +1,163 @@
+//! A user, or a container, may have only so many processes and threads. Whoever meets that limit
+//! says so, and neither hangs nor takes others along.
+
+use crate::world::{LADS, RUN_HERE, Rng, World, has, is_root, run, start, wait_for};
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::chown;
+use std::process::Command;
+use std::time::Duration;
+
+/// Longer than an end waits for threads of its own.
+const SOON: Duration = Duration::from_secs(10);
+/// Users that nothing else runs as. The limit is for all processes of a user.
+const USERS: u32 = 70_000;
+
+fn can_limit() -> bool {
+    is_root() && has("prlimit") && has("setpriv")
+}
+
+/// Returns the same command, run by this user.
+fn by_user(command: &Command, user: u32) -> Command {
+    let mut other = Command::new("setpriv");
+    other.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
+    other.arg("--").arg(command.get_program()).args(command.get_args());
+    other
+}
+
+/// The same, if the user may have `most` processes and threads.
+fn limited(command: &Command, user: u32, most: u32) -> Command {
+    let command = by_user(command, user);
+    let mut other = Command::new("prlimit");
+    other.arg(format!("--nproc={most}")).arg("--");
+    other.arg(command.get_program()).args(command.get_args());
+    other
+}
+
+/// Runs a command with room for few threads, then for more, until it succeeds. Returns how often it
+/// failed.
+fn until_it_succeeds(command: &Command, first_user: u32, mut begin: impl FnMut(u32)) -> u32 {
+    for (failures, most) in (2..40).step_by(3).chain([60, 100, 600]).enumerate() {
+        let failures = u32::try_from(failures).unwrap();
+        let user = first_user + failures;
+        begin(user);
+        let ended = run(limited(command, user, most)).within(SOON);
+        if ended.code == Some(0) {
+            return failures;
+        }
+        assert_eq!(ended.code, Some(1), "{most} threads: {ended:?}");
+        for word in ["mistake", "panicked"] {
+            assert!(!ended.stderr.contains(word), "{most} threads: {ended:?}");
+        }
+        let is_said = ["ulimit -u", "cannot start a process", "Resource temporarily unavailable"]
+            .iter()
+            .any(|word| ended.stderr.contains(word));
+        assert!(is_said, "{most} threads: {ended:?}");
+    }
+    panic!("600 threads are too few");
+}
+
+#[test]
+fn a_transfer_with_too_few_threads_says_so_at_once() {
+    if !can_limit() {
+        return;
+    }
+    let world = World::new();
+    world.write("src/a", &Rng::new(1).bytes(3_000_000));
+    let (from, to) = (format!("{}/", world.source().display()), world.target());
+    for (index, options) in [&[][..], &["--streams=12"], &["--tunnel"]].into_iter().enumerate() {
+        let first_user = USERS + 100 * u32::try_from(index).unwrap();
+        let mut command = Command::new(LADS);
+        command.args(["cp", "-q"]).args(options).arg(&from);
+        match options {
+            ["--tunnel"] => {
+                let shell = world.fake_shell(RUN_HERE);
+                command.args(["-e", &shell, "--remote-lads", LADS]);
+                command.arg(format!("host:{}", to.display()));
+            }
+            _ => drop(command.arg(&to)),
+        }
+        let begin = |user| {
+            let _ = fs::remove_dir_all(&to);
+            fs::create_dir(&to).unwrap();
+            chown(&to, Some(user), Some(user)).unwrap();
+        };
+        let failures = until_it_succeeds(&command, first_user, begin);
+        assert!(failures > 3, "{options:?}: {failures}");
+        assert_eq!(fs::read(to.join("a")).unwrap(), fs::read(world.source().join("a")).unwrap());
+    }
+}
+
+#[test]
+fn storage_is_not_measured_with_too_few_threads() {
+    if !can_limit() {
+        return;
+    }
+    let world = World::new();
+    let place = world.path("place");
+    let mut command = Command::new(LADS);
+    command.args(["bench", "-q", "--time=1", "--size=16M", "--requests=64K", "--threads=24"]);
+    command.arg(&place);
+    let begin = |user| {
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir(&place).unwrap();
+        chown(&place, Some(user), Some(user)).unwrap();
+    };
+    assert!(until_it_succeeds(&command, USERS + 400, begin) > 3);
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+}
+
+/// A server would end with all its clients if one of them came when there is no thread left.
+#[test]
+fn a_client_that_a_server_has_no_threads_for_does_not_end_the_others() {
+    if !can_limit() {
+        return;
+    }
+    let world = World::new();
+    let (user, root, token) = (USERS + 500, world.path("root"), world.path("token-dir"));
+    for directory in [&root, &token] {
+        fs::create_dir(directory).unwrap();
+        chown(directory, Some(user), Some(user)).unwrap();
+    }
+    let token = token.join("token");
+    let mut command = Command::new(LADS);
+    command.args(["rfs", "serve", "--root"]).arg(&root).arg("--token-file").arg(&token);
+    let mut server = start(by_user(&command, user));
+    let pid = server.own_pid();
+    let address = wait_for("the server to listen", || server.word_after("listening on "));
+    let shown = fs::read_to_string(&token).unwrap();
+    let digits = shown.trim().as_bytes().chunks(2);
+    let token = digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16));
+    let opening = [&b"LADSFILE\0\0"[..], &token.collect::<Result<Vec<_>, _>>().unwrap()].concat();
+    let connect = || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.write_all(&opening).unwrap();
+        let mut accepted = [0];
+        stream.read_exact(&mut accepted).map(|()| stream)
+    };
+    let is_served = |stream: &mut TcpStream| stream.read_exact(&mut [0; 4]).is_ok();
+    let limit = |most: u32| {
+        let mut command = Command::new("prlimit");
+        command.args([format!("--pid={pid}"), format!("--nproc={most}:")]);
+        assert!(by_user(&command, user).status().unwrap().success());
+    };
+    let mut first = connect().unwrap();
+    assert!(is_served(&mut first));
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let count = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    let count: u32 = count.trim().parse().unwrap();
+    for room in 0..5 {
+        limit(count + room);
+        // It is told that it is not served, or only that this is the end.
+        let mut second = connect().unwrap();
+        let ended = second.read_to_end(&mut Vec::new());
+        let is_over = |error: &std::io::Error| error.kind() == ErrorKind::ConnectionReset;
+        assert!(ended.as_ref().map_or_else(is_over, |_| true), "room for {room}: {ended:?}");
+        assert!(server.is_running(), "room for {room}");
+    }
+    limit(count + 100);
+    assert!(is_served(&mut connect().unwrap()) && server.is_running());
+    drop(first);
+}
