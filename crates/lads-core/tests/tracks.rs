@@ -57,23 +57,25 @@ fn sink() -> Sink {
 
 /// The first blocks of the file, this many, arrive and wait.
 fn arrive(sink: &mut Sink, count: u32) {
-    for number in 0..count {
-        let block =
-            Block { entry: FILE, offset: u64::from(number) * u64::from(BLOCK), length: BLOCK };
-        let row = Row { block, is_whole: false, checksum: 0 };
-        let header = Header {
-            count: 1,
-            payload_bytes: BLOCK,
-            table_crc: 0,
-            number: 0,
-            sink_ost: OstId(0),
-            is_last_grant: number + 1 == count,
-            has_only_sums: false,
-        };
-        sink.admit(&header, &[row]).expect("there is room");
-        let at_once = sink.on_frame(Instant::START, BufferId(number), &header, &[(row, true)]);
-        assert_eq!(at_once, None);
-    }
+    (0..count).for_each(|number| arrive_one(sink, number, number + 1 == count));
+}
+
+fn arrive_one(sink: &mut Sink, number: u32, is_last_grant: bool) {
+    let offset = u64::from(number) * u64::from(BLOCK);
+    let row =
+        Row { block: Block { entry: FILE, offset, length: BLOCK }, is_whole: false, checksum: 0 };
+    let header = Header {
+        count: 1,
+        payload_bytes: BLOCK,
+        table_crc: 0,
+        number: 0,
+        sink_ost: OstId(0),
+        is_last_grant,
+        has_only_sums: false,
+    };
+    sink.admit(&header, &[row]).expect("there is room");
+    let at_once = sink.on_frame(Instant::START, BufferId(number), &header, &[(row, true)]);
+    assert_eq!(at_once, None);
 }
 
 fn next_write(sink: &mut Sink) -> Option<Write> {
@@ -191,13 +193,41 @@ fn all_that_was_written_when_it_stops_goes_on_record() {
         }
         sink.handle(Instant::START, Event::Stop).expect("our own word");
         late.into_iter().for_each(|write| written(&mut sink, write));
-        let mut on_record = 0;
-        while let Some(Task::Sync(files)) = sink.next_task(Instant::START) {
-            on_record += files.iter().map(|it| it.blocks.len()).sum::<usize>();
-            let results = files.into_iter().map(|it| (it, None)).collect();
-            sink.handle(Instant::START, Event::Synced(results)).expect("our own word");
-        }
-        assert_eq!(on_record, 4);
+        assert_eq!(put_on_record(&mut sink), 4);
         assert!(!sink.may_have_task(), "its threads would not sleep");
     }
+}
+
+/// Puts on record what waits for that. Returns the number of blocks.
+fn put_on_record(sink: &mut Sink) -> usize {
+    let mut count = 0;
+    while let Some(Task::Sync(files)) = sink.next_task(Instant::START) {
+        count += files.iter().map(|it| it.blocks.len()).sum::<usize>();
+        let results = files.into_iter().map(|it| (it, None)).collect();
+        sink.handle(Instant::START, Event::Synced(results)).expect("our own word");
+    }
+    count
+}
+
+/// A source that gives up has frames under way. The last block of a file, which came when the sink
+/// had stopped, was said to be done, and was not on record.
+#[test]
+fn what_comes_when_it_has_stopped_is_not_done() {
+    let mut sink = sink_of(4);
+    arrive(&mut sink, 3);
+    while let Some(write) = next_write(&mut sink) {
+        written(&mut sink, write);
+    }
+    sink.handle(Instant::START, Event::Stop).expect("our own word");
+    assert_eq!(put_on_record(&mut sink), 3);
+    assert!(sink.is_over());
+    arrive_one(&mut sink, 3, true);
+    let write = next_write(&mut sink).expect("its threads still run");
+    written(&mut sink, write);
+    let messages = std::iter::from_fn(|| sink.next_message());
+    let done = messages.filter_map(|message| match message {
+        Message::BlockDone(ranges) => Some(ranges.len()),
+        _ => None,
+    });
+    assert_eq!(done.sum::<usize>(), 3, "the fourth is not on record");
 }

@@ -1,4 +1,4 @@
-//! An error that ends a transfer, and whether the other end must be told.
+//! An error that ends a transfer.
 
 use crate::event::ExitCode;
 use lads_core::gate::ProtocolError;
@@ -9,13 +9,11 @@ pub(crate) struct Fatal {
     pub(crate) code: ExitCode,
     /// What failed, where, what to do.
     pub(crate) text: String,
-    /// Whether the other end reported it, and so need not be told.
-    pub(crate) is_from_peer: bool,
 }
 
 impl Fatal {
     pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_from_peer: false }
+        Self { code, text: text.into() }
     }
 }
 

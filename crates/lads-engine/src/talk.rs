@@ -77,7 +77,7 @@ fn say<E: End>(
         }
     }
     let fatal = end.hub().with(|inner| inner.fatal.clone());
-    if let Some(fatal) = fatal.filter(|fatal| !fatal.is_from_peer) {
+    if let Some(fatal) = fatal {
         let mut message = Message::Fatal { code: fatal.code as u8, text: fatal.text };
         gate::cut_news(&mut message);
         lads_core::message::encode(&message, &mut bytes);
@@ -134,7 +134,7 @@ pub(crate) fn listen<E: End>(
             }
             Message::Fatal { code, text } => {
                 let code = exit_code_from(code);
-                return Err(Fatal { code, text, is_from_peer: true });
+                return Err(Fatal { code, text });
             }
             message => take_in(end, board, clock, message)?,
         }

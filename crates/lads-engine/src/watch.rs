@@ -392,11 +392,8 @@ impl Watch<'_, '_> {
         let mut reader = MessageReader::new(input);
         spawn_for(end, "listen", move |end| {
             if let Err(fatal) = listen(end.as_ref(), &mut reader, &board, clock, &peer_host, news) {
-                if fatal.is_from_peer {
-                    end.hub().fail(fatal);
-                } else {
-                    lock(&lost).get_or_insert(fatal);
-                }
+                // What the sink has written goes on record, also if the source says why it ends.
+                lock(&lost).get_or_insert(fatal);
             }
             end.hub().nudge();
         })

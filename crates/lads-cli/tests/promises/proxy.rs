@@ -4,7 +4,7 @@ use rustix::net::sockopt::set_socket_linger;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// The length of the first message of each connection, before frames: opening, number, token.
@@ -23,8 +23,8 @@ pub(crate) enum Harm {
     FlipInHeader(u64),
     /// Resets one connection, after this many bytes of blocks.
     ResetOne(u64),
-    /// Resets all connections, after this many bytes of blocks.
-    ResetAll(u64),
+    /// Resets all connections, after this many bytes of blocks, when so many have been accepted.
+    ResetAll(u64, usize),
 }
 
 /// The direction of the blocks.
@@ -49,6 +49,9 @@ struct State {
     payload_bytes: AtomicU64,
     connection_count: AtomicUsize,
     connections: Mutex<Vec<TcpStream>>,
+    /// The number of connections whose token was accepted.
+    accepted_count: Mutex<usize>,
+    accepted: Condvar,
 }
 
 impl Proxy {
@@ -63,6 +66,8 @@ impl Proxy {
             payload_bytes: AtomicU64::new(0),
             connection_count: AtomicUsize::new(0),
             connections: Mutex::default(),
+            accepted_count: Mutex::default(),
+            accepted: Condvar::new(),
         });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -89,13 +94,27 @@ impl Proxy {
 }
 
 impl State {
+    fn on_accepted(&self) {
+        *self.accepted_count.lock().unwrap() += 1;
+        self.accepted.notify_all();
+    }
+
     fn join(self: &Arc<Self>, near: TcpStream, far: TcpStream) {
         let (from, to, first_bytes) = match self.towards {
             Towards::Listener => (near, far, OPENING_BYTES),
             Towards::Connecter => (far, near, ANSWER_BYTES),
         };
         let (mut back_from, mut back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+        let state = Arc::clone(self);
         std::thread::spawn(move || {
+            let back_bytes = match state.towards {
+                Towards::Listener => ANSWER_BYTES,
+                Towards::Connecter => OPENING_BYTES,
+            };
+            let passed = pass_first(&back_from, &back_to, back_bytes);
+            if passed.is_ok() && state.towards == Towards::Listener {
+                state.on_accepted();
+            }
             let _ = std::io::copy(&mut back_from, &mut back_to);
             let _ = back_to.shutdown(Shutdown::Write);
         });
@@ -113,9 +132,10 @@ impl State {
         mut to: &TcpStream,
         first_bytes: usize,
     ) -> std::io::Result<()> {
-        let mut first = vec![0; first_bytes];
-        from.read_exact(&mut first)?;
-        to.write_all(&first)?;
+        pass_first(from, to, first_bytes)?;
+        if self.towards == Towards::Connecter {
+            self.on_accepted();
+        }
         let mut frame = vec![0; HEADER_BYTES];
         loop {
             frame.resize(HEADER_BYTES, 0);
@@ -146,7 +166,7 @@ impl State {
         let (Harm::FlipInPayload(at)
         | Harm::FlipInHeader(at)
         | Harm::ResetOne(at)
-        | Harm::ResetAll(at)) = self.harm;
+        | Harm::ResetAll(at, _)) = self.harm;
         let is_due = before + payload_bytes > at;
         if !is_due || self.is_done.swap(true, Ordering::Relaxed) {
             return true;
@@ -169,12 +189,21 @@ impl State {
                 reset(to);
                 false
             }
-            Harm::ResetAll(_) => {
+            Harm::ResetAll(_, count) => {
+                let accepted = self.accepted_count.lock().unwrap();
+                drop(self.accepted.wait_while(accepted, |accepted| *accepted < count).unwrap());
                 self.connections.lock().unwrap().iter().for_each(reset);
                 false
             }
         }
     }
+}
+
+/// Passes on what is not a frame: a token, or the answer to it.
+fn pass_first(mut from: &TcpStream, mut to: &TcpStream, count: usize) -> std::io::Result<()> {
+    let mut first = vec![0; count];
+    from.read_exact(&mut first)?;
+    to.write_all(&first)
 }
 
 /// Ends a connection as a crash would.

@@ -94,7 +94,8 @@ impl Sink {
             self.commit_if_complete(entry);
         } else if self.recording.has_journal() && !is_unsized {
             self.recording.push(now, entry, record_of(row));
-            if left_bytes == 0 {
+            // When the transfer stops, its blocks go on record: it gets no name.
+            if left_bytes == 0 && self.course.goes_on() {
                 self.settle(entry);
             }
         } else {
