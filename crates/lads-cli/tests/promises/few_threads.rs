@@ -1,5 +1,5 @@
-//! A user, or a container, may have only so many processes and threads. Whoever meets that limit
-//! says so, and neither hangs nor takes others along.
+//! The number of processes and threads of a user, or a container, may be limited. Whoever meets
+//! that limit says so, and neither hangs nor takes others along.
 
 use crate::world::{LADS, RUN_HERE, Rng, World, has, is_root, run, start, wait_for};
 use std::fs;

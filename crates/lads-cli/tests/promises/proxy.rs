@@ -23,7 +23,8 @@ pub(crate) enum Harm {
     FlipInHeader(u64),
     /// Resets one connection, after this many bytes of blocks.
     ResetOne(u64),
-    /// Resets all connections, after this many bytes of blocks, when so many have been accepted.
+    /// Resets all connections after this many bytes of blocks, when this many connections have
+    /// been accepted.
     ResetAll(u64, usize),
 }
 
