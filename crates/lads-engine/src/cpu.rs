@@ -4,7 +4,7 @@
 use crate::board::lock;
 use crate::clock::Clock;
 use crate::event::ExitCode;
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, own_host};
 use crate::job::Options;
 use crate::thread::spawn_in;
 use lads_core::cpu_list::{Pin, cpus};
@@ -106,7 +106,7 @@ impl Processors {
         }
         let pinned = chosen(text).and_then(|set| is_permitted(&set).map(|()| Some(set)));
         let pinned = pinned.map_err(|why| {
-            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            let host = own_host();
             let text = format!(
                 "the {end} on {host} cannot run on processors {text}: {why}; choose others with \
                  --{end}-pin, or leave it out"
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_processor_that_is_not_there_is_named_with_the_end_and_what_to_do() {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = own_host();
         for (pinned, why) in
             [("0,65000", "no processor 65000"), ("node:999", "no node 999"), ("x", "0-3,8")]
         {

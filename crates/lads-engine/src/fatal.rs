@@ -17,6 +17,11 @@ impl Fatal {
     }
 }
 
+/// The name of this host, for messages.
+pub(crate) fn own_host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// The other end broke the protocol.
 pub(crate) fn breach(error: &ProtocolError) -> Fatal {
     Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))

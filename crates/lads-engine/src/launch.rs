@@ -13,7 +13,7 @@ mod ssh;
 use crate::closing::Closing;
 use crate::control::write_message;
 use crate::event::{ExitCode, Observer};
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, own_host};
 use crate::job::stdio::is_stdio;
 use crate::job::{Assignment, Job, Location, Options, shown_host};
 use crate::patience::Patience;
@@ -412,10 +412,6 @@ fn absolute(location: &Location) -> Vec<u8> {
     path.push(b'/');
     path.extend_from_slice(&location.path);
     path
-}
-
-fn own_host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The other end's part: sends HELLO, receives the job, and listens for the data streams.

@@ -6,7 +6,7 @@
 
 use crate::control::{MessageReader, write_message};
 use crate::event::ExitCode;
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, own_host};
 use crate::patience::{Cut, Patience, Patient};
 use lads_core::message::{Hello, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN};
 use lads_core::schema::DIGEST;
@@ -90,7 +90,7 @@ pub(super) fn own_hello() -> Message {
         version: VERSION,
         features: 0,
         software: format!("lads {}", env!("CARGO_PKG_VERSION")),
-        host: super::own_host(),
+        host: own_host(),
         schema: SchemaDigest(Some(DIGEST)),
     })
 }

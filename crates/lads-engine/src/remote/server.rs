@@ -11,6 +11,7 @@ mod storage;
 
 use super::line::{Line, both_ways};
 use super::token::Token;
+use crate::fatal::own_host;
 use crate::launch::answer_distant;
 use crate::layout::Layouts;
 use crate::stop::StopFlag;
@@ -259,7 +260,7 @@ impl Shared {
         let (writing, reading) =
             (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
         let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = own_host();
         let (groups, locks) = (Groups::default(), FileLocks::default());
         let sessions = Arc::default();
         Ok(Arc::new(Self { storage, groups, locks, host, sessions, sessions_max, buffers_each }))
