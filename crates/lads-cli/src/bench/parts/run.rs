@@ -102,21 +102,23 @@ impl Course {
     /// How fast bytes were done until the transfer ended or was stopped; what happens after a stop
     /// does not count. Bytes are done a while after they moved, so it counts from when the first
     /// were done; if that was late, because few files are made durable at the end, from when data
-    /// had begun to move.
+    /// had begun to move. If most was done by then, it counts from the start.
     fn bytes_per_second(&self) -> Option<f64> {
         let summary = self.summary.as_ref()?;
         let is_whole = summary.exit_code != Some(ExitCode::Interrupted as u8);
         let stopped = self.last.as_ref().filter(|it| it.bytes_done > 0 && !is_whole);
         // If nothing was done before a stop, data is made durable after it.
         let end = stopped.unwrap_or(summary);
-        // A transfer that told nothing in between took a tenth of a second.
-        let nothing = Told::default();
-        let moved = self.first.as_ref().unwrap_or(&nothing);
+        let moved = self.first.as_ref();
         let is_early = |it: &&Told| {
-            2.0 * (end.elapsed_seconds - it.elapsed_seconds)
-                >= end.elapsed_seconds - moved.elapsed_seconds
+            let began_seconds = moved.map_or(0.0, |it| it.elapsed_seconds);
+            2.0 * (end.elapsed_seconds - it.elapsed_seconds) >= end.elapsed_seconds - began_seconds
         };
-        let begin = self.first_done.as_ref().filter(is_early).unwrap_or(moved);
+        let has_most_after_it = |it: &&Told| 2 * it.bytes_done <= end.bytes_done;
+        let begin = self.first_done.as_ref().filter(is_early).or(moved).filter(has_most_after_it);
+        // A short transfer tells nothing in between, or only when most of it is done.
+        let start = Told::default();
+        let begin = begin.unwrap_or(&start);
         let seconds = end.elapsed_seconds - begin.elapsed_seconds;
         let bytes = end.bytes_done.saturating_sub(begin.bytes_done);
         (seconds > 0.0 && bytes > 0).then(|| bytes as f64 / seconds)
@@ -228,5 +230,11 @@ mod tests {
     fn a_short_transfer_counts_from_its_start() {
         let line = r#"{"event":"summary","exit_code":0,"elapsed_seconds":0.5,"bytes_done":100}"#;
         assert_eq!(course(&[line, "noise"]).bytes_per_second(), Some(200.0));
+        for done in [60, 100] {
+            let late = format!(
+                r#"{{"event":"progress","elapsed_seconds":0.5,"bytes_done":{done},"bytes_sent":100}}"#
+            );
+            assert_eq!(course(&[&late, line]).bytes_per_second(), Some(200.0));
+        }
     }
 }
