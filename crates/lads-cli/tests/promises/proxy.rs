@@ -3,6 +3,9 @@
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -13,6 +16,10 @@ const OPENING_BYTES: usize = 42;
 const ANSWER_BYTES: usize = 1;
 const HEADER_BYTES: usize = 32;
 const ROW_BYTES: usize = 32;
+
+/// Ports for servers that are told their port. The kernel gives none of them to those who connect or
+/// bind port 0.
+const PORTS: Range<u16> = 12_000..32_000;
 
 /// A fault, which happens once.
 #[derive(Clone, Copy, Debug)]
@@ -213,7 +220,21 @@ fn reset(connection: &TcpStream) {
     let _ = connection.shutdown(Shutdown::Both);
 }
 
-/// Returns a port that nobody listens on.
+/// Returns a port that nobody listens on, and that no other test is given until this process ends.
+///
+/// An abstract socket, which ends with the process, reserves it.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    // Processes that start together begin at different ports.
+    let skipped = std::process::id() as usize % PORTS.len();
+    for port in PORTS.cycle().skip(skipped).take(PORTS.len()) {
+        let name = SocketAddr::from_abstract_name(format!("lads-test-port-{port}")).unwrap();
+        if let Ok(reservation) = UnixListener::bind_addr(&name)
+            && TcpListener::bind(("127.0.0.1", port)).is_ok()
+        {
+            RESERVED.lock().unwrap().push(reservation);
+            return port;
+        }
+    }
+    panic!("none of the ports {PORTS:?} is free");
 }
