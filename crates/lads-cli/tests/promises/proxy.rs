@@ -17,8 +17,8 @@ const ANSWER_BYTES: usize = 1;
 const HEADER_BYTES: usize = 32;
 const ROW_BYTES: usize = 32;
 
-/// Ports for servers that are told their port. The kernel gives none of them to those who connect or
-/// bind port 0.
+/// Ports for servers that are told their port. The kernel gives none of them to those who connect
+/// or bind port 0.
 const PORTS: Range<u16> = 12_000..32_000;
 
 /// A fault, which happens once.

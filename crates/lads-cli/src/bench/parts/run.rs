@@ -230,11 +230,11 @@ mod tests {
     fn a_short_transfer_counts_from_its_start() {
         let line = r#"{"event":"summary","exit_code":0,"elapsed_seconds":0.5,"bytes_done":100}"#;
         assert_eq!(course(&[line, "noise"]).bytes_per_second(), Some(200.0));
-        for done in [60, 100] {
-            let late = format!(
-                r#"{{"event":"progress","elapsed_seconds":0.5,"bytes_done":{done},"bytes_sent":100}}"#
-            );
-            assert_eq!(course(&[&late, line]).bytes_per_second(), Some(200.0));
-        }
+        let late = |done: u32| {
+            let event = r#""event":"progress","elapsed_seconds":0.5,"bytes_sent":100"#;
+            format!(r#"{{{event},"bytes_done":{done}}}"#)
+        };
+        assert_eq!(course(&[&late(60), line]).bytes_per_second(), Some(200.0));
+        assert_eq!(course(&[&late(100), line]).bytes_per_second(), Some(200.0));
     }
 }
