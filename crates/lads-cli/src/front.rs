@@ -16,6 +16,7 @@
 use crate::signals::{self, Heard, Watch};
 use crate::{NO_THREAD, complain};
 use anyhow::{Context, Result};
+use lads_core::pauses::Pauses;
 use lads_engine::StopFlag;
 use lads_sys::{Forked, fork};
 use rustix::process::{
@@ -38,7 +39,7 @@ const BY_SIGNAL: i32 = 128;
 /// that frees hundreds of MiB of memory on a busy machine; with double, a user waits in vain if the
 /// process is held in a call.
 const END_DEADLINE: Duration = Duration::from_millis(300);
-/// How often to see whether it has ended.
+/// The longest pause between looks whether it has ended.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Does `work` in a process of its own, and gives its exit code. The flag is set when a signal asks
@@ -95,13 +96,14 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
     match (&*to_back).read(&mut code) {
         Ok(1) => {
             let until = Instant::now() + END_DEADLINE;
+            let mut pauses = Pauses::up_to(END_INTERVAL);
             while waitpid(Some(back), WaitOptions::NOHANG).is_ok_and(|ended| ended.is_none()) {
                 if Instant::now() >= until {
                     // It ends as soon as the call returns that holds it.
                     let _ = kill_process(back, Signal::KILL);
                     break;
                 }
-                std::thread::sleep(END_INTERVAL);
+                std::thread::sleep(pauses.next_pause());
             }
             Ok(code[0])
         }

@@ -38,6 +38,7 @@ pub mod orangefs;
 pub mod pace;
 pub mod packet;
 pub mod pass;
+pub mod pauses;
 #[cfg(test)]
 mod picture;
 pub mod placement;

@@ -10,6 +10,7 @@
 //! Nothing is lost by not waiting longer: what is on record is on record.
 
 use crate::stop::StopFlag;
+use lads_core::pauses::Pauses;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ const REST_DEADLINE: Duration = Duration::from_millis(500);
 /// end a process with much memory; with the double, a person would wait for nothing.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How often to look whether a thread has ended.
+/// The longest pause between looks whether a thread has ended.
 const THREAD_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The end of a transfer, which begins when this is made.
@@ -55,11 +56,12 @@ impl Closing {
 
     /// Waits for a thread until the time is over. Returns whether the thread has ended.
     pub(crate) fn wait_for(&self, thread: &JoinHandle<()>) -> bool {
+        let mut pauses = Pauses::up_to(THREAD_INTERVAL);
         while !thread.is_finished() {
             if self.left().is_zero() {
                 return false;
             }
-            std::thread::sleep(THREAD_INTERVAL);
+            std::thread::sleep(pauses.next_pause());
         }
         true
     }

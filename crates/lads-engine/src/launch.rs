@@ -26,6 +26,7 @@ use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
 use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
+use lads_core::pauses::Pauses;
 use lads_core::shares::{STREAMS_DISTANT_MAX, stream_count};
 use lads_core::tuning::Tuning;
 use lads_core::units::StreamId;
@@ -42,7 +43,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// How often to look whether the other end has ended by itself, when everything is done.
+/// The longest pause between looks whether the other end has ended by itself, when everything is
+/// done.
 const EXIT_INTERVAL: Duration = Duration::from_millis(2);
 /// How long writing the last message may take.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
@@ -113,9 +115,10 @@ impl Connected {
     /// Meanwhile calls `meanwhile` again and again.
     pub(crate) fn close(&mut self, closing: &Closing, mut meanwhile: impl FnMut()) {
         self.control = None;
+        let mut pauses = Pauses::up_to(EXIT_INTERVAL);
         while !self.process.iter_mut().all(Process::has_ended) && !closing.left().is_zero() {
             meanwhile();
-            std::thread::sleep(EXIT_INTERVAL);
+            std::thread::sleep(pauses.next_pause());
         }
         self.process.iter_mut().for_each(Process::end);
         if let Some(errors) = &self.errors {

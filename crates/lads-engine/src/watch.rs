@@ -19,6 +19,7 @@ use lads_core::bottleneck::Bottlenecks;
 use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
 use lads_core::message::{Message, OstBytes};
+use lads_core::pauses::Pauses;
 use lads_core::source::Note;
 use lads_core::units::Instant;
 use std::io::{Read, Write};
@@ -38,7 +39,7 @@ const KEPT: &str = "; what is unfinished stays in the target directory (.lads-*.
 
 /// How long to wait for the last messages of an end that is gone.
 const LAST_WORDS_DEADLINE: Duration = Duration::from_millis(100);
-/// How often to look whether they have come.
+/// The longest pause between looks whether they have come.
 const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The threads that talk to the other end.
@@ -431,8 +432,9 @@ impl Watch<'_, '_> {
 /// Waits for a thread to end, for a short time.
 fn wait_briefly(thread: &JoinHandle<()>) {
     let until = std::time::Instant::now() + LAST_WORDS_DEADLINE;
+    let mut pauses = Pauses::up_to(LAST_WORDS_INTERVAL);
     while !thread.is_finished() && std::time::Instant::now() < until {
-        std::thread::sleep(LAST_WORDS_INTERVAL);
+        std::thread::sleep(pauses.next_pause());
     }
 }
 

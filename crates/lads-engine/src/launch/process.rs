@@ -3,6 +3,7 @@
 use crate::board::lock;
 use crate::patience::Patience;
 use crate::thread::spawn;
+use lads_core::pauses::Pauses;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io;
@@ -64,11 +65,12 @@ impl Process {
 
     fn has_ended_within(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
+        let mut pauses = Pauses::up_to(LOOK_INTERVAL);
         while !self.has_ended() {
             if Instant::now() >= until {
                 return false;
             }
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(pauses.next_pause());
         }
         true
     }
