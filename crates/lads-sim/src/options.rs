@@ -57,8 +57,9 @@ enum Speed {
 impl OstModel {
     fn draw(rng: &mut Rng, index: u32, has_slow: bool) -> Self {
         let slowness = if has_slow && rng.hits(250) { rng.between(10, 100) } else { 1 };
-        let spec = OstSpec::new(format!("OST{index:04x}"), rng.count(1, 4));
+        let mut spec = OstSpec::new(format!("OST{index:04x}"), rng.count(1, 4));
         let latency_micros = rng.of_any_size(20, 2000) * slowness;
+        spec.locks_files = latency_micros.is_multiple_of(3);
         let page_nanos = rng.of_any_size(500, 20_000) * slowness;
         Self { spec, speed: Speed::Drawn { latency_micros, page_nanos } }
     }

@@ -15,6 +15,7 @@ use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Message;
 use lads_core::range::RangeSet;
+use lads_core::schedule::OstSpec;
 use lads_core::sink::{
     BufferId, Commit, Committed, Discard, Event, Place, Sink, SinkConfig, SyncFile, Task, Write,
 };
@@ -124,6 +125,8 @@ pub(crate) struct SinkEnd {
     /// Frames that wait to be written, by their buffers; and how many are written, by OST.
     pub(crate) waiting: BTreeMap<BufferId, Waiting>,
     pub(crate) writing: Vec<u32>,
+    /// Files that are locked while they are written, once for each write.
+    pub(crate) locked: Vec<EntryId>,
     /// What each place in the stage holds; and the frames that wait there.
     pub(crate) stage: BTreeMap<Slot, Vec<Held>>,
     staged: BTreeMap<Slot, Waiting>,
@@ -167,6 +170,7 @@ impl SinkEnd {
             is_stopping: false,
             is_cut_off: false,
             writing: rows,
+            locked: Vec::new(),
             has_placed_again: false,
             woken_at: None,
             is_talk_due: false,
@@ -317,20 +321,23 @@ impl SinkEnd {
         self.writing.iter().zip(waits).map(|(writing, waits)| waits && *writing == 0)
     }
 
-    /// For which OSTs frames wait in memory. A file that grows may have been given an extent
-    /// elsewhere.
+    /// For which OSTs frames wait in memory.
     fn waits(&self) -> Vec<bool> {
         self.osts_of(self.waiting.values())
     }
 
-    /// Which OSTs these go to.
+    /// Which OSTs these go to, and could go to now. A file that grows may have been given an extent
+    /// elsewhere.
     fn osts_of<'a>(&self, frames: impl Iterator<Item = &'a Waiting>) -> Vec<bool> {
         let mut waits = vec![false; self.writing.len()];
         for Waiting { room, block } in frames {
             let grown = self.items.get(&block.entry).map(|item| &item.extents);
             let mut extents = grown.into_iter().flatten();
             let extent = extents.find(|extent| extent.range.contains(&block.offset));
-            waits[extent.map_or(*room, |extent| extent.ost).index()] = true;
+            let index = extent.map_or(*room, |extent| extent.ost).index();
+            let is_held_up =
+                self.config.osts[index].locks_files && self.locked.contains(&block.entry);
+            waits[index] |= !is_held_up;
         }
         waits
     }
@@ -424,10 +431,26 @@ impl SinkEnd {
         if self.writing[write.ost.index()] > ost.spec.in_flight_max {
             return Err(format!("{} has more in flight than it may", write.ost));
         }
+        if let Some(file) = locked_by(&ost.spec, write) {
+            // What waits for an OST that was slow may be taken by another, whatever it is.
+            if self.locked.contains(&file) && self.config.growth.is_none() {
+                return Err(format!("a second write of {file} begins, which is locked"));
+            }
+            self.locked.push(file);
+        }
         let bytes = write.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum();
         let wait = ost.service(rng, *now, bytes);
         world.watch_taking(Side::Sink, write.ost, wait);
         Ok(wait)
+    }
+
+    /// A frame is not being written any more.
+    pub(crate) fn end_write(&mut self, write: &Write) {
+        self.writing[write.ost.index()] -= 1;
+        if let Some(file) = locked_by(&self.config.osts[write.ost.index()], write) {
+            let at = self.locked.iter().position(|&locked| locked == file);
+            self.locked.swap_remove(at.expect("its write began"));
+        }
     }
 
     /// Adds extents to the file that is about to be written, as a file system would let it.
@@ -578,4 +601,11 @@ impl SinkEnd {
     pub(crate) fn failure(operation: Operation, errno: i32) -> Failure {
         Failure::new(Side::Sink, operation, Reason::Os(errno))
     }
+}
+
+/// The file that nobody else may write as long as this frame is written.
+fn locked_by(ost: &OstSpec, write: &Write) -> Option<EntryId> {
+    let locks = ost.locks_files && !write.is_comparison;
+    let first = write.rows.first().filter(|_| locks);
+    first.map(|(row, _)| row.block.entry)
 }

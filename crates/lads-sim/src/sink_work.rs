@@ -233,7 +233,7 @@ impl SinkEnd {
                 held.is_some_and(|it| it.content.checksum(row.block.offset, length) == row.checksum)
             };
             if !write.rows.iter().all(is_good) || world.stage_fails(world.faults.stage_read_error) {
-                self.writing[write.ost.index()] -= 1;
+                self.end_write(&write);
                 let service = world.now.since(started);
                 return self.tell(world, Event::NotDrained { write, service });
             }
@@ -244,7 +244,7 @@ impl SinkEnd {
             let held = held.ok_or_else(|| format!("{row:?} is not at {place} in its buffer"))?;
             failures.push(self.write_block(world, row, held.content)?);
         }
-        self.writing[write.ost.index()] -= 1;
+        self.end_write(&write);
         let service = world.now.since(started);
         self.tell(world, Event::Written { write, service, failures })
     }

@@ -22,13 +22,16 @@ pub struct OstSpec {
     /// Whether it is a track ([`crate::tracks`]). Tracks of one target have its name, and numbers
     /// that follow each other.
     pub is_track: bool,
+    /// Whether its file system locks a file while a block of it is written: a second write of the
+    /// same file would only wait, and use up a processor for it. Matters at the sink only.
+    pub locks_files: bool,
 }
 
 impl OstSpec {
-    /// A target that is not a track.
+    /// A target that is not a track, and writes several blocks of a file at a time.
     #[must_use]
     pub fn new(name: impl Into<String>, in_flight_max: u32) -> Self {
-        Self { name: name.into(), in_flight_max, is_track: false }
+        Self { name: name.into(), in_flight_max, is_track: false, locks_files: false }
     }
 
     /// What it has buffers for.

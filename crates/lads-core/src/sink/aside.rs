@@ -55,10 +55,16 @@ impl Aside {
         self.draining > 0
     }
 
-    /// Takes the first frame of a queue that can be written now.
-    pub(super) fn take(&mut self, waiting: &mut VecDeque<Write>, drain: Drain) -> Option<Write> {
+    /// Takes the first frame of a queue that can be written now, and that is `wanted`.
+    pub(super) fn take(
+        &mut self,
+        waiting: &mut VecDeque<Write>,
+        drain: Drain,
+        wanted: impl Fn(&Write) -> bool,
+    ) -> Option<Write> {
         let may_drain = self.draining < self.drains_max && drain == Drain::Allowed;
-        let at = waiting.iter().position(|write| may_drain || write.is_in_memory())?;
+        let can_come = |write: &Write| may_drain || write.is_in_memory();
+        let at = waiting.iter().position(|write| can_come(write) && wanted(write))?;
         let write = waiting.remove(at)?;
         self.draining += u32::from(!write.is_in_memory());
         Some(write)

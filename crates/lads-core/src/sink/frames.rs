@@ -37,6 +37,7 @@ pub(super) struct Frames {
     /// The tracks of each target that has any.
     tracks: Vec<Range<usize>>,
     pool: Pool,
+    locks: Locks,
     aside: Aside,
     buffers: Buffers,
     to_release: Vec<Write>,
@@ -62,6 +63,7 @@ impl Frames {
             queues: if config.growth.is_some() { queues.sparing() } else { queues },
             tracks: tracks_of(&config.osts),
             pool: Pool::default(),
+            locks: Locks::new(&config.osts),
             aside: Aside::new(config.stage, config.buffer_bytes),
             buffers: Buffers::default(),
             to_release: Vec::new(),
@@ -105,7 +107,8 @@ impl Frames {
 
     /// Whether whoever received a frame is to write it at once: then it counts as being written.
     pub(super) fn start_at_once(&mut self, now: Instant, write: &Write) -> bool {
-        let is_started = self.queues.start_at_once(now, write.ost, write.bytes(), self.at_once_max);
+        let is_started = !self.locks.hold_up(write)
+            && self.queues.start_at_once(now, write.ost, write.bytes(), self.at_once_max);
         if is_started {
             self.count(write);
         }
@@ -132,7 +135,18 @@ impl Frames {
 
     /// Whether something waits for an OST that is free, or could be written by an idle track.
     pub(super) fn has_ready(&self) -> bool {
-        self.queues.has_ready() || self.find_overtaking().is_some()
+        let has_ready = match self.locks.are_open() {
+            true => self.queues.has_ready(),
+            false => self.has_unlocked(),
+        };
+        has_ready || self.find_overtaking().is_some()
+    }
+
+    /// Whether something waits for an OST that is free, and for nothing else.
+    fn has_unlocked(&self) -> bool {
+        let mut osts = (0..self.queues.ost_count()).map(OstId::from_index);
+        let is_unlocked = |write: &Write| !self.locks.hold_up(write);
+        osts.any(|ost| self.queues.is_free(ost) && self.queues.waiting(ost).any(is_unlocked))
     }
 
     /// The track with most to do, and a track of the same target with nothing to do. Tracks keep
@@ -160,12 +174,12 @@ impl Frames {
         drain: Drain,
         left_alone: &[OstId],
     ) -> Option<Write> {
-        let Self { aside, queues, .. } = self;
+        let Self { aside, queues, locks, .. } = self;
         let take = |ost, waiting: &mut VecDeque<Write>, _| {
             if left_alone.contains(&ost) {
                 return None;
             }
-            let write = aside.take(waiting, drain)?;
+            let write = aside.take(waiting, drain, |write| !locks.hold_up(write))?;
             let bytes = write.bytes();
             Some((write, bytes))
         };
@@ -196,6 +210,7 @@ impl Frames {
         if let Some(file) = file_of(write) {
             self.pool.on_start(file, write.bytes());
         }
+        self.locks.on_start(write);
     }
 
     /// Takes the last frame out of an OST's queue that is `wanted`.
@@ -214,6 +229,7 @@ impl Frames {
         if let Some(file) = file_of(write) {
             self.pool.on_finish(file);
         }
+        self.locks.on_finish(write);
         self.queues.finish(now, write.ost, write.bytes(), service);
         match write.place {
             Place::Buffer(_) => self.grants.on_release(write.room),
@@ -323,6 +339,54 @@ impl Frames {
     /// What each OST did.
     pub(super) fn stats(&self) -> impl Iterator<Item = &OstStats> {
         self.queues.stats()
+    }
+}
+
+/// Files that their file system has locked, because a block of them is being written.
+///
+/// A thread that wanted to write another block of such a file would spin in the kernel until the
+/// first is written, and not receive meanwhile. Without this, one file of 2 GiB from memory to
+/// memory takes 1.18 instead of 1.11 s, and 2.10 instead of 1.77 s of processors.
+#[derive(Debug)]
+struct Locks {
+    /// For each OST, whether it locks files.
+    lock_files: Vec<bool>,
+    /// The files, once for each write. There are about as many as OSTs take requests.
+    held: Vec<EntryId>,
+}
+
+impl Locks {
+    fn new(osts: &[OstSpec]) -> Self {
+        Self { lock_files: osts.iter().map(|ost| ost.locks_files).collect(), held: Vec::new() }
+    }
+
+    /// Whether no file is locked.
+    fn are_open(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// The file that is locked while this frame is written, if any. Small files of the same frame
+    /// have no other blocks.
+    fn file_of(&self, write: &Write) -> Option<EntryId> {
+        let is_locked = self.lock_files[write.ost.index()] && !write.is_comparison;
+        if is_locked { file_of(write) } else { None }
+    }
+
+    /// Whether this frame would wait for another one of the same file.
+    fn hold_up(&self, write: &Write) -> bool {
+        self.file_of(write).is_some_and(|file| self.held.contains(&file))
+    }
+
+    fn on_start(&mut self, write: &Write) {
+        self.held.extend(self.file_of(write));
+    }
+
+    /// # Panics
+    /// If it was not started.
+    fn on_finish(&mut self, write: &Write) {
+        let Some(file) = self.file_of(write) else { return };
+        let at = self.held.iter().position(|&held| held == file);
+        self.held.swap_remove(at.expect("it was started"));
     }
 }
 

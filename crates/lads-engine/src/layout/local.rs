@@ -157,16 +157,19 @@ impl Held {
         is_on_device: bool,
         opaque: Option<&'static Opaque>,
     ) -> Self {
-        let spec = match (&storage, opaque) {
+        let mut spec = match (&storage, opaque) {
             (Some(storage), _) => OstSpec::new(storage.name.clone(), storage.in_flight_max()),
             (None, opaque) => {
                 let name = mount.place.display().to_string();
-                // Memory serves requests as fast as they come.
+                // Memory is as fast as the processors that copy. One thread more, because one may
+                // wait for the network.
                 let in_flight_max =
-                    if opaque.is_some() { OPAQUE_IN_FLIGHT_MAX } else { processors() * 2 };
+                    if opaque.is_some() { OPAQUE_IN_FLIGHT_MAX } else { processors() + 1 };
                 OstSpec::new(name, in_flight_max)
             }
         };
+        // So do file systems on disks, but large files are written past their page cache.
+        spec.locks_files = mount.kind == TMPFS;
         Self { spec, mount, storage, opaque, is_on_device, first, tracks: None }
     }
 

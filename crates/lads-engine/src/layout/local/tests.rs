@@ -208,6 +208,11 @@ fn tmpfs_is_memory_and_other_kinds_are_not() {
     let place = Place::new();
     let is_memory = |kind| place.layouts(&Machine::new(), &[place.mount(kind, "x")]).is_memory();
     assert_eq!(["ext4", "tmpfs", "nfs4"].map(is_memory), [false, true, false]);
+    let locks_files = |kind| {
+        let layouts = place.layouts(&Machine::new(), &[place.mount(kind, "x")]);
+        layouts.osts().iter().all(|ost| ost.locks_files)
+    };
+    assert_eq!(["ext4", "tmpfs", "nfs4"].map(locks_files), [false, true, false]);
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! Tracks of a sink: what has arrived for one track is written by any that has nothing to do.
+//! Which of the frames that wait at a sink is written next. What has arrived for one track is
+//! written by any that has nothing to do; a file that its file system locks is written by one
+//! thread at a time.
 
 mod ends;
 
@@ -14,6 +16,7 @@ use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
 const FILE: EntryId = EntryId(1);
+const OTHER: EntryId = EntryId(2);
 
 /// A sink with two tracks of one target and one of another, and an OST that is no track. A file of
 /// this many blocks is wanted, all of them on the first track.
@@ -25,11 +28,21 @@ fn sink_of(blocks: u32) -> Sink {
 
 fn sink_with(config: &SinkConfig, blocks: u32) -> Sink {
     let mut sink = Sink::new(config);
+    sink.handle(Instant::START, Event::Message(Message::Roots(Vec::new()))).expect("our own word");
+    announce(&mut sink, FILE, blocks);
+    let layout = Layout::on(OstId(0));
+    let want = Examined::Want { done: Vec::new(), layout, extents: Vec::new() };
+    examined(&mut sink, FILE, want);
+    sink
+}
+
+/// The source has found a file of this many blocks, and a thread looks at what is there.
+fn announce(sink: &mut Sink, file: EntryId, blocks: u32) {
     let size = u64::from(blocks) * u64::from(BLOCK);
     let entry = Entry {
-        id: FILE,
+        id: file,
         parent: EntryId::ROOT,
-        name: b"file".to_vec(),
+        name: format!("file {}", file.0).into_bytes(),
         kind: Kind::File {
             identity: Identity { size, inode: 1, ..Identity::default() },
             data_bytes: size,
@@ -39,15 +52,14 @@ fn sink_with(config: &SinkConfig, blocks: u32) -> Sink {
         },
         metadata: Metadata::default(),
     };
-    for message in [Message::Roots(Vec::new()), Message::NewFile(vec![entry])] {
-        sink.handle(Instant::START, Event::Message(message)).expect("as it should be");
-    }
+    let message = Event::Message(Message::NewFile(vec![entry]));
+    sink.handle(Instant::START, message).expect("as it should be");
     assert!(matches!(sink.next_task(Instant::START), Some(Task::Examine(_))));
-    let layout = Layout::on(OstId(0));
-    let want = Examined::Want { done: Vec::new(), layout, extents: Vec::new() };
-    sink.handle(Instant::START, Event::Examined(vec![(FILE, want)])).expect("our own word");
+}
+
+fn examined(sink: &mut Sink, file: EntryId, found: Examined) {
+    sink.handle(Instant::START, Event::Examined(vec![(file, found)])).expect("our own word");
     while sink.next_message().is_some() {}
-    sink
 }
 
 /// The same with a file of 16 blocks.
@@ -61,20 +73,30 @@ fn arrive(sink: &mut Sink, count: u32) {
 }
 
 fn arrive_one(sink: &mut Sink, number: u32, is_last_grant: bool) {
+    arrive_of(sink, FILE, number, BufferId(number), is_last_grant);
+}
+
+/// A block of a file arrives, and waits in a buffer.
+fn arrive_of(sink: &mut Sink, entry: EntryId, number: u32, buffer: BufferId, is_last_grant: bool) {
+    arrive_with(sink, entry, number, buffer, &Header { is_last_grant, ..HEADER });
+}
+
+/// The header of a frame of one block, for the first OST.
+const HEADER: Header = Header {
+    count: 1,
+    payload_bytes: BLOCK,
+    table_crc: 0,
+    number: 0,
+    sink_ost: OstId(0),
+    is_last_grant: false,
+    has_only_sums: false,
+};
+
+fn arrive_with(sink: &mut Sink, entry: EntryId, number: u32, buffer: BufferId, header: &Header) {
     let offset = u64::from(number) * u64::from(BLOCK);
-    let row =
-        Row { block: Block { entry: FILE, offset, length: BLOCK }, is_whole: false, checksum: 0 };
-    let header = Header {
-        count: 1,
-        payload_bytes: BLOCK,
-        table_crc: 0,
-        number: 0,
-        sink_ost: OstId(0),
-        is_last_grant,
-        has_only_sums: false,
-    };
-    sink.admit(&header, &[row]).expect("there is room");
-    let at_once = sink.on_frame(Instant::START, BufferId(number), &header, &[(row, true)]);
+    let row = Row { block: Block { entry, offset, length: BLOCK }, is_whole: false, checksum: 0 };
+    sink.admit(header, &[row]).expect("there is room");
+    let at_once = sink.on_frame(Instant::START, buffer, header, &[(row, true)]);
     assert_eq!(at_once, None);
 }
 
@@ -142,6 +164,64 @@ fn the_room_of_what_another_track_has_written_is_granted_again_where_it_was() {
         _ => None,
     });
     assert_eq!(granted, Some(vec![(OstId(0), 4)]));
+}
+
+/// A sink whose only OST takes four requests, and may lock files; and two files.
+fn sink_that_locks(locks_files: bool) -> Sink {
+    let ost = OstSpec { locks_files, ..OstSpec::new("memory", 4) };
+    let mut sink = sink_with(&SinkConfig { osts: vec![ost], ..sink_config() }, 4);
+    announce(&mut sink, OTHER, 4);
+    let layout = Layout::on(OstId(0));
+    examined(&mut sink, OTHER, Examined::Want { done: Vec::new(), layout, extents: Vec::new() });
+    for (number, file) in [FILE, FILE, OTHER, FILE].into_iter().enumerate() {
+        let number = u32::try_from(number).expect("there are four");
+        arrive_of(&mut sink, file, number, BufferId(number), false);
+    }
+    sink
+}
+
+fn file_of(write: &Write) -> EntryId {
+    write.rows[0].0.block.entry
+}
+
+#[test]
+fn a_file_that_is_locked_while_it_is_written_is_passed_by_others() {
+    let mut sink = sink_that_locks(true);
+    let first = next_write(&mut sink).expect("nothing is locked");
+    let second = next_write(&mut sink).expect("the other file is not locked");
+    assert_eq!([file_of(&first), file_of(&second)], [FILE, OTHER]);
+    assert_eq!(next_write(&mut sink), None, "all that waits is of a locked file");
+    assert!(!sink.may_have_task(), "a thread would be woken for nothing");
+    written(&mut sink, second);
+    assert_eq!(next_write(&mut sink), None, "another file is written, the lock is held");
+    written(&mut sink, first);
+    let third = next_write(&mut sink).expect("it is not locked any more");
+    assert_eq!((file_of(&third), next_write(&mut sink)), (FILE, None));
+    written(&mut sink, third);
+    assert!(next_write(&mut sink).is_some());
+}
+
+#[test]
+fn several_blocks_of_a_file_are_written_at_a_time_where_it_is_not_locked() {
+    let mut sink = sink_that_locks(false);
+    let files: Vec<_> =
+        (0..4).filter_map(|_| next_write(&mut sink)).map(|it| file_of(&it)).collect();
+    assert_eq!(files, [FILE, FILE, OTHER, FILE]);
+}
+
+#[test]
+fn several_blocks_of_a_file_are_compared_at_a_time() {
+    let ost = OstSpec { locks_files: true, ..OstSpec::new("memory", 4) };
+    let mut sink = Sink::new(&SinkConfig { osts: vec![ost], ..sink_config() });
+    sink.handle(Instant::START, Event::Message(Message::Roots(Vec::new()))).expect("our own word");
+    announce(&mut sink, FILE, 4);
+    examined(&mut sink, FILE, Examined::Compare { layout: Layout::on(OstId(0)) });
+    let header = Header { payload_bytes: 0, has_only_sums: true, ..HEADER };
+    for number in 0..2 {
+        arrive_with(&mut sink, FILE, number, BufferId(number), &header);
+    }
+    let both = [next_write(&mut sink), next_write(&mut sink)];
+    assert!(both.iter().flatten().filter(|write| write.is_comparison).count() == 2, "{both:?}");
 }
 
 /// How many grants the first of 64 tracks gets over a long line when it has written its share of
