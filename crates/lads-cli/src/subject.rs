@@ -5,6 +5,7 @@ use lads_core::ceph::FileLayout;
 use lads_core::lov::Lov;
 use lads_engine::layout::{self, FileAt, Layouts, Located, Target};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, openat, stat};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -37,8 +38,7 @@ impl Subject {
             (false, Some(parent), Some(name)) => (parent, name.as_bytes()),
             _ => (real.as_path(), &b"."[..]),
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat(CWD, directory, flags, Mode::empty())
+        let directory = open_to_look_up(directory)
             .with_context(|| format!("cannot open {}", directory.display()))?;
         let layouts = match other.filter(|other| other.stat.st_dev == stat.st_dev) {
             Some(other) => Rc::clone(&other.layouts),
@@ -89,6 +89,15 @@ impl Subject {
         let others = self.layouts.osts().into_iter().skip(known);
         targets.extend(others.map(|spec| Target { name: spec.name, ..Target::default() }));
         targets
+    }
+}
+
+/// Opens a directory in which a name is to be looked up. Permission to list it is not needed.
+fn open_to_look_up(directory: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(CWD, directory, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => openat(CWD, directory, flags | OFlags::PATH, Mode::empty()),
+        result => result,
     }
 }
 

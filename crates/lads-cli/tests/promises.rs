@@ -51,6 +51,8 @@ mod outages;
 mod parts;
 #[path = "promises/passing.rs"]
 mod passing;
+#[path = "promises/permissions.rs"]
+mod permissions;
 #[path = "promises/pipes.rs"]
 mod pipes;
 #[path = "promises/placing.rs"]

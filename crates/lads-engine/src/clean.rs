@@ -12,6 +12,7 @@
 //! name that is not a regular file of ours with a single name is left and reported.
 
 use crate::journal::{Leftover, look_at_journal};
+use crate::metadata::{Handle, make_usable};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
 use lads_core::entry::{is_journal_name, is_own_name};
 use rustix::fs::{
@@ -155,7 +156,11 @@ impl Cleaning<'_> {
         if self.is_dry_run {
             return Ok(());
         }
-        unlinkat(handle, name, AtFlags::empty()).map_err(|errno| Kept::Failed(errno.to_string()))
+        let removed = match unlinkat(handle, name, AtFlags::empty()) {
+            Err(Errno::ACCESS) => remove_as_owner(handle, name),
+            removed => removed,
+        };
+        removed.map_err(|errno| Kept::Failed(errno.to_string()))
     }
 
     /// Whether a running transfer may own files in a directory: its journal lies there, or
@@ -207,6 +212,14 @@ impl Above {
         }
         Ok(is_in_use)
     }
+}
+
+/// Removes a name from a directory of this user whose mode does not let its owner change it, as a
+/// transfer may have left it. The directory keeps its mode.
+fn remove_as_owner(handle: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    let mode = make_usable(handle, &fstat(handle)?)?.ok_or(Errno::ACCESS)?;
+    let removed = unlinkat(handle, name, AtFlags::empty());
+    handle.set_mode(Mode::from_raw_mode(mode)).and(removed)
 }
 
 /// Whether a journal in a directory is in use. The locks of the others are added to `held`.

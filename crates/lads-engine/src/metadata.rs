@@ -10,9 +10,7 @@ use crate::job::Options;
 use crate::paths::proc_path;
 use crate::stat::mtime_of;
 use lads_core::entry::{Metadata, Timestamp, Xattr};
-use rustix::fs::{
-    Gid, Mode, Stat, Timespec, Timestamps, Uid, fchmod, fgetxattr, lgetxattr, llistxattr,
-};
+use rustix::fs::{FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, lgetxattr, llistxattr};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,32 +151,33 @@ fn xattrs_of(file: &impl Handle) -> Vec<Xattr> {
 
 /// Whether files made in this directory get a default ACL.
 pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
-    fgetxattr(directory, DEFAULT_ACL, &mut [0u8; 0]).is_ok()
+    directory.xattr(DEFAULT_ACL, &mut [0u8; 0]).is_ok()
 }
 
 /// Sets owner, mode, attributes and times of an entry, as far as the options say and the system
-/// permits. `has_others`: the entry may have attributes that it should not have, because it existed
-/// before, or got an ACL from its directory.
+/// permits. If `mode` is `None`, the entry keeps its mode. `has_others`: the entry may have
+/// attributes that it should not have, because it existed before, or got an ACL from its directory.
 pub(crate) fn apply(
     file: &impl Handle,
     stat: &Stat,
     wanted: &Metadata,
+    mode: Option<u32>,
     options: &Options,
     has_others: bool,
 ) -> Result<(), Errno> {
-    let mut mode = wanted.mode;
     let is_owner_right = !options.owners || set_owner(file, stat, wanted)?;
-    if !is_owner_right {
-        // The file would give the rights of the wrong owner to everybody.
-        mode &= !SET_ID_BITS;
-    }
-    if options.xattrs {
-        // Attributes come before the mode: without root, a read-only file accepts no attributes.
-        set_xattrs(file, wanted, has_others)?;
-    }
+    // With set-id bits, the file would give the rights of the wrong owner to everybody.
+    let mode = mode.map(|mode| if is_owner_right { mode } else { mode & !SET_ID_BITS });
+    // Attributes come before the mode: without root, a read-only file accepts no attributes.
+    let mode_before = match options.xattrs {
+        true => set_xattrs_as_owner(file, stat, wanted, has_others)?,
+        false => None,
+    };
     let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
-    let is_mode_due = stat.st_mode & PERMISSION_BITS != mode || is_chowned;
-    if options.permissions && file.has_mode() && is_mode_due {
+    if let Some(mode) = mode.or(mode_before)
+        && file.has_mode()
+        && (stat.st_mode & PERMISSION_BITS != mode || is_chowned || mode_before.is_some())
+    {
         file.set_mode(Mode::from_raw_mode(mode))?;
     }
     if options.times {
@@ -202,6 +201,27 @@ fn set_owner(file: &impl Handle, stat: &Stat, wanted: &Metadata) -> Result<bool,
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Sets attributes. User attributes need permission to write to the file: if its mode does not give
+/// that to its owner, who is this user, the mode is changed. Returns the mode that the file had
+/// then.
+fn set_xattrs_as_owner(
+    file: &impl Handle,
+    stat: &Stat,
+    wanted: &Metadata,
+    has_others: bool,
+) -> Result<Option<u32>, Errno> {
+    match set_xattrs(file, wanted, has_others) {
+        Err(Errno::ACCESS) => {}
+        result => return result.map(|()| None),
+    }
+    let mode = make_usable(file, stat)?.ok_or(Errno::ACCESS)?;
+    set_xattrs(file, wanted, has_others).inspect_err(|_| {
+        // The first error counts.
+        let _ = file.set_mode(Mode::from_raw_mode(mode));
+    })?;
+    Ok(Some(mode))
 }
 
 fn set_xattrs(file: &impl Handle, wanted: &Metadata, has_others: bool) -> Result<(), Errno> {
@@ -235,7 +255,7 @@ fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
 
 /// Sets the time of change of an open file or directory.
 pub(crate) fn set_mtime(file: &OwnedFd, mtime: Timestamp) -> Result<(), Errno> {
-    rustix::fs::futimens(file, &times(mtime))
+    file.set_times(&times(mtime))
 }
 
 fn times(mtime: Timestamp) -> Timestamps {
@@ -271,18 +291,25 @@ pub(crate) fn differs(
     }
 }
 
-/// If this process owns a directory and is not root: permits it to make entries there until the
-/// directory's mode is set.
-pub(crate) fn make_usable(directory: &OwnedFd) -> Result<(), Errno> {
-    const OWNER: u32 = 0o700;
+/// If this process owns a file or directory and is not root: permits the owner to read and write
+/// it, and to make entries in a directory. Returns the mode that it had, if that had to be changed;
+/// the caller sets the mode again.
+pub(crate) fn make_usable(entry: &impl Handle, stat: &Stat) -> Result<Option<u32>, Errno> {
     let user = rustix::process::geteuid();
-    if user.is_root() {
-        return Ok(());
+    let mode = stat.st_mode & PERMISSION_BITS;
+    let usable = usable(FileType::from_raw_mode(stat.st_mode), mode);
+    if stat.st_uid != user.as_raw() || mode == usable || !entry.has_mode() {
+        return Ok(None);
     }
-    let stat = rustix::fs::fstat(directory)?;
-    if stat.st_uid == user.as_raw() && stat.st_mode & OWNER != OWNER {
-        let mode = stat.st_mode & PERMISSION_BITS | OWNER;
-        fchmod(directory, Mode::from_raw_mode(mode))?;
+    entry.set_mode(Mode::from_raw_mode(usable))?;
+    Ok(Some(mode))
+}
+
+/// This mode with all permissions that the owner needs to work on such an entry. Root needs none.
+pub(crate) fn usable(file_type: FileType, mode: u32) -> u32 {
+    match file_type {
+        _ if rustix::process::geteuid().is_root() => mode,
+        FileType::Directory => mode | 0o700,
+        _ => mode | 0o600,
     }
-    Ok(())
 }

@@ -8,7 +8,10 @@
 //! A tree may be [`lads_core::limits::DEPTH_MAX`] levels deep, and the stacks of threads are small.
 //! So everything that follows parents is a loop, never a recursion; dropping directories, too.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Stat, fcntl_getfl, fstat, fsync, mkdirat, openat, statat, sync,
+    syncfs, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use std::collections::VecDeque;
@@ -35,6 +38,8 @@ pub(crate) struct Directory {
     is_made: bool,
     /// Set if it did not exist before this transfer.
     pub(crate) was_made: OnceLock<()>,
+    /// Mode that it had before its owner was permitted to work in it, if that was necessary.
+    pub(crate) mode_before: OnceLock<u32>,
     /// Whether files made in it get a default ACL; looked up once.
     pub(crate) has_default_acl: OnceLock<bool>,
     recent: Arc<Recent>,
@@ -49,6 +54,16 @@ struct Recent {
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Opens a directory. If this process may not list the directory (its mode is 711 or 733), the
+/// handle only leads to it (`O_PATH`): names in it are looked up, created and removed as far as its
+/// mode permits, but the handle itself can be neither listed nor synced.
+fn open_to_look_up(at: impl AsFd, name: impl Arg + Copy, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match openat(&at, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => openat(at, name, flags | OFlags::PATH, Mode::empty()),
+        result => result,
+    }
+}
+
 impl Directory {
     /// A root. Its handle stays open as long as anything below it is known.
     pub(crate) fn root(handle: OwnedFd) -> Arc<Self> {
@@ -59,6 +74,7 @@ impl Directory {
             handle: Mutex::new(Some(Arc::new(handle))),
             is_made: false,
             was_made: OnceLock::new(),
+            mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             recent: Arc::new(Recent::default()),
         })
@@ -73,6 +89,7 @@ impl Directory {
             handle: Mutex::new(None),
             is_made,
             was_made: OnceLock::new(),
+            mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             recent: Arc::clone(&self.recent),
         })
@@ -99,6 +116,19 @@ impl Directory {
             handle = directory.open_below(&handle, is_kept)?;
         }
         Ok(handle)
+    }
+
+    /// Returns a handle that can be listed and synced, in place of one that only leads to the
+    /// directory because listing it was not permitted.
+    ///
+    /// # Errors
+    /// `ACCESS` if it is still not permitted.
+    pub(crate) fn reopen(&self, handle: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
+        let opened = to_list(handle)?;
+        if let Some(kept) = &mut *self.lock() {
+            *kept = Arc::clone(&opened);
+        }
+        Ok(opened)
     }
 
     /// The closed directories from this one upwards, and the handle of the first open one above.
@@ -141,7 +171,7 @@ impl Directory {
     }
 
     fn open_in(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
-        match openat(parent, self.name.as_slice(), DIRECTORY, Mode::empty()) {
+        match open_to_look_up(parent, self.name.as_slice(), DIRECTORY) {
             Err(Errno::NOENT) if self.is_made => {}
             result => return result,
         }
@@ -154,7 +184,7 @@ impl Directory {
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
-        openat(parent, self.name.as_slice(), DIRECTORY, Mode::empty())
+        open_to_look_up(parent, self.name.as_slice(), DIRECTORY)
     }
 
     /// Its path below the root, without slashes at the ends; empty for the root. The time and
@@ -211,10 +241,62 @@ impl Recent {
     }
 }
 
-/// Opens the directory that a person named, following symbolic links as the shell would.
+/// Opens a directory that the user named and that is to be listed, following symbolic links as the
+/// shell would.
+///
+/// # Errors
+/// Of the system call.
 pub(crate) fn open_named(path: &[u8]) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"." } else { path };
-    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    openat(CWD, path, NAMED, Mode::empty())
+}
+
+/// Opens a directory that the user named and in which names are to be looked up, following symbolic
+/// links as the shell would. Permission to list the directory is not needed.
+///
+/// # Errors
+/// Of the system calls.
+pub(crate) fn open_named_to_look_up(path: &[u8]) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    open_to_look_up(CWD, path, NAMED)
+}
+
+const NAMED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Returns a handle of the same directory that can be listed.
+///
+/// # Errors
+/// `ACCESS` if this process may not list the directory.
+pub(crate) fn to_list(directory: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Errno> {
+    if fcntl_getfl(&*directory)?.contains(OFlags::PATH) {
+        return openat(&*directory, ".", DIRECTORY, Mode::empty()).map(Arc::new);
+    }
+    Ok(directory)
+}
+
+/// Makes the names in a directory durable.
+///
+/// A directory that this process may write to and not list cannot be synced alone. Then its whole
+/// file system is synced, through a new file without a name; where there are no such files, all
+/// file systems of the host are.
+///
+/// # Errors
+/// Of the system calls.
+pub(crate) fn sync_names(directory: &OwnedFd) -> Result<(), Errno> {
+    match fsync(directory) {
+        Err(Errno::BADF) => {}
+        result => return result,
+    }
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => syncfs(file),
+        // This process can have changed no name there.
+        Err(Errno::ACCESS | Errno::ROFS) => Ok(()),
+        Err(_) => {
+            sync();
+            Ok(())
+        }
+    }
 }
 
 /// Opens a file for reading without changing its time of access, if that is permitted: for the
@@ -345,6 +427,9 @@ pub(crate) const NOT_THROUGH_LINKS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
     use std::process::Command;
 
     /// Levels of the trees here: with a frame of 32 bytes for each, a recursion over them does not
@@ -414,6 +499,51 @@ mod tests {
             assert_eq!(remove_own(&root, "ours"), expected);
             assert_eq!(inside.exists(), other.is_some());
         }
+    }
+
+    /// Makes a directory of another user with this mode, in which this thread gets no more rights
+    /// from now on than the mode gives. `None` if this process is not root.
+    fn of_another_user(place: &Place, mode: u32) -> Option<Arc<Directory>> {
+        const ANOTHER: u32 = 65_534;
+        if !rustix::process::geteuid().is_root() {
+            lads_tried::not_tried("only root can give a directory to another user");
+            return None;
+        }
+        let path = place.place.path().join("theirs");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("file"), b"").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        chown(&path, Some(ANOTHER), Some(ANOTHER)).unwrap();
+        let own = capabilities(None).unwrap();
+        let overrides = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        let effective = own.effective - overrides;
+        set_capabilities(None, CapabilitySets { effective, ..own }).unwrap();
+        Some(place.root.child(b"theirs", false))
+    }
+
+    #[test]
+    fn names_are_looked_up_in_a_directory_that_may_only_be_searched() {
+        let place = Place::new();
+        let Some(directory) = of_another_user(&place, 0o711) else { return };
+        let handle = directory.open().unwrap();
+        statat(&handle, "file", NOT_THROUGH_LINKS).unwrap();
+        assert_eq!(to_list(Arc::clone(&handle)).err(), Some(Errno::ACCESS));
+        // Nothing can have changed in it.
+        assert_eq!(sync_names(&handle), Ok(()));
+        let path = place.place.path().join("theirs").into_os_string();
+        assert_eq!(open_named(path.as_encoded_bytes()).err(), Some(Errno::ACCESS));
+        let handle = open_named_to_look_up(path.as_encoded_bytes()).unwrap();
+        statat(&handle, "file", NOT_THROUGH_LINKS).unwrap();
+    }
+
+    #[test]
+    fn names_that_were_made_in_a_directory_that_may_not_be_listed_are_made_durable() {
+        let place = Place::new();
+        let Some(directory) = of_another_user(&place, 0o733) else { return };
+        let handle = directory.open().unwrap();
+        mkdirat(&handle, "made", Mode::RWXU).unwrap();
+        assert_eq!(fsync(&handle), Err(Errno::BADF));
+        assert_eq!(sync_names(&handle), Ok(()));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod special;
 mod stage;
 mod table;
 mod unnamed;
+mod usable;
 mod write;
 
 use crate::board::Board;
@@ -136,12 +137,19 @@ struct Place {
     renamed: Option<Vec<u8>>,
     /// Whether this job made the root, now or in an earlier attempt, and nobody else looks inside.
     is_root_made: bool,
-    /// Metadata of the root, if the contents of a directory are moved into it.
-    root_metadata: Mutex<Option<Metadata>>,
+    /// Metadata of the root, if the contents of a directory are moved into it and have ended.
+    root_metadata: Mutex<Option<RootMetadata>>,
     /// Whether there is no root: in a dry run that would make it, or because nothing is kept.
     is_missing: bool,
     /// What the source said that it would move.
     sources: Vec<Root>,
+}
+
+/// The metadata that the root gets when the journal is removed.
+struct RootMetadata {
+    metadata: Metadata,
+    /// `None` if the root keeps the mode that it has.
+    mode: Option<u32>,
 }
 
 impl SinkEnd {

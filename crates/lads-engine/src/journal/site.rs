@@ -21,7 +21,7 @@ use super::log::{self, Log};
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
-use crate::paths::{NOT_THROUGH_LINKS, is_named};
+use crate::paths::{NOT_THROUGH_LINKS, is_named, sync_names};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::journal::{Begun, FORMAT, Record, Replay, encode};
 use rustix::fs::{
@@ -307,7 +307,7 @@ impl Site {
         renameat(&self.root, self.new_name(), &self.root, self.name.as_str())?;
         new.is_named = true;
         let mut log = Log::new(new.file.try_clone()?, count);
-        log.failure = fsync(&self.root).err();
+        log.failure = sync_names(&self.root).err();
         Ok(log)
     }
 

@@ -1,5 +1,5 @@
-//! The handle through which metadata is read and set: an open file, or an entry that is held
-//! without opening it.
+//! The handle through which metadata is read and set: an open file or directory, or an entry that
+//! is held without opening it.
 
 use lads_core::entry::Kind;
 use rustix::fs::{
@@ -31,39 +31,65 @@ pub(crate) trait Handle {
     fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno>;
 }
 
-/// An open file or directory.
+/// An open file or directory, or a directory that this process may not list (`O_PATH`).
 impl Handle for OwnedFd {
     fn has_mode(&self) -> bool {
         true
     }
 
     fn set_owner(&self, uid: Option<Uid>, gid: Gid) -> Result<(), Errno> {
-        fchown(self, uid, Some(gid))
+        or_through_proc(self, fchown(self, uid, Some(gid)), |path| {
+            chownat(CWD, path, uid, Some(gid), AtFlags::empty())
+        })
     }
 
     fn set_mode(&self, mode: Mode) -> Result<(), Errno> {
-        fchmod(self, mode)
+        or_through_proc(self, fchmod(self, mode), |path| chmod(path, mode))
     }
 
     fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
-        futimens(self, times)
+        or_through_proc(self, futimens(self, times), |path| {
+            utimensat(CWD, path, times, AtFlags::empty())
+        })
     }
 
     fn list_xattrs(&self, to: &mut [u8]) -> Result<usize, Errno> {
-        flistxattr(self, to)
+        or_through_proc(self, flistxattr(self, &mut *to), |path| listxattr(path, to))
     }
 
     fn xattr(&self, name: &[u8], to: &mut [u8]) -> Result<usize, Errno> {
-        fgetxattr(self, name, to)
+        or_through_proc(self, fgetxattr(self, name, &mut *to), |path| getxattr(path, name, to))
     }
 
     fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-        fsetxattr(self, name, value, XattrFlags::empty())
+        let flags = XattrFlags::empty();
+        or_through_proc(self, fsetxattr(self, name, value, flags), |path| {
+            setxattr(path, name, value, flags)
+        })
     }
 
     fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno> {
-        fremovexattr(self, name)
+        or_through_proc(self, fremovexattr(self, name), |path| removexattr(path, name))
     }
+}
+
+/// Returns the result of a call that takes a descriptor. If the descriptor does not open its entry
+/// (`O_PATH`), such calls refuse it, and the call that takes a path gets the one under which the
+/// kernel shows the descriptor.
+fn or_through_proc<T>(
+    file: &OwnedFd,
+    result: Result<T, Errno>,
+    by_path: impl FnOnce(&str) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match result {
+        Err(Errno::BADF) => by_path(&shown_in_proc(file)),
+        result => result,
+    }
+}
+
+/// The path under which the kernel shows a descriptor. It leads to the entry itself, not to a name.
+fn shown_in_proc(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// A symbolic link or special file, held by a descriptor that does not open it (`O_PATH`): opening
@@ -88,8 +114,19 @@ impl Held {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let descriptor = openat(directory, name, flags, Mode::empty())?;
         let stat = fstat(&descriptor)?;
-        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let path = shown_in_proc(&descriptor);
         Ok(Self { descriptor, path, stat })
+    }
+
+    /// Opens a regular file that is held.
+    ///
+    /// # Errors
+    /// `NXIO` if it is no regular file; others of the system call.
+    pub(crate) fn read(&self) -> Result<OwnedFd, Errno> {
+        if self.file_type() != FileType::RegularFile {
+            return Err(Errno::NXIO);
+        }
+        openat(CWD, self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
     }
 
     /// Its attributes at the time when it was opened.

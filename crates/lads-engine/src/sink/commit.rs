@@ -1,17 +1,19 @@
 //! The last steps of a file: metadata, durable, its own name, durable.
 
 use super::table::{Item, Temporary};
-use super::{SinkEnd, failed, journal_failed};
+use super::{RootMetadata, SinkEnd, failed, journal_failed};
 use crate::deeds::Subject;
-use crate::metadata::{apply, has_default_acl, set_mtime};
-use crate::paths::{NOT_THROUGH_LINKS, parent_of, remove_left_over};
+use crate::metadata::{apply, has_default_acl, set_mtime, usable};
+use crate::paths::{NOT_THROUGH_LINKS, parent_of, remove_left_over, sync_names};
 use crate::stat::mtime_of;
 use lads_core::entry::Timestamp;
-use lads_core::issue::{Failure, Operation, Reason, Side};
+use lads_core::issue::{Failure, Operation};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
-use rustix::fs::{AtFlags, Mode, fchmod, fstat, fsync, ftruncate, mkdirat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, fchmod, fstat, fsync, ftruncate, mkdirat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -94,9 +96,16 @@ impl SinkEnd {
         // A file that an earlier attempt made has the mode that its directory gave it then.
         let inherits_acl = self.options.xattrs
             && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
-        apply(&temporary.file, &temporary.opened_as, &metadata, &self.options, inherits_acl)
+        let mode = self.wanted_mode(item);
+        apply(&temporary.file, &temporary.opened_as, &metadata, mode, &self.options, inherits_acl)
             .map_err(of_metadata)?;
         Ok(ready)
+    }
+
+    /// The mode that an entry gets; `None` if it keeps the mode that it has.
+    pub(super) fn wanted_mode(&self, item: &Item) -> Option<u32> {
+        let mode_before = item.own.as_ref().and_then(|own| own.mode_before.get().copied());
+        if self.options.permissions { Some(item.metadata.mode) } else { mode_before }
     }
 
     /// Whether what is made for an item gets an ACL from its directory, which `handle` is.
@@ -184,16 +193,19 @@ impl SinkEnd {
             Err(errno) if self.options.passing.of_directory(errno).is_some() => return Ok(()),
             Err(errno) => return Err(failed(Operation::SetMetadata, errno)),
         };
+        let mut mode = self.wanted_mode(item);
         if item.name == b"." {
-            // The journal is still in it. Its time of change is set when the journal is removed.
+            // The journal is still in it, and must be removable. Mode and time of change are set
+            // when the journal is removed.
             let mut place =
                 self.place().root_metadata.lock().unwrap_or_else(PoisonError::into_inner);
-            *place = Some(item.metadata.clone());
+            *place = Some(RootMetadata { metadata: item.metadata.clone(), mode });
+            mode = mode.map(|mode| usable(FileType::Directory, mode));
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
         let stat = fstat(&*handle).map_err(of_metadata)?;
-        apply(&*handle, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
-        fsync(&*handle).map_err(|errno| failed(Operation::Sync, errno))
+        apply(&*handle, &stat, &item.metadata, mode, &self.options, true).map_err(of_metadata)?;
+        sync_names(&handle).map_err(|errno| failed(Operation::Sync, errno))
     }
 
     /// Removes the journal and makes the root durable: the last step of all.
@@ -203,7 +215,7 @@ impl SinkEnd {
             && self.instead.is_none()
             && let Err(failure) = self.finish_root(is_complete)
         {
-            self.board.issue(self.target.clone(), failure);
+            self.board.issue(b".".to_vec(), failure);
         }
         drop(asked);
         self.tell_reduced();
@@ -233,17 +245,18 @@ impl SinkEnd {
     fn finish_root(&self, is_complete: bool) -> Result<(), Failure> {
         let place = self.place();
         self.open_up_root()?;
-        let failed_to = |errno| {
-            Failure::new(Side::Sink, Operation::Journal, Reason::Os(Errno::raw_os_error(errno)))
-        };
-        place.journal.finish(is_complete, |path| self.remove_left_over(path)).map_err(failed_to)?;
-        let handle = place.root.open().map_err(failed_to)?;
+        let journal = &place.journal;
+        journal
+            .finish(is_complete, |path| self.remove_left_over(path))
+            .map_err(|errno| failed(Operation::Journal, errno))?;
+        let handle = place.root.open().map_err(|errno| failed(Operation::Sync, errno))?;
         let metadata = place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(metadata) = metadata {
-            let stat = fstat(&*handle).map_err(failed_to)?;
-            apply(&*handle, &stat, &metadata, &self.options, true).map_err(failed_to)?;
+        if let Some(RootMetadata { metadata, mode }) = metadata {
+            fstat(&*handle)
+                .and_then(|stat| apply(&*handle, &stat, &metadata, mode, &self.options, true))
+                .map_err(|errno| failed(Operation::SetMetadata, errno))?;
         }
-        fsync(&*handle).map_err(failed_to)
+        sync_names(&handle).map_err(|errno| failed(Operation::Sync, errno))
     }
 
     /// Gives a root that this job made the mode of a new directory, unless it gets that of a

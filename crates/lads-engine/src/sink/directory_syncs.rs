@@ -5,7 +5,7 @@
 //! sync of a directory is under way, and whoever comes meanwhile shares the next one.
 
 use crate::board::lock;
-use rustix::fs::fsync;
+use crate::paths::sync_names;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -37,7 +37,7 @@ impl DirectorySyncs {
     /// # Errors
     /// Of the sync.
     pub(super) fn sync(&self, directory: &OwnedFd) -> Result<(), Errno> {
-        self.sync_with(directory.as_raw_fd(), || fsync(directory))
+        self.sync_with(directory.as_raw_fd(), || sync_names(directory))
     }
 
     fn sync_with(

@@ -5,21 +5,24 @@ use crate::board::lock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::hub::Inner;
-use crate::job::DIRECT_BYTES_MIN;
+use crate::job::{DIRECT_BYTES_MIN, Options};
 use crate::journal::{Durable, Journal};
 use crate::layout;
 use crate::layout::lustre::ends_before;
-use crate::metadata::{Held, apply, differs, is_asked_for, make_usable};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, remove_left_over};
+use crate::metadata::{Handle, Held, apply, differs, is_asked_for, make_usable};
+use crate::paths::{
+    Directory, NOT_THROUGH_LINKS, open_named_to_look_up, remove_left_over, sync_names,
+};
 use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
 use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
 use crate::sink::unnamed::Unnamed;
+use crate::sink::usable::open_usable;
 use crate::sink::write::reopen_temporary;
 use crate::stat::{identity_of, mtime_of};
 use lads_core::entry::UNSIZED_PLACED_BYTES;
-use lads_core::entry::{Entry, Identity, Kind, is_own_name};
+use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name};
 use lads_core::growth::Extent;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
@@ -28,7 +31,7 @@ use lads_core::message::{Answer, Root, Verb};
 use lads_core::sink::{Event, Examined, Placement};
 use lads_core::units::EntryId;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat, syncfs,
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, statat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -61,7 +64,11 @@ impl SinkEnd {
             _ => None,
         };
         if is_directory {
-            return self.open_root(target, self.open_directory(target)?, None);
+            let root = self.open_directory(target)?;
+            if roots.iter().any(|root| root.is_contents_only) && !self.options.dry_run {
+                open_usable(&root).map_err(|errno| self.cannot("write to", target, errno))?;
+            }
+            return self.open_root(target, root, None);
         }
         match (&there, single) {
             (Ok(_), None) => Err(Fatal::new(
@@ -143,7 +150,7 @@ impl SinkEnd {
         })?;
         sync_name(target)
             .map_err(|errno| self.cannot("make durable the directory of", target, errno))?;
-        let place = self.open_root(target, handle, None)?;
+        let place = self.open_root(target, Directory::root(handle), None)?;
         place.journal.record_root_made().map_err(|error| {
             let place = self.place_name(target);
             Fatal::new(
@@ -155,19 +162,20 @@ impl SinkEnd {
         Ok(Place { is_root_made: true, ..place })
     }
 
-    /// Opens a directory that a person named.
-    fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, Fatal> {
-        open_named(path).map_err(|errno| self.cannot("open the target directory", path, errno))
+    /// Opens a directory that the user named.
+    fn open_directory(&self, path: &[u8]) -> Result<Arc<Directory>, Fatal> {
+        open_named_to_look_up(path)
+            .map(Directory::root)
+            .map_err(|errno| self.cannot("open the target directory", path, errno))
     }
 
     /// Sets the open directory into which everything goes.
     fn open_root(
         &self,
         path: &[u8],
-        handle: OwnedFd,
+        root: Arc<Directory>,
         renamed: Option<Vec<u8>>,
     ) -> Result<Place, Fatal> {
-        let root = Directory::root(handle);
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let target = self.place_name(path);
         let stat = fstat(&*handle).map_err(|e| self.cannot("examine the directory", path, e))?;
@@ -310,8 +318,8 @@ impl SinkEnd {
             }
             Ok(_) if own.was_made.get().is_some() => Answer::Made,
             Ok(_) if self.options.dry_run => Answer::Have,
-            Ok(handle) => {
-                make_usable(&handle).map_err(|errno| failed(Operation::SetMetadata, errno))?;
+            Ok(_) => {
+                open_usable(own).map_err(|errno| failed(Operation::SetMetadata, errno))?;
                 Answer::Have
             }
             Err(Errno::NOENT) if self.options.dry_run => Answer::Would,
@@ -489,26 +497,24 @@ impl SinkEnd {
         handle: &OwnedFd,
         there: &Stat,
     ) -> Result<bool, Failure> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(handle, item.name.as_slice(), flags, Mode::empty()) {
-            Ok(file) => file,
-            // We may not read it, so we must not set its metadata, either.
-            Err(Errno::ACCESS) => return Ok(true),
-            Err(errno) => return Err(failed(Operation::Examine, errno)),
-        };
-        let stat = fstat(&file).map_err(|errno| failed(Operation::Examine, errno))?;
+        let of_examine = |errno| failed(Operation::Examine, errno);
+        let opened = OpenedToMend::open(handle, &item.name).map_err(of_examine)?;
+        // This user may not even read a file of another user, so its metadata stays as it is.
+        let Some(mut opened) = opened else { return Ok(true) };
+        let stat = opened.stat().map_err(of_examine)?;
         if !is_same_inode(&stat, there) {
             return Err(failed(Operation::Examine, Errno::STALE));
         }
-        if !differs(&file, &stat, &item.metadata, &self.options) {
+        if !differs(&opened.file, &stat, &item.metadata, &self.options) {
             return Ok(true);
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
-        if may_be_planted(handle, &item.name, &file, &stat).map_err(of_metadata)? {
+        if may_be_planted(handle, &item.name, &opened.file, &stat).map_err(of_metadata)? {
             return Ok(false);
         }
-        apply(&file, &stat, &item.metadata, &self.options, true).map_err(of_metadata)?;
-        fsync(&file).map_err(|errno| failed(Operation::Sync, errno))?;
+        let mode = self.wanted_mode(item);
+        opened.set(&item.metadata, mode, &self.options).map_err(of_metadata)?;
+        fsync(&opened.file).map_err(|errno| failed(Operation::Sync, errno))?;
         Ok(true)
     }
 
@@ -605,6 +611,57 @@ impl SinkEnd {
     }
 }
 
+/// A file whose metadata is compared and set.
+struct OpenedToMend {
+    file: OwnedFd,
+    /// If this user owns the file and its mode does not let the owner read it: that mode, which the
+    /// file gets back.
+    mode_before: Option<u32>,
+}
+
+impl OpenedToMend {
+    /// Opens a file. `None` if it belongs to another user, and this user may not read it.
+    fn open(directory: &OwnedFd, name: &[u8]) -> Result<Option<Self>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(directory, name, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => {}
+            opened => return opened.map(|file| Some(Self { file, mode_before: None })),
+        }
+        let held = Held::open(directory, name)?;
+        let Some(mode) = make_usable(&held, held.stat())? else { return Ok(None) };
+        let file = held.read().inspect_err(|_| {
+            // The first error counts.
+            let _ = held.set_mode(Mode::from_raw_mode(mode));
+        })?;
+        Ok(Some(Self { file, mode_before: Some(mode) }))
+    }
+
+    /// Returns the status of the file with the mode that it had.
+    fn stat(&self) -> Result<Stat, Errno> {
+        let mut stat = fstat(&self.file)?;
+        if let Some(mode) = self.mode_before {
+            stat.st_mode = FileType::from_raw_mode(stat.st_mode).as_raw_mode() | mode;
+        }
+        Ok(stat)
+    }
+
+    fn set(&mut self, to: &Metadata, mode: Option<u32>, options: &Options) -> Result<(), Errno> {
+        let mode = mode.or(self.mode_before);
+        apply(&self.file, &fstat(&self.file)?, to, mode, options, true)?;
+        self.mode_before = None;
+        Ok(())
+    }
+}
+
+impl Drop for OpenedToMend {
+    fn drop(&mut self) {
+        if let Some(mode) = self.mode_before {
+            // If it fails, the next run sets the mode.
+            let _ = self.file.set_mode(Mode::from_raw_mode(mode));
+        }
+    }
+}
+
 /// What is under the name of an entry. A directory that was made for this transfer is empty, so the
 /// server need not be asked: one call less for each file of a new tree.
 fn what_is_there(
@@ -626,11 +683,7 @@ fn what_is_there(
 fn sync_name(path: &[u8]) -> Result<(), Errno> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let cut = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-    match open_named(&path[..cut]) {
-        // One may be permitted to make names in a directory and not to open it.
-        Err(Errno::ACCESS) => syncfs(open_named(path)?),
-        above => fsync(above?),
-    }
+    sync_names(&open_named_to_look_up(&path[..cut])?)
 }
 
 /// Opens a directory that we made under this name a moment ago.

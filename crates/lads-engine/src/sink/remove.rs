@@ -9,10 +9,11 @@
 
 mod tree;
 
+use super::usable::open_usable;
 use super::{SinkEnd, failed};
 use crate::hub::Waiter;
-use crate::metadata::{make_usable, set_mtime};
-use crate::paths::{Directory, NOT_THROUGH_LINKS};
+use crate::metadata::{Handle, set_mtime};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, sync_names};
 use crate::stat::mtime_of;
 use lads_core::entry::{PATH_BYTES_MAX, is_own_name};
 use lads_core::filter::is_included;
@@ -20,9 +21,7 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::limits::QUESTION_NAMES_MAX;
 use lads_core::message::{Line, Message, Presence, Verb};
 use lads_core::sink::{Event, Permission, Sink};
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, fchmod, fstat, fsync, openat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -169,7 +168,7 @@ impl<'a> Removal<'a> {
         directory: &Arc<Directory>,
         handle: &OwnedFd,
     ) -> Result<Result<(), Errno>, Stopped> {
-        let listing = match open_again(handle) {
+        let listing = match self.open_listing(directory, handle) {
             Ok(listing) => listing,
             Err(errno) => return Ok(Err(errno)),
         };
@@ -195,6 +194,19 @@ impl<'a> Removal<'a> {
             self.ask(directory, names)?;
         }
         Ok(Ok(()))
+    }
+
+    /// Opens a directory once more, to be listed from its beginning. If its owner is this user and
+    /// its mode does not permit that, the mode is changed for a moment.
+    fn open_listing(&self, directory: &Arc<Directory>, handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+        match open_again(handle) {
+            Err(Errno::ACCESS) if !self.end.options.dry_run => {}
+            listing => return listing,
+        }
+        let before = fstat(handle)?;
+        let usable = open_usable(directory)?;
+        let listing = open_again(&usable);
+        put_mode_right(&usable, &before).and(listing)
     }
 
     /// Whether a name stays whatever the source has: it is LADS's own, or left out.
@@ -271,10 +283,10 @@ impl<'a> Removal<'a> {
         if self.end.options.dry_run {
             return self.remove_names(directory, names);
         }
-        // If this is not permitted, the removal fails, too, and that is told.
-        let _ = make_usable(&handle);
+        // If this is not permitted, the removal fails, too, and is reported.
+        let handle = open_usable(directory).unwrap_or(handle);
         let outcome = self.remove_names(directory, names);
-        let put_right = self.put_right(&handle, &before).and_then(|()| fsync(&*handle));
+        let put_right = self.put_right(&handle, &before).and_then(|()| sync_names(&handle));
         if let Err(errno) = put_right {
             self.failed(&directory.path(), failed(Operation::SetMetadata, errno));
         }
@@ -287,9 +299,7 @@ impl<'a> Removal<'a> {
 
     /// Gives a directory the mode and the time of change back that it had.
     fn put_right(&self, handle: &OwnedFd, before: &Stat) -> Result<(), Errno> {
-        if fstat(handle)?.st_mode != before.st_mode {
-            fchmod(handle, Mode::from_raw_mode(before.st_mode))?;
-        }
+        put_mode_right(handle, before)?;
         if self.end.options.times { set_mtime(handle, mtime_of(before)) } else { Ok(()) }
     }
 
@@ -328,6 +338,14 @@ impl<'a> Removal<'a> {
 
     fn failed(&self, path: &[u8], failure: Failure) {
         self.end.board.issue_when_room(path.to_vec(), failure);
+    }
+}
+
+/// Gives a directory the mode back that it had.
+fn put_mode_right(handle: &OwnedFd, before: &Stat) -> Result<(), Errno> {
+    match fstat(handle)?.st_mode == before.st_mode {
+        true => Ok(()),
+        false => handle.set_mode(Mode::from_raw_mode(before.st_mode)),
     }
 }
 

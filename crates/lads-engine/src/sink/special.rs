@@ -74,7 +74,7 @@ impl SinkEnd {
         if stat.st_nlink > 1 || may_be_planted(handle, &item.name, &held, stat)? {
             return Ok(false);
         }
-        apply(&held, stat, &item.metadata, &self.options, true)?;
+        apply(&held, stat, &item.metadata, self.wanted_mode(item), &self.options, true)?;
         Ok(true)
     }
 
@@ -135,6 +135,7 @@ impl SinkEnd {
             return Err(Errno::STALE);
         }
         let inherits_acl = self.inherits_acl(item, handle);
-        apply(&held, held.stat(), &item.metadata, &self.options, inherits_acl)
+        let mode = self.wanted_mode(item);
+        apply(&held, held.stat(), &item.metadata, mode, &self.options, inherits_acl)
     }
 }

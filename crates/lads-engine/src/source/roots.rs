@@ -4,7 +4,7 @@ use crate::board::Board;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::null;
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, open_named_to_look_up};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Root;
 use rustix::fs::{FileType, statat};
@@ -89,13 +89,15 @@ fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
     let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
     let is_contents_only = is_list || path.ends_with(b"/") || matches!(last, b"" | b"." | b"..");
     if is_contents_only {
-        let directory = Directory::root(open_named(path)?);
+        // A list names the entries.
+        let open = if is_list { open_named_to_look_up } else { open_named };
+        let directory = Directory::root(open(path)?);
         let given = path.to_vec();
         let name = b".".to_vec();
         return Ok(WalkRoot { given, directory, name, is_directory: true, is_contents_only });
     }
     let parent = &trimmed[..trimmed.len() - last.len()];
-    let directory = Directory::root(open_named(parent)?);
+    let directory = Directory::root(open_named_to_look_up(parent)?);
     let stat = statat(directory.open()?, last, NOT_THROUGH_LINKS)?;
     let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let (given, name) = (path.to_vec(), last.to_vec());

@@ -17,7 +17,7 @@ use super::{SourceEnd, failed};
 use crate::board::lock;
 use crate::deeds::Subject;
 use crate::hub::Waiter;
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_unnoticed};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, open_unnoticed, to_list};
 use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, is_own_name, shortened};
 use lads_core::filter::is_included;
@@ -499,7 +499,7 @@ impl<'a> Walker<'a> {
     fn handle_to_list(&self, directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
         let handle = directory.open()?;
         if !self.end.options.check {
-            return Ok(handle);
+            return to_list(handle);
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         open_unnoticed(&*handle, c".", flags).map(Arc::new)

@@ -32,7 +32,7 @@ fn wanted(path: &Path, mode: u32) -> Metadata {
 fn dress(held: &Held, metadata: &Metadata) {
     let options = Options::default();
     assert!(differs(held, held.stat(), metadata, &options));
-    apply(held, held.stat(), metadata, &options, true).expect("it is ours");
+    apply(held, held.stat(), metadata, Some(metadata.mode), &options, true).expect("it is ours");
 }
 
 fn mode_and_time(path: &Path) -> (u32, i64) {

@@ -5,6 +5,7 @@
 mod list;
 
 use super::About;
+use crate::paths::{open_named_to_look_up, sync_names};
 use crate::slots::SlotFile;
 use crate::whole::fill_random;
 use lads_core::remote::kept::{Kept, List, begin, read};
@@ -14,13 +15,14 @@ use lads_core::staging::Slot;
 use lads_sys::Buffer;
 use list::Listed;
 use rustix::fs::{
-    FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, fsync, open, unlink,
+    FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, open, unlink,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;
@@ -73,7 +75,7 @@ impl Cache {
         let list = Listed::begin(File::from(list), is_synced, &begin(server, slot_bytes))?;
         if is_synced {
             // That the files are there is durable when something is put there.
-            fsync(open(directory, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?;
+            sync_names(&open_named_to_look_up(directory.as_os_str().as_bytes())?)?;
         }
         let bytes = SlotFile::new(bytes, slot_bytes);
         Ok(Self {

@@ -4,6 +4,7 @@ use super::session::{Opened, Session};
 use super::storage::{OpenFile, Read, failed};
 use crate::board::lock;
 use crate::layout::FileAt;
+use crate::paths::sync_names;
 use lads_core::issue::Operation;
 use lads_core::remote::locks::{FileId, Owner};
 use lads_core::remote::message::{
@@ -270,7 +271,7 @@ fn sync(opened: &Opened) -> Result<(), Failure> {
         false => Ok(()),
     };
     let mut made_in = lock(&opened.made_in);
-    let synced = synced.and_then(|()| made_in.as_ref().map_or(Ok(()), fsync));
+    let synced = synced.and_then(|()| made_in.as_ref().map_or(Ok(()), |it| sync_names(it)));
     synced.map_err(|errno| failed(Operation::Sync, errno))?;
     *made_in = None;
     Ok(())

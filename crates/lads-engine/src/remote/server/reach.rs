@@ -1,6 +1,6 @@
 //! Which files a client can name.
 
-use crate::paths::{Directory, open_named, parent_of};
+use crate::paths::{Directory, open_named_to_look_up, parent_of};
 use lads_core::remote::message::PATH_BYTES_MAX;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ impl Reach {
     /// Below a directory.
     pub(super) fn below(root: &Path) -> Result<Self, String> {
         let no_root = |error| format!("cannot open the directory {}: {error}", root.display());
-        let handle = open_named(root.as_os_str().as_bytes()).map_err(no_root)?;
+        let handle = open_named_to_look_up(root.as_os_str().as_bytes()).map_err(no_root)?;
         Ok(Self::Below(Directory::root(handle)))
     }
 
@@ -42,7 +42,7 @@ impl Reach {
             Self::Everything => {
                 let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
                 let (directory, name) = path.split_at(start);
-                (Arc::new(open_named(directory)?), name, OFlags::empty())
+                (Arc::new(open_named_to_look_up(directory)?), name, OFlags::empty())
             }
         };
         if name.is_empty() { Err(Errno::INVAL) } else { Ok((directory, name, flag)) }
@@ -63,6 +63,10 @@ fn checked(path: &[u8]) -> Result<&[u8], Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{AtFlags, statat};
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
 
     #[test]
     fn paths_stay_below_the_root() {
@@ -77,6 +81,37 @@ mod tests {
         let below = Reach::below(place.path()).unwrap();
         let long = [b'x'; PATH_BYTES_MAX + 1];
         assert_eq!(below.find(&long).err(), Some(Errno::NAMETOOLONG));
+    }
+
+    /// A directory above a file, or the root itself, was opened for reading.
+    #[test]
+    fn directories_above_a_file_need_not_be_readable() {
+        let own = capabilities(None).unwrap();
+        if !own.effective.contains(CapabilitySet::CHOWN) {
+            lads_tried::not_tried("only root can give a directory to another user");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let deep = place.path().join("home/data");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), b"").unwrap();
+        for directory in [place.path(), &place.path().join("home"), &deep] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o711)).unwrap();
+            chown(directory, Some(65_534), None).unwrap();
+        }
+        let overrides = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        let effective = own.effective - overrides;
+        set_capabilities(None, CapabilitySets { effective, ..own }).unwrap();
+        let below = Reach::below(place.path()).unwrap();
+        let path = deep.join("file").into_os_string();
+        for (reach, path) in
+            [(&below, b"home/data/file".as_slice()), (&Reach::Everything, path.as_bytes())]
+        {
+            let (directory, name, _) = reach.find(path).unwrap();
+            statat(directory, name, AtFlags::empty()).unwrap();
+        }
+        // The place is removed with the rights of before.
+        set_capabilities(None, own).unwrap();
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::{Name, Removal, Stopped, name_of, open_again, unlink};
 use crate::deeds::Subject;
-use crate::metadata::make_usable;
 use crate::paths::Directory;
 use crate::sink::failed;
+use crate::sink::usable::open_usable;
 use lads_core::issue::Operation;
 use rustix::fs::{AtFlags, RawDir, StatxAttributes, StatxFlags, fstat, statx};
 use rustix::io::Errno;
@@ -76,7 +76,7 @@ impl Removal<'_> {
         };
         if !self.end.options.dry_run {
             // Where that is not permitted, removing is not, and is told.
-            let _ = make_usable(&handle);
+            let _ = open_usable(&own);
         }
         let mut level =
             Level { above: Arc::clone(above), name, own, left: Vec::new(), is_kept: false };

@@ -1,0 +1,252 @@
+//! Modes of files and directories: those that are no obstacle, and those that entries get.
+
+use crate::tree::{assert_nothing_left_over, set_xattr};
+use crate::world::{
+    Ended, LADS, World, as_nobody, assert_identical, check, has, is_root, lads, run,
+};
+use rustix::fs::getxattr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::Path;
+use std::process::Command;
+
+const NOBODY: u32 = 65_534;
+
+/// Returns whether another user can be taken for a while.
+fn can_be_nobody() -> bool {
+    is_root() && has("setpriv")
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().mode() & 0o7777
+}
+
+fn give_to_nobody(path: &Path) {
+    let status = Command::new("chown").args(["-hR", "65534:65534"]).arg(path).status();
+    assert!(status.unwrap().success());
+}
+
+/// Runs `lads cp --json` with these words as an unprivileged user.
+fn cp_as_nobody(words: &[&str]) -> Ended {
+    run(as_nobody(&lads(words)))
+}
+
+/// Makes a source of an unprivileged user. Its directories are those of the first column, with
+/// these modes; each holds a read-only file.
+fn source_of_nobody(directories: &[(&str, u32)]) -> World {
+    let world = World::new();
+    for (name, _) in directories {
+        let file = world.write(format!("src/{name}/file"), name.as_bytes());
+        set_mode(&file, 0o444);
+    }
+    for (name, mode) in directories.iter().rev() {
+        set_mode(&world.path(format!("src/{name}")), *mode);
+    }
+    give_to_nobody(&world.path(""));
+    world
+}
+
+/// The target directory got its mode before the journal in it was removed, which then was not
+/// permitted: exit code 6 each time, and a journal that stayed.
+#[test]
+fn directories_that_are_read_only_are_copied_changed_and_deleted_from() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[(".", 0o555), ("a", 0o555), ("a/b", 0o500), ("c", 0o555)]);
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    cp_as_nobody(&[&source, &target]).expect(0);
+    assert_identical(&world.source(), &world.target());
+    assert_nothing_left_over(&world.target());
+
+    // As root, the modes of the directories do not matter.
+    world.write("src/new", b"new");
+    world.write("src/a/b/file", b"changed");
+    fs::remove_dir_all(world.path("src/c")).unwrap();
+    give_to_nobody(&world.source());
+    cp_as_nobody(&["--delete", &source, &target]).expect(0);
+    assert_identical(&world.source(), &world.target());
+    assert_nothing_left_over(&world.target());
+}
+
+/// Without permission to read a directory, its owner can still permit that.
+#[test]
+fn directories_that_even_their_owner_may_not_read_are_written_to_and_deleted_from() {
+    if !can_be_nobody() {
+        return;
+    }
+    for hidden in [0o311, 0o000] {
+        let world = source_of_nobody(&[(".", 0o755), ("a", 0o755)]);
+        let (source, target) = (world.source_contents(), world.target().display().to_string());
+        cp_as_nobody(&[&source, &target]).expect(0);
+        for name in ["dst/extra", "dst/a/extra"] {
+            world.write(name, b"extra");
+        }
+        world.write("src/a/new", b"new");
+        give_to_nobody(&world.path(""));
+        set_mode(&world.path("dst/a"), hidden);
+        set_mode(&world.target(), hidden);
+        // So the modes are those of before, not those of the source.
+        cp_as_nobody(&["--no-perms", "--delete", &source, &target]).expect(0);
+        assert_eq!([mode(&world.target()), mode(&world.path("dst/a"))], [hidden; 2]);
+        assert!(world.path("dst/a/new").exists());
+        assert!(!world.path("dst/extra").exists() && !world.path("dst/a/extra").exists());
+        assert_nothing_left_over(&world.target());
+        cp_as_nobody(&[&source, &target]).expect(0);
+        assert_identical(&world.source(), &world.target());
+    }
+}
+
+/// A user attribute of a read-only file could not be set, in any run.
+#[test]
+fn read_only_files_get_user_attributes() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[(".", 0o755)]);
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    let copied = world.path("dst/file");
+    let value = || {
+        let mut value = [0; 8];
+        let count = getxattr(&copied, "user.origin", &mut value[..]);
+        count.map(|count| value[..count].to_vec()).unwrap_or_default()
+    };
+    cp_as_nobody(&[&source, &target]).expect(0);
+    for (options, text) in [(&[][..], &b"here"[..]), (&["--no-perms"], b"there"), (&[], b"")] {
+        let file = world.path("src/file");
+        if text.is_empty() {
+            rustix::fs::removexattr(&file, "user.origin").unwrap();
+        } else {
+            set_xattr(&file, b"user.origin", text);
+        }
+        let words = [options, &[&source, &target]].concat();
+        let ended = cp_as_nobody(&words).expect(0);
+        assert_eq!((value(), mode(&copied), ended.count("bytes_sent")), (text.to_vec(), 0o444, 0));
+        let changed_at = |path: &Path| {
+            let it = path.metadata().unwrap();
+            (it.ctime(), it.ctime_nsec())
+        };
+        let before = changed_at(&copied);
+        cp_as_nobody(&words).expect(0);
+        assert_eq!(changed_at(&copied), before, "there is nothing to set");
+    }
+}
+
+/// Such a file counted as the same, and its metadata stayed different, with exit code 0.
+#[test]
+fn files_that_even_their_owner_may_not_read_get_their_metadata() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[(".", 0o755)]);
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    cp_as_nobody(&[&source, &target]).expect(0);
+    let copied = world.path("dst/file");
+    set_mode(&copied, 0o000);
+    cp_as_nobody(&["--no-perms", &source, &target]).expect(0);
+    assert_eq!(mode(&copied), 0o000);
+    let ended = cp_as_nobody(&[&source, &target]).expect(0);
+    assert_eq!((mode(&copied), ended.count("bytes_sent")), (0o444, 0));
+    // Another user's file stays as it is.
+    set_mode(&copied, 0o600);
+    chown(&copied, Some(1234), None).unwrap();
+    cp_as_nobody(&[&source, &target]).expect(0);
+    assert_eq!(mode(&copied), 0o600);
+}
+
+#[test]
+fn a_journal_that_was_left_in_a_read_only_directory_is_removed_by_clean() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = World::new();
+    let journal = world.write("dst/.lads-0123456789abcdef.journal", b"");
+    set_mode(&journal, 0o600);
+    set_mode(&world.target(), 0o555);
+    give_to_nobody(&world.target());
+    let clean = || {
+        let mut command = Command::new(LADS);
+        command.arg("clean").arg(world.target());
+        run(as_nobody(&command))
+    };
+    clean().expect(0);
+    assert_eq!((journal.exists(), mode(&world.target())), (false, 0o555));
+    // In a directory of another user, it is only reported.
+    fs::write(&journal, b"").unwrap();
+    set_mode(&journal, 0o600);
+    chown(&journal, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(world.target(), Some(1234), None).unwrap();
+    clean();
+    assert_eq!((journal.exists(), mode(&world.target())), (true, 0o555));
+}
+
+/// Parents of source and target were opened for reading, which fails where a user may only search
+/// them, as in the home directories of many hosts.
+#[test]
+fn directories_that_may_be_searched_and_not_listed_are_no_obstacle() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = World::new();
+    for name in ["home/src/file", "home/listed/deep/file", "home/dst/there"] {
+        world.write(name, b"file");
+    }
+    give_to_nobody(&world.path("home"));
+    for name in ["home", "home/listed", "home/listed/deep"] {
+        chown(world.path(name), Some(0), Some(0)).unwrap();
+        set_mode(&world.path(name), 0o711);
+    }
+    let path = |name: &str| world.path(name).display().to_string();
+    cp_as_nobody(&[&path("home/src/file"), &path("home/dst/one")]).expect(0);
+    cp_as_nobody(&[&path("home/src"), &path("home/dst/")]).expect(0);
+    cp_as_nobody(&[&format!("{}/", path("home/src")), &path("home/dst/contents")]).expect(0);
+    cp_as_nobody(&[&path("home/listed/deep/file"), &path("home/dst/two")]).expect(0);
+    let list = world.write("list", b"deep/file\n").display().to_string();
+    set_mode(Path::new(&list), 0o644);
+    cp_as_nobody(&["--files-from", &list, &path("home/listed"), &path("home/dst/from")]).expect(0);
+    for name in ["one", "src/file", "contents/file", "two", "from/deep/file"] {
+        assert_eq!(fs::read(world.path("home/dst").join(name)).unwrap(), b"file", "{name}");
+    }
+    run(as_nobody(&check(&[&path("home/src"), &path("home/dst/")]))).expect(0);
+    let mut layout = Command::new(LADS);
+    layout.args(["layout", &path("home/listed/deep/file")]);
+    run(as_nobody(&layout)).expect(0);
+    // A directory that is to be listed must be readable.
+    let contents = format!("{}/", path("home/listed"));
+    cp_as_nobody(&[&contents, &path("home/dst/none")]).expect(3);
+    assert!(!world.path("home/dst/none").exists());
+    let ended = cp_as_nobody(&[&path("home/listed"), &path("home/dst/")]).expect(3);
+    assert_eq!(ended.issue()["operation"], "list");
+    assert_eq!(ended.issue()["errno_name"], "EACCES");
+}
+
+#[test]
+fn files_are_written_to_a_directory_that_may_not_be_listed() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = World::new();
+    world.write("src/file", b"file");
+    world.write("src/box/inside", b"inside");
+    fs::create_dir_all(world.path("dst/box")).unwrap();
+    for name in ["dst", "dst/box"] {
+        set_mode(&world.path(name), 0o733);
+    }
+    let path = |name: &str| world.path(name).display().to_string();
+    cp_as_nobody(&[&path("src/file"), &path("dst/file")]).expect(0);
+    // The directory is another user's, so its metadata cannot be set.
+    let words = ["--no-perms", "--no-times", "--no-owner", &path("src/"), &path("dst")];
+    cp_as_nobody(&words).expect(0);
+    cp_as_nobody(&words).expect(0);
+    for (name, text) in [("file", "file"), ("box/inside", "inside")] {
+        assert_eq!(fs::read_to_string(world.target().join(name)).unwrap(), text);
+    }
+    assert_nothing_left_over(&world.target());
+    // What else is there is not known.
+    let ended = cp_as_nobody(&[&["--delete"], &words[..]].concat()).expect(6);
+    assert!(ended.events_of("issue").iter().all(|issue| issue["operation"] == "list"));
+}

@@ -1,0 +1,23 @@
+//! Directories of this user whose mode does not let their owner work in them (555, 333, 000).
+//!
+//! While a transfer works in such a directory, its owner has all permissions there. The directory
+//! gets its mode when everything in it has ended.
+
+use crate::metadata::make_usable;
+use crate::paths::Directory;
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Opens a directory; if this user owns it, permits its owner to list it and to change it.
+///
+/// # Errors
+/// Of the system calls.
+pub(super) fn open_usable(directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
+    let handle = directory.open()?;
+    let Some(mode) = make_usable(&*handle, &fstat(&*handle)?)? else { return Ok(handle) };
+    // The first mode is that of the user; a later one may be ours.
+    let _ = directory.mode_before.set(mode);
+    directory.reopen(handle)
+}
