@@ -41,6 +41,7 @@ const NO_THREAD: &str =
 
 fn main() -> ExitCode {
     panic::end_the_process();
+    signals::outlive_file_size_limit();
     let matches = args::command().get_matches();
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),

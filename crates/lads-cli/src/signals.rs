@@ -3,7 +3,7 @@
 
 use crate::NO_THREAD;
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -65,12 +65,27 @@ pub(crate) fn leave_to_the_front() -> Result<()> {
     Ok(())
 }
 
+/// From now on, a write beyond the maximum size of a file (`ulimit -f`) fails with `EFBIG`, and the
+/// signal that comes with the error does not end this process. Programs that this process starts
+/// are ended by the signal again, because a handler does not outlive the start of another program.
+pub(crate) fn outlive_file_size_limit() {
+    if !is_ignored(SIGXFSZ) {
+        // If no handler can be installed, the signal ends the process, as before.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
+}
+
 /// Returns whether SIGHUP was ignored when this process was started, as by nohup(1).
 fn is_hangup_ignored() -> bool {
+    is_ignored(SIGHUP)
+}
+
+/// Returns whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 #[cfg(test)]

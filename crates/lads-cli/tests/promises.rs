@@ -31,6 +31,8 @@ mod ends;
 mod faultfs;
 #[path = "promises/few_threads.rs"]
 mod few_threads;
+#[path = "promises/file_sizes.rs"]
+mod file_sizes;
 #[path = "promises/greeting.rs"]
 mod greeting;
 #[path = "promises/identity.rs"]

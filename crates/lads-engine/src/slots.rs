@@ -2,6 +2,7 @@
 
 use crate::whole::{read_at_least, write_all};
 use lads_core::staging::Slot;
+use lads_sys::without_file_size_signal;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fdatasync};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -32,7 +33,8 @@ impl SlotFile {
     /// If the buffer does not hold these pages.
     pub(crate) fn write(&self, slot: Slot, buffer: &[u8], length: usize) -> Result<(), Errno> {
         let pages = &buffer[..length.next_multiple_of(PAGE_BYTES)];
-        self.patiently(|| write_all(&self.file, pages, slot.offset(self.slot_bytes)))
+        let write = || write_all(&self.file, pages, slot.offset(self.slot_bytes));
+        self.patiently(|| without_file_size_signal(write))
     }
 
     /// Reads the first bytes of a slot back into a buffer, in whole pages.

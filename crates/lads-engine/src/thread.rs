@@ -41,7 +41,8 @@ impl From<NoThread> for Fatal {
     }
 }
 
-/// A thread with a name that shows in `top` and in a debugger.
+/// Starts a thread with a name that shows in `top` and in a debugger. Its writes beyond the maximum
+/// size of a file fail, and do not end the process.
 ///
 /// # Errors
 /// If there is no room for another thread. Then `run` is dropped.
@@ -49,7 +50,10 @@ pub(crate) fn spawn(
     name: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, NoThread> {
-    Ok(named(name).spawn(run)?)
+    Ok(named(name).spawn(|| {
+        lads_sys::hold_file_size_signal();
+        run();
+    })?)
 }
 
 /// The same within a scope.
@@ -61,7 +65,10 @@ pub(crate) fn spawn_in<'scope, T: Send + 'scope>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, NoThread> {
-    Ok(named(name).spawn_scoped(scope, run)?)
+    Ok(named(name).spawn_scoped(scope, || {
+        lads_sys::hold_file_size_signal();
+        run()
+    })?)
 }
 
 fn named(name: &str) -> Builder {

@@ -23,7 +23,9 @@ pub use extent::first_extent;
 pub use fork::{Forked, fork};
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
-pub use signals::{SignalsBlocked, with_all_signals};
+pub use signals::{
+    SignalsBlocked, hold_file_size_signal, with_all_signals, without_file_size_signal,
+};
 pub use tcp::{round_trip, widen_window};
 pub use usage::{Usage, cpu_time, usage};
 pub use writeback::{start_writeback, start_writeback_of};

@@ -1,4 +1,4 @@
-//! Threads that take no signals, and processes that they start.
+//! Threads that take no signals, or not all of them, and processes that they start.
 
 use std::mem::MaybeUninit;
 
@@ -53,6 +53,67 @@ pub fn with_all_signals<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
+/// From now on, writes of this thread beyond the maximum size of a file (`ulimit -f`) fail with
+/// `EFBIG`, and SIGXFSZ, which ends a process without a handler, stays pending.
+pub fn hold_file_size_signal() {
+    let signal = file_size_signal();
+    // SAFETY: the set is initialised, and a null pointer in place of the former mask is permitted.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, std::ptr::null_mut()) };
+}
+
+/// Acts while writes of this thread beyond the maximum size of a file fail with `EFBIG` and do not
+/// end the process ([`hold_file_size_signal`]). For threads of the program that a library is loaded
+/// into.
+pub fn without_file_size_signal<T>(act: impl FnOnce() -> T) -> T {
+    let _held = FileSizeSignalHeld::begin();
+    act()
+}
+
+/// While this lives, SIGXFSZ stays pending for this thread. Then it is gone.
+struct FileSizeSignalHeld {
+    before: libc::sigset_t,
+}
+
+impl FileSizeSignalHeld {
+    fn begin() -> Self {
+        let signal = file_size_signal();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `pthread_sigmask` fills the second set: it cannot fail with a valid way to change
+        // the mask.
+        let before = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signal, before.as_mut_ptr());
+            before.assume_init()
+        };
+        Self { before }
+    }
+}
+
+impl Drop for FileSizeSignalHeld {
+    fn drop(&mut self) {
+        let signal = file_size_signal();
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: all sets are initialised; a null pointer in place of details of the signal, or of
+        // the former mask, is permitted.
+        unsafe {
+            // If the program holds the signal itself, it may be waiting for it.
+            if libc::sigismember(&raw const self.before, libc::SIGXFSZ) == 0 {
+                libc::sigtimedwait(&raw const signal, std::ptr::null_mut(), &raw const at_once);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+fn file_size_signal() -> libc::sigset_t {
+    let mut signal = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` fills the set, and both calls cannot fail with a signal that exists.
+    unsafe {
+        libc::sigemptyset(signal.as_mut_ptr());
+        libc::sigaddset(signal.as_mut_ptr(), libc::SIGXFSZ);
+        signal.assume_init()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +134,32 @@ mod tests {
         drop(quiet);
         assert_eq!(started.join().unwrap() & SIGALRM_BIT, SIGALRM_BIT);
         assert_eq!(blocked(), before);
+    }
+
+    /// Sends this thread the signal of a write beyond the maximum size of a file.
+    fn raise_file_size_signal() {
+        // SAFETY: the call sends a signal and touches no memory.
+        assert_eq!(unsafe { libc::raise(libc::SIGXFSZ) }, 0);
+    }
+
+    #[test]
+    fn a_write_beyond_the_maximum_size_of_a_file_does_not_end_the_process() {
+        let before = blocked();
+        without_file_size_signal(raise_file_size_signal);
+        assert_eq!(blocked(), before);
+        let held = std::thread::spawn(|| {
+            hold_file_size_signal();
+            raise_file_size_signal();
+            // The signal of the program itself stays pending.
+            without_file_size_signal(|| ());
+            let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
+            // SAFETY: `sigpending` fills the set.
+            unsafe {
+                libc::sigpending(pending.as_mut_ptr());
+                libc::sigismember(pending.as_ptr(), libc::SIGXFSZ)
+            }
+        });
+        assert_eq!(held.join().unwrap(), 1);
     }
 
     #[test]

@@ -11,29 +11,30 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const CREATE: OpenMode = OpenMode { reads: true, writes: true, creates: true, is_new: false };
-const GROUP: [u8; 16] = [7; 16];
+pub(crate) const CREATE: OpenMode =
+    OpenMode { reads: true, writes: true, creates: true, is_new: false };
+pub(crate) const GROUP: [u8; 16] = [7; 16];
 const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const ENOTDIR: i32 = 20;
 
-fn shell(command: &str, lads: &str) -> RemoteShell {
+pub(crate) fn shell(command: &str, lads: &str) -> RemoteShell {
     let command = RemoteShell::words(command).unwrap();
     RemoteShell { command, lads: lads.to_owned(), ..RemoteShell::default() }
 }
 
-fn client(shell: &RemoteShell, host: &str, path: &str) -> Result<Client, RemoteError> {
+pub(crate) fn client(shell: &RemoteShell, host: &str, path: &str) -> Result<Client, RemoteError> {
     let timeout = Duration::from_secs(20);
     let options = ClientOptions { timeout, ..ClientOptions::default() };
     Client::start(shell, host, path.as_bytes(), &options)
 }
 
-fn open(client: &Client, path: &str) -> Result<FileHandle, RemoteError> {
+pub(crate) fn open(client: &Client, path: &str) -> Result<FileHandle, RemoteError> {
     client.open(path.as_bytes(), CREATE, GROUP, false)
 }
 
 /// A script that tells its number and becomes a command.
-fn told(world: &World, name: &str, command: &str) -> String {
+pub(crate) fn told(world: &World, name: &str, command: &str) -> String {
     let (script, pid) = (world.path(name), world.path(format!("{name}.pid")));
     let text = format!("#!/bin/sh\necho $$ > {}\nexec {command}\n", pid.display());
     fs::write(&script, text).unwrap();

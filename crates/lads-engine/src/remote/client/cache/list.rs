@@ -5,7 +5,7 @@ use lads_core::remote::kept::{Kept, Record, encode};
 use lads_core::remote::message::ViewNumber;
 use lads_core::remote::outbox::Staging;
 use lads_core::staging::Slot;
-use lads_sys::Buffer;
+use lads_sys::{Buffer, without_file_size_signal};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -128,7 +128,7 @@ impl Listed {
         let mut bytes = mem::take(&mut self.records);
         bytes.clear();
         records.into_iter().for_each(|record| encode(record, &mut bytes));
-        let written = self.file.write_all_at(&bytes, self.end);
+        let written = without_file_size_signal(|| self.file.write_all_at(&bytes, self.end));
         match written {
             Ok(()) => self.end += bytes.len() as u64,
             // A torn record would hide all that come after it.
