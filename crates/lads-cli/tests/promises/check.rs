@@ -124,6 +124,38 @@ fn metadata_is_compared_only_if_asked_for() {
     assert_eq!(told, ["other-metadata dir/small4", "other-metadata hollow"]);
 }
 
+/// Their metadata was compared with their contents only, of which they have none.
+#[test]
+fn the_metadata_of_files_without_data_is_compared_too() {
+    let world = World::on_disk();
+    for end in ["src", "dst"] {
+        world.write(format!("{end}/empty"), b"");
+        let hole = fs::File::create(world.path(format!("{end}/hole"))).unwrap();
+        hole.set_len(3 << 20).unwrap();
+    }
+    for name in ["empty", "hole"] {
+        let modified = fs::metadata(world.source().join(name)).unwrap().modified().unwrap();
+        let copy = fs::File::options().write(true).open(world.target().join(name)).unwrap();
+        copy.set_modified(modified).unwrap();
+    }
+    let set_mode = |name: &str, mode| {
+        let path = world.target().join(name);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let told = |options: &[&str]| {
+        let mut told = checked(&world, options).differences();
+        told.retain(|line| !line.ends_with(' ') && !line.ends_with(" ."));
+        told
+    };
+    assert_eq!(told(&["--metadata"]), [""; 0]);
+    set_mode("empty", 0o600);
+    set_mode("hole", 0o600);
+    assert_eq!(told(&[]), [""; 0]);
+    let mut metadata = told(&["--metadata"]);
+    metadata.sort();
+    assert_eq!(metadata, ["other-metadata empty", "other-metadata hole"]);
+}
+
 #[test]
 fn what_is_excluded_is_neither_compared_nor_missed() {
     let world = copied();

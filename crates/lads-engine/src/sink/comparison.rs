@@ -5,8 +5,8 @@ use super::write::PAGE_BYTES;
 use super::{SinkEnd, failed};
 use crate::caching::{Caching, Flag, read_uncached};
 use crate::job::{DIRECT_BYTES_MIN, IoMode, Verify};
-use crate::metadata::differs;
-use crate::paths::{NOT_THROUGH_LINKS, open_unnoticed};
+use crate::metadata::{Held, differs};
+use crate::paths::open_unnoticed;
 use crate::stat::identity_of;
 use crate::whole::{fill, read_at_least};
 use lads_core::entry::Identity;
@@ -16,7 +16,7 @@ use lads_core::message::{Line, Verb};
 use lads_core::sink::{Committed, Compared, Event, Examined, Place, Write};
 use lads_core::units::EntryId;
 use rustix::fs::{
-    Advice, FileType, Mode, OFlags, Stat, fadvise, fcntl_getfl, fcntl_setfl, fstat, openat, statat,
+    Advice, FileType, Mode, OFlags, Stat, fadvise, fcntl_getfl, fcntl_setfl, fstat, openat,
 };
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -191,19 +191,19 @@ impl SinkEnd {
         let of_examine = |errno| failed(Operation::Examine, errno);
         let directory = item.directory.as_ref().ok_or_else(|| of_examine(Errno::NOENT))?;
         let handle = directory.open().map_err(of_examine)?;
-        let stat = statat(&*handle, item.name.as_slice(), NOT_THROUGH_LINKS).map_err(of_examine)?;
-        if identity_of(&stat) != there.identity {
+        let held = Held::open(&handle, &item.name).map_err(of_examine)?;
+        if identity_of(held.stat()) != there.identity {
             return self.changed_there().map(|_| false);
         }
-        let file = there.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(there.file.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.options.dry_run {
-            let file = file.as_ref().map(|file| &file.handle);
-            if file.is_some_and(|it| differs(it, &stat, &item.metadata, &self.options)) {
+            // A file of which no block had to be read was never opened.
+            if differs(&held, held.stat(), &item.metadata, &self.options) {
                 self.tell_difference(item, Verb::OtherMetadata);
             }
             return Ok(true);
         }
-        if !self.mend_metadata(item, &handle, &stat)? {
+        if !self.mend_metadata(item, &handle, held.stat())? {
             return Ok(false);
         }
         self.clear_left_over(item, &handle);

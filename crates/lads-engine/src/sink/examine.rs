@@ -537,8 +537,16 @@ impl SinkEnd {
         handle: &OwnedFd,
         there: Option<&Stat>,
     ) -> Result<Examined, Failure> {
+        let of_examine = |errno| failed(Operation::Examine, errno);
         let difference = match &item.identity {
-            Some(identity) => difference_of_file(there, identity.size),
+            Some(identity) => match difference_of_file(there, identity.size) {
+                // It has no contents with which its metadata would be compared.
+                None if identity.size == 0 => {
+                    let held = Held::open(handle, &item.name);
+                    self.difference_of_metadata(item, &held.map_err(of_examine)?)
+                }
+                difference => difference,
+            },
             None => self.difference_of_other(entry, item, handle, there)?,
         };
         if let Some(verb) = difference {
@@ -575,8 +583,12 @@ impl SinkEnd {
             let verb = if is_of_kind { Verb::OtherTarget } else { Verb::OtherKind };
             return Ok(Some(verb));
         }
-        let is_other = differs(&held, held.stat(), &item.metadata, &self.options);
-        Ok(is_other.then_some(Verb::OtherMetadata))
+        Ok(self.difference_of_metadata(item, &held))
+    }
+
+    fn difference_of_metadata(&self, item: &Item, held: &Held) -> Option<Verb> {
+        let is_other = differs(held, held.stat(), &item.metadata, &self.options);
+        is_other.then_some(Verb::OtherMetadata)
     }
 
     fn examine_difference_of_directory(
