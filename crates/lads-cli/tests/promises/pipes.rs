@@ -1,5 +1,6 @@
 //! Ends that are pipes, devices, and files that grow.
 
+use crate::faultfs::FaultFs;
 use crate::world::{Ended, LADS, RUN_HERE, Rng, World, has, is_root, lads, not_tried, run, start};
 use crate::world::{ShownOnFailure, wait_for};
 use std::fs;
@@ -219,6 +220,40 @@ fn a_block_device_is_read_and_written_in_place() {
     assert_eq!(ended.stdout, b"0 0 6\n", "{ended:?}");
     let read = fs::read(world.target().join("read")).unwrap();
     assert!(read.len() == 6 << 20 && read[..bytes.len()] == bytes);
+}
+
+/// The device has the file of a file system that fails, and returns its error.
+#[test]
+fn a_block_device_that_cannot_be_synced_is_an_error() {
+    if !is_root() || !has("losetup") {
+        return not_tried("a block device: needs root and losetup");
+    }
+    let (world, _) = world_with(5_000_000);
+    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+    let image = storage.path("image");
+    fs::File::create(&image).unwrap().set_len(6 << 20).unwrap();
+    let attach = format!("losetup -f --show {} || exit 77", image.display());
+    let attached = shell(&attach, &world.target());
+    if attached.code == Some(77) {
+        return not_tried("a block device: this machine has no loop devices");
+    }
+    let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+    let _detached = Detached(device.clone());
+    storage.command("fail fsync EIO path=image");
+    let line = format!("$LADS cp --json --write-devices bytes {device}");
+    let ended = shell(&line, &world.target());
+    storage.command("clear");
+    let ended = ended.expect(6);
+    assert_eq!((&ended.issue()["operation"], &ended.issue()["errno"]), (&"sync".into(), &5.into()));
+}
+
+/// A loop device that is detached at the end.
+struct Detached(String);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
 }
 
 /// Sends SIGINT to a process.

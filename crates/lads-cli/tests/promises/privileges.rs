@@ -3,7 +3,7 @@
 use crate::trace::{Call, Trace};
 use crate::tree::{Seen, describe, set_acl, set_mtime, set_xattr};
 use crate::world::{
-    Ended, RUN_HERE, Rng, World, is_root, lads, run, start, there, wait_until_gone,
+    Ended, RUN_HERE, Rng, World, has, is_root, lads, run, start, there, wait_until_gone,
 };
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mknodat};
 use std::collections::BTreeMap;
@@ -394,6 +394,82 @@ fn root_does_not_mend_what_may_be_somebody_elses_by_another_name() {
         assert_eq!(canary(&there), canary(source), "{}", there.display());
     }
     assert!(world.target().join("fifo").symlink_metadata().unwrap().file_type().is_fifo());
+}
+
+/// Nobody else writes in the target, so names of others cannot be there by an attack; but a
+/// further name may be.
+#[test]
+fn an_entry_with_a_further_name_elsewhere_is_replaced_and_not_mended() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let sources = [world.path("src/fifo"), world.path("src/link")];
+    let elsewhere = [world.path("elsewhere/fifo"), world.path("elsewhere/link")];
+    for directory in ["src", "elsewhere", "dst"] {
+        fs::create_dir(world.path(directory)).unwrap();
+    }
+    for [fifo, link] in [&sources, &elsewhere] {
+        make_fifo(fifo, 0o600);
+        symlink("same", link).unwrap();
+    }
+    set_mode(&sources[0], 0o666);
+    for (source, other) in sources.iter().zip(&elsewhere) {
+        own(source, 1234);
+        fs::hard_link(other, world.target().join(other.file_name().unwrap())).unwrap();
+    }
+    let before = elsewhere.each_ref().map(|it| canary(it));
+    let mut command = plain(&world);
+    command.arg("--specials");
+    run(command).expect(0);
+    assert_eq!(elsewhere.each_ref().map(|it| canary(it)), before);
+    for source in &sources {
+        let there = world.target().join(source.file_name().unwrap());
+        assert_eq!(canary(&there), canary(source), "{}", there.display());
+    }
+}
+
+/// The kernel clears the bits when the owner changes.
+#[test]
+fn set_id_bits_that_are_right_are_set_again_if_the_owner_was_wrong() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let source = world.write("src/file", b"file");
+    set_mode(&source, 0o6755);
+    run(world.cp(&[])).expect(0);
+    let copy = world.target().join("file");
+    own(&copy, 1234);
+    set_mode(&copy, 0o6755);
+    let ended = run(world.cp(&[])).expect(0);
+    assert_eq!(canary(&copy), canary(&source));
+    assert_eq!(ended.count("bytes_sent"), 0);
+}
+
+/// The file would give the rights of the user who runs the command, or of one of its groups.
+#[test]
+fn set_id_bits_are_left_out_where_only_the_group_can_be_set() {
+    const GROUP: u32 = 1234;
+    if !is_root() || !has("setpriv") {
+        return;
+    }
+    let world = World::new();
+    let source = world.write("src/file", b"file");
+    chownat(CWD, &source, None, Some(Gid::from_raw(GROUP)), AtFlags::empty()).unwrap();
+    set_mode(&source, 0o6755);
+    fs::create_dir(world.target()).unwrap();
+    own(&world.target(), NOBODY);
+    let copy = world.target().join("file");
+    for _ in 0..2 {
+        let cp = world.cp(&[]);
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", &format!("--groups={GROUP}"), "--"]);
+        command.arg(cp.get_program()).args(cp.get_args());
+        run(command);
+        let it = copy.metadata().unwrap();
+        assert_eq!((it.uid(), it.gid(), mode(&copy)), (NOBODY, GROUP, 0o755));
+    }
 }
 
 #[test]

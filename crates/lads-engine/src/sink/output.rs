@@ -338,3 +338,23 @@ fn open_device(target: &[u8]) -> Result<Sort, Errno> {
     let bytes = seek(&file, SeekFrom::End(0))?;
     Ok(Sort::Device(file, bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(sort: Sort) -> Output {
+        let (queue, changed) = (Mutex::default(), Condvar::new());
+        Output { target: Vec::new(), sort, entry: OnceLock::new(), queue, changed }
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_made_durable_is_an_error_and_a_pipe_is_not() {
+        // This descriptor refuses to be synced, as a device does that has lost data.
+        let refusing = openat(CWD, "/dev/null", OFlags::PATH, Mode::empty()).unwrap();
+        assert_eq!(output(Sort::Device(refusing, 0)).sync(), Err(Errno::BADF));
+        let (_reader, writer) = io::pipe().unwrap();
+        assert_eq!(output(Sort::Pipe(OnceLock::from(OwnedFd::from(writer)))).sync(), Ok(()));
+        assert_eq!(output(Sort::Pipe(OnceLock::new())).sync(), Ok(()));
+    }
+}

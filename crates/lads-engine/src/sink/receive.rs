@@ -96,3 +96,52 @@ fn check_rows(arrived: &Arrived, rows: &[Row], checked: &mut Vec<(Row, bool)>) {
         rest = tail;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::units::{Block, EntryId};
+    use lads_sys::Arena;
+
+    #[test]
+    fn each_block_of_a_frame_is_compared_with_its_own_checksum() {
+        let files: [&[u8]; 3] = [b"first", b"second one", b"third"];
+        let mut buffer = Arena::new(1, 4096).unwrap().take();
+        let bytes = files.concat();
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let row = |(number, file): (usize, &&[u8])| Row {
+            block: Block {
+                entry: EntryId(number as u64),
+                offset: 0,
+                length: u32::try_from(file.len()).unwrap(),
+            },
+            is_whole: true,
+            checksum: XxHash3_64::oneshot(file),
+        };
+        let rows: Vec<Row> = files.iter().enumerate().map(row).collect();
+        let header = Header {
+            count: 3,
+            payload_bytes: u32::try_from(bytes.len()).unwrap(),
+            table_crc: 0,
+            number: 0,
+            sink_ost: OstId(0),
+            is_last_grant: false,
+            has_only_sums: false,
+        };
+        let mut arrived = Arrived { header, buffer };
+        let mut checked = Vec::new();
+        let mut start = 0;
+        for (damaged, file) in files.iter().enumerate() {
+            for place in [start, start + file.len() - 1] {
+                arrived.buffer[place] ^= 1;
+                check_rows(&arrived, &rows, &mut checked);
+                let expected: Vec<_> = (0..3).map(|it| (rows[it], it != damaged)).collect();
+                assert_eq!(checked, expected);
+                arrived.buffer[place] ^= 1;
+            }
+            start += file.len();
+        }
+        check_rows(&arrived, &rows, &mut checked);
+        assert!(checked.iter().all(|(_, is_right)| *is_right));
+    }
+}
