@@ -87,6 +87,10 @@ uint64_t rfs_digest(const char *name);
 int rfs_open(const char *name, int flags, const rfs_group *group, const rfs_hint *hints,
              size_t hint_count, rfs_file **file);
 
+/* The name of an open file. A path of this host is absolute: it means the same file after the program
+ * has changed its working directory. Valid until the file is closed. */
+const char *rfs_name(const rfs_file *file);
+
 /* To be called when no process of the group uses the shared pointer any more. Sends what is
  * buffered, makes it durable, closes the file and frees `file`, whatever is returned:
  * the first error that no call has returned before. If closing is deferred (hint

@@ -147,6 +147,17 @@ static struct shim_file *new_file(MPI_Comm comm, const char *name, int amode, MP
     return file;
 }
 
+/* Replaces the name that the program gave by the one that does not depend on the working directory. */
+static int keep_name(struct shim_file *file)
+{
+    char *kept = strdup(rfs_name(file->file));
+    if (!kept)
+        return MPI_ERR_NO_MEM;
+    free(file->name);
+    file->name = kept;
+    return MPI_SUCCESS;
+}
+
 /* All that may fail. Returns the class of all processes. */
 static int open_together(struct shim_file *file, char *text)
 {
@@ -154,6 +165,8 @@ static int open_together(struct shim_file *file, char *text)
     int own = open_in_turn(file, &own_text);
     /* The text is of this thread's last call: it is kept before there is another. */
     snprintf(text, MPI_MAX_ERROR_STRING, "%s", own_text ? own_text : ANOTHER);
+    if (own == MPI_SUCCESS)
+        own = keep_name(file);
     if (own == MPI_SUCCESS && file->amode & MPI_MODE_APPEND)
         own = to_the_end(file);
     if (own == MPI_SUCCESS)

@@ -122,6 +122,13 @@ pub unsafe extern "C" fn rfs_open(
     })
 }
 
+/// `rfs_name`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rfs_name(file: *const File) -> *const c_char {
+    // SAFETY: as above.
+    unsafe { &(*file).0 }.name().as_ptr()
+}
+
 /// `rfs_close`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_close(file: *mut File) -> c_int {

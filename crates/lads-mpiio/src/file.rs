@@ -8,6 +8,8 @@ use lads_engine::remote::{
     Client, FileHandle, Prefetch, Presence, ReadBytes, RemoteError, StagedBytes, Token, read_token,
 };
 use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How a file is opened, in the numbers of `rfs.h`.
@@ -32,6 +34,8 @@ pub struct Group {
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     client: Arc<Client>,
+    /// Its name, which does not depend on the working directory.
+    name: CString,
     handle: FileHandle,
     mode: OpenMode,
     sharing: Sharing,
@@ -73,7 +77,8 @@ static CLIENTS: Mutex<Option<HashMap<Server, Arc<Client>>>> = Mutex::new(None);
 
 impl RemoteFile {
     pub(crate) fn open(name: &[u8], flags: i32, group: Group, hints: Hints) -> Result<Self, Error> {
-        let Name { servers, path } = parsed(name)?;
+        let name = absolute(name)?;
+        let Name { servers, path } = parsed(&name)?;
         let has = |flag| flags & flag != 0;
         let mode = OpenMode {
             reads: has(flag::READ),
@@ -98,7 +103,8 @@ impl RemoteFile {
             }
             _ => Sharing::Here,
         };
-        Ok(Self { client, handle, mode, sharing, state: Mutex::new(state) })
+        let name = CString::new(name).expect("a name of C has no zero inside");
+        Ok(Self { client, name, handle, mode, sharing, state: Mutex::new(state) })
     }
 
     pub(crate) fn close(self) -> Result<(), Error> {
@@ -127,6 +133,10 @@ impl RemoteFile {
                  that listens (lads rfs serve --listen)",
             )),
         }
+    }
+
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
     }
 
     pub(crate) fn handle(&self) -> &FileHandle {
@@ -271,7 +281,7 @@ fn take_lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Removes a file.
 pub(crate) fn delete(name: &[u8]) -> Result<(), Error> {
-    let Name { servers, path } = parsed(name)?;
+    let Name { servers, path } = parsed(&absolute(name)?)?;
     // All of them show the same files.
     Ok(client(&servers[0], &path, &Hints::default())?.delete(&path)?)
 }
@@ -293,6 +303,20 @@ pub(crate) fn finish() -> Result<(), Error> {
     // All are waited for, whatever becomes of the first.
     let failed = outcomes.iter().position(Result::is_err);
     failed.map_or(Ok(()), |index| Ok(outcomes.swap_remove(index)?))
+}
+
+/// Returns the name of the same file that does not depend on the working directory: the program may
+/// change it before a deferred open, and before the file is deleted.
+fn absolute(name: &[u8]) -> Result<Vec<u8>, Error> {
+    let Some(path) = name::on_this_host(name) else { return Ok(name.to_vec()) };
+    let path = std::path::absolute(OsStr::from_bytes(path)).map_err(|error| {
+        let name = String::from_utf8_lossy(name);
+        Error::new(
+            Class::BadFile,
+            format!("cannot find out the working directory, to which {name} is relative: {error}"),
+        )
+    })?;
+    Ok([name::THIS_HOST, path.as_os_str().as_bytes()].concat())
 }
 
 fn parsed(name: &[u8]) -> Result<Name, Error> {

@@ -153,7 +153,8 @@ impl Hints {
                 take(&mut self.remote_lads, (!value.is_empty()).then(|| value.to_owned()));
             }
             "rfs_cache_dir" => {
-                self.cache_directory = Some(PathBuf::from(value)).filter(|_| !value.is_empty());
+                // The program may change its working directory.
+                self.cache_directory = std::path::absolute(value).ok();
             }
             "rfs_cache_size" => take(&mut self.cache_bytes, sizes::parse_bytes(value).ok()),
             "rfs_cache_sync" => take(&mut self.syncs_cache, switch(value)),
@@ -324,6 +325,14 @@ mod tests {
             "1048576",
         ];
         assert_eq!(told.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_directory_on_the_local_disk_does_not_depend_on_the_working_directory() {
+        let mut hints = Hints::built_in();
+        hints.set("rfs_cache_dir", "flash");
+        let directory = std::env::current_dir().unwrap().join("flash");
+        assert_eq!(hints.cache_directory, Some(directory));
     }
 
     #[test]

@@ -692,6 +692,17 @@ fn a_program_whose_ssh_is_killed_gets_errors_and_goes_on() {
     });
 }
 
+/// A deferred open wrote into a file of the directory that the program had entered meanwhile, and
+/// `MPI_MODE_DELETE_ON_CLOSE` removed one there.
+#[test]
+fn relative_names_mean_the_file_that_they_meant_when_it_was_opened() {
+    on_each_mpi(|mpi, place| {
+        let directory = place.path("relative");
+        std::fs::create_dir_all(&directory).unwrap();
+        checks(mpi, place, "tests/programs/chdir.c", 2, &[directory.to_str().unwrap()]);
+    });
+}
+
 /// Files of this host: the same calls, with buffers in front of them and no server anywhere.
 #[test]
 fn writes_to_files_of_this_host_are_buffered_too() {

@@ -33,9 +33,19 @@ pub enum Server {
     Here,
 }
 
+/// The beginning of the name of a file of this host.
+pub const THIS_HOST: &[u8] = b"abt:";
+
+/// Returns the path of a file of this host whose writes are buffered; `None` for other names, and
+/// for a name without a path.
+#[must_use]
+pub fn on_this_host(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(THIS_HOST).filter(|path| !path.is_empty())
+}
+
 /// Whether a name is meant to be one of a remote file.
 pub fn is_remote(name: &[u8]) -> bool {
-    name.starts_with(b"rfs:") || name.starts_with(b"abt:")
+    name.starts_with(b"rfs:") || name.starts_with(THIS_HOST)
 }
 
 /// Takes a name apart.
@@ -72,9 +82,8 @@ pub fn digest(name: &[u8]) -> u64 {
 }
 
 fn parts(name: &[u8]) -> Option<Name> {
-    if let Some(path) = name.strip_prefix(b"abt:") {
-        let (servers, path) = (vec![Server::Here], path.to_vec());
-        return (!path.is_empty()).then_some(Name { servers, path });
+    if let Some(path) = on_this_host(name) {
+        return Some(Name { servers: vec![Server::Here], path: path.to_vec() });
     }
     let rest = name.strip_prefix(b"rfs:")?;
     let (servers, path) = match rest.strip_prefix(b"//") {
