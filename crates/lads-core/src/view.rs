@@ -37,6 +37,9 @@ pub enum ViewError {
     /// A part lies before the part that precedes it, or before the beginning of the file.
     #[error("the parts of a filetype are not in the order of their places")]
     NotInOrder,
+    /// Its parts overlap in a file that is open for writing.
+    #[error("the parts of a filetype overlap in a file that is open for writing")]
+    Overlapping,
     /// It has no bytes.
     #[error("a filetype without bytes")]
     Empty,
@@ -98,6 +101,12 @@ impl View {
     pub fn overlaps(&self) -> bool {
         let Laid { shape, .. } = &self.filetype;
         shape.overlaps || self.filetype.first() + self.extent < self.filetype.end()
+    }
+
+    /// Reports whether parts of one copy of the filetype overlap.
+    #[must_use]
+    pub fn has_overlapping_filetype(&self) -> bool {
+        self.filetype.shape.overlaps
     }
 
     /// The bytes of the file from the first to the last of some positions, or all of them where

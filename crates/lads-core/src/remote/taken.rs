@@ -28,6 +28,18 @@ impl Taken {
         self.views.len() < CLIENT_VIEWS_MAX
     }
 
+    /// Reports whether a view may be set that a client can do without: half of the places are for
+    /// the others, one for each file.
+    #[must_use]
+    pub fn has_room_for_extra_view(&self) -> bool {
+        self.views.len() < CLIENT_VIEWS_MAX / 2
+    }
+
+    /// Counts a view that will be set later.
+    pub fn reserve(&mut self, view: ViewNumber, file: FileNumber) {
+        self.views.insert(view, file);
+    }
+
     /// The server is asked for something. A file that cannot be opened is there all the same, until
     /// it is closed: other requests for it may be under way.
     pub fn on_call(&mut self, call: &Call) {

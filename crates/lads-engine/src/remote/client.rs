@@ -2,6 +2,7 @@
 
 mod cache;
 mod file;
+mod gathered;
 mod link;
 mod reading;
 

@@ -1,5 +1,6 @@
 //! Clients and a server in one process, over loopback.
 
+mod gathered;
 mod joined;
 mod limits;
 mod reading;

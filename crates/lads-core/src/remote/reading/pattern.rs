@@ -1,7 +1,7 @@
 //! How a program reads a file, and what it would read next.
 
 use super::CHUNK_BYTES;
-use crate::remote::policy::{FIRST_AHEAD_BYTES, REGULAR_READS_MAX};
+use crate::remote::policy::{FIRST_AHEAD_BYTES, NEAR_BYTES, REGULAR_READS_MAX};
 use std::ops::Range;
 
 /// What is kept of what is read, and what is read ahead.
@@ -21,7 +21,7 @@ pub enum Prefetch {
 /// From one read to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It begins where the one before has ended.
+    /// It begins where the one before has ended, or a little behind.
     Follows,
     /// It has the same length, and begins so far from the beginning of the one before.
     Distance(i64),
@@ -40,7 +40,7 @@ pub(super) struct Pattern {
 
 impl Step {
     fn between(last: &Range<u64>, next: &Range<u64>) -> Option<Self> {
-        if next.start == last.end {
+        if (last.end..=last.end.saturating_add(NEAR_BYTES)).contains(&next.start) {
             return Some(Self::Follows);
         }
         let is_like = next.end - next.start == last.end - last.start;

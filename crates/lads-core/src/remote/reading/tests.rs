@@ -1,4 +1,5 @@
 use super::*;
+use crate::remote::policy::NEAR_BYTES;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -90,6 +91,22 @@ fn one_distance_is_followed_in_both_directions() {
         read(&mut reading, start(2), 1);
         assert_eq!(ahead(&mut reading), [3, 4].map(|it| (start(it), start(it) + 1)));
     }
+}
+
+/// Processes that read records in turn through a shared pointer.
+#[test]
+fn reads_that_nearly_follow_each_other_are_run_ahead_of() {
+    let mut reading = reading(9, 0, Prefetch::Auto);
+    let mut start = 0;
+    for gap in [64, 192, 64, NEAR_BYTES] {
+        reading.begin(FILE, &(start..start + 64));
+        start += 64 + gap;
+    }
+    reading.begin(FILE, &(start..start + 64));
+    let next = reading.next_ahead(|_, _| true).map(|it| it.1);
+    assert_eq!(next.map(|it| it.start), Some(start + 64), "all of what comes next");
+    reading.begin(FILE, &(start + 64 + NEAR_BYTES + 1..start + 129 + NEAR_BYTES));
+    assert_eq!(reading.next_ahead(|_, _| true), None);
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! An open remote file: what a program writes is copied into buffers, and returns at once.
 
+use super::gathered::{Gathered, run_of};
 use super::link::{After, Link};
 use super::reading::Source;
 use super::{About, RemoteError, Target};
 use crate::board::lock;
 use lads_core::remote::message::{Call, FileNumber, LockKind, OpenMode, ViewNumber};
-use lads_core::remote::policy::PAST_CACHE_BYTES;
+use lads_core::remote::policy::{GATHERED_RECORD_BYTES_MAX, PAST_CACHE_BYTES};
 use lads_core::remote::reading::Prefetch;
-use lads_core::view::{Datatype, View};
+use lads_core::view::{Datatype, View, ViewError};
 use lads_sys::{Buffer, gather_past_cache};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The filetype of a file that was just opened, as it travels: one byte.
@@ -22,6 +24,8 @@ pub struct FileHandle {
     file: FileNumber,
     /// Its name, for messages.
     name: String,
+    /// Whether it is open for writing.
+    writes: bool,
     tail: Arc<Mutex<Tail>>,
 }
 
@@ -40,33 +44,71 @@ struct Filling {
     position: u64,
     length: u32,
     buffer: Buffer,
+    /// Short records at places of their own, if the bytes do not follow each other in the view.
+    gathered: Option<Gathered>,
 }
 
 impl Filling {
     fn is_open(&self) -> bool {
         (self.length as usize) < self.buffer.len()
     }
+
+    /// Reports whether bytes at a position of the view follow those in the buffer.
+    fn is_followed_by(&self, position: u64) -> bool {
+        let is_plain = self.gathered.is_none();
+        is_plain && self.is_open() && self.position + u64::from(self.length) == position
+    }
 }
 
 impl Tail {
     /// Lets the buffer be sent, if there is one.
     pub(super) fn seal(&mut self, link: &Link) {
-        let Some(Filling { position, length, buffer }) = self.filling.take() else { return };
-        let target = Arc::clone(&self.target);
-        self.frames = link.put(About { target, position, length }, buffer);
+        let Some(Filling { position, length, buffer, gathered }) = self.filling.take() else {
+            return;
+        };
+        let Some(gathered) = gathered else {
+            let target = Arc::clone(&self.target);
+            self.frames = link.put(About { target, position, length }, buffer);
+            return;
+        };
+        let target = Arc::new(gathered.target(&self.target));
+        let Target { file, view, displacement, ref filetype, .. } = *target;
+        let filetype = filetype.clone();
+        link.set_reserved_view(file, Call::View { view, file, displacement, filetype });
+        self.frames = link.put(About { target, position: 0, length }, buffer);
+        link.forget(file, view);
+    }
+
+    /// Adds a short record to those in the buffer that is being filled. Returns `false` if the
+    /// record does not belong there.
+    fn gathers(&mut self, link: &Link, positions: &Range<u64>) -> bool {
+        let Some(filling) = &mut self.filling else { return false };
+        let length = positions.end - positions.start;
+        let room = filling.buffer.len() - filling.length as usize;
+        if length > GATHERED_RECORD_BYTES_MAX || length > room as u64 {
+            return false;
+        }
+        let shape = &self.target.shape;
+        let Some(run) = run_of(shape, positions) else { return false };
+        if let Some(gathered) = &mut filling.gathered {
+            return gathered.add(run);
+        }
+        let first = filling.position..filling.position + u64::from(filling.length);
+        let first = run_of(shape, &first).filter(|it| it.offset + it.length <= run.offset);
+        let reserved = first.and_then(|it| Some((it, link.reserve_view(self.target.file)?)));
+        let Some((first, view)) = reserved else { return false };
+        filling.gathered.insert(Gathered::new(view, first)).add(run)
     }
 
     /// Copies bytes into buffers, until the connection is lost.
-    fn write(&mut self, link: &Link, mut position: u64, mut bytes: Gathering<'_>) {
+    fn write(&mut self, link: &Link, mut position: u64, length: u64, mut bytes: Gathering<'_>) {
+        let end = position.saturating_add(length);
         while !bytes.is_empty() {
-            let goes_on = self
-                .filling
-                .as_ref()
-                .is_some_and(|it| it.is_open() && it.position + u64::from(it.length) == position);
-            if !goes_on {
+            let goes_on = self.filling.as_ref().is_some_and(|it| it.is_followed_by(position));
+            if !goes_on && !self.gathers(link, &(position..end)) {
                 self.seal(link);
                 let Some(buffer) = link.buffer() else { return };
-                self.filling = Some(Filling { position, length: 0, buffer });
+                self.filling = Some(Filling { position, length: 0, buffer, gathered: None });
                 link.on_tail();
             }
             let filling = self.filling.as_mut().expect("made above");
@@ -153,16 +195,20 @@ impl FileHandle {
         link.begin_view(&target, prefetch);
         let tail = Arc::new(Mutex::new(Tail { target, filling: None, prefetch, frames: 0 }));
         link.add_tail(&tail);
-        Ok(Self { link: Arc::clone(link), file, name, tail })
+        Ok(Self { link: Arc::clone(link), file, name, writes: mode.writes, tail })
     }
 
     /// Sets the view: where it begins in bytes, and the filetype as it travels
     /// ([`lads_core::view::Datatype`]).
     ///
     /// # Errors
-    /// If it is no view. If the server has no room for it, a later call says so.
+    /// If it is no view, or its filetype overlaps in a file that is open for writing. If the server has no room for it, a later call says so.
     pub fn set_view(&self, displacement: u64, filetype: &[u8]) -> Result<(), RemoteError> {
         let shape = Datatype::take(filetype).and_then(|it| View::new(displacement, &it));
+        let shape = shape.and_then(|it| match self.writes && it.has_overlapping_filetype() {
+            true => Err(ViewError::Overlapping),
+            false => Ok(it),
+        });
         let shape = shape.map_err(|error| RemoteError {
             errno: Errno::INVAL.raw_os_error(),
             text: format!("cannot set the view of {}: {error}", self.name),
@@ -207,7 +253,7 @@ impl FileHandle {
         let mut tail = lock(&self.tail);
         let positions = position..position.saturating_add(length);
         self.link.on_write(self.file, &positions);
-        tail.write(&self.link, position, Gathering::new(pieces, length));
+        tail.write(&self.link, position, length, Gathering::new(pieces, length));
         drop(tail);
         // It may have been lost while this waited for a buffer.
         self.link.end_write(self.file, &self.name, is_awaited, length)
@@ -312,6 +358,18 @@ impl FileHandle {
     pub fn end(&self) -> Result<u64, RemoteError> {
         let view = lock(&self.tail).target.view;
         self.ask(Call::End { view })
+    }
+
+    /// Returns the place in the file of the byte at a position of the view.
+    ///
+    /// # Errors
+    /// If it lies beyond the largest file.
+    pub fn offset_of(&self, position: u64) -> Result<u64, RemoteError> {
+        let offset = lock(&self.tail).target.shape.offset_of(position);
+        offset.map_err(|error| RemoteError {
+            errno: Errno::INVAL.raw_os_error(),
+            text: format!("position {position} of the view of {}: {error}", self.name),
+        })
     }
 
     /// Adds to the pointer that the group shares. Returns what it was before.

@@ -278,6 +278,10 @@ fn sync(opened: &Opened) -> Result<(), Failure> {
 }
 
 fn preallocate(file: &OwnedFd, size: u64) -> Result<(), Failure> {
+    // The system refuses to reserve nothing.
+    if size == 0 {
+        return Ok(());
+    }
     let reserved = match fallocate(file, FallocateFlags::empty(), 0, size) {
         // The length is what MPI asks for; to reserve the space is optional.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => fstat(file).and_then(|stat| {

@@ -3,7 +3,7 @@
 use super::{Inner, Link};
 use crate::remote::client::RemoteError;
 use lads_core::limits::CLIENT_FILES_MAX;
-use lads_core::remote::message::{Call, FileNumber};
+use lads_core::remote::message::{Call, FileNumber, ViewNumber};
 use rustix::io::Errno;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -45,6 +45,24 @@ impl Link {
     pub(in crate::remote::client) fn defer_view(&self, file: FileNumber, call: Call) {
         let inner = self.wait_while_awaited(|inner| !inner.taken.has_room_for_view());
         self.request_with(inner, false, call, Some(file));
+    }
+
+    /// Reserves a view of a file, so that [`Self::set_reserved_view`] need not wait. `None` if the
+    /// server takes few more.
+    pub(in crate::remote::client) fn reserve_view(&self, file: FileNumber) -> Option<ViewNumber> {
+        let mut inner = self.lock();
+        if !inner.taken.has_room_for_extra_view() {
+            return None;
+        }
+        inner.numbers += 1;
+        let view = ViewNumber(inner.numbers);
+        inner.taken.reserve(view, file);
+        Some(view)
+    }
+
+    /// Asks for a reserved view to be set.
+    pub(in crate::remote::client) fn set_reserved_view(&self, file: FileNumber, call: Call) {
+        self.request(false, call, Some(file));
     }
 
     /// Waits until frames are sent that something comes after.
