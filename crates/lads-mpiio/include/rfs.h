@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* Classes of errors: each has a class in MPI 4.0, table 9.4, with the same name. */
+/* Classes of errors: each but RFS_ERR_FILETYPE, for which every MPI has its own, has a class in MPI 4.0,
+ * table 9.4, with the same name. */
 enum rfs_error {
     RFS_OK = 0,
     RFS_ERR_OTHER = 1,
@@ -31,7 +32,8 @@ enum rfs_error {
     RFS_ERR_READ_ONLY = 12,
     RFS_ERR_IO = 13,
     RFS_ERR_NO_MEM = 14,
-    RFS_ERR_UNSUPPORTED_OPERATION = 15
+    RFS_ERR_UNSUPPORTED_OPERATION = 15,
+    RFS_ERR_FILETYPE = 16
 };
 
 /* How a file is opened. Exactly one of the first three. */
@@ -82,14 +84,18 @@ uint64_t rfs_digest(const char *name);
 
 /* Opens a file. Unless it is deferred (hint rfs_defer_open), this waits for the server. If the name
  * has several servers, what the group shares about the file, its pointer and its lock, is at the
- * first of them. Servers that are started through ssh (rfs:host:path) share nothing: only rank 0 of
- * a group has the pointer. */
+ * first of them. */
 int rfs_open(const char *name, int flags, const rfs_group *group, const rfs_hint *hints,
              size_t hint_count, rfs_file **file);
 
 /* The name of an open file. A path of this host is absolute: it means the same file after the program
  * has changed its working directory. Valid until the file is closed. */
 const char *rfs_name(const rfs_file *file);
+
+/* Whether the server of the file keeps what the processes of the group share, the pointer and the lock of
+ * atomic mode: 1 or 0. If not, each process has a server of its own: the functions of the shared pointer
+ * are for one process of the group only, and the caller keeps accesses in atomic mode apart. */
+int rfs_shares(const rfs_file *file);
 
 /* To be called when no process of the group uses the shared pointer any more. Sends what is
  * buffered, makes it durable, closes the file and frees `file`, whatever is returned:
@@ -100,7 +106,8 @@ int rfs_close(rfs_file *file);
 /* Removes a file. */
 int rfs_delete(const char *name);
 
-/* Sets the view: a displacement in bytes, and the filetype as lads-core's view/datatype.rs describes
+/* Sets the view (RFS_ERR_FILETYPE if its runs are not in order, or overlap in a file that is open for
+ * writing): a displacement in bytes, and the filetype as lads-core's view/datatype.rs describes
  * it. Sent to the server with the next request. */
 int rfs_set_view(rfs_file *file, uint64_t displacement, const void *filetype,
                  size_t filetype_bytes);
@@ -133,6 +140,9 @@ int rfs_preallocate(rfs_file *file, uint64_t size);
 /* The first position of the view at the end of the file, or behind it. */
 int rfs_get_end(rfs_file *file, uint64_t *position);
 
+/* The place in the file of the byte at a position of the view. */
+int rfs_get_offset(rfs_file *file, uint64_t position, uint64_t *offset);
+
 /* Adds to the shared pointer of the group, and tells what it was before; in bytes of the view. */
 int rfs_add_shared(rfs_file *file, int64_t bytes, uint64_t *before);
 
@@ -140,7 +150,8 @@ int rfs_add_shared(rfs_file *file, int64_t bytes, uint64_t *before);
 int rfs_set_shared(rfs_file *file, uint64_t position);
 
 /* In atomic mode, each read and write is as if it happened at one moment, also to other processes in
- * this mode, and a write has happened when it returns. */
+ * this mode, and a write has happened when it returns. See rfs_shares(). What was written before is at the
+ * server when this returns RFS_OK. */
 int rfs_set_atomic(rfs_file *file, int is_atomic);
 
 /* Changes hints of an open file. Unknown keys and values without a meaning are ignored. */

@@ -3,6 +3,8 @@
  * well.
  */
 #include "shim.h"
+#include <limits.h>
+#include <stdio.h>
 
 /* The class of what a function of the MPI returned, or else this class. */
 static int class_or(int code, int class)
@@ -43,4 +45,23 @@ int shim_agree_same(MPI_Comm comm, int class, const int64_t *numbers, int count)
 int shim_same(MPI_Comm comm, const int64_t *numbers, int count)
 {
     return shim_agree_same(comm, MPI_SUCCESS, numbers, count);
+}
+
+int shim_agree_text(MPI_Comm comm, int own, const char *own_text, char text[MPI_MAX_ERROR_STRING])
+{
+    int class = own, rank;
+    text[0] = 0;
+    int code = PMPI_Allreduce(MPI_IN_PLACE, &class, 1, MPI_INT, MPI_MAX, comm);
+    if (code != MPI_SUCCESS || class == MPI_SUCCESS)
+        return class_or(code, class);
+    PMPI_Comm_rank(comm, &rank);
+    int has_text = own == class && own_text && *own_text;
+    int first = has_text ? rank : INT_MAX;
+    code = PMPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm);
+    if (code != MPI_SUCCESS || first == INT_MAX)
+        return class;
+    if (first == rank)
+        snprintf(text, MPI_MAX_ERROR_STRING, "%s", own_text);
+    PMPI_Bcast(text, MPI_MAX_ERROR_STRING, MPI_CHAR, first, comm);
+    return class;
 }

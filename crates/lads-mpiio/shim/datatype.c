@@ -7,6 +7,8 @@
  * counts and places in an array of their own, in the same order: `number` and `place` hide that. */
 struct contents {
     int combiner;
+    /* Sizes are those of external32. */
+    int is_external;
     MPI_Count integer_count, address_count, large_count, datatype_count;
     int *integers;
     MPI_Aint *addresses;
@@ -71,37 +73,32 @@ static int contents(MPI_Datatype datatype, struct contents *to)
     return code;
 }
 
+int shim_is_predefined(MPI_Datatype datatype)
+{
+    struct contents from = {0};
+    if (envelope(datatype, &from) != MPI_SUCCESS)
+        return 1;
+    switch (from.combiner) {
+    case MPI_COMBINER_NAMED:
+    case MPI_COMBINER_F90_REAL:
+    case MPI_COMBINER_F90_COMPLEX:
+    case MPI_COMBINER_F90_INTEGER:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* MPI_Type_get_contents gives a reference to each derived datatype; the others must not be freed. */
 static void contents_free(struct contents *from)
 {
-    for (MPI_Count i = 0; i < from->datatype_count; i++) {
-        struct contents inner = {0};
-        if (envelope(from->datatypes[i], &inner) != MPI_SUCCESS)
-            continue;
-        switch (inner.combiner) {
-        case MPI_COMBINER_NAMED:
-        case MPI_COMBINER_F90_REAL:
-        case MPI_COMBINER_F90_COMPLEX:
-        case MPI_COMBINER_F90_INTEGER:
-            break;
-        default:
+    for (MPI_Count i = 0; i < from->datatype_count; i++)
+        if (!shim_is_predefined(from->datatypes[i]))
             PMPI_Type_free(&from->datatypes[i]);
-        }
-    }
     free(from->integers);
     free(from->addresses);
     free(from->large);
     free(from->datatypes);
-}
-
-static struct shim_type *bytes(MPI_Count size)
-{
-    struct shim_type *type = calloc(1, sizeof *type);
-    if (type) {
-        type->size = type->extent = size;
-        type->is_run = 1;
-    }
-    return type;
 }
 
 /* Whether there is memory for the parts of an indexed type or a struct. */
@@ -113,30 +110,66 @@ static int has_parts(struct shim_type *type, enum shape shape, int64_t count)
     return type->parts != NULL;
 }
 
-/* A value and an integer behind it, as in a C struct (MPI_DOUBLE_INT): there may be a hole. */
-static int pair(struct shim_type *type, MPI_Count value, MPI_Count index)
+static struct shim_type *type_of(MPI_Datatype datatype, int is_external);
+
+/* A value and an integer after it, as in a C struct (MPI_DOUBLE_INT): there may be a hole. In external32
+ * there is none. */
+static int pair(struct shim_type *type, MPI_Datatype value, MPI_Datatype index, int is_external)
 {
-    if (!has_parts(type, STRUCT, 2))
+    enum shape shape = type->is_run ? BYTES : STRUCT;
+    if (!has_parts(type, shape, 2))
         return 0;
-    MPI_Count at = (value + index - 1) / index * index;
-    type->parts[0] = (struct part){1, 0, bytes(value)};
-    type->parts[1] = (struct part){1, at, bytes(index)};
-    return type->parts[0].of && type->parts[1].of;
+    type->is_pair = 1;
+    type->parts[0] = (struct part){1, 0, type_of(value, is_external)};
+    type->parts[1] = (struct part){1, 0, type_of(index, is_external)};
+    const struct shim_type *first = type->parts[0].of, *second = type->parts[1].of;
+    if (!first || !second)
+        return 0;
+    MPI_Count step = is_external ? 1 : second->size;
+    type->parts[1].at = (first->size + step - 1) / step * step;
+    return 1;
 }
 
-static int named(struct shim_type *type)
+/* The predefined datatypes of a value and an integer. */
+static int named_pair(struct shim_type *type, MPI_Datatype datatype, int is_external)
 {
+    const MPI_Datatype pairs[][2] = {
+        {MPI_SHORT_INT, MPI_SHORT}, {MPI_LONG_INT, MPI_LONG},
+        {MPI_FLOAT_INT, MPI_FLOAT}, {MPI_DOUBLE_INT, MPI_DOUBLE},
+        {MPI_LONG_DOUBLE_INT, MPI_LONG_DOUBLE},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i][0] == datatype)
+            return pair(type, pairs[i][1], MPI_INT, is_external);
+    return 0;
+}
+
+static int named(struct shim_type *type, MPI_Datatype datatype, struct contents *from)
+{
+    switch (from->combiner) {
+    case MPI_COMBINER_NAMED:
+        type->element = shim_element_of(datatype);
+        break;
+    case MPI_COMBINER_F90_INTEGER:
+        type->element = shim_element_of_f90(from->combiner, integer(from), 0);
+        break;
+    default: {
+        int64_t digits = integer(from);
+        type->element = shim_element_of_f90(from->combiner, digits, integer(from));
+    }
+    }
+    if (from->is_external && type->element.kind != UNKNOWN)
+        type->size = type->extent = type->element.values * type->element.external;
     type->is_run = type->size == type->extent || type->size == 0;
-    return type->is_run || pair(type, type->size - (MPI_Count)sizeof(int), sizeof(int));
+    if (type->element.kind != UNKNOWN || type->size == 0)
+        return 1;
+    return named_pair(type, datatype, from->is_external) || (type->is_run && !from->is_external);
 }
 
 #if SHIM_HAS_VALUE_INDEX
 static int value_index(struct shim_type *type, struct contents *from)
 {
-    MPI_Count value, index;
-    PMPI_Type_size_x(from->datatypes[0], &value);
-    PMPI_Type_size_x(from->datatypes[1], &index);
-    return pair(type, value, index);
+    return pair(type, from->datatypes[0], from->datatypes[1], from->is_external);
 }
 #endif
 
@@ -182,7 +215,7 @@ static int structure(struct shim_type *type, struct contents *from)
     for (size_t i = 0; i < type->part_count; i++)
         type->parts[i].at = place(from);
     for (size_t i = 0; i < type->part_count; i++)
-        if (!(type->parts[i].of = shim_type_of(from->datatypes[i])))
+        if (!(type->parts[i].of = type_of(from->datatypes[i], from->is_external)))
             return 0;
     return 1;
 }
@@ -250,14 +283,14 @@ static int resized(struct shim_type *type)
 }
 
 /* A filled type, or 0 if the combiner is not known or there is no memory. */
-static int fill(struct shim_type *type, struct contents *from)
+static int fill(struct shim_type *type, MPI_Datatype datatype, struct contents *from)
 {
     switch (from->combiner) {
     case MPI_COMBINER_NAMED:
     case MPI_COMBINER_F90_REAL:
     case MPI_COMBINER_F90_COMPLEX:
     case MPI_COMBINER_F90_INTEGER:
-        return named(type);
+        return named(type, datatype, from);
     case MPI_COMBINER_STRUCT:
         return structure(type, from);
 #if SHIM_HAS_VALUE_INDEX
@@ -265,7 +298,7 @@ static int fill(struct shim_type *type, struct contents *from)
         return value_index(type, from);
 #endif
     }
-    if (from->datatype_count != 1 || !(type->of = shim_type_of(from->datatypes[0])))
+    if (from->datatype_count != 1 || !(type->of = type_of(from->datatypes[0], from->is_external)))
         return 0;
     switch (from->combiner) {
     case MPI_COMBINER_DUP:
@@ -288,9 +321,70 @@ static int fill(struct shim_type *type, struct contents *from)
     return 0;
 }
 
-struct shim_type *shim_type_of(MPI_Datatype datatype)
+/* Widens bounds so that copies of a datatype at a place are inside. */
+static void enclose(MPI_Count bounds[2], MPI_Count at, uint64_t copies, const struct shim_type *of)
 {
-    struct contents from = {0};
+    if (copies == 0)
+        return;
+    MPI_Count first = at + of->begin, last = first + ((MPI_Count)copies - 1) * of->extent;
+    MPI_Count begin = first < last ? first : last, end = (first < last ? last : first) + of->extent;
+    bounds[0] = begin < bounds[0] ? begin : bounds[0];
+    bounds[1] = end > bounds[1] ? end : bounds[1];
+}
+
+static MPI_Count size_of(const struct shim_type *type, MPI_Count native, MPI_Datatype inner)
+{
+    MPI_Count sum = 0, inner_size = 0;
+    if (type->of) {
+        PMPI_Type_size_x(inner, &inner_size);
+        return inner_size > 0 ? native / inner_size * type->of->size : 0;
+    }
+    for (size_t i = 0; i < type->part_count; i++)
+        sum += (MPI_Count)type->parts[i].copies * type->parts[i].of->size;
+    return sum;
+}
+
+/* Size and bounds by the sizes in external32. Bounds that the program has set stay; those of a struct are
+ * the bounds of its parts. */
+static void measure(struct shim_type *type, const struct contents *from)
+{
+    MPI_Count bounds[2] = {INT64_MAX, INT64_MIN}, all = type->of ? type->of->extent : 0;
+    type->size = size_of(type, type->size, from->datatype_count ? from->datatypes[0] : MPI_BYTE);
+    switch (type->shape) {
+    case RESIZED:
+        if (from->combiner == MPI_COMBINER_RESIZED)
+            return;
+        enclose(bounds, 0, 1, type->of);
+        break;
+    case VECTOR:
+        if (type->count > 0) {
+            enclose(bounds, 0, type->copies, type->of);
+            enclose(bounds, ((int64_t)type->count - 1) * type->stride, type->copies, type->of);
+        }
+        break;
+    case SUBARRAY:
+    case DARRAY:
+        for (size_t i = 0; i < type->dimension_count; i++)
+            all *= (MPI_Count)type->dimensions[i].size;
+        bounds[0] = 0;
+        bounds[1] = all;
+        break;
+    case BYTES:
+    case INDEXED:
+    case STRUCT:
+        for (size_t i = 0; i < type->part_count; i++)
+            enclose(bounds, type->parts[i].at, type->parts[i].copies,
+                    type->of ? type->of : type->parts[i].of);
+        break;
+    }
+    int is_empty = bounds[0] > bounds[1];
+    type->begin = is_empty ? 0 : bounds[0];
+    type->extent = is_empty ? 0 : bounds[1] - bounds[0];
+}
+
+static struct shim_type *type_of(MPI_Datatype datatype, int is_external)
+{
+    struct contents from = {.is_external = is_external};
     struct shim_type *type = calloc(1, sizeof *type);
     if (!type)
         return NULL;
@@ -300,12 +394,53 @@ struct shim_type *shim_type_of(MPI_Datatype datatype)
     int is_named = is_whole && from.integer_count + from.datatype_count + from.large_count == 0;
     if (is_whole && !is_named)
         is_whole = contents(datatype, &from) == MPI_SUCCESS;
-    is_whole = is_whole && fill(type, &from);
+    is_whole = is_whole && fill(type, datatype, &from);
+    if (is_whole && is_external && type->element.kind == UNKNOWN)
+        measure(type, &from);
     contents_free(&from);
     if (is_whole)
         return type;
     shim_type_free(type);
     return NULL;
+}
+
+struct shim_type *shim_type_of(MPI_Datatype datatype)
+{
+    return type_of(datatype, 0);
+}
+
+/* Whether a datatype has the same layout in memory as in external32. Then its bounds are those that the
+ * MPI gives, by whatever rules. */
+static int is_same_in_external(const struct shim_type *type)
+{
+    struct element element = type->element;
+    if (element.kind != UNKNOWN)
+        return element.values * element.external == type->size && type->size == type->extent;
+    if (type->of)
+        return is_same_in_external(type->of);
+    MPI_Count sum = 0;
+    for (size_t i = 0; i < type->part_count; i++) {
+        if (!is_same_in_external(type->parts[i].of))
+            return 0;
+        sum += type->parts[i].of->size;
+    }
+    /* A pair has no hole in external32. */
+    return !type->is_pair || sum == type->extent;
+}
+
+struct shim_type *shim_external_type_of(MPI_Datatype datatype)
+{
+    struct shim_type *type = shim_type_of(datatype);
+    if (type && shim_external_bytes(type) >= 0 && is_same_in_external(type))
+        return type;
+    int has_form = type && shim_external_bytes(type) >= 0;
+    shim_type_free(type);
+    return has_form ? type_of(datatype, 1) : NULL;
+}
+
+MPI_Count shim_type_extent(const struct shim_type *type)
+{
+    return type->extent;
 }
 
 void shim_type_free(struct shim_type *type)

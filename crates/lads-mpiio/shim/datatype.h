@@ -6,6 +6,25 @@
 
 enum shape { BYTES, RESIZED, VECTOR, INDEXED, STRUCT, SUBARRAY, DARRAY };
 
+/* What a predefined datatype consists of. */
+enum element_kind {
+    /* It is not predefined, or has no form in external32. */
+    UNKNOWN,
+    OPAQUE,
+    SIGNED,
+    UNSIGNED,
+    /* With the format of IEEE for its size. */
+    FLOATING,
+    /* A long double of C. */
+    LONG_DOUBLE
+};
+
+struct element {
+    enum element_kind kind;
+    /* The number of values, and the bytes of each in external32. */
+    unsigned char values, external;
+};
+
 struct part {
     uint64_t copies;
     int64_t at;
@@ -24,6 +43,9 @@ struct dimension {
 struct shim_type {
     enum shape shape;
     MPI_Count begin, extent, size;
+    /* Of a predefined datatype; one that has two kinds of values has them as its parts. */
+    struct element element;
+    int is_pair;
     /* All its bytes are one run, from `first` on. */
     int is_run;
     MPI_Count first;
@@ -41,5 +63,10 @@ struct shim_type {
     size_t dimension_count;
     struct dimension *dimensions;
 };
+
+/* external.c */
+OWN struct element shim_element_of(MPI_Datatype datatype);
+/* The element of a datatype that MPI_Type_create_f90_x made from these numbers. */
+OWN struct element shim_element_of_f90(int combiner, int64_t first, int64_t second);
 
 #endif

@@ -21,21 +21,22 @@ static int size_class(const struct shim_file *file, MPI_Offset size)
     return file->amode & MPI_MODE_SEQUENTIAL ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_SUCCESS;
 }
 
-/* Rank 0 does it for all, behind everything that any process has written before. */
+/* Rank 0 changes the size for all, after everything that any process has written before is at the
+ * server. */
 static int resize(struct shim_file *file, MPI_Offset size,
                   int (*operation)(rfs_file *, uint64_t))
 {
-    int64_t asked_for = size;
-    int class = shim_agree_same(file->comm, size_class(file, size), &asked_for, 1);
+    int64_t wanted = size;
+    int class = shim_agree_same(file->comm, size_class(file, size), &wanted, 1);
     if (class != MPI_SUCCESS)
         return shim_fail(file, class, NULL);
+    char text[MPI_MAX_ERROR_STRING];
     int own = shim_class(rfs_flush(file->file));
-    class = shim_agree(file->comm, own);
-    if (class == MPI_SUCCESS) {
-        own = file->rank == 0 ? shim_class(operation(file->file, (uint64_t)size)) : MPI_SUCCESS;
-        class = shim_told(file->comm, own);
-    }
-    return shim_fail(file, class, shim_text(own));
+    class = shim_agree_text(file->comm, own, shim_text(own), text);
+    if (class != MPI_SUCCESS)
+        return shim_fail(file, class, text);
+    own = file->rank == 0 ? shim_class(operation(file->file, (uint64_t)size)) : MPI_SUCCESS;
+    return shim_fail_together(file, own, shim_text(own));
 }
 
 FORWARD(File_set_size, (MPI_File handle, MPI_Offset size), (handle, size),
@@ -69,18 +70,21 @@ static int get_info(const struct shim_file *file, MPI_Info *info)
 
 FORWARD(File_get_info, (MPI_File handle, MPI_Info *info), (handle, info), get_info(file, info))
 
-/* What was written before must be seen when atomic mode begins. */
+/* What was written before must be seen when atomic mode begins: rfs_set_atomic flushes it. */
 static int set_atomicity(struct shim_file *file, int flag)
 {
     int64_t is_atomic = flag != 0;
     int class = shim_same(file->comm, &is_atomic, 1);
     if (class != MPI_SUCCESS)
         return shim_fail(file, class, NULL);
+    char text[MPI_MAX_ERROR_STRING];
+    if (is_atomic && shim_shares_nothing(file))
+        return shim_fail(file, MPI_ERR_UNSUPPORTED_OPERATION, SHIM_NOTHING_SHARED);
     int own = shim_class(rfs_set_atomic(file->file, flag != 0));
-    class = shim_agree(file->comm, own);
+    class = shim_agree_text(file->comm, own, shim_text(own), text);
     if (class == MPI_SUCCESS)
         file->is_atomic = flag != 0;
-    return shim_fail(file, class, shim_text(own));
+    return shim_fail(file, class, text);
 }
 
 FORWARD(File_set_atomicity, (MPI_File handle, int flag), (handle, flag),
@@ -98,8 +102,8 @@ FORWARD(File_get_atomicity, (MPI_File handle, int *flag), (handle, flag),
 static int sync_file(struct shim_file *file)
 {
     int own = shim_class(rfs_sync(file->file)), late = shim_late(file);
-    const char *text = late != MPI_SUCCESS ? file->late_text : shim_text(own);
-    return shim_fail(file, shim_agree(file->comm, late != MPI_SUCCESS ? late : own), text);
+    return late != MPI_SUCCESS ? shim_fail_together(file, late, file->late_text)
+                               : shim_fail_together(file, own, shim_text(own));
 }
 
 FORWARD(File_sync, (MPI_File handle), (handle), sync_file(file))

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-static const char *const ANOTHER = "another process of the file has failed";
-
 rfs_hint *shim_hints(MPI_Info info, size_t *count)
 {
     *count = 0;
@@ -76,38 +74,39 @@ static int remote_open(struct shim_file *file, const uint8_t id[16])
     return class;
 }
 
-/* Rank 0 opens first: it makes the file, and fails if it should not be there. */
-static int open_in_turn(struct shim_file *file, const char **text)
+/* Rank 0 opens first: it makes the file, and fails if the file must not exist. Returns the class of this
+ * process. */
+static int open_in_turn(struct shim_file *file, const uint8_t group[16], const char **text)
 {
-    uint8_t group[16];
     int class = MPI_SUCCESS;
-    if (file->rank == 0 && getrandom(group, sizeof group, 0) != sizeof group)
-        class = MPI_ERR_OTHER;
-    PMPI_Bcast(group, sizeof group, MPI_BYTE, 0, file->comm);
-    if (file->rank == 0 && class == MPI_SUCCESS) {
+    if (file->rank == 0) {
         class = remote_open(file, group);
         *text = shim_text(class);
+        shim_shared_make(file, group);
     }
     int first = shim_told(file->comm, class);
-    if (first != MPI_SUCCESS)
+    if (first != MPI_SUCCESS || file->rank == 0)
         return first;
-    if (file->rank != 0) {
-        class = remote_open(file, group);
-        *text = shim_text(class);
-    }
+    class = remote_open(file, group);
+    *text = shim_text(class);
+    shim_shared_join(file, group);
     return class;
 }
 
 /* With MPI_MODE_APPEND, all pointers are at the end. */
 static int to_the_end(struct shim_file *file)
 {
-    uint64_t end = 0;
-    int class = shim_class(rfs_get_end(file->file, &end));
-    if (class == MPI_SUCCESS && file->rank == 0)
-        class = shim_class(rfs_set_shared(file->file, end));
-    file->pointer = (int64_t)end;
+    uint64_t end[2] = {0, MPI_SUCCESS};
+    if (file->rank == 0) {
+        int class = shim_class(rfs_get_end(file->file, &end[0]));
+        if (class == MPI_SUCCESS)
+            class = shim_pointer_set(file, (int64_t)end[0]);
+        end[1] = (uint64_t)class;
+    }
+    PMPI_Bcast(end, 2, MPI_UINT64_T, 0, file->comm);
+    file->pointer = (int64_t)end[0];
     file->is_shared_moved = 1;
-    return class;
+    return (int)end[1];
 }
 
 static void discard(struct shim_file *file)
@@ -115,6 +114,8 @@ static void discard(struct shim_file *file)
     if (file->file)
         rfs_close(file->file);
     shim_fence_closed(file);
+    shim_shared_leave(file);
+    shim_release_datatypes(file);
     if (file->comm != MPI_COMM_NULL)
         PMPI_Comm_free(&file->comm);
     if (file->info != MPI_INFO_NULL)
@@ -138,6 +139,8 @@ static struct shim_file *new_file(MPI_Comm comm, const char *name, int amode, MP
     file->name = kept;
     file->amode = amode;
     file->etype_bytes = 1;
+    file->etype = file->filetype = MPI_BYTE;
+    file->datarep = "native";
     file->info = MPI_INFO_NULL;
     if (info != MPI_INFO_NULL)
         PMPI_Info_dup(info, &file->info);
@@ -158,20 +161,39 @@ static int keep_name(struct shim_file *file)
     return MPI_SUCCESS;
 }
 
-/* All that may fail. Returns the class of all processes. */
-static int open_together(struct shim_file *file, char *text)
+/* What a process does after its file is open. */
+static int complete(struct shim_file *file)
 {
-    const char *own_text = NULL;
-    int own = open_in_turn(file, &own_text);
+    file->is_apart = !rfs_shares(file->file);
+    int class = keep_name(file);
+    return class == MPI_SUCCESS ? shim_proxy_open(&file->handle) : class;
+}
+
+/* Everything that may fail. Returns the class of all processes, with its text. */
+static int open_together(struct shim_file *file, char text[MPI_MAX_ERROR_STRING])
+{
+    uint8_t group[16] = {0};
+    int own = MPI_SUCCESS;
+    if (file->rank == 0 && getrandom(group, sizeof group, 0) != sizeof group)
+        own = MPI_ERR_OTHER;
+    int class = shim_told(file->comm, own);
+    if (class != MPI_SUCCESS)
+        return class;
+    PMPI_Bcast(group, sizeof group, MPI_BYTE, 0, file->comm);
+    const char *reason = NULL;
+    own = open_in_turn(file, group, &reason);
     /* The text is of this thread's last call: it is kept before there is another. */
-    snprintf(text, MPI_MAX_ERROR_STRING, "%s", own_text ? own_text : ANOTHER);
+    char own_text[MPI_MAX_ERROR_STRING];
+    snprintf(own_text, sizeof own_text, "%s", reason ? reason : "");
     if (own == MPI_SUCCESS)
-        own = keep_name(file);
-    if (own == MPI_SUCCESS && file->amode & MPI_MODE_APPEND)
-        own = to_the_end(file);
-    if (own == MPI_SUCCESS)
-        own = shim_proxy_open(&file->handle);
-    return shim_agree(file->comm, own);
+        own = complete(file);
+    int is_one_host = !shim_agree(file->comm, !file->shared);
+    if (file->rank == 0)
+        shim_shared_hide(group);
+    if (!is_one_host)
+        shim_shared_leave(file);
+    class = shim_agree_text(file->comm, own, own_text, text);
+    return class == MPI_SUCCESS && file->amode & MPI_MODE_APPEND ? to_the_end(file) : class;
 }
 
 /* A communicator of its own for a file. MPI_Comm_dup would copy the attributes of the program's. ROMIO
@@ -198,6 +220,7 @@ static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info
         class = own_communicator(comm, &file->comm);
     if (class == MPI_SUCCESS)
         class = open_together(file, text);
+    shim_has_existed |= class == MPI_ERR_FILE_EXISTS;
     if (class == MPI_SUCCESS) {
         shim_fence_for(file, caller);
         shim_table_add(file);
@@ -231,6 +254,8 @@ static int has_buffers_asked_for(MPI_Info info)
     return is_there && (strcmp(value, "true") == 0 || strcmp(value, "enable") == 0);
 }
 
+__thread int shim_extra_amode, shim_has_existed;
+
 int MPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle)
 {
     char buffered[MPI_MAX_INFO_VAL + 4096];
@@ -247,7 +272,8 @@ int MPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI
     *handle = MPI_FILE_NULL;
     if (class != MPI_SUCCESS)
         return shim_fail_without_file(class, NULL);
-    return open_remote(comm, name, amode, info, handle, (uintptr_t)__builtin_return_address(0));
+    return open_remote(comm, name, amode | shim_extra_amode, info, handle,
+                       (uintptr_t)__builtin_return_address(0));
 }
 ALSO_PMPI(File_open);
 
@@ -260,22 +286,25 @@ int MPI_File_close(MPI_File *handle)
     int own = shim_agree(file->comm, MPI_SUCCESS);
     /* From here on nobody finds it, and the library may give the handle to another file. */
     shim_table_remove(file);
-    int closed = shim_class(rfs_close(file->file));
+    int closed = shim_class(rfs_close(file->file)), late = shim_late(file);
     file->file = NULL;
-    char text[MPI_MAX_ERROR_STRING];
-    snprintf(text, sizeof text, "%s", closed == MPI_SUCCESS ? ANOTHER : rfs_message());
+    const char *own_text = closed == MPI_SUCCESS ? NULL : rfs_message();
     own = closed == MPI_SUCCESS ? own : closed;
-    int late = shim_late(file);
     if (late != MPI_SUCCESS) {
         own = late;
-        memcpy(text, file->late_text, sizeof text);
+        own_text = file->late_text;
     }
     /* This is the barrier too before the file is deleted. */
-    int class = shim_agree(file->comm, own);
+    char text[MPI_MAX_ERROR_STRING];
+    int class = shim_agree_text(file->comm, own, own_text, text);
     if (file->amode & MPI_MODE_DELETE_ON_CLOSE) {
-        int deleted = file->rank == 0 ? shim_class(rfs_delete(file->name)) : MPI_SUCCESS;
-        deleted = shim_told(file->comm, deleted);
-        class = class == MPI_SUCCESS ? deleted : class;
+        char reason[MPI_MAX_ERROR_STRING];
+        own = file->rank == 0 ? shim_class(rfs_delete(file->name)) : MPI_SUCCESS;
+        int deleted = shim_agree_text(file->comm, own, shim_text(own), reason);
+        if (class == MPI_SUCCESS) {
+            class = deleted;
+            memcpy(text, reason, sizeof text);
+        }
     }
     int code = shim_fail(file, class, text);
     REAL(File_close)(&file->handle);

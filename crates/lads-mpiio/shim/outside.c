@@ -6,8 +6,8 @@
  * counts them). At the end, the first process says what went to local disks.
  *
  * PnetCDF opens the file itself to see its format, under the name without what stands before the
- * first colon; and it finds out by access() whether there is a file to be emptied. Its two functions
- * are answered here for remote names. Others that look for a name without MPI (IOR's access(),
+ * first colon; and it finds out by access() whether there is a file to be emptied, or one in the way. Its
+ * two functions are answered here for remote names. Others that look for a name without MPI (IOR's access(),
  * serial HDF5 and netCDF) are not: they need a name of the file system.
  */
 #include "shim.h"
@@ -164,7 +164,7 @@ int MPI_Finalize(void)
 ALSO_PMPI(Finalize);
 
 /* Of pnetcdf.h. */
-enum { NC_NOERR = 0, NC_ENOENT = -220, NC_NOCLOBBER = 4 };
+enum { NC_NOERR = 0, NC_EEXIST = -35, NC_ENOENT = -220, NC_NOCLOBBER = 4 };
 enum {
     NC_FORMAT_UNKNOWN = -1,
     NC_FORMAT_CLASSIC = 1,
@@ -208,16 +208,26 @@ int ncmpi_inq_file_format(const char *name, int *format)
     return is_read ? NC_NOERR : NC_ENOENT;
 }
 
-/* The file is removed rather than emptied: there may be none. */
+/* A file that must be emptied is removed: there may be none. PnetCDF finds out by access() whether one that
+ * must be new exists, under a part of its name: so MPI_File_open gets MPI_MODE_EXCL in addition, which no
+ * other program can get ahead of. */
 int ncmpi_create(MPI_Comm comm, const char *name, int mode, MPI_Info info, int *id)
 {
     __typeof__(&ncmpi_create) real = shim_real("ncmpi_create");
-    if (rfs_is_remote(name) && !(mode & NC_NOCLOBBER)) {
+    if (!name || !rfs_is_remote(name))
+        return real(comm, name, mode, info, id);
+    if (mode & NC_NOCLOBBER) {
+        shim_extra_amode = MPI_MODE_EXCL;
+        shim_has_existed = 0;
+    } else {
         int rank;
         PMPI_Comm_rank(comm, &rank);
         if (rank == 0)
             rfs_delete(name);
         PMPI_Barrier(comm);
     }
-    return real(comm, name, mode, info, id);
+    int status = real(comm, name, mode, info, id);
+    int has_existed = shim_extra_amode && shim_has_existed;
+    shim_extra_amode = 0;
+    return has_existed ? NC_EEXIST : status;
 }

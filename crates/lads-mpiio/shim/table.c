@@ -2,8 +2,7 @@
  *
  * A program that opens a remote file holds an open file of its MPI library all the same: an empty
  * one in memory that has no name any more. So whatever the shim leaves alone works on it, with no
- * code here: error handlers, conversion to Fortran and back, and, because the view is set there too,
- * MPI_File_get_view, _get_byte_offset and _get_type_extent. It is open for reading only: a write
+ * code here: error handlers, and conversion to Fortran and back. It is open for reading only: a write
  * that passed the shim by would fail, and not vanish.
  */
 #include "shim.h"

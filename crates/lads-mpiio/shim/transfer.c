@@ -19,7 +19,7 @@ struct access {
     MPI_Datatype datatype;
 };
 
-/* The class of an error in the arguments, and how many bytes they mean. */
+/* The class of an error in the arguments, and the number of bytes in the file that they mean. */
 static int access_class(const struct shim_file *file, const struct access *access,
                         MPI_Count *bytes)
 {
@@ -30,15 +30,16 @@ static int access_class(const struct shim_file *file, const struct access *acces
         return MPI_ERR_TYPE;
     if (access->kind == WRITE && file->amode & MPI_MODE_RDONLY)
         return MPI_ERR_READ_ONLY;
-    if (!access->kind == WRITE && file->amode & MPI_MODE_WRONLY)
+    if (access->kind != WRITE && file->amode & MPI_MODE_WRONLY)
         return MPI_ERR_ACCESS;
     int is_any_place = access->place == SHARED || access->place == ORDERED;
     if (file->amode & MPI_MODE_SEQUENTIAL && !is_any_place)
         return MPI_ERR_UNSUPPORTED_OPERATION;
     if (access->place == EXPLICIT && access->offset < 0)
         return MPI_ERR_ARG;
-    MPI_Count size;
-    PMPI_Type_size_x(access->datatype, &size);
+    MPI_Count size = shim_bytes_in_file(file->datarep, access->datatype);
+    if (size < 0 && shim_is_external(file))
+        return MPI_ERR_CONVERSION;
     if (size < 0 || (size > 0 && access->count > INT64_MAX / size))
         return MPI_ERR_COUNT;
     if (size * access->count % file->etype_bytes != 0 ||
@@ -48,38 +49,46 @@ static int access_class(const struct shim_file *file, const struct access *acces
     return MPI_SUCCESS;
 }
 
-/* Each process begins where those of lower rank end. Rank 0 moves the pointer for all, and tells
- * where it was: the server of another rank may not have it. A process with an error takes part with
- * no bytes. */
+/* Each process begins where those of lower rank end. One process moves the pointer for all, and sends
+ * the position where it was: the last one, which knows how many bytes all have, unless only the server of
+ * rank 0 has the pointer. A process with an error takes part with no bytes. */
 static int ordered_place(struct shim_file *file, MPI_Count bytes, uint64_t *position)
 {
-    int64_t own = bytes, before = 0, all = 0;
-    int is_known =
-        PMPI_Exscan(&own, &before, 1, MPI_INT64_T, MPI_SUM, file->comm) == MPI_SUCCESS &&
-        PMPI_Reduce(&own, &all, 1, MPI_INT64_T, MPI_SUM, 0, file->comm) == MPI_SUCCESS;
-    uint64_t told[2] = {0, MPI_ERR_OTHER};
-    if (file->rank == 0) {
-        before = 0;
-        if (is_known)
-            told[1] = (uint64_t)shim_class(rfs_add_shared(file->file, all, &told[0]));
-    }
-    if (PMPI_Bcast(told, 2, MPI_UINT64_T, 0, file->comm) != MPI_SUCCESS || !is_known)
+    int size;
+    PMPI_Comm_size(file->comm, &size);
+    int mover = shim_shares_nothing(file) ? 0 : size - 1;
+    int64_t own = bytes, all = 0;
+    int is_known = PMPI_Scan(&own, &all, 1, MPI_INT64_T, MPI_SUM, file->comm) == MPI_SUCCESS;
+    uint64_t before = (uint64_t)(all - own);
+    if (mover == 0)
+        is_known = PMPI_Reduce(&own, &all, 1, MPI_INT64_T, MPI_SUM, 0, file->comm) == MPI_SUCCESS &&
+                   is_known;
+    uint64_t moved[2] = {0, MPI_ERR_OTHER};
+    if (file->rank == mover && is_known)
+        moved[1] = (uint64_t)shim_pointer_add(file, all, &moved[0]);
+    if (PMPI_Bcast(moved, 2, MPI_UINT64_T, mover, file->comm) != MPI_SUCCESS || !is_known)
         return MPI_ERR_OTHER;
     file->is_shared_moved = 1;
-    *position = told[0] + (uint64_t)before;
-    return (int)told[1];
+    *position = moved[0] + before;
+    return (int)moved[1];
 }
 
 static int place_of(struct shim_file *file, const struct access *access, MPI_Count bytes,
                     uint64_t *position)
 {
+    int64_t begin, end;
     switch (access->place) {
     case EXPLICIT:
-        *position = (uint64_t)(access->offset * file->etype_bytes);
+        if (__builtin_mul_overflow(access->offset, file->etype_bytes, &begin) ||
+            __builtin_add_overflow(begin, bytes, &end))
+            return MPI_ERR_ARG;
+        *position = (uint64_t)begin;
         return MPI_SUCCESS;
     case SHARED:
+        if (shim_shares_nothing(file))
+            return MPI_ERR_UNSUPPORTED_OPERATION;
         file->is_shared_moved = 1;
-        return shim_class(rfs_add_shared(file->file, bytes, position));
+        return shim_pointer_add(file, bytes, position);
     case ORDERED:
         return ordered_place(file, bytes, position);
     case INDIVIDUAL:
@@ -87,9 +96,11 @@ static int place_of(struct shim_file *file, const struct access *access, MPI_Cou
     }
     pthread_mutex_lock(&file->lock);
     *position = (uint64_t)file->pointer;
-    file->pointer += bytes;
+    int is_beyond = __builtin_add_overflow(file->pointer, bytes, &end);
+    if (!is_beyond)
+        file->pointer = end;
     pthread_mutex_unlock(&file->lock);
-    return MPI_SUCCESS;
+    return is_beyond ? MPI_ERR_ARG : MPI_SUCCESS;
 }
 
 /* After a short read the individual pointer is where the file ends, as with ROMIO. */
@@ -102,20 +113,70 @@ static void step_back(struct shim_file *file, const struct access *access, int64
     pthread_mutex_unlock(&file->lock);
 }
 
+/* The numbers of bytes that an access has moved. */
+struct moved {
+    /* In the file, at positions of the view. */
+    uint64_t in_file;
+    /* In memory, which MPI_Get_count divides by the size of a datatype. */
+    uint64_t in_memory;
+};
+
+/* Writes or reads pieces of data as it is in the file. Of a write, either everything is taken or nothing.
+ */
+static int move_pieces(struct shim_file *file, enum kind kind, uint64_t position,
+                       const rfs_piece *pieces, size_t count, uint64_t *done)
+{
+    shim_lock(file);
+    int class;
+    if (kind == WRITE) {
+        class = shim_class(rfs_write(file->file, position, pieces, count));
+        file->is_behind = 1;
+    } else {
+        class = shim_class(rfs_read(file->file, position, pieces, count, done));
+    }
+    shim_unlock(file);
+    return class;
+}
+
+/* The same through a buffer with the data in external32. */
+static int move_external(struct shim_file *file, const struct access *access, uint64_t position,
+                         uint64_t bytes, const struct shim_pieces *pieces, struct moved *moved)
+{
+    struct shim_type *type = shim_type_of(access->datatype);
+    unsigned char *external = malloc(bytes);
+    rfs_piece whole = {external, bytes};
+    uint64_t copies = (uint64_t)access->count;
+    int class = type && external ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    if (class == MPI_SUCCESS && access->kind == WRITE)
+        moved->in_memory = shim_external_convert(type, copies, pieces, external, bytes, TO_FILE);
+    if (class == MPI_SUCCESS)
+        class = move_pieces(file, access->kind, position, &whole, 1, &moved->in_file);
+    if (class == MPI_SUCCESS && access->kind != WRITE)
+        moved->in_memory = shim_external_convert(type, copies, pieces, external, moved->in_file,
+                                                 FROM_FILE);
+    free(external);
+    shim_type_free(type);
+    return class;
+}
+
 static int move_bytes(struct shim_file *file, const struct access *access, uint64_t position,
-                      uint64_t *done)
+                      uint64_t bytes, struct moved *moved)
 {
     struct shim_pieces pieces = {0};
     int class = shim_pieces_of(access->memory, access->count, access->datatype, &pieces);
-    if (class == MPI_SUCCESS && access->kind == WRITE) {
-        class = shim_class(rfs_write(file->file, position, pieces.list, pieces.count));
-        file->is_behind = 1;
+    *moved = (struct moved){bytes, bytes};
+    if (class == MPI_SUCCESS && shim_is_external(file)) {
+        class = move_external(file, access, position, bytes, &pieces, moved);
     } else if (class == MPI_SUCCESS) {
-        class = shim_class(rfs_read(file->file, position, pieces.list, pieces.count, done));
+        class = move_pieces(file, access->kind, position, pieces.list, pieces.count,
+                            &moved->in_file);
+        moved->in_memory = moved->in_file;
     }
     if (class == MPI_SUCCESS && access->kind != WRITE)
         class = shim_pieces_unpack(&pieces, access->memory, access->count, access->datatype);
     shim_pieces_free(&pieces);
+    if (class != MPI_SUCCESS)
+        *moved = (struct moved){0, 0};
     return class;
 }
 
@@ -139,13 +200,13 @@ static int transfer(struct shim_file *file, const struct access *access, uint64_
     if (refused != MPI_SUCCESS)
         return shim_fail(file, refused, text);
     if (class == MPI_SUCCESS && bytes > 0) {
-        *done = access->kind == WRITE ? (uint64_t)bytes : 0;
-        class = move_bytes(file, access, position, done);
-        if (class != MPI_SUCCESS)
-            *done = 0;
-        step_back(file, access, (int64_t)bytes - (int64_t)*done);
+        struct moved moved;
+        class = move_bytes(file, access, position, (uint64_t)bytes, &moved);
+        step_back(file, access, (int64_t)bytes - (int64_t)moved.in_file);
+        *done = moved.in_memory;
     }
-    return shim_fail(file, class, shim_text(class));
+    int is_impossible = access->place == SHARED && shim_shares_nothing(file);
+    return shim_fail(file, class, is_impossible ? SHIM_NOTHING_SHARED : shim_text(class));
 }
 
 /* So that MPI_Get_count works. Both libraries keep the number of bytes, whatever the datatype. */

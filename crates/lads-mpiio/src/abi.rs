@@ -48,8 +48,12 @@ unsafe fn give<T>(place: *mut T, value: T) {
     }
 }
 
-/// The answer to a question.
+/// The answer to a question: a size or a position, which fit into an `MPI_Offset`.
 fn tell(number: u64, place: *mut u64) -> Result<(), Error> {
+    if i64::try_from(number).is_err() {
+        let text = format!("the server returned {number}, which is beyond the largest file");
+        return Err(Error::new(Class::Io, text));
+    }
     // SAFETY: the caller gave a place for it.
     unsafe { give(place, number) };
     Ok(())
@@ -129,6 +133,13 @@ pub unsafe extern "C" fn rfs_name(file: *const File) -> *const c_char {
     unsafe { &(*file).0 }.name().as_ptr()
 }
 
+/// `rfs_shares`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rfs_shares(file: *const File) -> c_int {
+    // SAFETY: as above.
+    c_int::from(unsafe { &(*file).0 }.shares())
+}
+
 /// `rfs_close`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_close(file: *mut File) -> c_int {
@@ -154,7 +165,7 @@ pub unsafe extern "C" fn rfs_set_view(
     answer(|| {
         // SAFETY: as above.
         let (file, filetype) = unsafe { (&(*file).0, list(filetype, filetype_bytes)) };
-        Ok(file.handle().set_view(displacement, filetype)?)
+        file.handle().set_view(displacement, filetype).map_err(Error::of_view)
     })
 }
 
@@ -240,6 +251,13 @@ pub unsafe extern "C" fn rfs_preallocate(file: *mut File, size: u64) -> c_int {
 pub unsafe extern "C" fn rfs_get_end(file: *mut File, position: *mut u64) -> c_int {
     // SAFETY: as above.
     answer(|| tell(unsafe { &(*file).0 }.handle().end()?, position))
+}
+
+/// `rfs_get_offset`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rfs_get_offset(file: *mut File, position: u64, offset: *mut u64) -> c_int {
+    // SAFETY: as above.
+    answer(|| tell(unsafe { &(*file).0 }.handle().offset_of(position)?, offset))
 }
 
 /// `rfs_add_shared`

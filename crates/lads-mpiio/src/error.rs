@@ -28,11 +28,17 @@ pub(crate) enum Class {
     Io = 13,
     NoMemory = 14,
     Unsupported = 15,
+    Filetype = 16,
 }
 
 impl Error {
     pub(crate) fn new(class: Class, text: impl Into<String>) -> Self {
         Self { class, text: text.into() }
+    }
+
+    /// The error of a view that cannot be set.
+    pub(crate) fn of_view(error: RemoteError) -> Self {
+        Self { class: Class::Filetype, ..error.into() }
     }
 }
 

@@ -49,11 +49,8 @@ enum Sharing {
     Here,
     /// At another server, where the file is opened when it is needed first.
     At(Box<Elsewhere>),
-    /// Each process has a server of its own, which the others do not reach. That of the first
-    /// process has the pointer.
-    First,
-    /// The same, for other processes.
-    Nowhere,
+    /// Each process has a server of its own, which the others do not reach: the caller shares.
+    Apart,
 }
 
 #[derive(Debug)]
@@ -96,8 +93,7 @@ impl RemoteFile {
         // Rank 0 has made the file.
         let mode = OpenMode { creates: false, is_new: false, ..mode };
         let sharing = match servers.into_iter().next() {
-            Some(Server::StartedOn(_) | Server::Here) if group.rank > 0 => Sharing::Nowhere,
-            Some(Server::StartedOn(_) | Server::Here) if group.size > 1 => Sharing::First,
+            Some(Server::StartedOn(_) | Server::Here) if group.size > 1 => Sharing::Apart,
             Some(server @ Server::At(_)) if index > 0 => {
                 Sharing::At(Box::new(Elsewhere::new(server, path, mode, group.id)))
             }
@@ -124,15 +120,14 @@ impl RemoteFile {
         act: impl FnOnce(&FileHandle) -> Result<T, RemoteError>,
     ) -> Result<T, Error> {
         match &self.sharing {
-            Sharing::Here | Sharing::First => Ok(act(&self.handle)?),
+            Sharing::Here | Sharing::Apart => Ok(act(&self.handle)?),
             Sharing::At(elsewhere) => Ok(act(elsewhere.opened(|| self.state().hints.clone())?)?),
-            Sharing::Nowhere => Err(Error::new(
-                Class::Unsupported,
-                "processes that write to their own host (abt:), or whose servers are started \
-                 through ssh, have no shared pointer, except in collective calls: start a server \
-                 that listens (lads rfs serve --listen)",
-            )),
         }
+    }
+
+    /// Reports whether a server keeps what the group shares.
+    pub(crate) fn shares(&self) -> bool {
+        !matches!(self.sharing, Sharing::Apart)
     }
 
     pub(crate) fn name(&self) -> &CStr {
@@ -204,14 +199,6 @@ impl RemoteFile {
     }
 
     pub(crate) fn set_atomic(&self, is_atomic: bool) -> Result<(), Error> {
-        if is_atomic && matches!(self.sharing, Sharing::First | Sharing::Nowhere) {
-            return Err(Error::new(
-                Class::Unsupported,
-                "several processes that write to their own host (abt:), or whose servers are \
-                 started through ssh, have no atomic mode: start a server that listens (lads rfs \
-                 serve --listen)",
-            ));
-        }
         self.handle.flush()?;
         let mut state = self.state();
         state.is_atomic = is_atomic;

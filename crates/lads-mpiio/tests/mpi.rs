@@ -7,7 +7,8 @@ use lads_engine::remote::{
 };
 use lads_tried::Sshd;
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// An MPI: those of Debian, and newer ones from PyPI (`cargo xtask setup`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,6 +340,16 @@ fn no_function_is_missed() {
 }
 
 #[test]
+fn external32_is_what_the_standard_demands() {
+    on_every_mpi(|mpi, place| {
+        for processes in [1, 3] {
+            let name = place.remote("external");
+            checks(mpi, place, "tests/programs/external.c", processes, &[&name]);
+        }
+    });
+}
+
+#[test]
 fn random_views_put_every_byte_where_it_belongs() {
     on_every_mpi(|mpi, place| {
         let program = place.program(mpi, "tests/programs/views.c", &["-std=gnu11"]);
@@ -421,6 +433,7 @@ fn parallel_hdf5_works_unmodified() {
         let last = ["-d", "/chunked", "-s", "47,39", "-c", "1,1", "-y"];
         let told = told_by("h5dump", &last, &place.at_server("hdf5"));
         assert!(told.split_whitespace().any(|word| word == "47039"), "{told}");
+        succeeds(place.run(mpi, 2).arg(&program).arg("behind").arg(place.remote("again")));
     });
 }
 
@@ -436,6 +449,12 @@ fn pnetcdf_works_unmodified() {
         writes_and_reads(mpi, place, &program, "pnetcdf");
         let told = told_by("ncmpidump", &["-v", "fixed"], &place.at_server("pnetcdf"));
         assert!(told.contains("2328, 2329 ;"), "{told}");
+        let before = std::fs::read(place.at_server("pnetcdf")).unwrap();
+        succeeds(place.run(mpi, 3).arg(&program).arg("new").arg(place.remote("pnetcdf")));
+        assert!(std::fs::read(place.at_server("pnetcdf")).unwrap() == before, "it is overwritten");
+        let slow = Slow::to(&place.server.at, Pace::Slow);
+        let name = format!("rfs:{},{}:behind", place.server.at, slow.at);
+        succeeds(place.run(mpi, 2).arg(&program).arg("behind").arg(name));
     });
 }
 
@@ -562,6 +581,83 @@ fn several_servers_of_the_same_files_are_as_one() {
         }
         let program = place.program(mpi, "tests/programs/late.c", &["-std=gnu11"]);
         succeeds(place.run(mpi, 2).arg(&program).arg(name("late")));
+    });
+}
+
+/// What a program sends through it arrives late, or not at all.
+struct Slow {
+    at: String,
+}
+
+#[derive(Clone, Copy)]
+enum Pace {
+    /// 16 MiB/s.
+    Slow,
+    /// The connection is cut after a mebibyte.
+    Cut,
+}
+
+impl Slow {
+    /// Forwards connections to a server, until the test ends.
+    fn to(server: &str, pace: Pace) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap().to_string();
+        let server = server.to_owned();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(&server).unwrap();
+                let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || forward(client, server, Some(pace)));
+                std::thread::spawn(move || forward(back.0, back.1, None));
+            }
+        });
+        Self { at }
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, pace: Option<Pace>) {
+    let mut bytes = vec![0; 64 << 10];
+    let mut all = 0;
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        all += count;
+        match pace {
+            Some(Pace::Cut) if all > 1 << 20 => break,
+            Some(Pace::Slow) => std::thread::sleep(Duration::from_millis(4)),
+            _ => {}
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Only rank 0 flushed its writes before the size was changed, and before atomic mode began.
+#[test]
+fn collective_calls_come_after_what_a_process_with_a_slow_line_has_written() {
+    on_each_mpi(|mpi, place| {
+        let slow = Slow::to(&place.server.at, Pace::Slow);
+        let name = format!("rfs:{},{}:behind", place.server.at, slow.at);
+        checks(mpi, place, "tests/programs/behind.c", 2, &[&name]);
+    });
+}
+
+#[test]
+fn an_error_that_one_process_meets_has_its_reason_on_all() {
+    on_each_mpi(|mpi, place| {
+        let cut = Slow::to(&place.server.at, Pace::Cut);
+        let name = format!("rfs:{},{}:lost", place.server.at, cut.at);
+        checks(mpi, place, "tests/programs/behind.c", 2, &[&name, "lost"]);
+    });
+}
+
+#[test]
+fn errors_are_those_of_the_mpi_in_use() {
+    on_every_mpi(|mpi, place| {
+        let local = place.path("refused");
+        let names = [&place.remote("refused"), local.to_str().unwrap()];
+        checks(mpi, place, "tests/programs/refused.c", 2, &names);
     });
 }
 

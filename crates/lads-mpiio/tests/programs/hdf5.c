@@ -1,8 +1,9 @@
-/* Parallel HDF5 on a file: hdf5 write NAME, hdf5 read NAME.
+/* Parallel HDF5 on a file: hdf5 write NAME, hdf5 read NAME, hdf5 behind NAME.
  *
  * The writer makes a contiguous and a chunked dataset of ROWS by COLUMNS, which hold their own
  * indices, and a dataset that grows. Half of the rows are written collectively, the others by each
- * process alone. The reader may have another number of processes: it reads what others wrote.
+ * process alone. The reader may have another number of processes: it reads what others wrote. With
+ * `behind`, processes read what others have just written, and what they have read before.
  */
 #include "check.h"
 #include <hdf5.h>
@@ -150,6 +151,29 @@ static void read_file(hid_t access, const char *name)
     CHECK(H5Fclose(file) >= 0);
 }
 
+/* One process writes all of a dataset, then all read it together, some rounds long: nothing may be kept of
+ * what was read before. */
+static void read_again(hid_t access, const char *name)
+{
+    int values[ROWS * COLUMNS], expected[ROWS * COLUMNS];
+    hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    hid_t dataset = made(file, "again", 0);
+    hid_t together = transfer_as(H5FD_MPIO_COLLECTIVE), alone = transfer_as(H5FD_MPIO_INDEPENDENT);
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            expected[i] = 10000 * round + i;
+        if (rank == round % processes)
+            CHECK(H5Dwrite(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, alone, expected) >= 0);
+        CHECK(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, together, values) >= 0);
+        CHECK(memcmp(values, expected, sizeof values) == 0);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    H5Pclose(together);
+    H5Pclose(alone);
+    H5Dclose(dataset);
+    CHECK(H5Fclose(file) >= 0);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -161,8 +185,10 @@ int main(int argc, char **argv)
     H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL);
     if (strcmp(argv[1], "write") == 0)
         write_file(access, argv[2]);
-    else
+    else if (strcmp(argv[1], "read") == 0)
         read_file(access, argv[2]);
+    else
+        read_again(access, argv[2]);
     H5Pclose(access);
     H5close();
     int result = report("hdf5");

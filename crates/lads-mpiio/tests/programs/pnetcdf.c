@@ -1,4 +1,4 @@
-/* PnetCDF on a file: pnetcdf write NAME, pnetcdf read NAME.
+/* PnetCDF on a file: pnetcdf write NAME, pnetcdf read NAME, pnetcdf new NAME, pnetcdf behind NAME.
  *
  * The writer makes a variable of fixed size, collectively and by processes alone, and one with
  * records, by requests that are done together. First all processes fill the variable, each a part
@@ -120,6 +120,47 @@ static void read_file(const char *name)
     DONE(ncmpi_close(file));
 }
 
+/* A file that exists stays as it is. */
+static void new_file(const char *name)
+{
+    int file;
+    CHECK(ncmpi_create(MPI_COMM_WORLD, name, NC_NOCLOBBER, MPI_INFO_NULL, &file) == NC_EEXIST);
+    char other[4096];
+    snprintf(other, sizeof other, "%s.new", name);
+    DONE(ncmpi_create(MPI_COMM_WORLD, other, NC_NOCLOBBER, MPI_INFO_NULL, &file));
+    DONE(ncmpi_close(file));
+    CHECK(ncmpi_create(MPI_COMM_WORLD, other, NC_NOCLOBBER, MPI_INFO_NULL, &file) == NC_EEXIST);
+}
+
+enum { LONG = 1 << 19 };
+
+/* All processes write their parts, and then read what their neighbours have written. Each part is read
+ * before it is written again: nothing of it may be kept. */
+static void write_behind(const char *name)
+{
+    int file, dimension, variable;
+    static int values[LONG], read[LONG];
+    int neighbour = (rank + 1) % processes;
+    DONE(ncmpi_create(MPI_COMM_WORLD, name, NC_CLOBBER, MPI_INFO_NULL, &file));
+    DONE(ncmpi_def_dim(file, "all", (MPI_Offset)LONG * processes, &dimension));
+    DONE(ncmpi_def_var(file, "values", NC_INT, 1, &dimension, &variable));
+    DONE(ncmpi_enddef(file));
+    MPI_Offset own = (MPI_Offset)LONG * rank, other = (MPI_Offset)LONG * neighbour, count = LONG;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < LONG; i++)
+            values[i] = 1000 * round + rank;
+        DONE(ncmpi_put_vara_int_all(file, variable, &own, &count, values));
+        DONE(ncmpi_get_vara_int_all(file, variable, &other, &count, read));
+        int is_right = 1;
+        for (int i = 0; i < LONG; i++)
+            is_right = is_right && read[i] == 1000 * round + neighbour;
+        CHECK(is_right);
+        /* The next round must not overtake a reader. */
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    DONE(ncmpi_close(file));
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -129,8 +170,12 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     if (strcmp(argv[1], "write") == 0)
         write_file(argv[2]);
-    else
+    else if (strcmp(argv[1], "read") == 0)
         read_file(argv[2]);
+    else if (strcmp(argv[1], "new") == 0)
+        new_file(argv[2]);
+    else
+        write_behind(argv[2]);
     int result = report("pnetcdf");
     MPI_Finalize();
     return result;
