@@ -155,6 +155,7 @@ impl Bench {
                 .space(&self.disk, room::grid::SPACE),
             "rfs" => room::rfs::PROGRAMS
                 .into_iter()
+                .chain(room::records::PROGRAMS)
                 .fold(room::mounts_need(), Needs::program)
                 .space(&self.memory, room::rfs::SPACE)
                 .space(&self.disk, room::rfs::DISK_SPACE),

@@ -13,6 +13,7 @@ pub(super) mod mount;
 mod page;
 mod paper;
 mod peers;
+pub(super) mod records;
 pub(super) mod rfs;
 mod route;
 mod scenario;

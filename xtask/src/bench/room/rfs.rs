@@ -1,10 +1,11 @@
 //! Measures remote files of an MPI program: how much of the cost of writing a program sees (the RFS
 //! paper, figure 4), what goes to the local disk (table 2), and how much the computation is slowed
 //! down (table 3). The program is the three-dimensional Jacobi relaxation of the paper. It also
-//! measures how fast a file is written in many small pieces.
+//! measures how fast a file is written in many small pieces, and records at the shared pointer.
 
 use super::super::table::Table;
 use super::mount::{Mount, Storage};
+use super::records;
 use super::route::{Distance, Line, LineKind, Route};
 use crate::scratch::Scratch;
 use crate::shell;
@@ -183,7 +184,8 @@ pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Res
     let ways = WAYS.iter().filter(|way| is_meant(way.name));
     let tables = ways.map(|way| measure(lads, &testbed, &tools, way));
     let pieces = is_meant(PIECES).then(|| measure_pieces(lads, &testbed, &tools));
-    tables.chain(pieces).collect()
+    let records = is_meant(records::TITLE).then(|| records::measure(lads));
+    tables.chain(pieces).chain(records).collect()
 }
 
 /// The programs and their shim, and where they stage.
@@ -600,13 +602,18 @@ fn launcher(
 }
 
 /// What a program said.
-struct Said {
+pub(super) struct Said {
     said: String,
     told: String,
 }
 
 impl Said {
-    fn by(command: &mut Command) -> Result<Self> {
+    /// Returns the standard output.
+    pub(super) fn text(&self) -> &str {
+        &self.said
+    }
+
+    pub(super) fn by(command: &mut Command) -> Result<Self> {
         let output = command.output().context(LAUNCHER)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -618,7 +625,7 @@ impl Said {
 }
 
 /// The number behind a key that ends with `=`.
-fn number(said: &str, key: &str) -> Result<f64> {
+pub(super) fn number(said: &str, key: &str) -> Result<f64> {
     let value = said.split_whitespace().find_map(|word| word.strip_prefix(key));
     value.and_then(|value| value.parse().ok()).with_context(|| format!("{key} in {said}"))
 }
@@ -729,10 +736,10 @@ impl Pieces {
 }
 
 /// A server of remote files at the other end of the line.
-struct Server {
+pub(super) struct Server {
     child: Child,
-    at: String,
-    token: PathBuf,
+    pub(super) at: String,
+    pub(super) token: PathBuf,
 }
 
 impl Server {
@@ -743,18 +750,28 @@ impl Server {
         root: &Path,
         sessions: u32,
     ) -> Result<Self> {
-        let token = notes.join("token");
-        let mut command = route.at_sink(&lads.display().to_string());
+        let command = route.at_sink(&lads.display().to_string());
+        Self::listen(command, &route.sink_address, &notes.join("token"), root, sessions)
+    }
+
+    /// Starts a server that listens at an address; `command` runs LADS there.
+    pub(super) fn listen(
+        mut command: Command,
+        address: &str,
+        token: &Path,
+        root: &Path,
+        sessions: u32,
+    ) -> Result<Self> {
         command.args(["rfs", "serve", "--sessions", &sessions.to_string()]);
         command.args(["--buffers", "128M", "--listen"]);
-        command.arg(format!("{}:0", route.sink_address)).arg("--root").arg(root);
-        command.arg("--token-file").arg(&token).stdout(Stdio::piped());
+        command.arg(format!("{address}:0")).arg("--root").arg(root);
+        command.arg("--token-file").arg(token).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start the server")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut line)?;
         let at = line.trim().strip_prefix("listening on ").map(str::to_owned);
         // Dropped, and so stopped, if it said something else.
-        let server = Self { child, at: at.clone().unwrap_or_default(), token };
+        let server = Self { child, at: at.clone().unwrap_or_default(), token: token.to_owned() };
         at.map(|_| server).with_context(|| format!("the server said: {line}"))
     }
 }
