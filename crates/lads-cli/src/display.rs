@@ -13,12 +13,14 @@ mod json;
 mod line;
 mod place;
 mod progress;
+mod reduced;
 mod style;
 mod summary;
 
 use lads_core::issue::{Issue, Reason, Side};
 use lads_core::matching::Why;
 use lads_core::message::OstBytes;
+use lads_core::reduction::Reduction;
 use lads_core::sizes;
 use lads_engine::{
     ExitCode, Happening, Observer, Progress, Report, Retry, StopFlag, Verify, Waiting,
@@ -180,6 +182,7 @@ impl<'a> Display<'a> {
     /// Shows how the transfer ended. Returns the exit code.
     pub(crate) fn finish(&mut self, report: &Report) -> u8 {
         self.erase_status();
+        self.show_reduced(report);
         if self.settings.is_json {
             let event = json::summary(report, &self.settings, &self.places, &self.differences);
             self.out.line(&event);
@@ -198,6 +201,22 @@ impl<'a> Display<'a> {
         let code =
             if report.exit_code == ExitCode::Ok { ExitCode::Other } else { report.exit_code };
         code as u8
+    }
+
+    /// Shows the kinds of metadata that entries did not get. Without privileges, owners are the
+    /// rule, so they are shown only on request.
+    fn show_reduced(&mut self, report: &Report) {
+        for described in report.progress.reductions().map(reduced::Described::new) {
+            let kind = described.kind;
+            let is_shown = kind.is_loss()
+                || !self.settings.is_quiet
+                    && (kind != Reduction::Owner || self.settings.is_verbose);
+            if self.settings.is_json {
+                self.out.line(&json::reduced(&described));
+            } else if is_shown {
+                described.lines(self.settings.style).iter().for_each(|line| self.tell(line));
+            }
+        }
     }
 
     fn summarize(&mut self, report: &Report) {

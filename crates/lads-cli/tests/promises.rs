@@ -39,6 +39,8 @@ mod greeting;
 mod identity;
 #[path = "promises/media.rs"]
 mod media;
+#[path = "promises/metadata.rs"]
+mod metadata;
 #[path = "promises/mounts.rs"]
 mod mounts;
 #[path = "promises/names.rs"]

@@ -20,6 +20,7 @@ use crate::entry::PATH_BYTES_MAX;
 use crate::issue::Issue;
 use crate::limits::{BLOCK_BYTES_MAX, OSTS_MAX, STREAMS_MAX, SUM_MAX, TEXT_BYTES_MAX};
 use crate::message::{BlockRange, Counters, Line, Message, OstBytes};
+use crate::reduction::Reduction;
 use crate::units::EntryId;
 use thiserror::Error;
 
@@ -148,7 +149,8 @@ fn check_ost_bytes(osts: &OstBytes) -> Result<(), ProtocolError> {
 
 /// Checks that sums can be added without overflow, and that the OST's name can be shown.
 fn check_counters(counters: &Counters) -> Result<(), ProtocolError> {
-    if !counters.numbers().into_iter().all(is_sum) {
+    let reduced = Reduction::ALL.map(|kind| counters.reduced.of(kind));
+    if !counters.numbers().into_iter().chain(reduced).all(is_sum) {
         return Err(ProtocolError::Impossible("counters beyond the limit"));
     }
     counters.busiest_ost.as_ref().map_or(Ok(()), |ost| check_text(&ost.name))

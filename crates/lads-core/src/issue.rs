@@ -63,11 +63,13 @@ pub enum Operation {
     Preallocate = 11,
     /// Removing what the source does not have.
     Remove = 12,
+    /// Creating a further name of a file.
+    Link = 13,
 }
 
 impl Operation {
     /// All of them, in the order of their wire numbers.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Examine,
         Self::List,
         Self::Open,
@@ -81,6 +83,7 @@ impl Operation {
         Self::Journal,
         Self::Preallocate,
         Self::Remove,
+        Self::Link,
     ];
 
     /// The verb for a message that begins with `cannot`.
@@ -100,6 +103,7 @@ impl Operation {
             Self::Journal => "write the journal for",
             Self::Preallocate => "reserve space for",
             Self::Remove => "remove",
+            Self::Link => "create the hard link",
         }
     }
 }

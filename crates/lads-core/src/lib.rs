@@ -12,6 +12,7 @@
 //! methods. The bytes of the files never enter this crate.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod ahead;
 pub mod beegfs;
 pub mod bottleneck;
@@ -46,6 +47,7 @@ pub mod plan;
 pub mod pool;
 pub mod range;
 pub mod record;
+pub mod reduction;
 pub mod remote;
 pub mod retry;
 pub mod room;

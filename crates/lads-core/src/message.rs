@@ -22,6 +22,7 @@ use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::pool::{Io, Requests};
 use crate::range::RangeSet;
+use crate::reduction::ReducedCounts;
 use crate::room::Lot;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
@@ -259,6 +260,8 @@ pub struct Counters {
     pub requests: Option<Requests>,
     /// The data streams that this end has, or had before they were lost.
     pub stream_count: u32,
+    /// Entries that did not get all of their metadata because of this end.
+    pub reduced: ReducedCounts,
 }
 
 /// How long one OST worked for this transfer.
@@ -530,11 +533,25 @@ wire_struct!(Counters {
     bytes_compared,
     requests,
     stream_count,
+    reduced,
 });
 wire_struct!(Requests { in_flight, files, request_bytes, limit, why, gain_per_mille, io });
 wire_enum!(Why { 0 => Fixed, 1 => Guess, 2 => Less, 3 => More });
 wire_enum!(Io { 0 => Buffered, 1 => Direct, 2 => Uncached, 3 => Absent });
 wire_struct!(PassCounts { newer, there, missing, size });
+wire_struct!(ReducedCounts {
+    privileges,
+    owner,
+    owner_refused,
+    set_id_bits,
+    permissions,
+    attributes,
+    acls,
+    large_attributes,
+    attributes_refused,
+    attributes_unreadable,
+    times,
+});
 wire_enum!(Pass { 0 => Newer, 1 => There, 2 => Missing, 3 => Size });
 wire_struct!(Rule { verdict, pattern });
 wire_enum!(Verdict { 0 => Include, 1 => Exclude });

@@ -3,6 +3,7 @@
 use lads_core::bottleneck::Bottleneck;
 use lads_core::issue::{Issue, Side};
 use lads_core::message::{Counters, Line, OstBytes};
+use lads_core::reduction::Reduction;
 use std::time::Duration;
 
 /// Something that happened, for a person or a log.
@@ -63,6 +64,18 @@ pub struct Progress {
     pub current: Option<Vec<u8>>,
 }
 
+impl Progress {
+    /// Returns the kinds of metadata that entries do not get, each with the number of entries.
+    pub fn reductions(&self) -> impl Iterator<Item = (Reduction, u64)> {
+        self.source.reduced.of_both(self.sink.reduced)
+    }
+
+    /// Returns whether entries do not get metadata that they should have.
+    pub(crate) fn has_lost_metadata(&self) -> bool {
+        self.reductions().any(|(kind, _)| kind.is_loss())
+    }
+}
+
 /// Receives what happens. Called on the thread that called [`crate::run`].
 pub trait Observer {
     /// Something happened.
@@ -101,6 +114,8 @@ pub enum ExitCode {
     Different = 11,
     /// The same transfer is running already.
     Running = 12,
+    /// All data is at the sink, durable and verified; some metadata could not be kept there.
+    Reduced = 13,
 }
 
 /// How a transfer ended.

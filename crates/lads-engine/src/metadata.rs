@@ -9,9 +9,14 @@ mod permitted;
 use crate::job::Options;
 use crate::paths::proc_path;
 use crate::stat::mtime_of;
+use lads_core::acl::mode_without;
 use lads_core::entry::{Metadata, Timestamp, Xattr};
-use rustix::fs::{FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, lgetxattr, llistxattr};
+use lads_core::reduction::{Reduction, Reductions};
+use rustix::fs::{
+    FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, fstat, lgetxattr, llistxattr,
+};
 use rustix::io::Errno;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +30,31 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 const PERMISSION_BITS: u32 = 0o7777;
+
+/// Returns the metadata of a name in an open directory of the source, and the reductions.
+///
+/// # Errors
+/// Of the system calls: without its attributes the file would not be the same at the sink.
+pub(crate) fn metadata_at(
+    directory: &OwnedFd,
+    name: &[u8],
+    stat: &Stat,
+    options: &Options,
+) -> Result<(Metadata, Reductions), Errno> {
+    let mut metadata = metadata_of(stat);
+    let mut reductions = Reductions::default();
+    if options.xattrs {
+        metadata.xattrs = xattrs_at(directory, name, &mut reductions)?;
+    } else if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink
+        && Mode::from_raw_mode(stat.st_mode).intersects(Mode::RWXG)
+    {
+        let path = proc_path(directory, name);
+        let acl = read_all(|to| lgetxattr(path.as_slice(), ACCESS_ACL, to.as_mut_slice()));
+        // An error means that there is no ACL.
+        metadata.mode = acl.map_or(metadata.mode, |acl| mode_without(metadata.mode, &acl));
+    }
+    Ok((metadata, reductions))
+}
 
 /// Mode, owner and times; extended attributes are read separately.
 pub(crate) fn metadata_of(stat: &Stat) -> Metadata {
@@ -115,11 +145,12 @@ fn list_xattrs_at(directory: &OwnedFd, name: &[u8], to: &mut [u8]) -> Result<usi
 
 /// The attributes of a name in an open directory; of a link, those of the link itself. On a file
 /// system without attributes the list is empty. Attributes that need privilege to read are left out
-/// without it.
-///
-/// # Errors
-/// Of the system calls: without its attributes the file would not be the same at the sink.
-pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, Errno> {
+/// without it, which is a reduction.
+fn xattrs_at(
+    directory: &OwnedFd,
+    name: &[u8],
+    reductions: &mut Reductions,
+) -> Result<Vec<Xattr>, Errno> {
     let list = match read_all(|to| list_xattrs_at(directory, name, to)) {
         Ok(list) if list.is_empty() => return Ok(Vec::new()),
         Ok(list) => list,
@@ -134,7 +165,9 @@ pub(crate) fn xattrs_at(directory: &OwnedFd, name: &[u8]) -> Result<Vec<Xattr>, 
             Ok(value) => xattrs.push(Xattr { name: name.to_vec(), value }),
             // The attribute was removed after it was listed.
             Err(Errno::NODATA) => {}
-            Err(Errno::PERM | Errno::ACCESS) if takes_privilege(name) => {}
+            Err(Errno::PERM | Errno::ACCESS) if takes_privilege(name) => {
+                reductions.insert(Reduction::AttributesUnreadable);
+            }
             Err(errno) => return Err(errno),
         }
     }
@@ -155,101 +188,197 @@ pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
 }
 
 /// Sets owner, mode, attributes and times of an entry, as far as the options say and the system
-/// permits. If `mode` is `None`, the entry keeps its mode. `has_others`: the entry may have
-/// attributes that it should not have, because it existed before, or got an ACL from its directory.
+/// permits. Returns the kinds of metadata that the entry does not get. If `mode` is `None`, the
+/// entry keeps its mode. `has_others`: the entry may have attributes that it should not have,
+/// because it existed before, or got an ACL from its directory.
+///
+/// # Errors
+/// Of the system calls, unless the system refuses metadata that the file system cannot store or
+/// that needs privilege.
 pub(crate) fn apply(
     file: &impl Handle,
     stat: &Stat,
     wanted: &Metadata,
-    mode: Option<u32>,
+    mut mode: Option<u32>,
     options: &Options,
     has_others: bool,
-) -> Result<(), Errno> {
-    let is_owner_right = !options.owners || set_owner(file, stat, wanted)?;
-    // With set-id bits, the file would give the rights of the wrong owner to everybody.
-    let mode = mode.map(|mode| if is_owner_right { mode } else { mode & !SET_ID_BITS });
-    // Attributes come before the mode: without root, a read-only file accepts no attributes.
-    let mode_before = match options.xattrs {
-        true => set_xattrs_as_owner(file, stat, wanted, has_others)?,
-        false => None,
-    };
+) -> Result<Reductions, Errno> {
+    let mut reductions = Reductions::default();
+    if options.owners
+        && let Some(kind) = set_owner(file, stat, wanted)?
+    {
+        reductions.insert(kind);
+        // The file would give the rights of the wrong owner to everybody. The bits of a directory
+        // give no rights.
+        let bits = mode.filter(|mode| mode & SET_ID_BITS != 0 && file.has_mode());
+        if let (Some(bits), false) = (bits, is_directory(stat)) {
+            mode = Some(bits & !SET_ID_BITS);
+            reductions.insert(Reduction::SetIdBits);
+        }
+    }
+    let mut mode_before = None;
+    if options.xattrs {
+        // Attributes come before the mode: without root, a read-only file accepts no attributes.
+        let lost;
+        (lost, mode_before) = set_xattrs_as_owner(file, stat, wanted, has_others)?;
+        reductions.extend(lost.reductions);
+        mode = mode.map(|mode| lost.acl.map_or(mode, |acl| mode_without(mode, acl)));
+    }
     let is_chowned = (stat.st_uid, stat.st_gid) != (wanted.uid, wanted.gid);
     if let Some(mode) = mode.or(mode_before)
         && file.has_mode()
         && (stat.st_mode & PERMISSION_BITS != mode || is_chowned || mode_before.is_some())
     {
-        file.set_mode(Mode::from_raw_mode(mode))?;
+        match file.set_mode(Mode::from_raw_mode(mode)) {
+            Err(errno) if is_not_stored(errno, stat) => reductions.insert(Reduction::Permissions),
+            result => result?,
+        }
     }
-    if options.times {
-        file.set_times(&times(wanted.mtime))?;
+    if options.times && !set_time(file, stat, wanted.mtime)? {
+        reductions.insert(Reduction::Times);
     }
-    Ok(())
+    Ok(reductions)
 }
 
-/// Returns `false` if the owner could not be set because that needs privilege.
-fn set_owner(file: &impl Handle, stat: &Stat, wanted: &Metadata) -> Result<bool, Errno> {
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// Returns whether a call failed because the file system does not store such metadata. `PERM` means
+/// this if the entry is this user's, who may change its metadata on other file systems.
+pub(crate) fn is_not_stored(errno: Errno, stat: &Stat) -> bool {
+    let user = rustix::process::geteuid();
+    match errno {
+        Errno::OPNOTSUPP | Errno::NOSYS => true,
+        Errno::PERM => user.is_root() || stat.st_uid == user.as_raw(),
+        _ => false,
+    }
+}
+
+/// Sets owner and group. Returns the reduction if this is not permitted; the group may be set then.
+fn set_owner(
+    file: &impl Handle,
+    stat: &Stat,
+    wanted: &Metadata,
+) -> Result<Option<Reduction>, Errno> {
     let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
     if (stat.st_uid, stat.st_gid) == (wanted.uid, wanted.gid) {
-        return Ok(true);
+        return Ok(None);
     }
     match file.set_owner(Some(uid), gid) {
-        Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::INVAL) => {
+        Ok(()) => Ok(None),
+        Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
             // A group of which this user is a member can be set without privilege.
             let _ = file.set_owner(None, gid);
-            Ok(false)
+            let is_root = rustix::process::geteuid().is_root();
+            Ok(Some(if is_root { Reduction::OwnerRefused } else { Reduction::Owner }))
         }
         Err(errno) => Err(errno),
     }
 }
 
-/// Sets attributes. User attributes need permission to write to the file: if its mode does not give
-/// that to its owner, who is this user, the mode is changed. Returns the mode that the file had
-/// then.
-fn set_xattrs_as_owner(
+/// Attributes that an entry does not get.
+#[derive(Default)]
+struct LostAttributes<'a> {
+    reductions: Reductions,
+    /// The ACL that decides about access, if it is among them.
+    acl: Option<&'a [u8]>,
+}
+
+/// Sets extended attributes and ACLs. User attributes need permission to write to the file: if its
+/// mode does not give that to its owner, who is this user, the mode is changed. Returns the mode
+/// that the file had then.
+fn set_xattrs_as_owner<'a>(
     file: &impl Handle,
     stat: &Stat,
-    wanted: &Metadata,
+    wanted: &'a Metadata,
     has_others: bool,
-) -> Result<Option<u32>, Errno> {
+) -> Result<(LostAttributes<'a>, Option<u32>), Errno> {
     match set_xattrs(file, wanted, has_others) {
         Err(Errno::ACCESS) => {}
-        result => return result.map(|()| None),
+        result => return result.map(|lost| (lost, None)),
     }
     let mode = make_usable(file, stat)?.ok_or(Errno::ACCESS)?;
-    set_xattrs(file, wanted, has_others).inspect_err(|_| {
+    let lost = set_xattrs(file, wanted, has_others).inspect_err(|_| {
         // The first error counts.
         let _ = file.set_mode(Mode::from_raw_mode(mode));
     })?;
-    Ok(Some(mode))
+    Ok((lost, Some(mode)))
 }
 
-fn set_xattrs(file: &impl Handle, wanted: &Metadata, has_others: bool) -> Result<(), Errno> {
+fn set_xattrs<'a>(
+    file: &impl Handle,
+    wanted: &'a Metadata,
+    has_others: bool,
+) -> Result<LostAttributes<'a>, Errno> {
     if has_others {
-        let there = xattrs_of(file);
-        let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
-        // A source without privilege does not see the others: that it says nothing of them means
-        // nothing.
-        let is_ours =
-            |name: &[u8]| name.starts_with(b"user.") || name == ACCESS_ACL || name == DEFAULT_ACL;
-        let extra = there.iter().filter(|x| is_ours(&x.name) && !is_wanted(&x.name));
-        for xattr in extra {
-            tolerate(file.remove_xattr(&xattr.name), &xattr.name)?;
+        remove_others(file, wanted)?;
+    }
+    let mut lost = LostAttributes::default();
+    for Xattr { name, value } in &wanted.xattrs {
+        let Err(errno) = file.set_xattr(name, value) else { continue };
+        lost.reductions.insert(reduction_of(errno, name).ok_or(errno)?);
+        if name == ACCESS_ACL {
+            lost.acl = Some(value);
         }
     }
-    for xattr in &wanted.xattrs {
-        tolerate(file.set_xattr(&xattr.name, &xattr.value), &xattr.name)?;
+    Ok(lost)
+}
+
+/// Removes the attributes that an entry should not have.
+fn remove_others(file: &impl Handle, wanted: &Metadata) -> Result<(), Errno> {
+    let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
+    // A source without privilege does not see the others: that it says nothing of them means
+    // nothing.
+    let is_ours =
+        |name: &[u8]| name.starts_with(b"user.") || name == ACCESS_ACL || name == DEFAULT_ACL;
+    for Xattr { name, .. } in xattrs_of(file) {
+        if !is_ours(&name) || is_wanted(&name) {
+            continue;
+        }
+        match file.remove_xattr(&name) {
+            Err(errno) if reduction_of(errno, &name).is_some() => {}
+            result => result?,
+        }
     }
     Ok(())
 }
 
-/// Attributes that need privilege are set as far as permitted; those that the file system does not
-/// support are left out.
-fn tolerate(result: Result<(), Errno>, name: &[u8]) -> Result<(), Errno> {
-    match result {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(Errno::PERM) if takes_privilege(name) => Ok(()),
-        result => result,
+/// Returns the reduction if an attribute of this name could not be set; `None` if that is a
+/// failure of the entry.
+fn reduction_of(errno: Errno, name: &[u8]) -> Option<Reduction> {
+    match errno {
+        Errno::OPNOTSUPP | Errno::NOSYS if is_acl(name) => Some(Reduction::Acls),
+        Errno::OPNOTSUPP | Errno::NOSYS => Some(Reduction::Attributes),
+        Errno::TOOBIG | Errno::RANGE => Some(Reduction::LargeAttributes),
+        Errno::PERM if takes_privilege(name) => Some(Reduction::AttributesRefused),
+        _ => None,
+    }
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    name == ACCESS_ACL || name == DEFAULT_ACL
+}
+
+/// Times that every file system stores: 1980 to 2038, the years that FAT, 32-bit and unsigned
+/// seconds have in common.
+const USUAL_SECONDS: RangeInclusive<i64> = 315_532_800..=0x7fff_ffff;
+/// The coarsest unit in which a file system keeps times, in seconds (FAT).
+const COARSEST_UNIT_SECONDS: u64 = 2;
+
+/// Sets the time of change. Returns `false` if the file system does not store it: the kernel then
+/// sets the nearest time in the range of the file system, and reports no error.
+fn set_time(file: &impl Handle, stat: &Stat, mtime: Timestamp) -> Result<bool, Errno> {
+    let is_usual = USUAL_SECONDS.contains(&mtime.seconds);
+    match file.set_times(&times(mtime)) {
+        Ok(()) if is_usual => Ok(true),
+        Ok(()) => {
+            let stored = mtime_of(&fstat(file)?).seconds;
+            Ok(stored.abs_diff(mtime.seconds) <= COARSEST_UNIT_SECONDS)
+        }
+        Err(Errno::INVAL | Errno::OVERFLOW | Errno::RANGE) if !is_usual => Ok(false),
+        Err(errno) if is_not_stored(errno, stat) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -50,6 +50,7 @@ use lads_core::limits::{OSTS_MAX, RESENDS_MAX};
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
 use lads_core::schedule::OstSpec;
+use lads_core::reduction::ReducedCounts;
 use lads_core::shares::{
     STAGE_THREADS, commits_max, matched_requests, part_from_stage, writing_threads,
 };
@@ -97,8 +98,8 @@ pub(crate) struct SinkEnd {
     /// Time in calls to storage other than those that write blocks, in microseconds, summed over
     /// threads.
     other_storage_micros: AtomicU64,
-    /// Entries that have ended well without what `--privileges` would have kept.
-    reduced_count: AtomicU64,
+    /// Entries that have ended well, without some of their metadata.
+    reduced: Mutex<ReducedCounts>,
     directory_syncs: DirectorySyncs,
     pub(crate) streams: Arc<Streams>,
     pub(crate) missing: Mutex<Missing>,
@@ -215,7 +216,7 @@ impl SinkEnd {
             kept_open: KeptFiles::default(),
             grows: OnceLock::new(),
             other_storage_micros: AtomicU64::new(0),
-            reduced_count: AtomicU64::new(0),
+            reduced: Mutex::default(),
             directory_syncs: DirectorySyncs::default(),
             streams,
             missing: Mutex::default(),

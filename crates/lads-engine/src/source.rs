@@ -13,7 +13,7 @@ mod stage;
 mod table;
 mod walk;
 
-use crate::board::Board;
+use crate::board::{Board, lock};
 use crate::clock::Clock;
 use crate::cpu::Processors;
 use crate::deeds::{Subject, UnderWay};
@@ -30,6 +30,7 @@ use instead::Instead;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Verb};
+use lads_core::reduction::{ReducedCounts, Reductions};
 use lads_core::schedule::{OstSpec, Policy};
 use lads_core::shares::{
     DRAIN_THREADS, RETRIES_MAX, filling_threads_max, matched_requests, reading_threads,
@@ -63,6 +64,8 @@ pub(crate) struct SourceEnd {
     top: Arc<Level>,
     frontier: Frontier,
     lookup: Lookup,
+    /// Entries of which not all metadata could be read.
+    reduced: Mutex<ReducedCounts>,
     table: Table,
     arena: Arena,
     stage: Option<StageLog>,
@@ -136,6 +139,7 @@ impl SourceEnd {
             top: Arc::new(Level::of(&roots)),
             frontier: Frontier::new(options.files_from.as_deref()),
             lookup: Lookup::default(),
+            reduced: Mutex::default(),
             options,
             roots,
             instead,
@@ -228,6 +232,13 @@ impl SourceEnd {
     /// The path of an entry that has not ended, below the root.
     pub(crate) fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {
         self.table.get(entry).map(|item| item.path())
+    }
+
+    /// Counts an entry, if not all of its metadata could be read.
+    fn count_reduced(&self, reductions: Reductions) {
+        if !reductions.is_empty() && !self.options.dry_run {
+            lock(&self.reduced).add(reductions);
+        }
     }
 
     /// Passes on how entries ended.

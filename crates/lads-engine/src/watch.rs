@@ -419,6 +419,9 @@ impl Watch<'_, '_> {
                 (code, Some(text))
             }
             Some(fatal) => (fatal.code, Some(fatal.text)),
+            None if is_finished && code == ExitCode::Ok && progress.has_lost_metadata() => {
+                (ExitCode::Reduced, None)
+            }
             None if is_finished => (code, None),
             None => {
                 let (code, text) = stopped();

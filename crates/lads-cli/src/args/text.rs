@@ -146,6 +146,7 @@ Exit status:
    10  as many were deleted as --max-delete allows, and there are more
    11  lads check has found differences
    12  the same transfer is running already
+   13  all data is at the sink, durable and verified; some metadata could not be kept there
   130  ended at once by a second SIGINT";
 
 /// `lads bench --help`.

@@ -1,7 +1,8 @@
 //! Advice on what to do about a failure, by operation, side and reason.
 
 use lads_core::issue::Operation::{
-    self, Create, Examine, List, Open, Preallocate, Read, Remove, Rename, SetMetadata, Sync, Write,
+    self, Create, Examine, Link, List, Open, Preallocate, Read, Remove, Rename, SetMetadata, Sync,
+    Write,
 };
 use lads_core::issue::Side::{self, Sink, Source};
 use lads_core::issue::{Failure, Reason};
@@ -65,7 +66,6 @@ const EPERM: i32 = 1;
 pub(super) const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
-const E2BIG: i32 = 7;
 const ENOMEM: i32 = 12;
 const EACCES: i32 = 13;
 const EBUSY: i32 = 16;
@@ -74,6 +74,7 @@ const ENODEV: i32 = 19;
 const ENOTDIR: i32 = 20;
 const EISDIR: i32 = 21;
 const EINVAL: i32 = 22;
+const EXDEV: i32 = 18;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ETXTBSY: i32 = 26;
@@ -83,13 +84,13 @@ const ESPIPE: i32 = 29;
 const EROFS: i32 = 30;
 const EMLINK: i32 = 31;
 const EPIPE: i32 = 32;
-const ERANGE: i32 = 34;
 const ENAMETOOLONG: i32 = 36;
 const ENOLCK: i32 = 37;
 const ENOTEMPTY: i32 = 39;
 const ELOOP: i32 = 40;
 const EBADMSG: i32 = 74;
 const EILSEQ: i32 = 84;
+const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const ENOTCONN: i32 = 107;
 const ESHUTDOWN: i32 = 108;
@@ -121,8 +122,9 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
             "its data is not at fault: add --no-owner, --no-perms or --no-xattrs for what is not \
              permitted there"
         }
-        (Sink, SetMetadata, EOPNOTSUPP | E2BIG | ERANGE) => {
-            "the file system there cannot keep these attributes: add --no-xattrs"
+        (Sink, Link, EPERM | EMLINK | EXDEV | ENOSYS | EOPNOTSUPP) => {
+            "the file system there has no hard links, or the maximum number of links is reached: \
+             add --no-hard-links"
         }
         (Sink, _, EACCES | EPERM) => "get permission to write there, or choose another DST",
         (Source, Examine, ENOTDIR) => "it is no directory: leave out the slash at its end",
@@ -152,7 +154,6 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
             "it is longer than the file system or `ulimit -f` there permits: change the limit, or \
              choose another DST"
         }
-        (Sink, Create, EMLINK) => "too many names for one file there: add --no-hard-links",
         (_, _, ELOOP) => "symbolic links lead in a circle there: repair them",
         (_, _, EMFILE | ENFILE) => "raise the number of open files there (`ulimit -n`)",
         (_, _, ENOMEM) => "free memory there, or give fewer --buffers",

@@ -7,6 +7,7 @@ use super::issue::Described;
 use super::line::verb;
 use super::place::Places;
 use super::progress::Figures;
+use super::reduced;
 use super::summary::mean_rate;
 use lads_core::bottleneck::Bottleneck;
 use lads_core::issue::{Issue, Operation, Reason, Side};
@@ -15,6 +16,7 @@ use lads_core::message::{Counters, Line, OstBytes};
 use lads_core::pool::{Io, Requests};
 use lads_engine::{ExitCode, Location, Progress, Report, Retry, Verify};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -268,6 +270,7 @@ fn operation(operation: Operation) -> &'static str {
         Operation::Journal => "journal",
         Operation::Preallocate => "preallocate",
         Operation::Remove => "remove",
+        Operation::Link => "link",
     }
 }
 
@@ -288,6 +291,21 @@ fn reason(reason: Reason) -> &'static str {
         Reason::Limit => "limit",
         Reason::ManyNames => "many-names",
     }
+}
+
+/// The event for a kind of metadata that entries did not get.
+pub(super) fn reduced(described: &reduced::Described) -> String {
+    #[derive(Serialize)]
+    struct Reduced<'a> {
+        kind: &'static str,
+        entries: u64,
+        is_loss: bool,
+        message: &'a str,
+        advice: &'a str,
+    }
+    let reduced::Described { kind, entries, message, advice } = described;
+    let (word, is_loss) = (reduced::word(*kind), kind.is_loss());
+    event("reduced", Reduced { kind: word, entries: *entries, is_loss, message, advice })
 }
 
 /// The event for a notice.
@@ -454,6 +472,7 @@ fn summary_of(
         #[serde(flatten)]
         sums: Sums,
         issue_count: u64,
+        reduced: BTreeMap<&'static str, u64>,
         attempts: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         difference_count: Option<u64>,
@@ -471,6 +490,7 @@ fn summary_of(
             message: report.message.as_deref(),
             sums: Sums::new(&report.progress, mean_rate(report)),
             issue_count: report.issue_count,
+            reduced: report.progress.reductions().map(|(it, n)| (reduced::word(it), n)).collect(),
             attempts: report.attempt_count,
             difference_count,
             verified,
@@ -497,6 +517,7 @@ fn outcome(code: ExitCode) -> &'static str {
         ExitCode::Limit => "limit",
         ExitCode::Different => "different",
         ExitCode::Running => "running",
+        ExitCode::Reduced => "reduced",
     }
 }
 

@@ -65,6 +65,10 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
             let said = what_is_true(&report.progress.source, settings.verify);
             format!("done: {said}")
         }
+        ExitCode::Reduced => {
+            let said = what_is_true(&report.progress.source, settings.verify);
+            format!("done, but not all metadata was kept: {said}")
+        }
         code => trouble(code, issues).to_owned(),
     }
 }
@@ -114,6 +118,7 @@ fn outcome_of_check(report: &Report, differences: &Differences) -> String {
 fn trouble(code: ExitCode, issues: &IssueCount) -> &'static str {
     match code {
         ExitCode::Ok => "done",
+        ExitCode::Reduced => "done, but not all metadata was kept",
         ExitCode::Other => "it did not end well",
         ExitCode::Usage => "this cannot be done",
         ExitCode::SourceUnreadable => {

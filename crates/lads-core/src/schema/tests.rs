@@ -17,6 +17,7 @@ use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::pool::{Io, Requests};
 use crate::range::RangeSet;
+use crate::reduction::ReducedCounts;
 use crate::schedule::Policy;
 use crate::units::{Block, EntryId, OstId, StreamId};
 use expect_test::{expect, expect_file};
@@ -42,6 +43,7 @@ fn forms() -> String {
         BlockRange::wire_form(),
         Counters::wire_form(),
         PassCounts::wire_form(),
+        ReducedCounts::wire_form(),
         Pass::wire_form(),
         BusyOst::wire_form(),
         Requests::wire_form(),

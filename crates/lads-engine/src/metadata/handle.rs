@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A descriptor through which metadata is read and set.
-pub(crate) trait Handle {
+pub(crate) trait Handle: AsFd {
     /// Whether it has a mode; a symbolic link has none.
     fn has_mode(&self) -> bool;
     /// Sets the owner, unless it is `None`, and the group.

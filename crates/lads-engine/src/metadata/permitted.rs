@@ -7,14 +7,16 @@
 use super::{PERMISSION_BITS, SET_ID_BITS, is_moved, is_privilege};
 use crate::job::Options;
 use lads_core::entry::{Entry, Kind, Metadata};
+use lads_core::reduction::{Reduction, Reductions};
 use rustix::fs::FileType;
 
 /// The metadata that an entry may get.
 #[derive(Debug)]
 pub(crate) struct Permitted {
     pub(crate) metadata: Metadata,
-    /// Whether something was left out that `--privileges` would have kept.
-    pub(crate) is_reduced: bool,
+    /// The kinds of metadata that the entry does not get: those that `--privileges` would have
+    /// kept.
+    pub(crate) reductions: Reductions,
 }
 
 /// The part of the source's metadata that an entry may get.
@@ -32,7 +34,7 @@ pub(crate) fn permitted(entry: &Entry, options: &Options) -> Permitted {
         0
     };
     if options.privileges {
-        return Permitted { metadata, is_reduced: false };
+        return Permitted { metadata, reductions: Reductions::default() };
     }
     metadata.xattrs.retain(|xattr| !is_privilege(&xattr.name));
     let mut is_reduced = metadata.xattrs.len() < count;
@@ -42,7 +44,11 @@ pub(crate) fn permitted(entry: &Entry, options: &Options) -> Permitted {
     }
     // A further name gets no metadata; if something was left out, that was at the first name.
     is_reduced &= !matches!(entry.kind, Kind::HardLink { .. });
-    Permitted { metadata, is_reduced }
+    let mut reductions = Reductions::default();
+    if is_reduced {
+        reductions.insert(Reduction::Privileges);
+    }
+    Permitted { metadata, reductions }
 }
 
 /// Whether the person asked for such an entry. Special files must be of a sort named on the command
@@ -85,8 +91,9 @@ mod tests {
 
     /// Mode and attributes that are left, and whether something is missing that was asked about.
     fn left(entry: &Entry, options: &Options) -> (u32, Vec<String>, bool) {
-        let Permitted { metadata, is_reduced } = permitted(entry, options);
+        let Permitted { metadata, reductions } = permitted(entry, options);
         let name = |xattr: &Xattr| String::from_utf8(xattr.name.clone()).expect("it is text");
+        let is_reduced = reductions.contains(Reduction::Privileges);
         (metadata.mode, metadata.xattrs.iter().map(name).collect(), is_reduced)
     }
 

@@ -2,8 +2,9 @@
 
 use super::table::{Item, Temporary};
 use super::{RootMetadata, SinkEnd, failed, journal_failed};
+use crate::board::lock;
 use crate::deeds::Subject;
-use crate::metadata::{apply, has_default_acl, set_mtime, usable};
+use crate::metadata::{apply, has_default_acl, is_not_stored, set_mtime, usable};
 use crate::paths::{NOT_THROUGH_LINKS, parent_of, remove_left_over, sync_names};
 use crate::stat::mtime_of;
 use lads_core::entry::Timestamp;
@@ -16,7 +17,6 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// A file on its way to its name.
@@ -96,9 +96,10 @@ impl SinkEnd {
         // A file that an earlier attempt made has the mode that its directory gave it then.
         let inherits_acl = self.options.xattrs
             && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
+        let (file, stat) = (&temporary.file, &temporary.opened_as);
         let mode = self.wanted_mode(item);
-        apply(&temporary.file, &temporary.opened_as, &metadata, mode, &self.options, inherits_acl)
-            .map_err(of_metadata)?;
+        let reductions = apply(file, stat, &metadata, mode, &self.options, inherits_acl);
+        item.reduce(reductions.map_err(of_metadata)?);
         Ok(ready)
     }
 
@@ -204,7 +205,8 @@ impl SinkEnd {
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
         let stat = fstat(&*handle).map_err(of_metadata)?;
-        apply(&*handle, &stat, &item.metadata, mode, &self.options, true).map_err(of_metadata)?;
+        let reductions = apply(&*handle, &stat, &item.metadata, mode, &self.options, true);
+        item.reduce(reductions.map_err(of_metadata)?);
         sync_names(&handle).map_err(|errno| failed(Operation::Sync, errno))
     }
 
@@ -218,27 +220,15 @@ impl SinkEnd {
             self.board.issue(b".".to_vec(), failure);
         }
         drop(asked);
-        self.tell_reduced();
         self.tell(Event::Finished);
         self.hub.nudge();
     }
 
-    /// An entry has ended well.
+    /// Counts an entry that has ended well, if its metadata was reduced.
     pub(super) fn count_reduced(&self, item: &Item) {
-        if item.is_reduced {
-            self.reduced_count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Tells once, for all entries, which metadata they did not get.
-    pub(super) fn tell_reduced(&self) {
-        let count = self.reduced_count.load(Ordering::Relaxed);
-        if count > 0 {
-            let entries = if count == 1 { "entry" } else { "entries" };
-            self.board.notice(format!(
-                "set-user-id or set-group-id bits, capabilities or trusted attributes of {count} \
-                 {entries} were left out; --privileges keeps them"
-            ));
+        let reductions = item.reductions();
+        if !reductions.is_empty() {
+            lock(&self.reduced).add(reductions);
         }
     }
 
@@ -252,6 +242,7 @@ impl SinkEnd {
         let handle = place.root.open().map_err(|errno| failed(Operation::Sync, errno))?;
         let metadata = place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(RootMetadata { metadata, mode }) = metadata {
+            // If its metadata is reduced, it was counted when the directory was closed.
             fstat(&*handle)
                 .and_then(|stat| apply(&*handle, &stat, &metadata, mode, &self.options, true))
                 .map_err(|errno| failed(Operation::SetMetadata, errno))?;
@@ -273,8 +264,12 @@ impl SinkEnd {
                 let handle = place.root.open()?;
                 let name = place.journal.temporary_name(b".");
                 let permissions = permissions_of_new_directory(&handle, &name)?;
-                let others = fstat(&*handle)?.st_mode & !PERMISSIONS;
-                fchmod(&*handle, Mode::from_raw_mode(others | permissions))
+                let stat = fstat(&*handle)?;
+                let others = stat.st_mode & !PERMISSIONS;
+                match fchmod(&*handle, Mode::from_raw_mode(others | permissions)) {
+                    Err(errno) if is_not_stored(errno, &stat) => Ok(()),
+                    result => result,
+                }
             };
             open_up().map_err(|errno| failed(Operation::SetMetadata, errno))?;
         }

@@ -62,6 +62,7 @@ impl End for SinkEnd {
             }
         });
         counters.cpu_limited_micros = usage::micros(self.hub.cpu_limited());
+        counters.reduced = *lock(&self.reduced);
         counters.storage_micros += self.other_storage_micros.load(Ordering::Relaxed);
         counters
     }

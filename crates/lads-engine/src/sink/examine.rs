@@ -28,6 +28,7 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::journal::{Begun, BlockRecord, PATH_BYTES_MAX};
 use lads_core::layout::Layout;
 use lads_core::message::{Answer, Root, Verb};
+use lads_core::reduction::Reductions;
 use lads_core::sink::{Event, Examined, Placement};
 use lads_core::units::EntryId;
 use rustix::fs::{
@@ -513,7 +514,8 @@ impl SinkEnd {
             return Ok(false);
         }
         let mode = self.wanted_mode(item);
-        opened.set(&item.metadata, mode, &self.options).map_err(of_metadata)?;
+        let reductions = opened.set(&item.metadata, mode, &self.options).map_err(of_metadata)?;
+        item.reduce(reductions);
         fsync(&opened.file).map_err(|errno| failed(Operation::Sync, errno))?;
         Ok(true)
     }
@@ -657,11 +659,16 @@ impl OpenedToMend {
         Ok(stat)
     }
 
-    fn set(&mut self, to: &Metadata, mode: Option<u32>, options: &Options) -> Result<(), Errno> {
+    fn set(
+        &mut self,
+        to: &Metadata,
+        mode: Option<u32>,
+        options: &Options,
+    ) -> Result<Reductions, Errno> {
         let mode = mode.or(self.mode_before);
-        apply(&self.file, &fstat(&self.file)?, to, mode, options, true)?;
+        let reductions = apply(&self.file, &fstat(&self.file)?, to, mode, options, true)?;
         self.mode_before = None;
-        Ok(())
+        Ok(reductions)
     }
 }
 

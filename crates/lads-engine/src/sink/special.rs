@@ -38,8 +38,11 @@ impl SinkEnd {
             (true, _) => Answer::Have,
             (false, true) => Answer::Would,
             (false, false) => {
-                self.make_other(entry, item, handle)
-                    .map_err(|errno| failed(Operation::Create, errno))?;
+                let operation = match entry.kind {
+                    Kind::HardLink { .. } => Operation::Link,
+                    _ => Operation::Create,
+                };
+                self.make_other(entry, item, handle).map_err(|errno| failed(operation, errno))?;
                 Answer::Made
             }
         };
@@ -74,7 +77,8 @@ impl SinkEnd {
         if stat.st_nlink > 1 || may_be_planted(handle, &item.name, &held, stat)? {
             return Ok(false);
         }
-        apply(&held, stat, &item.metadata, self.wanted_mode(item), &self.options, true)?;
+        let mode = self.wanted_mode(item);
+        item.reduce(apply(&held, stat, &item.metadata, mode, &self.options, true)?);
         Ok(true)
     }
 
@@ -136,6 +140,8 @@ impl SinkEnd {
         }
         let inherits_acl = self.inherits_acl(item, handle);
         let mode = self.wanted_mode(item);
-        apply(&held, held.stat(), &item.metadata, mode, &self.options, inherits_acl)
+        let reductions = apply(&held, held.stat(), &item.metadata, mode, &self.options, inherits_acl);
+        item.reduce(reductions?);
+        Ok(())
     }
 }

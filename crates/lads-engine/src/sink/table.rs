@@ -2,6 +2,7 @@
 
 use super::comparison::There;
 use super::growing::Growing;
+use crate::board::lock;
 use crate::caching::Caching;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
@@ -11,6 +12,7 @@ use lads_core::entry::UNSIZED_BYTES;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
 use lads_core::gate::ProtocolError;
 use lads_core::placement::Striping;
+use lads_core::reduction::Reductions;
 use lads_core::units::{EntryId, EntryMap};
 use rustix::fs::Stat;
 use std::os::fd::OwnedFd;
@@ -26,8 +28,8 @@ pub(super) struct Item {
     pub(super) name: Vec<u8>,
     /// What it gets of the metadata that the source says.
     pub(super) metadata: Metadata,
-    /// Whether something is missing in it that `--privileges` would have kept.
-    pub(super) is_reduced: bool,
+    /// The kinds of metadata that it does not get.
+    reductions: Mutex<Reductions>,
     pub(super) identity: Option<Identity>,
     /// Whether something was under its name when it was looked at.
     pub(super) replaces: OnceLock<()>,
@@ -146,6 +148,18 @@ impl Item {
 
     /// Its path below the root.
     pub(super) fn path(&self) -> Vec<u8> {
+    /// Records kinds of metadata that it does not get.
+    pub(super) fn reduce(&self, reductions: Reductions) {
+        if !reductions.is_empty() {
+            lock(&self.reductions).extend(reductions);
+        }
+    }
+
+    /// Returns the kinds of metadata that it does not get.
+    pub(super) fn reductions(&self) -> Reductions {
+        *lock(&self.reductions)
+    }
+
         self.directory.as_ref().map_or_else(Vec::new, |directory| directory.path_of(&self.name))
     }
 }
@@ -203,7 +217,7 @@ impl Table {
             parent: entry.parent,
             name,
             metadata: permitted.metadata,
-            is_reduced: permitted.is_reduced,
+            reductions: Mutex::new(permitted.reductions),
             identity,
             replaces: OnceLock::new(),
             is_known_different: matches!(entry.kind, Kind::File { is_different: true, .. }),

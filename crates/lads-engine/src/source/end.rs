@@ -50,7 +50,8 @@ impl End for SourceEnd {
                 )
             }
         });
-        Counters { cpu_limited_micros: usage::micros(self.hub.cpu_limited()), ..counters }
+        let reduced = *lock(&self.reduced);
+        Counters { cpu_limited_micros: usage::micros(self.hub.cpu_limited()), reduced, ..counters }
     }
 
     fn path_of(&self, entry: EntryId) -> Option<Vec<u8>> {

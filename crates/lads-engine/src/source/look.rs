@@ -3,7 +3,7 @@
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::layout::{FileAt, Mirror};
-use crate::metadata::{metadata_of, xattrs_at};
+use crate::metadata::metadata_at;
 use crate::paths::{Directory, NOT_THROUGH_LINKS};
 use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, Metadata};
@@ -65,13 +65,11 @@ pub(super) fn look_at_directory(
     }
     let looked_at = above.open().and_then(|above| {
         let stat = statat(&above, name, NOT_THROUGH_LINKS)?;
-        let mut metadata = metadata_of(&stat);
-        if end.options.xattrs {
-            metadata.xattrs = xattrs_at(&above, name)?;
-        }
-        Ok(metadata)
+        metadata_at(&above, name, &stat, &end.options)
     });
-    looked_at.map_err(|errno| failed(Operation::Examine, errno))
+    let (metadata, reductions) = looked_at.map_err(|errno| failed(Operation::Examine, errno))?;
+    end.count_reduced(reductions);
+    Ok(metadata)
 }
 
 /// Examines an entry that is not a directory. The inner error makes the entry fail; it does not end
@@ -84,10 +82,8 @@ pub(super) fn look(
     stat: &Stat,
 ) -> Result<Result<Seen, Failure>, Errno> {
     let options = &end.options;
-    let mut metadata = metadata_of(stat);
-    if options.xattrs {
-        metadata.xattrs = xattrs_at(handle, name)?;
-    }
+    let (metadata, reductions) = metadata_at(handle, name, stat, options)?;
+    end.count_reduced(reductions);
     let mut seen = Seen {
         kind: Kind::Directory,
         metadata,
@@ -120,14 +116,6 @@ pub(super) fn look(
             let source_ost = seen.layout.ost_at(0);
             seen.kind =
                 Kind::File { identity, data_bytes, striping, source_ost, is_different: false };
-            if options.hard_links && stat.st_nlink > 1 {
-                seen.link = Some(LinkName {
-                    device: stat.st_dev,
-                    inode: stat.st_ino,
-                    name_count: stat.st_nlink,
-                    path: directory.path_of(name),
-                });
-            }
         }
         FileType::Symlink => {
             let target = readlinkat(handle, name, Vec::new())?.into_bytes();
@@ -141,6 +129,14 @@ pub(super) fn look(
             let device = if is_device { stat.st_rdev } else { 0 };
             seen.kind = Kind::Special { file_type: file_type.as_raw_mode(), device };
         }
+    }
+    if options.hard_links && stat.st_nlink > 1 {
+        seen.link = Some(LinkName {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            name_count: stat.st_nlink,
+            path: directory.path_of(name),
+        });
     }
     Ok(Ok(seen))
 }

@@ -3,6 +3,7 @@ use super::super::summary::tests::{report, settings};
 use super::*;
 use lads_core::issue::{Failure, Side};
 use lads_core::message::Verb;
+use lads_core::reduction::{Reduction, Reductions};
 use lads_core::units::OstId;
 use serde_json::Value;
 use std::time::Duration;
@@ -42,6 +43,7 @@ fn examples() -> Vec<String> {
         line(&different),
         issue(&no_space, &describe(&no_space, &places()), &places()),
         notice("direct I/O is not possible at the source; reading through the page cache"),
+        reduced(&reduced::Described::new((Reduction::Acls, 12))),
         matching(Duration::from_millis(9100), Side::Source, &few_requests()),
         retry(&Retry {
             attempt: 2,
@@ -98,8 +100,16 @@ fn every_event_is_as_the_schema_says() {
     let mut matched = report();
     matched.progress.source.requests = Some(few_requests());
     events.push(summary(&matched, &settings(), &places(), &Differences::default()));
+    let mut without_metadata = report();
+    for kind in Reduction::ALL {
+        let mut reductions = Reductions::default();
+        reductions.insert(kind);
+        without_metadata.progress.sink.reduced.add(reductions);
+        events.push(reduced(&reduced::Described::new((kind, 1))));
+    }
+    events.push(summary(&without_metadata, &settings(), &places(), &Differences::default()));
     events.push(progress(&Progress::default(), &Figures::default()));
-    for exit_code in [ExitCode::Different, ExitCode::Running, ExitCode::Limit, ExitCode::Mismatch] {
+    for exit_code in [ExitCode::Different, ExitCode::Running, ExitCode::Limit, ExitCode::Reduced] {
         let report = Report { exit_code, ..report() };
         events.push(summary(&report, &settings(), &places(), &Differences::default()));
     }

@@ -3,13 +3,14 @@
 use super::*;
 use crate::board::Board;
 use crate::clock::Clock;
-use crate::event::Happening;
+use crate::end::End as _;
 use crate::job::Options;
 use crate::setup::Setup;
 use crate::stream::Streams;
 use lads_core::entry::{Identity, Metadata, Xattr};
 use lads_core::message::Message;
 use lads_core::placement::Striping;
+use lads_core::reduction::Reduction;
 use lads_core::units::{EntryId, OstId};
 use rustix::process::getegid;
 use std::fs;
@@ -23,7 +24,6 @@ use tempfile::TempDir;
 struct Bench {
     place: TempDir,
     end: Arc<SinkEnd>,
-    board: Arc<Board>,
 }
 
 impl Bench {
@@ -33,12 +33,12 @@ impl Bench {
         let streams = Arc::new(Streams::none());
         let sink_layout = "synthetic:osts=1".to_owned();
         let options = Options { sink_buffers_bytes: 8 << 20, sink_layout, ..options };
-        let setup = Setup { options, streams, board: Arc::clone(&board), clock: Clock::start() };
+        let setup = Setup { options, streams, board, clock: Clock::start() };
         let target = place.path().join("target");
         fs::create_dir(&target).expect("there is room");
         let end = SinkEnd::open(target.as_os_str().as_bytes().to_vec(), 1, setup)
             .unwrap_or_else(|fatal| panic!("{}", fatal.text));
-        let bench = Self { place, end, board };
+        let bench = Self { place, end };
         let root = Root { name: b".".to_vec(), is_directory: true, is_contents_only: true };
         bench.hear(&Message::Roots(vec![root]));
         bench
@@ -138,10 +138,9 @@ fn a_file_gets_no_rights_that_nobody_asked_for() {
     assert_eq!(&names[..count], b"user.x\0");
     // Told once, when all is done.
     bench.end.examine_all(vec![file]);
-    bench.end.tell_reduced();
-    let notices = bench.board.take_happenings();
-    let notices = notices.iter().filter(|it| matches!(it, Happening::Notice(_)));
-    assert_eq!(notices.count(), 1);
+    let reduced = bench.end.counters().reduced;
+    let counted: Vec<_> = reduced.of_both(Default::default()).collect();
+    assert_eq!(counted, [(Reduction::Privileges, 1)]);
 }
 
 fn long_ago() -> rustix::fs::Timestamps {
