@@ -9,7 +9,6 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 const MISSING_ARGS: &str = "if a SRC is missing, lads deletes nothing, and exits with 3";
-const FORCE: &str = "lads replaces no directory by anything else; move what is in the way yourself";
 const INPLACE: &str = "lads writes into a temporary file and renames it when all of it is durable, \
                        so that nobody sees half a file";
 const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
@@ -90,7 +89,6 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("--delete-missing-args", MISSING_ARGS),
     ("--ignore-missing-args", MISSING),
-    ("--force", FORCE),
     ("--max-alloc=SIZE", "use --buffers SIZE, the memory for data at each end"),
     ("--no-partial", PARTIAL),
     ("--partial-dir=DIR", PARTIAL),

@@ -33,7 +33,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         "--delete needs whole directories as SRC: beside --files-from it is not known what belongs \
          at the sink"
     );
-    if args.choice.deletion().is_some() {
+    if args.choice.deletion().is_some() || args.choice.force {
         check_is_not_deleted(&sources, &target)?;
     }
     let remote = RemoteShell {
@@ -134,6 +134,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         ignores_times: args.ignore_times,
         passing: args.choice.passing(),
         deletion: args.choice.deletion(),
+        force: args.choice.force,
         one_file_system: args.choice.one_file_system,
         makes_parents: args.choice.mkpath,
         checksum: args.checksum,

@@ -75,6 +75,8 @@ mod quiet;
 mod refusals;
 #[path = "promises/remote.rs"]
 mod remote;
+#[path = "promises/replacing.rs"]
+mod replacing;
 #[path = "promises/resume.rs"]
 mod resume;
 #[path = "promises/ssh.rs"]

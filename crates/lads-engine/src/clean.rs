@@ -13,7 +13,7 @@
 
 use crate::journal::{Leftover, look_at_journal};
 use crate::metadata::{Handle, make_usable};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named};
+use crate::paths::{Directory, Making, NOT_THROUGH_LINKS, open_named};
 use lads_core::entry::{is_journal_name, is_own_name};
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, RawDir, Stat, accessat, fstat, openat, statat,
@@ -113,7 +113,7 @@ impl Cleaning<'_> {
             }
             self.held.clear();
         }
-        stack.extend(names.directories.iter().map(|name| directory.child(name, false)));
+        stack.extend(names.directories.iter().map(|name| directory.child(name, Making::Never)));
         Ok(())
     }
 

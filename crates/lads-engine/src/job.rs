@@ -7,6 +7,7 @@ pub(crate) mod stdio;
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+use crate::paths::Making;
 
 use lads_core::congestion::Threshold;
 use lads_core::cpu_share::CpuShare;
@@ -221,6 +222,9 @@ pub struct Options {
     pub passing: Passing,
     /// What is removed at the sink, if anything is.
     pub deletion: Option<Deletion>,
+    /// Whether a directory at the sink is removed with all that is in it if the source has something
+    /// else under its name; [`Self::deletion`] includes this.
+    pub force: bool,
     /// Whether other file systems that are mounted below a source are left out.
     pub one_file_system: bool,
     /// Whether missing directories above the target are made.
@@ -288,6 +292,17 @@ impl Options {
         Err(Fatal::new(ExitCode::Usage, text))
     }
 
+    /// What happens when the sink opens a directory that does not exist.
+    pub(crate) fn making(&self) -> Making {
+        match (self.passing.missing, self.passing.there) {
+            _ if self.dry_run => Making::Never,
+            (false, false) => Making::Always,
+            (true, false) => Making::InPlaceOfOthers,
+            (false, true) => Making::IfMissing,
+            (true, true) => Making::Never,
+        }
+    }
+
     /// Memory for blocks at a sink with this number of OSTs, in bytes.
     pub(crate) fn sink_buffers_bytes(&self, ost_count: usize) -> u64 {
         match self.sink_buffers_bytes {
@@ -350,6 +365,7 @@ impl Default for Options {
             ignores_times: false,
             passing: Passing::default(),
             deletion: None,
+            force: false,
             one_file_system: false,
             makes_parents: false,
             checksum: false,
@@ -564,6 +580,7 @@ wire_struct!(Options {
     privileges,
     passing,
     deletion,
+    force,
     one_file_system,
     makes_parents,
     checksum,

@@ -172,6 +172,15 @@ impl Journal {
         lock(&self.state).begun.remove(path)
     }
 
+    /// The paths of files below a directory that an earlier attempt left unfinished. No entry of
+    /// this attempt gets their blocks any more.
+    pub(crate) fn take_begun_below(&self, directory: &[u8]) -> Vec<Vec<u8>> {
+        let is_below =
+            |path: &[u8]| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with(b"/"));
+        let begun = &mut lock(&self.state).begun;
+        begun.extract_if(|path, _| is_below(path)).map(|(path, _)| path).collect()
+    }
+
     /// Whether an earlier attempt made the root directory and did not finish.
     pub(crate) fn take_root_made(&self) -> bool {
         self.take_begun(ROOT_PATH).is_some()

@@ -34,8 +34,7 @@ pub(crate) struct Directory {
     /// The number of levels below the root; zero for the root.
     depth: u32,
     handle: Mutex<Option<Arc<OwnedFd>>>,
-    /// Whether it is made if it does not exist when it is opened.
-    is_made: bool,
+    making: Making,
     /// Set if it did not exist before this transfer.
     pub(crate) was_made: OnceLock<()>,
     /// Mode that it had before its owner was permitted to work in it, if that was necessary.
@@ -43,6 +42,20 @@ pub(crate) struct Directory {
     /// Whether files made in it get a default ACL; looked up once.
     pub(crate) has_default_acl: OnceLock<bool>,
     recent: Arc<Recent>,
+}
+
+/// What happens when a directory is opened that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// That is an error.
+    Never,
+    /// It is made.
+    IfMissing,
+    /// It is made in place of a file, a link or a special file of its name, but not if there is
+    /// nothing.
+    InPlaceOfOthers,
+    /// It is made in either case.
+    Always,
 }
 
 /// The directories that were opened last.
@@ -72,7 +85,7 @@ impl Directory {
             name: Vec::new(),
             depth: 0,
             handle: Mutex::new(Some(Arc::new(handle))),
-            is_made: false,
+            making: Making::Never,
             was_made: OnceLock::new(),
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
@@ -80,14 +93,14 @@ impl Directory {
         })
     }
 
-    /// A directory in this one; with `is_made` it is made if it does not exist when first opened.
-    pub(crate) fn child(self: &Arc<Self>, name: &[u8], is_made: bool) -> Arc<Self> {
+    /// A directory in this one.
+    pub(crate) fn child(self: &Arc<Self>, name: &[u8], making: Making) -> Arc<Self> {
         Arc::new(Self {
             parent: Some(Arc::clone(self)),
             name: name.to_vec(),
             depth: self.depth.saturating_add(1),
             handle: Mutex::new(None),
-            is_made,
+            making,
             was_made: OnceLock::new(),
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
@@ -172,7 +185,16 @@ impl Directory {
 
     fn open_in(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
         match open_to_look_up(parent, self.name.as_slice(), DIRECTORY) {
-            Err(Errno::NOENT) if self.is_made => {}
+            Err(Errno::NOENT) if matches!(self.making, Making::IfMissing | Making::Always) => {}
+            Err(Errno::NOTDIR | Errno::LOOP)
+                if matches!(self.making, Making::InPlaceOfOthers | Making::Always) =>
+            {
+                match unlinkat(parent, self.name.as_slice(), AtFlags::empty()) {
+                    // Another process removed it, or replaced it by a directory.
+                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
             result => return result,
         }
         // Only this user can look inside until the directory's own mode is set, when all in it has
@@ -323,7 +345,7 @@ pub(crate) fn parent_of<'a>(
     let mut directory = Arc::clone(root);
     let mut rest = path;
     while let Some(slash) = rest.iter().position(|&byte| byte == b'/') {
-        directory = directory.child(&rest[..slash], false);
+        directory = directory.child(&rest[..slash], Making::Never);
         rest = &rest[slash + 1..];
     }
     Ok((directory.open()?, rest))
@@ -456,7 +478,7 @@ mod tests {
         fn chain(&self) -> Vec<Arc<Directory>> {
             let mut chain = vec![Arc::clone(&self.root)];
             for _ in 0..LEVELS {
-                chain.push(chain.last().unwrap().child(b"d", true));
+                chain.push(chain.last().unwrap().child(b"d", Making::IfMissing));
             }
             chain
         }
@@ -518,7 +540,7 @@ mod tests {
         let overrides = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
         let effective = own.effective - overrides;
         set_capabilities(None, CapabilitySets { effective, ..own }).unwrap();
-        Some(place.root.child(b"theirs", false))
+        Some(place.root.child(b"theirs", Making::Never))
     }
 
     #[test]
@@ -575,7 +597,7 @@ mod tests {
     #[test]
     fn a_deep_directory_that_is_opened_leaves_others_open() {
         let place = Place::new();
-        let other = place.root.child(b"other", true);
+        let other = place.root.child(b"other", Making::IfMissing);
         other.open().unwrap();
         place.chain()[LEVELS].open().unwrap();
         assert!(other.lock().is_some());

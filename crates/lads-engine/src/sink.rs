@@ -14,6 +14,7 @@ mod placing;
 mod planted;
 mod receive;
 mod remove;
+mod replacing;
 mod special;
 mod stage;
 mod table;
@@ -49,8 +50,8 @@ use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::limits::{OSTS_MAX, RESENDS_MAX};
 use lads_core::message::{Message, Root};
 use lads_core::placement::Place as PlaceRule;
-use lads_core::schedule::OstSpec;
 use lads_core::reduction::ReducedCounts;
+use lads_core::schedule::OstSpec;
 use lads_core::shares::{
     STAGE_THREADS, commits_max, matched_requests, part_from_stage, writing_threads,
 };
@@ -292,9 +293,8 @@ impl SinkEnd {
             {
                 name.clone_from(renamed);
             }
-            let is_made = !self.options.dry_run && !self.options.passing.missing;
             let permitted = permitted(entry, &self.options);
-            self.table.insert(entry, name, permitted, &place.root, is_made)?;
+            self.table.insert(entry, name, permitted, &place.root, self.options.making())?;
         }
         Ok(())
     }

@@ -55,6 +55,14 @@ pub(crate) struct ChoiceArgs {
     #[arg(aliases = ["del", "delete-before", "delete-during", "delete-delay", "delete-after"])]
     pub(crate) delete: bool,
 
+    /// Replace directories at the sink by entries of another kind, although they are not empty
+    ///
+    /// An empty directory is replaced in any case, and so is anything else that has the name of a
+    /// directory of the source. --delete includes --force. Excluded entries stay, with the
+    /// directory that holds them, and so do mount points.
+    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    pub(crate) force: bool,
+
     /// --delete, also of what is left out (--exclude)
     #[arg(long, help_heading = SELECTION, hide_short_help = true)]
     pub(crate) delete_excluded: bool,

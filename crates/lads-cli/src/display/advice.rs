@@ -31,6 +31,10 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
             "to move such entries add -D (--devices for devices needs root); to read one as a file, \
              name it alone, with --copy-devices"
         }
+        Reason::InTheWay if failure.side == Sink => {
+            "move it out of the way, or let LADS replace it: --force, or --delete (mount points and \
+             excluded entries stay)"
+        }
         Reason::InTheWay => "move what is there out of the way, then run the same command again",
         Reason::ParentFailed => "see what was said of the directory; this follows from it",
         Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
@@ -70,11 +74,11 @@ const ENOMEM: i32 = 12;
 const EACCES: i32 = 13;
 const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
+const EXDEV: i32 = 18;
 const ENODEV: i32 = 19;
 const ENOTDIR: i32 = 20;
 const EISDIR: i32 = 21;
 const EINVAL: i32 = 22;
-const EXDEV: i32 = 18;
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 const ETXTBSY: i32 = 26;
@@ -86,11 +90,11 @@ const EMLINK: i32 = 31;
 const EPIPE: i32 = 32;
 const ENAMETOOLONG: i32 = 36;
 const ENOLCK: i32 = 37;
+const ENOSYS: i32 = 38;
 const ENOTEMPTY: i32 = 39;
 const ELOOP: i32 = 40;
 const EBADMSG: i32 = 74;
 const EILSEQ: i32 = 84;
-const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const ENOTCONN: i32 = 107;
 const ESHUTDOWN: i32 = 108;

@@ -73,28 +73,20 @@ fn attributes_and_acls_that_the_sink_does_not_store_are_reported_once_for_each_k
     let Some(storage) = FaultFs::mount(&world, "storage") else { return };
     storage.command("fail setxattr EOPNOTSUPP");
     let shell = world.fake_shell(RUN_HERE);
-    let local = |name: &str| {
-        let mut command = lads::<&str>(&[]);
-        command.arg(world.source_contents()).arg(storage.path(name));
-        command
-    };
-    let push = |name: &str| {
-        let mut command = there(&shell);
-        command.arg(world.source_contents());
-        command.arg(format!("there:{}", storage.path(name).display()));
-        command
-    };
-    let pull = |name: &str| {
-        let mut command = there(&shell);
-        command.arg(format!("there:{}", world.source_contents())).arg(storage.path(name));
-        command
-    };
-    let commands: [(&str, &dyn Fn(&str) -> Command); 3] =
-        [("local", &local), ("pushed", &push), ("pulled", &pull)];
-    for (name, command) in commands {
+    let (source, sink) = (world.source_contents(), |name| storage.path(name).display().to_string());
+    for name in ["local", "pushed", "pulled"] {
+        let command = || {
+            let (mut command, [from, to]) = match name {
+                "pushed" => (there(&shell), [source.clone(), format!("there:{}", sink(name))]),
+                "pulled" => (there(&shell), [format!("there:{source}"), sink(name)]),
+                _ => (lads::<&str>(&[]), [source.clone(), sink(name)]),
+            };
+            command.args([from, to]);
+            command
+        };
         // The second time, metadata is compared and set again: the report is the same.
         for _ in 0..2 {
-            let ended = run(command(name)).expect(13);
+            let ended = run(command()).expect(13);
             assert_eq!(reduced(&ended), kinds(&[("acls", 4), ("attributes", 3)]), "{name}");
             assert_eq!(ended.summary()["outcome"], "reduced");
             assert_eq!(ended.count("issue_count"), 0);

@@ -196,7 +196,7 @@ fn what_was_begun_of_a_file_that_is_found_the_same_by_its_contents_goes() {
     fs::copy(world.path("src/large"), world.path("dst/large")).unwrap();
     // Make the transfer fail, so that it does not reach the clean-up at its end.
     world.write("src/unreadable", b"1");
-    fs::create_dir(world.path("dst/unreadable")).unwrap();
+    world.write("dst/unreadable/kept", b"in the way");
     let ended = run(world.cp(&["-c"])).expect(6);
     assert_eq!((ended.count("files_compared"), ended.count("bytes_sent")), (1, 0));
     assert!(own_files(&world.target(), ".part").is_empty());

@@ -214,8 +214,8 @@ fn of_a_full_disk_nothing_is_said_to_be_verified_that_was_not_moved() {
 #[test]
 fn of_a_file_that_failed_nothing_is_said_but_that() {
     let world = damaged();
-    fs::create_dir(world.target().join("new")).unwrap();
-    world.write("src/new", b"in the way");
+    world.write("dst/new/kept", b"in the way");
+    world.write("src/new", b"new");
     let ended = run(world.cp(&[])).expect(6);
     assert_eq!(verified(&ended), "none");
     assert_eq!((ended.count("files_failed"), ended.count("files_unread")), (1, 6));

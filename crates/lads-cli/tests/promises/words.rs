@@ -204,7 +204,7 @@ fn however_many_files_fail_all_are_in_the_log() {
     let world = World::new();
     for number in 0..COUNT {
         world.write(format!("src/{number}"), b"");
-        fs::create_dir_all(world.target().join(number.to_string())).unwrap();
+        fs::create_dir_all(world.target().join(format!("{number}/kept"))).unwrap();
     }
     let log = world.path("log");
     let ended = run(world.cp(&["--log", log.to_str().unwrap()])).expect(6);

@@ -136,10 +136,9 @@ impl SinkEnd {
     fn rename<'a>(&self, ready: Ready<'a>) -> Result<Ready<'a>, Committed> {
         let _asked = self.begin_call(Operation::Rename, ready.entry, None);
         let (item, journal) = (&ready.item, &self.place().journal);
-        ready
-            .temporary
-            .give_name(&item.name, || journal.temporary_name(&item.path()))
-            .map_err(|errno| Committed::Failed(failed(Operation::Rename, errno)))?;
+        let give_name =
+            || ready.temporary.give_name(&item.name, || journal.temporary_name(&item.path()));
+        self.name_replacing(item, give_name).map_err(Committed::Failed)?;
         journal.forget_any(|| ready.item.path());
         Ok(ready)
     }
@@ -278,7 +277,7 @@ impl SinkEnd {
 
     /// Removes what an earlier attempt began and this one did not need, because its source is gone.
     /// The directory has its metadata by now, and keeps its time of change.
-    fn remove_left_over(&self, path: &[u8]) {
+    pub(super) fn remove_left_over(&self, path: &[u8]) {
         let place = self.place();
         let name = place.journal.temporary_name(path);
         if let Ok((directory, _)) = parent_of(&place.root, path)

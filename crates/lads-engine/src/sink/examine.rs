@@ -280,9 +280,12 @@ impl SinkEnd {
         }
         let in_the_way =
             there.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-        if in_the_way {
-            return Err(Failure::new(Side::Sink, Operation::Create, Reason::InTheWay));
-        }
+        let there = if in_the_way {
+            self.check_replacing(item, directory, &handle)?;
+            None
+        } else {
+            there
+        };
         if is_file(&entry.kind) {
             return self.examine_file(entry.id, item, &handle, there.as_ref());
         }
@@ -323,7 +326,7 @@ impl SinkEnd {
                 open_usable(own).map_err(|errno| failed(Operation::SetMetadata, errno))?;
                 Answer::Have
             }
-            Err(Errno::NOENT) if self.options.dry_run => Answer::Would,
+            Err(errno) if self.is_absent(errno) => Answer::Would,
             Err(errno) => return Err(failed(Operation::Create, errno)),
         };
         Ok(Examined::Answer(answer))
@@ -520,14 +523,10 @@ impl SinkEnd {
         Ok(true)
     }
 
-    /// Whether a directory that cannot be opened is only not there, in a dry run or a comparison,
-    /// which make none. What is in it is not told apart.
+    /// Whether a directory that cannot be opened does not exist, or is another kind of entry, in a
+    /// dry run or a comparison, which create and replace nothing. The entries in it are not examined.
     fn is_absent(&self, errno: Errno) -> bool {
-        match errno {
-            Errno::NOENT => self.options.dry_run,
-            Errno::NOTDIR | Errno::LOOP => self.options.check,
-            _ => false,
-        }
+        self.options.dry_run && matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
     }
 
     /// How what is there differs from a file, link or special of the source; files of the same size

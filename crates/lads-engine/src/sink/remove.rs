@@ -9,11 +9,13 @@
 
 mod tree;
 
+pub(super) use tree::is_mount_point;
+
 use super::usable::open_usable;
 use super::{SinkEnd, failed};
 use crate::hub::Waiter;
 use crate::metadata::{Handle, set_mtime};
-use crate::paths::{Directory, NOT_THROUGH_LINKS, sync_names};
+use crate::paths::{Directory, Making, NOT_THROUGH_LINKS, sync_names};
 use crate::stat::mtime_of;
 use lads_core::entry::{PATH_BYTES_MAX, is_own_name};
 use lads_core::filter::is_included;
@@ -62,34 +64,46 @@ struct Asked {
 }
 
 /// Nothing more is to be removed.
-struct Stopped;
+pub(super) struct Stopped;
 
 /// What is removed, and how far that has come.
-struct Removal<'a> {
+pub(super) struct Removal<'a> {
     end: &'a SinkEnd,
     /// The file system of the root, if no other is to be touched.
     device: Option<u64>,
     /// Directories that have still to be gone through.
     pending: Vec<Arc<Directory>>,
     asked: HashMap<u64, Asked>,
-    told_at: Instant,
+    /// When the source was last told how much has been removed; `None` before everything else has
+    /// ended, when it must not be told.
+    told_at: Option<Instant>,
     /// Directories that stay although the source does not have them, because of what is in them.
     kept_count: u64,
 }
 
 impl<'a> Removal<'a> {
-    fn new(end: &'a SinkEnd) -> Self {
+    pub(super) fn new(end: &'a SinkEnd) -> Self {
         Self {
             end,
             device: None,
             pending: Vec::new(),
             asked: HashMap::new(),
-            told_at: Instant::now(),
+            told_at: None,
             kept_count: 0,
         }
     }
 
+    /// Removes everything in the directory with this name; returns `false` if something stays.
+    pub(super) fn remove_contents_of(
+        &mut self,
+        directory: &Arc<Directory>,
+        name: &[u8],
+    ) -> Result<bool, Stopped> {
+        self.remove_contents(directory, &Name { name: name.to_vec(), is_directory: true })
+    }
+
     fn run(mut self) {
+        self.told_at = Some(Instant::now());
         let place = self.end.place();
         if !place.is_missing {
             // What was removed so far is told, even if the transfer was stopped.
@@ -118,7 +132,7 @@ impl<'a> Removal<'a> {
             let directories = place.sources.iter().filter(|it| it.is_directory);
             let names: HashSet<&[u8]> = directories.map(|it| it.name.as_slice()).collect();
             let moved = names.into_iter().filter(|name| is_moved(name));
-            self.pending.extend(moved.map(|name| place.root.child(name, false)));
+            self.pending.extend(moved.map(|name| place.root.child(name, Making::Never)));
         }
         loop {
             while let Some(directory) = self.pending.pop() {
@@ -256,7 +270,7 @@ impl<'a> Removal<'a> {
             match presence {
                 Presence::Absent => extra.push(name),
                 Presence::Directory if name.is_directory => {
-                    self.pending.push(directory.child(&name.name, false));
+                    self.pending.push(directory.child(&name.name, Making::Never));
                 }
                 Presence::Directory | Presence::Other | Presence::Unknown => {}
             }
@@ -305,7 +319,7 @@ impl<'a> Removal<'a> {
 
     /// Whether another entry may be removed. That the limit is reached is told.
     fn see_to_permission(&mut self, path: impl Fn() -> Vec<u8>) -> Result<(), Stopped> {
-        let is_due = self.told_at.elapsed() >= TOLD_INTERVAL;
+        let is_due = self.told_at.is_some_and(|told_at| told_at.elapsed() >= TOLD_INTERVAL);
         let (permission, is_over) = self.end.hub.with(|inner| {
             if is_due {
                 let count = inner.session.counters().entries_removed;
@@ -314,7 +328,7 @@ impl<'a> Removal<'a> {
             (inner.session.permission(), inner.is_over)
         });
         if is_due {
-            self.told_at = Instant::now();
+            self.told_at = Some(Instant::now());
         }
         match permission {
             _ if is_over => Err(Stopped),
@@ -347,6 +361,21 @@ fn put_mode_right(handle: &OwnedFd, before: &Stat) -> Result<(), Errno> {
         true => Ok(()),
         false => handle.set_mode(Mode::from_raw_mode(before.st_mode)),
     }
+}
+
+/// Returns whether a directory has no entries.
+pub(super) fn is_empty(above: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let listing = openat(above, name, flags, Mode::empty())?;
+    let mut buffer = Vec::with_capacity(4 << 10);
+    let mut entries: RawDir<'_, _> = RawDir::new(&listing, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A directory once more, to be listed from its beginning.

@@ -42,7 +42,7 @@ impl SinkEnd {
                     Kind::HardLink { .. } => Operation::Link,
                     _ => Operation::Create,
                 };
-                self.make_other(entry, item, handle).map_err(|errno| failed(operation, errno))?;
+                self.make_other(entry, item, handle, operation)?;
                 Answer::Made
             }
         };
@@ -53,7 +53,7 @@ impl SinkEnd {
     fn is_named(&self, path: &[u8], file: &Stat) -> Result<bool, Errno> {
         let (directory, name) = match parent_of(&self.place().root, path) {
             // A dry run has not made it.
-            Err(Errno::NOENT) => return Ok(false),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
             found => found?,
         };
         Ok(statat(&directory, name, NOT_THROUGH_LINKS).is_ok_and(|it| is_same_inode(&it, file)))
@@ -83,31 +83,32 @@ impl SinkEnd {
     }
 
     /// Makes it under a temporary name and renames it, so that what was there is replaced at once.
-    fn make_other(&self, entry: &Entry, item: &Item, handle: &OwnedFd) -> Result<(), Errno> {
-        let journal = &self.place().journal;
-        let _claim = journal.claim(&item.path()).ok_or(Errno::BUSY)?;
-        let temporary = journal.temporary_name(&item.path());
-        let temporary = temporary.as_str();
-        remove_left_over(handle, temporary, journal.own().uid)?;
-        if matches!(entry.kind, Kind::HardLink { .. }) || is_ours_alone(handle)? {
-            return self.make_other_in(handle, entry, item, handle, temporary);
-        }
-        let hidden = Hidden::make(handle, temporary)?;
-        self.make_other_in(hidden.handle(), entry, item, handle, temporary)
-    }
-
-    /// The same, with the temporary name in this directory.
-    fn make_other_in(
+    fn make_other(
         &self,
-        workshop: &OwnedFd,
         entry: &Entry,
         item: &Item,
         handle: &OwnedFd,
-        temporary: &str,
-    ) -> Result<(), Errno> {
+        operation: Operation,
+    ) -> Result<(), Failure> {
+        let of_operation = |errno| failed(operation, errno);
+        let journal = &self.place().journal;
+        let _claim = journal.claim(&item.path()).ok_or_else(|| of_operation(Errno::BUSY))?;
+        let temporary = journal.temporary_name(&item.path());
+        let temporary = temporary.as_str();
+        remove_left_over(handle, temporary, journal.own().uid).map_err(of_operation)?;
+        let is_link = matches!(entry.kind, Kind::HardLink { .. });
+        let hidden = match is_link || is_ours_alone(handle).map_err(of_operation)? {
+            true => None,
+            false => Some(Hidden::make(handle, temporary).map_err(of_operation)?),
+        };
+        let workshop = hidden.as_ref().map_or(handle, Hidden::handle);
         let made = self
             .make_temporary_other(entry, item, workshop, temporary)
-            .and_then(|()| renameat(workshop, temporary, handle, item.name.as_slice()));
+            .map_err(of_operation)
+            .and_then(|()| {
+                let rename = || renameat(workshop, temporary, handle, item.name.as_slice());
+                self.name_replacing(item, rename)
+            });
         if made.is_err() {
             let _ = unlinkat(workshop, temporary, AtFlags::empty());
         }

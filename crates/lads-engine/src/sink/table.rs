@@ -6,7 +6,7 @@ use crate::board::lock;
 use crate::caching::Caching;
 use crate::journal::Claim;
 use crate::metadata::Permitted;
-use crate::paths::Directory;
+use crate::paths::{Directory, Making};
 use crate::setup::open_files_max;
 use lads_core::entry::UNSIZED_BYTES;
 use lads_core::entry::{Entry, Identity, Kind, Metadata, is_own_name, is_safe_name};
@@ -33,6 +33,8 @@ pub(super) struct Item {
     pub(super) identity: Option<Identity>,
     /// Whether something was under its name when it was looked at.
     pub(super) replaces: OnceLock<()>,
+    /// Whether a directory had its name, which is removed before it gets its name.
+    pub(super) replaces_directory: OnceLock<()>,
     /// Whether an earlier comparison has shown that it is different.
     pub(super) is_known_different: bool,
     /// Whether all its bytes are data, none a hole.
@@ -146,8 +148,6 @@ impl Item {
         if self.is_unsized() { 0 } else { size }
     }
 
-    /// Its path below the root.
-    pub(super) fn path(&self) -> Vec<u8> {
     /// Records kinds of metadata that it does not get.
     pub(super) fn reduce(&self, reductions: Reductions) {
         if !reductions.is_empty() {
@@ -160,6 +160,8 @@ impl Item {
         *lock(&self.reductions)
     }
 
+    /// Its path below the root.
+    pub(super) fn path(&self) -> Vec<u8> {
         self.directory.as_ref().map_or_else(Vec::new, |directory| directory.path_of(&self.name))
     }
 }
@@ -182,7 +184,7 @@ impl Table {
         name: Vec<u8>,
         permitted: Permitted,
         root: &Arc<Directory>,
-        is_made: bool,
+        making: Making,
     ) -> Result<(), ProtocolError> {
         if !is_safe_name(&name, entry.parent) {
             return Err(ProtocolError::UnsafeName);
@@ -202,7 +204,7 @@ impl Table {
                 Some(Arc::clone(directory))
             }
             Some(directory) if entry.is_directory() && !is_own_name(&name) => {
-                Some(directory.child(&name, is_made))
+                Some(directory.child(&name, making))
             }
             _ => None,
         };
@@ -220,6 +222,7 @@ impl Table {
             reductions: Mutex::new(permitted.reductions),
             identity,
             replaces: OnceLock::new(),
+            replaces_directory: OnceLock::new(),
             is_known_different: matches!(entry.kind, Kind::File { is_different: true, .. }),
             is_dense,
             striping,

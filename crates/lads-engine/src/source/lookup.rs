@@ -8,7 +8,7 @@
 use super::merge::Level;
 use super::{SourceEnd, failed};
 use crate::board::lock;
-use crate::paths::{Directory, NOT_THROUGH_LINKS};
+use crate::paths::{Directory, Making, NOT_THROUGH_LINKS};
 use lads_core::entry::is_own_name;
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
@@ -177,7 +177,7 @@ fn below(end: &SourceEnd, level: &Level, name: &[u8]) -> Result<Level, Unknown> 
     let mut is_there = false;
     for index in level.with_name(name) {
         let above = level.directory(index);
-        let directory = above.child(name, false);
+        let directory = above.child(name, Making::Never);
         let looked_at =
             point_of(above, name).and_then(|point| Ok((point, fstat(&*directory.open()?)?)));
         let ((point, above_stat), stat) = match looked_at {

@@ -17,7 +17,7 @@ use super::{SourceEnd, failed};
 use crate::board::lock;
 use crate::deeds::Subject;
 use crate::hub::Waiter;
-use crate::paths::{Directory, NOT_THROUGH_LINKS, open_unnoticed, to_list};
+use crate::paths::{Directory, Making, NOT_THROUGH_LINKS, open_unnoticed, to_list};
 use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, is_own_name, shortened};
 use lads_core::filter::is_included;
@@ -397,7 +397,7 @@ impl<'a> Walker<'a> {
         let (id, above) = (self.end.table.new_id(), &pending.above[0]);
         self.keep(id, Item::new(Arc::clone(above), pending.parent, pending.name.clone()));
         self.found(instead.found_directory(id, pending.parent));
-        let level = Level::below(vec![above.child(&pending.name, false)]);
+        let level = Level::below(vec![above.child(&pending.name, Making::Never)]);
         let listing = Listing::new(id, level.into(), false);
         (None, vec![Step::Job(Job::Invent(listing, 0))])
     }
@@ -514,8 +514,9 @@ impl<'a> Walker<'a> {
         let item = Item::new(Arc::clone(above), *parent, name.clone());
         self.keep(id, item);
         let is_top = name == b".";
-        let open =
-            |it: &Arc<Directory>| if is_top { Arc::clone(it) } else { it.child(name, false) };
+        let open = |it: &Arc<Directory>| {
+            if is_top { Arc::clone(it) } else { it.child(name, Making::Never) }
+        };
         let directories: Vec<_> = all_above.iter().map(open).collect();
         let end = self.end;
         let in_directory = Subject::In(Arc::clone(above));

@@ -2,7 +2,7 @@
 
 use super::{Name, Removal, Stopped, name_of, open_again, unlink};
 use crate::deeds::Subject;
-use crate::paths::Directory;
+use crate::paths::{Directory, Making};
 use crate::sink::failed;
 use crate::sink::usable::open_usable;
 use lads_core::issue::Operation;
@@ -23,42 +23,50 @@ struct Level {
 }
 
 impl Removal<'_> {
-    /// Removes a name; if it is a directory, with all that is in it. Nothing recurses: a tree may
-    /// be deeper than the stack of a thread.
+    /// Removes a name; if it is a directory, with all that is in it.
     pub(super) fn remove(
         &mut self,
         directory: &Arc<Directory>,
         name: &Name,
     ) -> Result<(), Stopped> {
-        if !name.is_directory {
+        if !name.is_directory || self.remove_contents(directory, name)? {
             self.remove_one(directory, name)?;
-            return Ok(());
         }
-        let mut levels = Vec::new();
-        levels.extend(self.enter(directory, name.clone())?);
-        while let Some(level) = levels.last_mut() {
+        Ok(())
+    }
+
+    /// Removes everything in a directory; returns `false` if something stays. Nothing recurses: a
+    /// tree may be deeper than the stack of a thread.
+    pub(super) fn remove_contents(
+        &mut self,
+        directory: &Arc<Directory>,
+        name: &Name,
+    ) -> Result<bool, Stopped> {
+        let Some(top) = self.enter(directory, name.clone())? else { return Ok(false) };
+        let mut above = Vec::new();
+        let mut level = top;
+        loop {
             if let Some(next) = level.left.pop() {
                 let own = Arc::clone(&level.own);
                 match self.enter(&own, next)? {
-                    Some(below) => levels.push(below),
+                    Some(below) => above.push(std::mem::replace(&mut level, below)),
                     None => level.is_kept = true,
                 }
                 continue;
             }
-            let Some(done) = levels.pop() else { break };
-            let is_removed = !done.is_kept && self.remove_one(&done.above, &done.name)?;
-            self.kept_count += u64::from(done.is_kept);
-            if let (false, Some(above)) = (is_removed, levels.last_mut()) {
-                above.is_kept = true;
+            self.kept_count += u64::from(level.is_kept);
+            let Some(next) = above.pop() else { return Ok(!level.is_kept) };
+            let done = std::mem::replace(&mut level, next);
+            if done.is_kept || !self.remove_one(&done.above, &done.name)? {
+                level.is_kept = true;
             }
         }
-        Ok(())
     }
 
     /// Lists a directory that is to be removed, and removes what is in it but for directories.
     /// `None` if it stays and nothing in it is touched, which is told.
     fn enter(&mut self, above: &Arc<Directory>, name: Name) -> Result<Option<Level>, Stopped> {
-        let own = above.child(&name.name, false);
+        let own = above.child(&name.name, Making::Never);
         let opened = above.open().and_then(|handle| {
             if is_mount_point(&handle, &name.name)? {
                 return Err(Errno::BUSY);
@@ -133,7 +141,7 @@ impl Removal<'_> {
 
 /// Whether something is mounted on a directory. Old kernels do not say: there, what lies on another
 /// file system is taken to be mounted.
-fn is_mount_point(above: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
+pub(in crate::sink) fn is_mount_point(above: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let stat = match statx(above, name, flags, StatxFlags::BASIC_STATS) {
         Ok(stat) => stat,
