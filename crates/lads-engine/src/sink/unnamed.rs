@@ -41,12 +41,16 @@ impl Unnamed {
         }
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         match openat(directory, ".", flags, mode) {
-            // The first is what the manual says; kernels and file systems have said all of them.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+            // These have nothing to do with the name.
+            Err(
+                errno @ (Errno::NOSPC | Errno::DQUOT | Errno::MFILE | Errno::NFILE | Errno::NOMEM),
+            ) => Err(errno),
+            // The manual names OPNOTSUPP; file systems without such files have returned others. If
+            // it is another problem, a file with a name has it, too.
+            Err(_) => {
                 self.is_possible.store(false, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(errno) => Err(errno),
             Ok(file) => {
                 let stat = fstat(&file)?;
                 Ok((stat.st_dev == self.device).then_some((file, stat)))
