@@ -453,3 +453,99 @@ fn large_and_many_directories_are_gone_through() {
     run(world.cp(&["--delete"])).expect(0);
     assert_eq!(names_and_bytes(&world.target()), names_and_bytes(&world.source()));
 }
+
+/// Patterns with a slash are compared with the path below the target, however deep, and whether the
+/// source has the directories above or not. In one version, an excluded file in a directory that
+/// only the sink has was compared by the path in the directory above, and deleted.
+#[test]
+fn patterns_with_a_slash_protect_entries_below_directories_that_only_the_sink_has() {
+    if !has("rsync") {
+        return;
+    }
+    let kept = [
+        ("/d1/*", "d1/file"),
+        ("/d1/file", "d1/file"),
+        ("/d1/d2/file", "d1/d2/file"),
+        ("/d1/**", "d1/d2/d3/file"),
+        ("/*/d2/file", "d1/d2/file"),
+        ("d1/file", "d1/file"),
+        ("d2/file", "d1/d2/file"),
+        ("d2/d3/", "d1/d2/d3/file"),
+        ("d2/d3/***", "d1/d2/d3/file"),
+        ("**/d3/file", "d1/d2/d3/file"),
+        ("d1/**/file", "d1/d2/d3/file"),
+        ("/both/d1/file", "both/d1/file"),
+        ("both/d1/*", "both/d1/d2"),
+        ("/both/*/d2/file", "both/d1/d2/file"),
+    ];
+    let others = [
+        "/file",
+        "/d2/file",
+        "/d1/d3/file",
+        "d3/d2/file",
+        "/d1/d2",
+        "d1/d2/",
+        "both/file",
+        "/both/d2/*",
+        "*/d1",
+        "d1/*/d3/file",
+    ];
+    let patterns = kept.iter().map(|(pattern, _)| *pattern).chain(others);
+    for pattern in patterns {
+        let world = World::new();
+        world.write("src/both/a", b"of the source");
+        for above in ["", "both/"] {
+            for below in ["", "d1/", "d1/d2/", "d1/d2/d3/"] {
+                for name in ["file", "other"] {
+                    world.write(format!("dst/{above}{below}{name}"), b"of the sink");
+                }
+            }
+        }
+        copy(&world.target(), &world.path("theirs"));
+        let exclude = format!("--exclude={pattern}");
+        let removed = rsync(&world, &["--delete", &exclude]);
+        let dry = run(world.cp(&["--delete", &exclude, "-n"])).expect(0);
+        assert_eq!(deleted(&dry), removed, "{pattern}");
+        let ended = run(world.cp(&["--delete", &exclude, "-v"])).expect(0);
+        assert_eq!(deleted(&ended), removed, "{pattern}");
+        let [ours, theirs] = ["dst", "theirs"].map(|root| names_and_bytes(&world.path(root)));
+        assert_eq!(ours, theirs, "{pattern}");
+        for (_, path) in kept.iter().filter(|(protects, _)| *protects == pattern) {
+            assert!(world.target().join(path).exists(), "{pattern}: {path}");
+        }
+    }
+}
+
+/// The same for entries in a directory that is removed to make room for a file.
+#[test]
+fn patterns_with_a_slash_protect_entries_in_a_directory_that_is_in_the_way() {
+    for (pattern, is_kept) in
+        [("/d1/d2/file", true), ("d2/file", true), ("/d2/file", false), ("/d1/file", false)]
+    {
+        let world = World::new();
+        world.write("src/d1", b"of the source");
+        world.write("dst/d1/d2/file", b"of the sink");
+        let exclude = format!("--exclude={pattern}");
+        run(world.cp(&["--delete", &exclude])).expect(if is_kept { 6 } else { 0 });
+        assert_eq!(world.path("dst/d1/d2/file").exists(), is_kept, "{pattern}");
+    }
+}
+
+/// Whether the source has the name is unknown, so the entry at the sink stays.
+#[test]
+fn a_name_whose_status_the_source_cannot_read_is_not_deleted() {
+    let world = World::new();
+    let Some(source) = FaultFs::mount(&world, "src") else { return };
+    for name in ["src.below/kept", "src.below/large", "dst/extra"] {
+        world.write(name, b"bytes");
+    }
+    source.command("hang read path=large nth=1");
+    let running = start(world.cp(&["--delete", "--no-xattrs"]));
+    source.wait_for_fault("hang");
+    let kept = world.path("dst/kept");
+    wait_for("the other file to arrive", || kept.exists().then_some(()));
+    // The walk has ended. From now on, the sink asks.
+    source.command("fail lookup,getattr EIO path=kept\nrelease");
+    let ended = running.end();
+    assert!(kept.exists() && !world.path("dst/extra").exists(), "{ended:?}");
+}

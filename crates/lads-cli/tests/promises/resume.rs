@@ -435,3 +435,38 @@ fn a_second_identical_command_is_refused_while_the_first_runs() {
     };
     assert_eq!(hashes(&world.source()), hashes(&world.target()));
 }
+
+/// The second attempt compares the blocks, because the part was changed, and is killed before it
+/// receives anything. The third attempt must not trust the blocks that were found to be damaged.
+#[test]
+fn a_damaged_block_is_off_the_record_before_anything_else_is_recorded() {
+    let world = World::new();
+    let Some(source) = FaultFs::mount(&world, "src") else { return };
+    let bytes = Rng::new(3).bytes(LARGE_BYTES);
+    world.write("src.below/large", &bytes);
+    let mut running = start(world.cp(PACE));
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 4 << 20));
+    running.signal("TERM");
+    running.end().expect(9);
+    let recorded = blocks_on_record(&world.target(), "large");
+    let damaged = recorded[recorded.len() / 2].offset;
+    let mut part = None;
+    visit(&world.target(), &mut |path, _| {
+        if path.extension().is_some_and(|it| it == "part") {
+            part = Some(path.to_owned());
+        }
+    });
+    let part = fs::File::options().write(true).open(part.expect("it was stopped")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&part, b"damage", damaged).unwrap();
+    drop(part);
+    source.command("hang read path=large");
+    let running = start(world.cp(PACE));
+    source.wait_for_fault("hang");
+    running.kill_both_ends(|| source.command("clear"));
+    let left = blocks_on_record(&world.target(), "large");
+    assert!(left.iter().all(|block| block.offset != damaged), "{damaged}: {left:?}");
+    assert_eq!(left.len(), recorded.len() - 1);
+    run(world.cp(PACE)).expect(0);
+    assert_eq!(fs::read(world.target().join("large")).unwrap(), bytes);
+}

@@ -433,3 +433,13 @@ fn news_are_read_by_who_has_a_person_and_are_bounded() {
     cut_news(&mut umlauts);
     assert_eq!(check_news(&umlauts, Reader::Person), Ok(()));
 }
+
+#[test]
+fn the_numbers_of_reduced_entries_are_bounded() {
+    let counted = |count| {
+        let reduced = crate::reduction::ReducedCounts { times: count, ..Default::default() };
+        Message::Progress(Counters { reduced, ..Counters::default() })
+    };
+    assert_eq!(check_news(&counted(SUM_MAX), Reader::Person), Ok(()));
+    refused(check_news(&counted(SUM_MAX + 1), Reader::Person));
+}

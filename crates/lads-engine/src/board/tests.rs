@@ -1,5 +1,6 @@
 use super::*;
 use lads_core::issue::Operation;
+use lads_core::message::Verb;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -116,4 +117,33 @@ fn a_write_counts_from_its_beginning_to_its_end() {
     assert_eq!(board.unread(at(57)), Duration::from_secs(7));
     board.on_writing(None);
     assert_eq!(board.unread(at(90)), Duration::ZERO);
+}
+
+/// The most important failure decides, whatever was reported first and however often.
+#[test]
+fn of_failures_of_several_kinds_the_most_important_decides_about_the_exit_code() {
+    let failure = |side, reason| Failure::new(side, Operation::Examine, reason);
+    // The most important first.
+    let failures = [
+        (failure(Side::Sink, Reason::Os(28)), ExitCode::SinkRefuses),
+        (failure(Side::Sink, Reason::Checksum), ExitCode::Mismatch),
+        (failure(Side::Source, Reason::Changed), ExitCode::SourceChanged),
+        (failure(Side::Source, Reason::Os(13)), ExitCode::SourceUnreadable),
+        (failure(Side::Sink, Reason::Limit), ExitCode::Limit),
+    ];
+    let ends_with = |reported: &[Failure]| {
+        let board = Board::new(String::new(), true);
+        board.line(Line { verb: Verb::OtherSize, path: b"difference".to_vec(), bytes: 1 });
+        board.issue(b"special".to_vec(), failure(Side::Source, Reason::Special));
+        reported.iter().for_each(|failure| board.issue(b"path".to_vec(), *failure));
+        board.exit_code()
+    };
+    assert_eq!(ends_with(&[]), (ExitCode::Different, 0));
+    for (place, (more, code)) in failures.iter().enumerate() {
+        assert_eq!(ends_with(&[*more]), (*code, 1));
+        for (less, _) in &failures[place..] {
+            assert_eq!(ends_with(&[*more, *less, *less]), (*code, 3), "{more:?}, {less:?}");
+            assert_eq!(ends_with(&[*less, *less, *more]), (*code, 3), "{less:?}, {more:?}");
+        }
+    }
 }

@@ -141,7 +141,8 @@ impl SinkEnd {
         }
         let inherits_acl = self.inherits_acl(item, handle);
         let mode = self.wanted_mode(item);
-        let reductions = apply(&held, held.stat(), &item.metadata, mode, &self.options, inherits_acl);
+        let reductions =
+            apply(&held, held.stat(), &item.metadata, mode, &self.options, inherits_acl);
         item.reduce(reductions?);
         Ok(())
     }

@@ -189,3 +189,34 @@ fn a_new_root_that_was_replaced_by_a_link_is_noticed() {
         assert_eq!(open_made(&path("made")).err(), Some(Errno::STALE));
     }
 }
+
+/// Both would be written to one temporary file.
+#[test]
+fn of_two_files_with_one_path_the_second_fails_until_the_first_has_ended() {
+    let bench = Bench::new(Options::default());
+    let sized = |id, size| {
+        let mut entry = file(id, "file");
+        entry.metadata.xattrs.clear();
+        if let Kind::File { identity, data_bytes, .. } = &mut entry.kind {
+            (identity.size, *data_bytes) = (size, size);
+        }
+        entry
+    };
+    let examine = |entry: &Entry| {
+        bench.hear(&Message::NewFile(vec![entry.clone()]));
+        bench.end.examine(entry, &bench.end.table.get(entry.id).expect("it was announced"))
+    };
+    for size in [3, 3 << 20] {
+        let first = sized(size, size);
+        assert!(matches!(examine(&first), Ok(Examined::Want { .. })));
+        let failure = examine(&sized(size + 1, size)).expect_err("the name is in use");
+        assert_eq!(failure.reason, Reason::Os(Errno::BUSY.raw_os_error()));
+        // A link has a temporary name, too.
+        let link = entry(size + 2, "file", Kind::Symlink { target: b"elsewhere".to_vec() });
+        let failure = examine(&link).expect_err("the name is in use");
+        assert_eq!(failure.reason, Reason::Os(Errno::BUSY.raw_os_error()));
+        bench.end.table.take_all();
+        assert!(matches!(examine(&sized(size + 3, size)), Ok(Examined::Want { .. })));
+        bench.end.table.take_all();
+    }
+}
