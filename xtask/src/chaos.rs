@@ -66,6 +66,7 @@ struct Abilities {
     can_mount: bool,
     can_mount_images: bool,
     can_use_fuse: bool,
+    can_drop_privileges: bool,
 }
 
 /// Play rounds of random trees, options and accidents
@@ -173,11 +174,18 @@ impl Abilities {
             shell::find("mkfs.ext4").is_some() && Path::new("/dev/loop-control").exists();
         let fuse = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
         let can_use_fuse = fuse.is_ok() && (can_mount || shell::find("fusermount3").is_some());
-        let abilities = Self { can_mount, can_mount_images: can_mount && has_images, can_use_fuse };
+        let abilities = Self {
+            can_mount,
+            can_mount_images: can_mount && has_images,
+            can_use_fuse,
+            can_drop_privileges: rustix::process::geteuid().is_root()
+                && shell::find("setpriv").is_some(),
+        };
         for (is_possible, what) in [
             (abilities.can_mount, "a full file system, which needs root"),
             (abilities.can_mount_images, "ext4, which needs root, mkfs.ext4 and a loop device"),
             (abilities.can_use_fuse, "storage that fails, which needs FUSE"),
+            (abilities.can_drop_privileges, "another user, which needs root and setpriv"),
         ] {
             if !is_possible {
                 lads_tried::not_tried(&format!("in chaos, {what}"));

@@ -32,6 +32,8 @@ pub(super) enum Accident {
     Stop(Whom, Signal),
     /// The processes stop for this number of milliseconds.
     Freeze(Whom, u64),
+    /// The command, whose output no process reads, gets SIGTERM.
+    StopBlocked,
     /// The source changes: the seed for the changes, and their number.
     Change(u64, usize),
     /// The same command runs a second time.
@@ -52,6 +54,7 @@ impl Accident {
             Self::Kill(_) => "killed",
             Self::Stop(..) => "stopped by a signal",
             Self::Freeze(..) => "frozen for a while",
+            Self::StopBlocked => "stopped while its output is blocked",
             Self::Change(..) => "source changed",
             Self::Twin => "same command at once",
             Self::Rival => "other command at once",
@@ -77,7 +80,9 @@ impl Accident {
             // An end that is killed before it has sent its greeting counts as one that could not be
             // started: exit code 1.
             Self::Kill(_) => &[1, 5],
-            Self::Stop(..) => &[1, 5, 9],
+            Self::Stop(..) | Self::StopBlocked => &[1, 5, 9],
+            // Time in which all processes are stopped does not count.
+            Self::Freeze(Whom::All, _) => &[],
             Self::Freeze(..) => &[5],
             Self::Change(..) => &[3, 8],
             Self::Twin => &[12],
@@ -95,6 +100,7 @@ impl fmt::Display for Accident {
             Self::Kill(whom) => write!(f, "kill -9 of {whom:?}"),
             Self::Stop(whom, signal) => write!(f, "{signal:?} to {whom:?}"),
             Self::Freeze(whom, millis) => write!(f, "SIGSTOP of {whom:?} for {millis} ms"),
+            Self::StopBlocked => write!(f, "SIGTERM while the output is blocked"),
             Self::Change(seed, count) => write!(f, "{count} changes of the source, seed {seed}"),
             Self::Twin => write!(f, "the same command again"),
             Self::Rival => write!(f, "another command into the same target"),

@@ -24,12 +24,14 @@ pub(super) struct Changes {
     rng: Rng,
     left: usize,
     due: Instant,
+    /// Whether the command runs as a user without privileges, who owns the source.
+    is_unprivileged: bool,
 }
 
 impl Changes {
     /// This number of changes, the first of them due now.
-    pub(super) fn new(seed: u64, count: usize) -> Self {
-        Self { rng: Rng::new(seed), left: count, due: Instant::now() }
+    pub(super) fn new(seed: u64, count: usize, is_unprivileged: bool) -> Self {
+        Self { rng: Rng::new(seed), left: count, due: Instant::now(), is_unprivileged }
     }
 
     pub(super) fn are_over(&self) -> bool {
@@ -46,14 +48,19 @@ impl Changes {
             return Ok(None);
         }
         self.left -= 1;
-        let said = change(&mut self.rng, root, history)?;
+        let said = change(&mut self.rng, root, history, self.is_unprivileged)?;
         self.due = Instant::now() + INTERVAL;
         Ok(said)
     }
 }
 
 /// Makes one change to one file. Returns `None` if there is no file to change.
-fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<String>> {
+fn change(
+    rng: &mut Rng,
+    root: &Path,
+    history: &mut History,
+    is_unprivileged: bool,
+) -> Result<Option<String>> {
     let files = files(root);
     if files.is_empty() {
         return Ok(None);
@@ -87,6 +94,8 @@ fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<St
             // it.
             let new = root.with_extension("new");
             fs::write(&new, rng.bytes(usize::try_from(size)?))?;
+            let before = path.metadata()?;
+            std::os::unix::fs::chown(&new, Some(before.uid()), Some(before.gid()))?;
             fs::rename(&new, path)?;
             "replaced"
         }
@@ -105,7 +114,8 @@ fn change(rng: &mut Rng, root: &Path, history: &mut History) -> Result<Option<St
             return Ok(Some(format!("renamed: {path:?} to {renamed:?}")));
         }
         7 => {
-            let mode = if rustix::process::geteuid().is_root() { 0 } else { 0o400 };
+            let can_read_all = rustix::process::geteuid().is_root() && !is_unprivileged;
+            let mode = if can_read_all { 0 } else { 0o400 };
             fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
             "mode 0"
         }

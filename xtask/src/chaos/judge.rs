@@ -19,6 +19,9 @@ use std::process::Command;
 
 /// The exit code of a command that a second SIGINT ended at once. It says nothing more.
 const AT_ONCE: i32 = 130;
+/// The exit code of a command that moved everything, and reports metadata that the target does not
+/// keep.
+const REDUCED: i32 = 3;
 
 /// The result of a step.
 #[derive(Debug)]
@@ -78,10 +81,16 @@ fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room
     if !step.network.is_empty() {
         codes.extend([5, 7]);
     }
-    if matches!(room.storage, Storage::SmallSink(_)) {
+    if matches!(room.storage, Storage::SmallSink(_)) || step.file_bytes_max.is_some() {
         codes.insert(6);
     }
+    if room.storage.reduces() {
+        codes.insert(REDUCED);
+    }
     ensure!(codes.contains(&code), "nothing explains exit code {code}: {}", ended.told());
+    if !ended.has_output {
+        return Ok(());
+    }
     let summary = ended.summary().with_context(|| format!("no summary: {}", ended.told()))?;
     ensure!(summary["exit_code"] == code, "the summary says otherwise: {}", ended.told());
     let says_why = matches!(code, 0 | 3 | 6 | 7 | 8) || ended.message().is_some();
@@ -100,7 +109,7 @@ fn tells_what_is_missing(
     let went_to_its_end = matches!(ended.code, Some(3 | 6 | 7 | 8)) && ended.message().is_none();
     let is_simple =
         step.selection == Selection::All && !outcome.has_rival() && !step.choice.passes_over();
-    if !went_to_its_end || !is_simple || history.has_changed() {
+    if !ended.has_output || !went_to_its_end || !is_simple || history.has_changed() {
         return Ok(());
     }
     let issues = ended.events().into_iter().filter(|event| event["event"] == "issue");

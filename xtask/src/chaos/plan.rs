@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) way: Way,
     pub(super) is_tunnelled: bool,
     pub(super) storage: Storage,
+    /// Whether the commands run as a user without privileges, who owns both trees.
+    pub(super) is_unprivileged: bool,
     /// Whether the target has entries before the first step.
     pub(super) has_old_target: bool,
     /// The steps in order. All steps except the last have accidents or are dry runs.
@@ -43,12 +45,33 @@ pub(super) struct Step {
     pub(super) accidents: Vec<(Moment, Accident)>,
     /// The rules of the proxy; empty if the data does not go through one.
     pub(super) network: Vec<String>,
+    pub(super) output: Output,
+    /// The limit of the size of a file for the processes of the command (`ulimit -f`), in bytes.
+    pub(super) file_bytes_max: Option<u64>,
+}
+
+/// Where the command's standard output and standard error go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// To files, which the judge reads.
+    Kept,
+    /// Both are closed.
+    Closed,
+    /// Into a pipe that is full and that no process reads.
+    Blocked,
 }
 
 impl Step {
-    /// The same command without accidents, network rules, rate limit and timeout.
+    /// Returns this command without accidents, network rules, limits and timeout, and with its
+    /// output kept.
     pub(super) fn calm(&self) -> Self {
-        let mut calm = Self { accidents: Vec::new(), network: Vec::new(), ..self.clone() };
+        let mut calm = Self {
+            accidents: Vec::new(),
+            network: Vec::new(),
+            output: Output::Kept,
+            file_bytes_max: None,
+            ..self.clone()
+        };
         calm.choice.leave_out("--bwlimit");
         // A busy machine must not be mistaken for a dead peer.
         calm.choice.leave_out("--timeout");
@@ -61,12 +84,13 @@ struct Bounds {
     way: Way,
     is_tunnelled: bool,
     storage: Storage,
+    is_unprivileged: bool,
 }
 
 impl Plan {
     /// Draws a plan from the seed.
     pub(super) fn draw(rng: &mut Rng) -> Self {
-        let scale = Scale {
+        let mut scale = Scale {
             directories: rng.below(10),
             entries: 5 + rng.below(40),
             file_bytes_max: 1 + rng.below(3 << 20),
@@ -75,6 +99,8 @@ impl Plan {
         let small_files = if rng.is_one_in(4) { 50 + rng.below(400) } else { 0 };
         let has_large_file = rng.is_one_in(2);
         let bounds = Bounds::draw(rng);
+        // Only root can create devices.
+        scale.has_specials &= !bounds.is_unprivileged;
         // Old entries at the target would take up the space of a small file system.
         let has_old_target = rng.is_one_in(2) && !bounds.is_small();
         let mut steps: Vec<Step> = Vec::new();
@@ -102,7 +128,7 @@ impl Plan {
         if let Some(last) = steps.last_mut() {
             last.is_dry_run = false;
         }
-        let Bounds { way, is_tunnelled, storage } = bounds;
+        let Bounds { way, is_tunnelled, storage, is_unprivileged } = bounds;
         Self {
             scale,
             small_files,
@@ -110,6 +136,7 @@ impl Plan {
             way,
             is_tunnelled,
             storage,
+            is_unprivileged,
             has_old_target,
             steps,
         }
@@ -119,6 +146,7 @@ impl Plan {
 impl Plan {
     /// Removes what is not possible on this machine.
     pub(super) fn limit_to(&mut self, abilities: &Abilities) {
+        self.is_unprivileged &= abilities.can_drop_privileges;
         let possible = self.storage.or_memory(abilities);
         if possible != self.storage {
             self.storage = possible;
@@ -147,15 +175,18 @@ impl Bounds {
     fn draw(rng: &mut Rng) -> Self {
         let way = [Way::Here, Way::Here, Way::Push, Way::Pull][rng.below(4)];
         let is_tunnelled = way != Way::Here && rng.is_one_in(3);
-        let storage = match rng.below(10) {
+        let storage = match rng.below(13) {
             0 => Storage::Ext4,
             1 => Storage::FaultySource,
             2 | 3 => Storage::FaultySink,
             4 => Storage::SmallSink((1 + rng.below(6) as u64) << 20),
             5 | 6 => Storage::ManyTargets,
+            7 | 8 => Storage::PlainSink,
+            9 => Storage::NoAttributesSink,
             _ => Storage::Memory,
         };
-        Self { way, is_tunnelled, storage }
+        let is_unprivileged = rng.is_one_in(4) && storage.is_open_to_all();
+        Self { way, is_tunnelled, storage, is_unprivileged }
     }
 }
 
@@ -170,7 +201,7 @@ impl Step {
     }
 
     fn draw(rng: &mut Rng, bounds: &Bounds) -> Self {
-        let (choice, selection) = (Choice::draw(rng), Selection::draw(rng));
+        let (mut choice, selection) = (Choice::draw(rng), Selection::draw(rng));
         let can_have_proxy = bounds.way != Way::Here && !bounds.is_tunnelled;
         let has_proxy = rng.is_one_in(2) && can_have_proxy;
         let network = if has_proxy { network(rng, bounds.way) } else { Vec::new() };
@@ -182,7 +213,23 @@ impl Step {
             };
             accidents.push((moment, accident(rng, bounds, has_proxy)));
         }
-        Self { choice, selection, is_dry_run: false, accidents, network }
+        if rng.is_one_in(30) {
+            // Time in which both ends are stopped does not count as silence.
+            choice.give("--timeout", "5");
+            accidents.push((Moment::Millis(rng.next() % 400), Accident::Freeze(Whom::All, 6_000)));
+        }
+        let output = match rng.below(24) {
+            0 => Output::Closed,
+            1 => Output::Blocked,
+            _ => Output::Kept,
+        };
+        if output == Output::Blocked {
+            let moment = Moment::Millis(100 + rng.next() % 900);
+            accidents.push((moment, Accident::StopBlocked));
+        }
+        let file_bytes_max = rng.is_one_in(16).then(|| (256 << 10) + rng.next() % (4 << 20));
+        let is_dry_run = false;
+        Self { choice, selection, is_dry_run, accidents, network, output, file_bytes_max }
     }
 }
 
@@ -207,7 +254,10 @@ fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
                 Storage::FaultySink => storage_fault(rng, &SINK_CALLS),
                 Storage::SmallSink(_) => Accident::MoreRoom,
                 Storage::ManyTargets => target_fault(rng),
-                Storage::Memory | Storage::Ext4 => continue,
+                Storage::Memory
+                | Storage::Ext4
+                | Storage::PlainSink
+                | Storage::NoAttributesSink => continue,
             },
             _ => continue,
         };

@@ -3,7 +3,12 @@
 //! A process belongs to a round if its environment says so. So it is found whichever process is its
 //! parent now, and whichever shell started it.
 
+use super::plan::Output;
 use anyhow::{Context, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -86,24 +91,47 @@ pub(super) struct Running {
     line: String,
     stdout: PathBuf,
     stderr: PathBuf,
+    output: Output,
+    /// The end of the pipe that no process reads, if the output is blocked.
+    _unread: Option<OwnedFd>,
     started: Instant,
 }
 
 impl Running {
     /// Starts a command as part of the round in `directory`. Each needs its own `number`.
-    pub(super) fn start(mut command: Command, directory: &Path, number: usize) -> Result<Self> {
+    pub(super) fn start(
+        mut command: Command,
+        directory: &Path,
+        number: usize,
+        output: Output,
+    ) -> Result<Self> {
+        if output == Output::Closed {
+            command = within(&["sh", "-c", "exec \"$@\" >&- 2>&-", "sh"], &command);
+        }
         let line = line_of(&command);
         let path = |name: &str| directory.join(format!("run{number}.{name}"));
         let (stdout, stderr) = (path("stdout"), path("stderr"));
         command.env(MARK, directory).current_dir(directory).stdin(Stdio::null());
         command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
+        let mut unread = None;
+        if output == Output::Blocked {
+            let (read_end, write_end) = full_pipe()?;
+            command.stdout(write_end.try_clone()?).stderr(write_end);
+            unread = Some(read_end);
+        }
         let child = command.spawn().with_context(|| format!("cannot start {line}"))?;
-        Ok(Self { child, line, stdout, stderr, started: Instant::now() })
+        let started = Instant::now();
+        Ok(Self { child, line, stdout, stderr, output, _unread: unread, started })
     }
 
     /// The command line, in shell syntax.
     pub(super) fn line(&self) -> &str {
         &self.line
+    }
+
+    /// Sends the command a signal.
+    pub(super) fn signal(&self, signal: Signal) {
+        self::signal(self.child.id(), signal);
     }
 
     /// Returns how the command ended, or `None` if it is still running.
@@ -125,9 +153,38 @@ impl Running {
             code: status.code(),
             stdout: fs::read(&self.stdout)?,
             stderr: String::from_utf8_lossy(&fs::read(&self.stderr)?).into_owned(),
+            has_output: self.output == Output::Kept,
             elapsed: self.started.elapsed(),
         })
     }
+}
+
+/// Returns a command that runs `command` by another program that ends in its place: `words` are
+/// that program and its first arguments.
+pub(super) fn within(words: &[&str], command: &Command) -> Command {
+    let mut outer = Command::new(words[0]);
+    outer.args(&words[1..]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
+/// Returns both ends of a pipe in which there is no room for another byte.
+fn full_pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    loop {
+        match rustix::io::write(&write_end, &[b'.'; 4096]) {
+            Ok(_) => {}
+            Err(Errno::AGAIN) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    fcntl_setfl(&write_end, OFlags::empty())?;
+    Ok((read_end, write_end))
 }
 
 /// The command line, in shell syntax.
@@ -150,6 +207,8 @@ pub(super) struct Ended {
     pub(super) code: Option<i32>,
     stdout: Vec<u8>,
     pub(super) stderr: String,
+    /// Whether the output was kept.
+    pub(super) has_output: bool,
     pub(super) elapsed: Duration,
 }
 
@@ -162,6 +221,7 @@ impl Ended {
             code: Some(code),
             stdout: stdout.into_bytes(),
             stderr: String::new(),
+            has_output: true,
             elapsed: Duration::ZERO,
         }
     }

@@ -1,5 +1,5 @@
 //! The place of a round: directories in memory, on ext4, on storage that fails on command, or on a
-//! file system that is too small; and a network that does harm.
+//! file system that is too small or keeps less metadata; and a network that does harm.
 
 use super::process;
 use super::{Abilities, Tools};
@@ -16,6 +16,12 @@ use std::process::{Child, Command, Stdio};
 const IMAGE_BYTES: u64 = 256 << 20;
 /// The size of a small file system after it was enlarged, in bytes.
 const MORE_ROOM_BYTES: u64 = 512 << 20;
+
+/// The user without privileges, `nobody`.
+const NOBODY: u32 = 65_534;
+/// The program that runs a command as this user.
+pub(super) const AS_NOBODY: [&str; 4] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// Eight storage targets of 40 MB/s, so that moving a large file takes long enough for accidents.
 const MANY_TARGETS: [&str; 4] = ["pfs", "--osts=8", "--rate=40000000", "--stripe-size=64K"];
@@ -34,6 +40,11 @@ pub(super) enum Storage {
     FaultySink,
     /// The target is on a file system with this number of bytes.
     SmallSink(u64),
+    /// The target is on ext4 with inodes of 128 bytes and blocks of 1 KiB: times of whole seconds
+    /// from 1901 to 2038, and 1 KiB for all extended attributes of an entry.
+    PlainSink,
+    /// The target is on a file system without extended attributes and ACLs (ramfs).
+    NoAttributesSink,
     /// The target is on several storage targets. Two of them are slow at a time, and soon two
     /// others. Its files grow over them.
     ManyTargets,
@@ -44,11 +55,21 @@ impl Storage {
     pub(super) fn or_memory(self, abilities: &Abilities) -> Self {
         let is_possible = match self {
             Self::Memory => true,
-            Self::Ext4 => abilities.can_mount_images,
+            Self::Ext4 | Self::PlainSink => abilities.can_mount_images,
             Self::FaultySource | Self::FaultySink | Self::ManyTargets => abilities.can_use_fuse,
-            Self::SmallSink(_) => abilities.can_mount,
+            Self::SmallSink(_) | Self::NoAttributesSink => abilities.can_mount,
         };
         if is_possible { self } else { Self::Memory }
+    }
+
+    /// Whether the target may keep less metadata than the source.
+    pub(super) fn reduces(self) -> bool {
+        matches!(self, Self::PlainSink | Self::NoAttributesSink)
+    }
+
+    /// Whether other users than root can use the storage. FUSE mounts of root are closed to them.
+    pub(super) fn is_open_to_all(self) -> bool {
+        !matches!(self, Self::FaultySource | Self::FaultySink | Self::ManyTargets)
     }
 }
 
@@ -69,7 +90,9 @@ impl Room {
         let mut room = Self { directory, storage, mounted: None, daemon: None };
         match storage {
             Storage::Memory => {}
-            Storage::Ext4 => room.mount_image()?,
+            Storage::Ext4 => room.mount_image(&[])?,
+            Storage::PlainSink => room.mount_image(&["-I", "128", "-b", "1024"])?,
+            Storage::NoAttributesSink => room.mount(&["-t", "ramfs"], Path::new("none"))?,
             Storage::FaultySource | Storage::FaultySink => {
                 let beneath = room.path("beneath");
                 fs::create_dir_all(&beneath)?;
@@ -140,13 +163,14 @@ impl Room {
         Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
     }
 
-    fn mount_image(&mut self) -> Result<()> {
+    /// Mounts an ext4 image that is made with these options.
+    fn mount_image(&mut self, more: &[&str]) -> Result<()> {
         let image = self.path("image");
         File::create(&image)?.set_len(IMAGE_BYTES)?;
         // The image has no journal, and its inode tables are not initialised: both would take time
         // to write.
         let options = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1"];
-        quietly(Command::new("mkfs.ext4").args(options).arg(&image))?;
+        quietly(Command::new("mkfs.ext4").args(options).args(more).arg(&image))?;
         self.mount(&["-o", "loop"], &image)
     }
 
@@ -183,6 +207,14 @@ impl Room {
         Ok(())
     }
 
+    /// Makes the user without privileges the owner of everything in the room. That user can read it,
+    /// but not write to all directories.
+    pub(super) fn give_to_nobody(&self) -> Result<()> {
+        let owner = format!("{NOBODY}:{NOBODY}");
+        quietly(Command::new("chown").args(["-hR", &owner]).arg(&self.directory))?;
+        quietly(Command::new("chmod").args(["-R", "u+rX"]).arg(&self.directory))
+    }
+
     /// Gives the storage an order, such as `fail write EIO nth=3` or `state 2 full`.
     pub(super) fn order(&self, line: &str) -> Result<()> {
         let control = self.path(match self.storage {
@@ -199,7 +231,9 @@ impl Room {
             Storage::FaultySource | Storage::FaultySink => self.order("clear"),
             Storage::ManyTargets => self.order("state all up\ngrow on"),
             Storage::SmallSink(_) => self.give_room(),
-            Storage::Memory | Storage::Ext4 => Ok(()),
+            Storage::Memory | Storage::Ext4 | Storage::PlainSink | Storage::NoAttributesSink => {
+                Ok(())
+            }
         }
     }
 

@@ -7,10 +7,10 @@ use super::changes::Changes;
 use super::history::{History, own_names};
 use super::judge::{self, Outcome};
 use super::options::Choice;
-use super::plan::{Plan, Step, Way};
-use super::process::{self, Ended, Member, Running};
+use super::plan::{Output, Plan, Step, Way};
+use super::process::{self, Ended, Member, Running, within};
 use super::report::Report;
-use super::room::{Network, Room};
+use super::room::{AS_NOBODY, Network, Room};
 use super::selection::Selection;
 use super::tree;
 use anyhow::{Context, Result, bail, ensure};
@@ -37,6 +37,7 @@ pub(super) struct Round<'a> {
     room: Room,
     way: Way,
     is_tunnelled: bool,
+    is_unprivileged: bool,
     history: History,
     run_count: usize,
     /// What happened so far, for a report of a failure.
@@ -82,9 +83,15 @@ impl<'a> Round<'a> {
             room: Room::new(directory, plan.storage, tools)?,
             way: plan.way,
             is_tunnelled: plan.is_tunnelled,
+            is_unprivileged: plan.is_unprivileged,
             history: History::default(),
             run_count: 0,
-            story: vec![format!("{:?}, {:?}", plan.way, plan.storage)],
+            story: vec![format!(
+                "{:?}, {:?}, {}",
+                plan.way,
+                plan.storage,
+                if plan.is_unprivileged { "without privileges" } else { "as root" }
+            )],
             report: Report::default(),
             rival: None,
             is_all_known,
@@ -100,6 +107,9 @@ impl<'a> Round<'a> {
         if plan.has_old_target {
             tree::plant(rng, &source, &self.room.target_beneath(), &self.room.path("canary"))?;
             self.history.learn(&self.room.target_beneath());
+        }
+        if self.is_unprivileged {
+            self.room.give_to_nobody()?;
         }
         let canary = describe(&self.room.path("canary"));
         let (last, steps) = plan.steps.split_last().context("a plan has a step")?;
@@ -163,7 +173,7 @@ impl<'a> Round<'a> {
     }
 
     fn run_to_its_end(&mut self, command: Command) -> Result<Ended> {
-        let mut running = self.start(command)?;
+        let mut running = self.start(command, Output::Kept)?;
         let began = Instant::now();
         loop {
             if let Some(ended) = running.ended()? {
@@ -176,9 +186,13 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn start(&mut self, command: Command) -> Result<Running> {
+    fn start(&mut self, command: Command, output: Output) -> Result<Running> {
         self.run_count += 1;
-        let running = Running::start(command, &self.room.directory, self.run_count)?;
+        let command = match self.is_unprivileged {
+            true => within(&AS_NOBODY, &command),
+            false => command,
+        };
+        let running = Running::start(command, &self.room.directory, self.run_count, output)?;
         self.story.push(format!("$ {}", running.line()));
         Ok(running)
     }
@@ -194,8 +208,11 @@ impl<'a> Round<'a> {
                 Some(Network::start(&self.tools.testbed, &log, 1, rules)?)
             }
         };
-        let command = self.command(step, network.as_ref());
-        let running = vec![self.start(command)?];
+        let mut command = self.command(step, network.as_ref());
+        if let Some(bytes) = step.file_bytes_max {
+            command = within(&["prlimit", &format!("--fsize={bytes}"), "--"], &command);
+        }
+        let running = vec![self.start(command, step.output)?];
         let now = Instant::now();
         let mut scene = Scene {
             step,
@@ -324,14 +341,20 @@ impl<'a> Round<'a> {
                 pids.iter().for_each(|&pid| process::signal(pid, Signal::STOP));
                 scene.frozen.push((pids, Instant::now() + Duration::from_millis(*millis)));
             }
-            Accident::Change(seed, count) => scene.changes.push(Changes::new(*seed, *count)),
+            Accident::StopBlocked => {
+                scene.running.iter().for_each(|running| running.signal(Signal::TERM));
+            }
+            Accident::Change(seed, count) => {
+                let changes = Changes::new(*seed, *count, self.is_unprivileged);
+                scene.changes.push(changes);
+            }
             Accident::Twin => {
                 let command = self.command(scene.step, None);
-                scene.running.push(self.start(command)?);
+                scene.running.push(self.start(command, Output::Kept)?);
             }
             Accident::Rival => {
                 let command = self.rival_words(&scene.step.choice);
-                scene.running.push(self.start(command)?);
+                scene.running.push(self.start(command, Output::Kept)?);
                 self.history.learn(&self.room.path("home/rival"));
                 self.rival = Some(scene.step.choice.clone());
             }

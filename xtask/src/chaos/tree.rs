@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// size makes rounds slow.
 const LARGE_BYTES_MIN: usize = 3 << 20;
 
+/// The size of an attribute that does not fit into a block of 1 KiB, in bytes.
+const LARGE_ATTRIBUTE_BYTES: usize = 3_000;
+
 /// The modification times of an older and of a newer file, in seconds since 1970.
 const OLDER: i64 = 1_000_000_000;
 const NEWER: i64 = 3_000_000_000;
@@ -22,6 +25,12 @@ pub(super) fn grow(rng: &mut Rng, source: &Path, plan: &Plan, canary: &Path) -> 
     fs::write(canary.join("file"), "this was here")?;
     lads_trees::grow(rng, source, &plan.scale);
     let _ = symlink(canary, source.join("canary"));
+    if plan.storage.reduces() {
+        let path = source.join("large attribute");
+        fs::write(&path, "its attribute is larger than some file systems take")?;
+        let value = rng.bytes(LARGE_ATTRIBUTE_BYTES);
+        lads_trees::set_xattr(&path, b"user.large", &value);
+    }
     if plan.has_large_file {
         let bytes = LARGE_BYTES_MIN + rng.below(LARGE_BYTES_MIN);
         fs::write(source.join("large"), rng.bytes(bytes))?;
