@@ -26,6 +26,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A part of the code in which a fault would lose data or give rights, and the tests that should
 /// notice it.
 struct Part {
+    /// The directory of its results.
+    name: &'static str,
     package: &'static str,
     /// File patterns below the package's `src`.
     files: &'static [&'static str],
@@ -35,15 +37,19 @@ struct Part {
     slower: (&'static str, &'static [&'static str], &'static [&'static str]),
 }
 
-const PARTS: [Part; 2] = [
+const PARTS: [Part; 3] = [
     Part {
+        name: "core",
         package: "lads-core",
         files: &[
             "gate.rs",
             "gate/*.rs",
             "limits.rs",
+            "filter.rs",
             "journal.rs",
             "range.rs",
+            "remote/*.rs",
+            "remote/*/*.rs",
             "room.rs",
             "plan.rs",
             "staging.rs",
@@ -56,20 +62,16 @@ const PARTS: [Part; 2] = [
         slower: ("lads-sim", &["seeds", "congestion"], &[]),
     },
     Part {
+        name: "engine",
         package: "lads-engine",
         files: &[
             "journal.rs",
             "journal/*.rs",
             "paths.rs",
             "metadata/permitted.rs",
-            "sink/check.rs",
-            "sink/commit.rs",
-            "sink/comparison.rs",
-            "sink/examine.rs",
-            "sink/extra.rs",
-            "sink/remove.rs",
-            "sink/remove/*.rs",
-            "sink/write.rs",
+            "sink.rs",
+            "sink/*.rs",
+            "sink/*/*.rs",
             "source/lookup.rs",
             "source/read.rs",
         ],
@@ -88,6 +90,13 @@ const PARTS: [Part; 2] = [
                 "delete::",
             ],
         ),
+    },
+    Part {
+        name: "engine-remote",
+        package: "lads-engine",
+        files: &["remote/*.rs", "remote/*/*.rs", "remote/*/*/*.rs"],
+        own: "--lib",
+        slower: ("lads-mpiio", &["mpi"], &[]),
     },
 ];
 
@@ -154,7 +163,7 @@ struct Outcome {
 
 impl Part {
     fn run(&self, arguments: &Arguments, until: Instant) -> Result<Outcome> {
-        let output = shell::target_dir()?.join("mutants").join(self.package);
+        let output = shell::target_dir()?.join("mutants").join(self.name);
         // Results of an earlier run belong to other sources.
         let _ = std::fs::remove_dir_all(&output);
         std::fs::create_dir_all(&output)?;
@@ -266,7 +275,7 @@ mod tests {
         for part in &PARTS {
             let source = shell::root().join("crates").join(part.package).join("src");
             for file in part.files {
-                let path = source.join(file.trim_end_matches("/*.rs"));
+                let path = source.join(file.split("/*").next().unwrap());
                 assert!(path.exists(), "{}", path.display());
             }
         }

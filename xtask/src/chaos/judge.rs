@@ -21,7 +21,7 @@ use std::process::Command;
 const AT_ONCE: i32 = 130;
 /// The exit code of a command that moved everything, and reports metadata that the target does not
 /// keep.
-const REDUCED: i32 = 3;
+const REDUCED: i32 = 13;
 
 /// The result of a step.
 #[derive(Debug)]
@@ -51,14 +51,15 @@ pub(super) fn judge(outcome: &Outcome, step: &Step, room: &Room, history: &Histo
     }
     let is_at_rest = !history.has_changed() && !outcome.has_rival() && !step.is_dry_run;
     // A command that ended with another code may have changed what the other command had completed.
-    let is_harmless = |ended: &Ended| matches!(ended.code, Some(0 | 2));
-    let is_complete = outcome.ended.iter().any(|ended| ended.code == Some(0))
-        && outcome.ended.iter().all(is_harmless);
+    let is_done = |ended: &Ended| matches!(ended.code, Some(0 | REDUCED));
+    let is_harmless = |ended: &Ended| is_done(ended) || ended.code == Some(2);
+    let is_complete = outcome.ended.iter().any(is_done) && outcome.ended.iter().all(is_harmless);
+    let is_reduced = outcome.ended.iter().any(|ended| ended.code == Some(REDUCED));
     let looks_beyond_times =
         ["--ignore-times", "--checksum"].into_iter().any(|option| step.choice.has(option));
     let is_comparable = history.stealthy.is_empty() || looks_beyond_times;
     if is_complete && is_at_rest && is_comparable {
-        is_identical(step, room)?;
+        is_identical(step, room, is_reduced)?;
     }
     Ok(())
 }
@@ -93,7 +94,7 @@ fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room
     }
     let summary = ended.summary().with_context(|| format!("no summary: {}", ended.told()))?;
     ensure!(summary["exit_code"] == code, "the summary says otherwise: {}", ended.told());
-    let says_why = matches!(code, 0 | 3 | 6 | 7 | 8) || ended.message().is_some();
+    let says_why = matches!(code, 0 | 3 | 6 | 7 | 8 | REDUCED) || ended.message().is_some();
     ensure!(says_why, "it does not say why it ended: {}", ended.told());
     Ok(())
 }
@@ -144,7 +145,8 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 }
 
 /// Checks that rsync, with options that make it compare the same things, finds nothing to do.
-fn is_identical(step: &Step, room: &Room) -> Result<()> {
+/// `is_reduced`: the command has reported that metadata could not be kept.
+fn is_identical(step: &Step, room: &Room, is_reduced: bool) -> Result<()> {
     let mut command = Command::new("rsync");
     match step.selection {
         // rsync has other rules for the attributes of directories that a list names only
@@ -152,6 +154,13 @@ fn is_identical(step: &Step, room: &Room) -> Result<()> {
         Selection::Listed => command.args(["-rlnci", "--no-D"]),
         _ => command.args(step.choice.comparison()),
     };
+    if room.storage == Storage::PlainSink {
+        // Its times are whole seconds.
+        command.arg("--modify-window=0");
+    }
+    if is_reduced {
+        command.args(["--no-times", "--no-acls", "--no-xattrs", "--no-perms"]);
+    }
     // The emulated parallel file system has no ACLs.
     command.args((room.storage == Storage::ManyTargets).then_some("--no-acls"));
     command.args(step.choice.passing());
