@@ -138,7 +138,7 @@ pub(crate) fn ci(list: &NotTriedList) -> Result<()> {
 /// Whether this process can have a mount namespace of its own.
 fn may_mount_apart() -> bool {
     let probe =
-        room::quietly(Command::new("unshare").args(["-m", "mount", "--make-rprivate", "/"]));
+        shell::run_quietly(Command::new("unshare").args(["-m", "mount", "--make-rprivate", "/"]));
     rustix::process::geteuid().is_root() && probe.is_ok()
 }
 

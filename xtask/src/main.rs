@@ -19,6 +19,7 @@ mod shell;
 mod shims;
 mod sim;
 mod sshd;
+mod suites;
 mod tree;
 mod trust;
 
@@ -65,6 +66,7 @@ enum Chore {
     Trust,
     Bench(bench::Arguments),
     Shims(shims::Arguments),
+    Suites(suites::Arguments),
     /// Start or stop a Ceph cluster on loopback, in memory
     #[command(subcommand)]
     Ceph(CephChore),
@@ -121,6 +123,7 @@ fn main() -> Result<ExitCode> {
         Chore::Trust => trust::run()?,
         Chore::Bench(arguments) => bench::run(&arguments)?,
         Chore::Shims(arguments) => shims::run(&arguments)?,
+        Chore::Suites(arguments) => suites::run(&arguments)?,
         Chore::Ceph(CephChore::Up { directory }) => ceph::up(directory.as_deref())?,
         Chore::Ceph(CephChore::Down { directory }) => ceph::down(directory.as_deref())?,
         Chore::Demo => demo::run()?,

@@ -33,6 +33,17 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command without showing its output. If it fails, the error contains its stderr.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {}", line_of(command)))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: {}", line_of(command), complaint.trim());
+    }
+    Ok(())
+}
+
 /// Runs a command and returns what it prints on stdout.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     command.stderr(Stdio::inherit());

@@ -3,7 +3,8 @@
 
 use super::process;
 use super::{Abilities, Tools};
-use anyhow::{Context, Result, bail, ensure};
+use crate::shell;
+use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -170,7 +171,7 @@ impl Room {
         // The image has no journal, and its inode tables are not initialised: both would take time
         // to write.
         let options = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1"];
-        quietly(Command::new("mkfs.ext4").args(options).args(more).arg(&image))?;
+        shell::run_quietly(Command::new("mkfs.ext4").args(options).args(more).arg(&image))?;
         self.mount(&["-o", "loop"], &image)
     }
 
@@ -181,7 +182,7 @@ impl Room {
     fn mount(&mut self, options: &[&str], what: &Path) -> Result<()> {
         let at = self.path("mount");
         fs::create_dir_all(&at)?;
-        quietly(Command::new("mount").args(options).arg(what).arg(&at))?;
+        shell::run_quietly(Command::new("mount").args(options).arg(what).arg(&at))?;
         self.mounted = Some(at);
         Ok(())
     }
@@ -211,8 +212,8 @@ impl Room {
     /// but not write to all directories.
     pub(super) fn give_to_nobody(&self) -> Result<()> {
         let owner = format!("{NOBODY}:{NOBODY}");
-        quietly(Command::new("chown").args(["-hR", &owner]).arg(&self.directory))?;
-        quietly(Command::new("chmod").args(["-R", "u+rX"]).arg(&self.directory))
+        shell::run_quietly(Command::new("chown").args(["-hR", &owner]).arg(&self.directory))?;
+        shell::run_quietly(Command::new("chmod").args(["-R", "u+rX"]).arg(&self.directory))
     }
 
     /// Gives the storage an order, such as `fail write EIO nth=3` or `state 2 full`.
@@ -240,7 +241,7 @@ impl Room {
     /// Makes a small file system large.
     pub(super) fn give_room(&self) -> Result<()> {
         let options = format!("remount,size={MORE_ROOM_BYTES}");
-        quietly(Command::new("mount").args(["-o", &options]).arg(self.path("mount")))
+        shell::run_quietly(Command::new("mount").args(["-o", &options]).arg(self.path("mount")))
     }
 
     /// Copies the content of the mount to a directory beside it, because it is needed to look into
@@ -261,7 +262,7 @@ impl Room {
             let _ = daemon.wait();
         }
         if let Some(at) = self.mounted.take() {
-            let _ = quietly(Command::new("umount").arg("-l").arg(at));
+            let _ = shell::run_quietly(Command::new("umount").arg("-l").arg(at));
         }
     }
 }
@@ -270,14 +271,6 @@ impl Drop for Room {
     fn drop(&mut self) {
         self.unmount();
     }
-}
-
-/// Runs a command without showing its output. If it fails, the error contains its stderr.
-pub(super) fn quietly(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output()?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", complaint.trim());
-    Ok(())
 }
 
 /// A network that does harm: a proxy that the data streams of one command go through.
