@@ -237,6 +237,7 @@ impl Hints {
             defers_connecting: self.defers_open,
             stage,
             begun: *BEGUN.get_or_init(Instant::now),
+            ..ClientOptions::default()
         }
     }
 }

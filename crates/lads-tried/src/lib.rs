@@ -5,7 +5,9 @@
 //! [`LIST_VARIABLE`] names a file, it is written there, too: `cargo xtask ci` counts it.
 
 mod lack;
+mod pace;
 mod sshd;
 
 pub use lack::{LIST_VARIABLE, Lack, NotTried, find, has, is_root, not_tried};
+pub use pace::Stopwatch;
 pub use sshd::Sshd;

@@ -2,8 +2,8 @@
 
 use crate::proxy::free_port;
 use crate::world::{
-    LADS, RUN_HERE, Rng, Running, World, for_seeds, lads, run, send_signal, start, there, wait_for,
-    wait_until_gone,
+    LADS, RUN_HERE, Rng, Running, Stopwatch, World, for_seeds, lads, run, send_signal, start,
+    there, wait_for, wait_until_gone,
 };
 use lads_core::message::{
     Hello, LENGTH_BYTES, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, decode, encode,
@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time after which an end gives up if it receives data but not the whole greeting. `SLACK` is
 /// what a loaded machine may need in addition.
@@ -254,7 +254,7 @@ fn a_greeting_has_one_deadline_however_it_is_cut() {
     let client = start(command);
     // Do the same to the serving end; another serving end gets nothing.
     let (mut dripped, mut alone) = (serve(), serve());
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let mut input = dripped.stdin.take().unwrap();
     input.write_all(&begun).unwrap();
     let dripping = std::thread::spawn(move || {
@@ -332,7 +332,7 @@ fn data_goes_to_the_host_that_was_named() {
 /// Asks a waiting command to stop, and checks that it does so in time.
 fn heeds(running: Running) {
     running.signal("TERM");
-    let since = Instant::now();
+    let since = Stopwatch::start();
     running.end().expect(9);
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 }

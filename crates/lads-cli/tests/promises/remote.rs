@@ -1,6 +1,6 @@
 //! Remote files on a host where no server was started: the client starts one through ssh.
 
-use crate::world::{LADS, RUN_HERE, World, send_signal, wait_for};
+use crate::world::{LADS, RUN_HERE, Stopwatch, World, send_signal, wait_for};
 use lads_core::remote::message::OpenMode;
 use lads_engine::RemoteShell;
 use lads_engine::remote::{Client, ClientOptions, FileHandle, RemoteError};
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const CREATE: OpenMode =
     OpenMode { reads: true, writes: true, creates: true, is_new: false };
@@ -128,7 +128,7 @@ fn what_ssh_says_is_told() {
     let world = World::new();
     let Some(sshd) = Sshd::start(&world.path("")).unwrap() else { return };
     let start = |shell: &RemoteShell, host: &str| {
-        let since = Instant::now();
+        let since = Stopwatch::start();
         let error = client(shell, host, "a").unwrap_err();
         assert!(since.elapsed() < Duration::from_secs(15), "{error}");
         error
@@ -158,7 +158,7 @@ fn what_comes_instead_of_a_server_is_told_in_time() {
     ] {
         let fake = told(&world, "shell-of-test", &format!("sh -c '{}'", script.replace('\'', "")));
         let options = ClientOptions { timeout: Duration::from_secs(1), ..Default::default() };
-        let since = Instant::now();
+        let since = Stopwatch::start();
         let error = Client::start(&shell(&fake, LADS), "host", b"a", &options).unwrap_err();
         assert!(error.text.contains(expected), "{script}: {error}");
         assert!(since.elapsed() < Duration::from_secs(10), "{script}");

@@ -3,8 +3,9 @@
 use crate::faultfs::FaultFs;
 use crate::tree::{self, is_own_name, visit};
 use crate::world::{
-    Ended, Rng, Running, World, assert_identical, blocks_on_record, byte_count, for_seeds, has,
-    lads, run, send_signal, sends_nothing_again, start, there, wait_for, wait_until_gone,
+    Ended, Rng, Running, Stopwatch, World, assert_identical, blocks_on_record, byte_count,
+    for_seeds, has, lads, run, send_signal, sends_nothing_again, start, there, wait_for,
+    wait_until_gone,
 };
 use lads_core::journal::replay;
 use std::collections::HashMap;
@@ -67,7 +68,7 @@ fn a_signal_leaves_a_state_that_can_be_resumed_within_5_s() {
         let mut stopped = start(world.cp(PACE));
         let sink = stopped.other_end();
         assert!(stopped.runs_until_written(sink, rng.next() % (total / 2)), "over before stopped");
-        let asked = std::time::Instant::now();
+        let asked = Stopwatch::start();
         stopped.signal(rng.pick(&["TERM", "INT"]));
         stopped.end().expect(9);
         assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
@@ -321,7 +322,7 @@ fn a_signal_is_heeded_while_the_other_end_is_silent_before_it_begins() {
     running.other_end();
     wait_for("the shell to start", || running.has_said("started").then_some(()));
     running.signal("TERM");
-    let since = std::time::Instant::now();
+    let since = Stopwatch::start();
     running.end().expect(9);
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 }
@@ -356,7 +357,7 @@ fn a_dead_source_of_a_pull_is_noticed() {
 }
 
 fn notices_silence(running: Running, stopped: u32) -> Ended {
-    let since = std::time::Instant::now();
+    let since = Stopwatch::start();
     let ended = running.end();
     let elapsed = since.elapsed();
     send_signal(stopped, "KILL");

@@ -4,8 +4,8 @@
 use crate::faultfs::FaultFs;
 use crate::tree::assert_nothing_left_over;
 use crate::world::{
-    AS_RSYNC, Ended, Rng, Running, World, assert_identical, for_seeds, has, lads, run, start,
-    wait_for, wait_until_gone,
+    AS_RSYNC, Ended, Rng, Running, Stopwatch, World, assert_identical, for_seeds, has, lads, run,
+    start, wait_for, wait_until_gone,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
@@ -13,7 +13,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The promised time.
 const PROMISED: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl Bench {
     /// storage answers again.
     fn stops(&self, running: Running, signal: &str) -> Ended {
         let (moving, other) = (running.pid(), running.other_end());
-        let asked = Instant::now();
+        let asked = Stopwatch::start();
         running.signal(signal);
         let ended = running.end();
         let elapsed = asked.elapsed();
@@ -149,14 +149,15 @@ fn a_second_interrupt_ends_it_at_once_whatever_hangs() {
         let Some(bench) = Bench::new() else { return };
         let mut running = bench.hangs(rule);
         let (moving, other) = (running.pid(), running.other_end());
-        let asked = Instant::now();
+        let asked = Stopwatch::start();
         // Signals of one kind that come close together may arrive as one, so send it again.
         wait_for("the end", || {
             running.signal("INT");
             (!running.is_running()).then_some(())
         });
         let ended = running.end().expect(130);
-        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}: {ended:?}", asked.elapsed());
+        let elapsed = asked.elapsed();
+        assert!(elapsed < Duration::from_secs(1), "{elapsed:?}: {ended:?}");
         bench.storage.command("clear");
         [moving, other].into_iter().for_each(wait_until_gone);
         run(bench.cp(&[])).expect(0);

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) use lads_trees::Rng;
-pub(crate) use lads_tried::{has, is_root, not_tried};
+pub(crate) use lads_tried::{Stopwatch, has, is_root, not_tried};
 
 /// The command under test.
 pub(crate) const LADS: &str = env!("CARGO_BIN_EXE_lads");
 /// Nothing here takes this long; a test that does, hangs.
 const HANG: Duration = Duration::from_secs(60);
+/// The limit on a machine that is busy all the time.
+const BUSY_HANG: Duration = Duration::from_secs(600);
 /// How often to check a condition that another process brings about.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -168,6 +170,8 @@ pub(crate) struct Ended {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
     pub(crate) elapsed: Duration,
+    /// Elapsed time without the time in which the machine was too busy.
+    unhurried: Duration,
 }
 
 impl Ended {
@@ -242,6 +246,12 @@ impl Ended {
     }
 }
 
+    /// As [`Self::within`].
+    #[track_caller]
+    pub(crate) fn was_within(&self, limit: Duration) {
+        assert!(self.unhurried <= limit, "it took {:?}: {self:?}", self.unhurried);
+    }
+
 impl std::fmt::Debug for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let stdout = String::from_utf8_lossy(&self.stdout);
@@ -261,6 +271,7 @@ pub(crate) struct Running {
     output: TempDir,
     started: Instant,
 }
+    watch: Stopwatch,
 
 /// Starts a command.
 pub(crate) fn start(mut command: Command) -> Running {
@@ -268,7 +279,7 @@ pub(crate) fn start(mut command: Command) -> Running {
     let file = |name| fs::File::create(output.path().join(name)).unwrap();
     command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
     let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    Running { child, output, started: Instant::now() }
+    Running { child, output, started: Instant::now(), watch: Stopwatch::start() }
 }
 
 /// Runs a command to its end.
@@ -336,7 +347,7 @@ impl Running {
     /// Waits until it ends; fails the test if it hangs.
     pub(crate) fn end(mut self) -> Ended {
         while self.is_running() {
-            if self.started.elapsed() > HANG {
+            if self.watch.elapsed() > HANG || self.started.elapsed() > BUSY_HANG {
                 let _ = self.child.kill();
                 let ended = self.collect();
                 panic!("it hangs: {ended:?}");
@@ -347,11 +358,11 @@ impl Running {
     }
 
     fn collect(&mut self) -> Ended {
-        let elapsed = self.started.elapsed();
+        let (elapsed, unhurried) = (self.started.elapsed(), self.watch.elapsed());
         let status = self.child.wait().unwrap();
         let read = |name| fs::read(self.output.path().join(name)).unwrap();
         let stderr = String::from_utf8_lossy(&read("stderr")).into_owned();
-        Ended { code: status.code(), stdout: read("stdout"), stderr, elapsed }
+        Ended { code: status.code(), stdout: read("stdout"), stderr, elapsed, unhurried }
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -385,7 +396,7 @@ impl Running {
             if bytes_written_by(pid).is_some_and(|written| written >= bytes) {
                 return true;
             }
-            assert!(self.started.elapsed() < HANG, "nothing is written");
+            assert!(self.started.elapsed() < BUSY_HANG, "nothing is written");
             std::thread::sleep(LOOK_INTERVAL);
         }
     }
@@ -420,12 +431,13 @@ pub(crate) fn wait_until_gone(pid: u32) {
 /// Waits until a condition is true.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
+    let (started, watch) = (Instant::now(), Stopwatch::start());
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(started.elapsed() < HANG, "waited in vain for {what}");
+        let is_over = watch.elapsed() > HANG || started.elapsed() > BUSY_HANG;
+        assert!(!is_over, "waited in vain for {what}");
         std::thread::sleep(LOOK_INTERVAL);
     }
 }

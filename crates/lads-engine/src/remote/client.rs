@@ -25,7 +25,7 @@ use lads_core::errno;
 use lads_core::remote::message::{Failure, FileNumber, OpenMode, ViewNumber};
 use lads_core::remote::name::Server;
 use lads_core::remote::outlook::Told;
-use lads_core::remote::policy::{BUFFERS_BYTES, READ_BYTES, TIMEOUT};
+use lads_core::remote::policy::{BUFFERS_BYTES, READ_BYTES, STALL_TIMEOUTS, TIMEOUT};
 use lads_core::view::View;
 use link::Link;
 use rustix::io::Errno;
@@ -45,6 +45,9 @@ pub struct ClientOptions {
     pub buffers_bytes: u64,
     /// A server that says nothing for as long counts as lost.
     pub timeout: Duration,
+    /// After this number of timeouts without progress, a server that only sends heartbeats counts
+    /// as lost.
+    pub stall_timeouts: u32,
     /// Whether the program goes on while the connection is made. Then a later call says that the
     /// server cannot be reached.
     pub defers_connecting: bool,
@@ -90,7 +93,17 @@ impl Default for ClientOptions {
         let (stage, read_cache) = (None, None);
         let (buffers_bytes, read_bytes, timeout) = (BUFFERS_BYTES, READ_BYTES, TIMEOUT);
         let (defers_connecting, begun) = (false, Instant::now());
-        Self { buffers_bytes, timeout, defers_connecting, stage, read_bytes, read_cache, begun }
+        let stall_timeouts = STALL_TIMEOUTS;
+        Self {
+            buffers_bytes,
+            timeout,
+            stall_timeouts,
+            defers_connecting,
+            stage,
+            read_bytes,
+            read_cache,
+            begun,
+        }
     }
 }
 

@@ -495,7 +495,7 @@ fn a_lock_that_is_waited_for_holds_up_nothing_else() {
 #[test]
 fn a_client_that_holds_up_others_and_says_that_it_lives_is_waited_for() {
     // It says so every two seconds at least.
-    let silence_max = Duration::from_secs(3);
+    let silence_max = Duration::from_secs(6);
     let place = Place::with("auto", |server| server.set_silence_max(silence_max));
     let (busy, waits) = (place.client(), place.client());
     let held = busy.open(b"new", CREATE, GROUP, false).unwrap();

@@ -67,6 +67,7 @@ pub(super) struct Link {
     inner: Mutex<Inner>,
     changed: Condvar,
     timeout: Duration,
+    stall_timeouts: u32,
 }
 
 struct Carrier {
@@ -251,6 +252,7 @@ impl Link {
             inner: Mutex::new(inner),
             changed: Condvar::new(),
             timeout: options.timeout,
+            stall_timeouts: options.stall_timeouts,
         });
         link.begin_disks()?;
         Ok(link)

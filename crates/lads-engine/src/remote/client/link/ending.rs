@@ -2,7 +2,8 @@
 
 use super::{Carrier, Inner, Link};
 use crate::remote::client::RemoteError;
-use lads_core::remote::policy::{LOOK_INTERVAL, STALL_TIMEOUTS};
+use lads_core::absence::Presence;
+use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::units::StreamId;
 use std::sync::{MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -54,7 +55,7 @@ impl Link {
             if is_over {
                 return;
             }
-            let patience = link.timeout * STALL_TIMEOUTS;
+            let patience = link.timeout * link.stall_timeouts;
             if silence > link.timeout {
                 link.lose(&format!("it said nothing for {} s", link.timeout.as_secs()));
             } else if stall > patience {
