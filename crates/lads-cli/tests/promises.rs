@@ -91,6 +91,8 @@ mod storage;
 mod trace;
 #[path = "promises/truth.rs"]
 mod truth;
+#[path = "promises/terminal.rs"]
+mod terminal;
 #[path = "promises/uncached.rs"]
 mod uncached;
 #[path = "promises/unnamed.rs"]

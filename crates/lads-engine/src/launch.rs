@@ -9,6 +9,7 @@ mod other;
 mod process;
 mod route;
 mod ssh;
+mod terminal;
 
 use crate::closing::Closing;
 use crate::control::write_message;
@@ -151,17 +152,17 @@ pub(crate) fn start(
         stderr: job.stderr,
         way: Way::Pipes,
         wording: &Wording::COMMAND,
+        asks_on_terminal: host.is_some(),
     })?;
     let patience = Patience::new(stop, LAST_WORD_DEADLINE);
     other.say_early(&own_hello(), &patience);
-    let is_told = told.is_short;
-    if is_told {
+    if told.is_short {
         other.say_early(&told.message, &patience);
     }
     other.await_first_word(&FirstWord::of(&job.remote, silence), stop, observer)?;
     let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
     other.greet(&patience)?;
-    if !is_told {
+    if !told.is_short {
         other.say(&told.message, &patience)?;
     }
     let listening = other.hear_where_it_listens(&patience)?;
@@ -213,8 +214,7 @@ pub(crate) fn start(
 fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>, told: &Told) -> Command {
     let Some(host) = host else {
         let mut command = Command::new(&job.program);
-        // An interrupt from the keyboard is for this process; the sink stops when it is told to.
-        command.arg0("lads").arg("serve").process_group(0);
+        command.arg0("lads").arg("serve");
         return command;
     };
     let remote = ssh.map_or_else(|| job.remote.clone(), |ssh| ssh.made_impatient(&job.remote));

@@ -106,7 +106,9 @@ impl Watch<'_, '_> {
         let (fatal, is_finished) =
             end.hub().with(|inner| (inner.fatal.clone(), inner.session.is_finished()));
         let is_at_rest = end.hub().with(|inner| inner.session.is_over());
-        let fatal = fatal.or_else(|| lock(lost).take());
+        let loss = lock(lost).take();
+        let is_lost = loss.is_some();
+        let fatal = fatal.or(loss);
         if self.observer.is_none() {
             self.show_or_send(end);
             let counters = end.counters();
@@ -133,7 +135,7 @@ impl Watch<'_, '_> {
             }
         }
         let mut aftermath = self
-            .not_waited_for(end, is_at_rest, &connected)
+            .not_waited_for(end, is_at_rest, is_lost, &connected)
             .map(|it| format!(", not waiting: {it}"));
         if !connected.options.dry_run && self.keeps_data {
             aftermath.get_or_insert_default().push_str(KEPT);
@@ -213,12 +215,15 @@ impl Watch<'_, '_> {
         is_at_rest: bool,
         connected: &Connected,
     ) -> Option<String> {
-        let own = end.what_hangs();
-        let peer = (!is_at_rest && own.is_none()).then(|| {
-            let seconds = STOP_DEADLINE.as_secs();
-            format!("{} had not come to rest after {seconds} s", connected.peer_host)
+        let (own, peer) = (end.what_hangs(), &connected.peer_host);
+        let rest = (!is_at_rest && own.is_none()).then(|| match is_lost {
+            true => format!("the connection to {peer} ended first"),
+            false => {
+                let seconds = STOP_DEADLINE.as_secs();
+                format!("{peer} had not come to rest after {seconds} s")
+            }
         });
-        own.or(peer)
+        own.or(rest)
     }
 
     /// Passes notes on, and looks whether the end is over.
@@ -227,6 +232,7 @@ impl Watch<'_, '_> {
         end: &Arc<E>,
         lost: &Mutex<Option<Fatal>>,
         stopping_since: &mut Option<Instant>,
+        is_lost: bool,
     ) -> bool {
         let now = self.clock.now();
         let is_over = end.hub().with(|inner| inner.is_over || inner.session.is_over());

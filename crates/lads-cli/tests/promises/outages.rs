@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Runs the other end so that it lives on when the shell that leads to it is killed, as at the end
 /// of a cut ssh connection.
-const DETACHED: &str = "exec 3<&0; shift; \"$@\" <&3 & wait";
+const DETACHED: &str = "exec 3<&0; shift; setsid \"$@\" <&3 & wait";
 
 /// How many times the command has said that it begins again.
 fn retry_count(running: &Running) -> usize {

@@ -68,6 +68,7 @@ impl Distant {
             stderr: Stderr::Kept,
             way: Way::Socket,
             wording: &Wording::HINTS,
+            asks_on_terminal: false,
         })?;
         other.say_early(&own_hello(), &patience);
         other.await_first_word(&FirstWord::of(&typed, limit), &stop, &mut Unwatched)?;

@@ -6,6 +6,7 @@ use super::greeting::{
     GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello,
 };
 use super::process::{Process, start};
+use super::terminal::Terminal;
 use crate::event::{ExitCode, Happening, Observer, Waiting};
 use crate::fatal::{Fatal, exit_code_from};
 use crate::job::{RemoteShell, Stderr, shown_host};
@@ -14,6 +15,7 @@ use crate::stop::StopFlag;
 use crate::thread::spawn;
 use crate::transport::tcp::socket_pair;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
+use lads_sys::SignalsBlocked;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -21,7 +23,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +79,9 @@ pub(super) struct Other {
     /// Whether the person has already seen them.
     stderr: Stderr,
     errors: Errors,
+    /// The terminal on which it may ask questions. Declared after the process: a remote shell that
+    /// is ended can only reset the terminal while it has the terminal.
+    terminal: Option<Terminal>,
 }
 
 /// A process that is to be started as the other end.
@@ -89,6 +94,8 @@ pub(super) struct Program<'a> {
     pub(super) stderr: Stderr,
     pub(super) way: Way,
     pub(super) wording: &'static Wording,
+    /// True if it may ask the user questions on the terminal.
+    pub(super) asks_on_terminal: bool,
 }
 
 /// What standard input and output of the other end are.
@@ -180,7 +187,7 @@ impl FirstWord {
 impl Other {
     /// Starts it.
     pub(super) fn start(program: Program<'_>) -> Result<Self, Fatal> {
-        let Program { mut command, host, typed, stderr, way, wording } = program;
+        let Program { mut command, host, typed, stderr, way, wording, asks_on_terminal } = program;
         let not_started = |command: &Command, error: io::Error| {
             let program = command.get_program().to_string_lossy().into_owned();
             match host {
@@ -207,7 +214,9 @@ impl Other {
                 Some(put(&mut command).map_err(|error| not_started(&command, error))?)
             }
         };
-        command.stderr(Stdio::piped());
+        // A signal to the group of this process stops the transfer in order, which needs the other
+        // end. Questions of ssh on the terminal: `terminal.rs`.
+        command.stderr(Stdio::piped()).process_group(0);
         let mut child = start(&mut command).map_err(|error| not_started(&command, error))?;
         let name = host.map_or_else(|| "the other end".to_owned(), shown_host);
         let (writing, end) = mpsc::channel();
@@ -218,7 +227,10 @@ impl Other {
             let input = OwnedFd::from(child.stdout.take().expect("piped above"));
             (input, OwnedFd::from(child.stdin.take().expect("piped above")))
         });
-        let process = Process::new(child);
+        let process = match host {
+            Some(_) => Process::remote_shell(child),
+            None => Process::leading_group(child),
+        };
         if let Some(said) = said {
             let (kept, is_muted) = (Arc::clone(&errors.kept), Arc::clone(&errors.is_muted));
             spawn("lads-stderr", move || {
@@ -238,6 +250,7 @@ impl Other {
             stderr,
             errors,
         })
+            terminal: asks_on_terminal.then(Terminal::open).flatten(),
     }
 
     /// Waits for its first message. Another host may get more time than a process of this one,
@@ -261,6 +274,9 @@ impl Other {
         let mut told_next = WAIT_UNTOLD;
         loop {
             let polled = &mut [PollFd::new(self.greeting.input(), PollFlags::IN)];
+            if let (Some(terminal), Some(leader)) = (&mut self.terminal, self.process.pid()) {
+                terminal.attend(leader)?;
+            }
             match patience.look(polled, since) {
                 Ok(true) => return Ok(()),
                 Ok(false) if since.elapsed() >= told_next => {
@@ -345,7 +361,8 @@ impl Other {
         Err(Fatal::new(ExitCode::Network, text))
     }
 
-    /// The process and its two pipes, for the time after the greeting.
+    /// The process and its two pipes, for the time after the greeting, in which it asks no
+    /// questions: the terminal is taken back.
     pub(super) fn into_parts(self) -> (Process, Errors, File, File) {
         let (input, output) = self.greeting.into_pipes();
         (self.process, self.errors, input, output)
@@ -361,9 +378,11 @@ impl Other {
         let complaints = self.errors.said(COMPLAINTS_DEADLINE);
         let (name, lads, login) = (&self.name, &self.lads, &self.login);
         let told = self.told(&complaints);
-        // The keyboard sends a signal to all processes of a command, and the second one may have
-        // heeded it before this one.
-        if !self.is_remote && status.and_then(|status| status.signal()).is_some_and(is_request) {
+        // A signal of the keyboard goes to all processes of a command, and the second one may react
+        // before this one. While a remote shell asks a question, it goes to that shell alone.
+        let had_keyboard =
+            !self.is_remote || self.terminal.as_ref().is_some_and(Terminal::was_lent);
+        if had_keyboard && status.and_then(|status| status.signal()).is_some_and(is_request) {
             return Cut::Stopped.fatal(&self.name);
         }
         if !self.is_remote {
@@ -455,6 +474,8 @@ fn is_refusal(complaints: &str) -> bool {
 fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
+    // While ssh has the terminal, a write of this process to it may be stopped by SIGTTOU.
+    let _blocked = SignalsBlocked::begin();
         if !is_muted.load(Ordering::Relaxed) {
             let _ = io::stderr().write_all(&bytes[..count]);
         }

@@ -5,7 +5,9 @@ use crate::patience::Patience;
 use crate::thread::spawn;
 use lads_core::pauses::Pauses;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 use std::io;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
@@ -28,18 +30,34 @@ pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
+    /// True if it leads a process group, which is ended with it.
+    leads_group: bool,
+    /// Time between SIGTERM and SIGKILL.
+    term_deadline: Duration,
     /// Whether it was killed, and is not waited for any longer.
     is_given_up: bool,
 }
 
 impl Process {
     pub(crate) fn new(child: Child) -> Self {
-        Self { child, is_given_up: false }
+        Self { child, leads_group: false, term_deadline: TERM_DEADLINE, is_given_up: false }
+    }
+
+    /// LADS as the leader of a process group. It has nothing to restore at its end, so it is killed
+    /// at once if it is to end.
+    pub(crate) fn leading_group(child: Child) -> Self {
+        Self { child, leads_group: true, term_deadline: Duration::ZERO, is_given_up: false }
+    }
+
+    /// A remote shell as the leader of a process group. It may be a script that starts ssh, and ssh
+    /// may have started another ssh as its proxy: all of them end.
+    pub(crate) fn remote_shell(child: Child) -> Self {
+        Self { child, leads_group: true, term_deadline: TERM_DEADLINE, is_given_up: false }
     }
 
     /// Kills it at once.
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
+        self.signal(Signal::KILL);
     }
 
     /// Waits until it has ended by itself. `None` if it has not ended in time, or if the person
@@ -53,10 +71,12 @@ impl Process {
         }
     }
 
-    /// Tells it to end, and kills it if it does not.
+    /// Sends it SIGTERM, and kills it if it does not end.
     pub(crate) fn end(&mut self) {
-        self.tell_to_end();
-        if !self.has_ended_within(TERM_DEADLINE) {
+        if !self.term_deadline.is_zero() {
+            self.signal(Signal::TERM);
+        }
+        if !self.has_ended_within(self.term_deadline) {
             self.kill();
             self.has_ended_within(KILL_DEADLINE);
         }
@@ -75,15 +95,19 @@ impl Process {
         true
     }
 
-    fn pid(&self) -> Option<Pid> {
+    /// Returns its process ID.
+    pub(super) fn pid(&self) -> Option<Pid> {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    fn tell_to_end(&mut self) {
+    fn signal(&mut self, signal: Signal) {
         if let Some(pid) = self.pid()
             && !self.has_ended()
         {
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = match self.leads_group {
+                true => kill_process_group(pid, signal),
+                false => kill_process(pid, signal),
+            };
         }
     }
 
