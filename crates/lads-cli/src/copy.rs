@@ -2,13 +2,16 @@
 
 use crate::args::{CopyArgs, When};
 use crate::display::{Display, Meters, Places, Settings, Style};
+use crate::output::Output;
 use crate::{NO_THREAD, complain, front, parsed, refusals, request};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ArgMatches;
 use lads_core::sizes;
-use lads_engine::{Job, StopFlag};
+use lads_engine::{Job, Location, StopFlag};
+use lads_sys::Standard;
+use rustix::fs::FileType;
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
+use std::io::{BufWriter, IsTerminal, LineWriter, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,6 +44,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 /// The job, and the file for failed entries.
 pub(crate) fn prepare(args: &CopyArgs, matches: &ArgMatches) -> Result<(Job, Option<File>)> {
     let job = request::job(args, matches)?;
+    let is_stdio = |it: &Location| it.host.is_none() && it.path == b"-";
+    let reads_closed = job.sources.iter().any(is_stdio) && Standard::Input.was_closed();
+    ensure!(!reads_closed, "cannot read standard input: it is closed");
+    let writes_closed = is_stdio(&job.target) && Standard::Output.was_closed();
+    ensure!(!writes_closed, "cannot write to standard output: it is closed");
     let create = |path: &PathBuf| {
         File::create(path).with_context(|| format!("cannot create the log {}", path.display()))
     };
@@ -57,14 +65,19 @@ pub(crate) fn transfer(
 ) -> u8 {
     #[cfg(debug_assertions)]
     crate::panic::when_asked("cp");
-    if let Err(error) = stop_by_itself(args, stop) {
-        complain(&format!("{error:#}"));
-        return lads_engine::ExitCode::Other as u8;
-    }
+    let output = match stop_by_itself(args, stop).and_then(|()| Output::start(stop)) {
+        Ok(output) => output,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            return lads_engine::ExitCode::Other as u8;
+        }
+    };
     let is_stdout_target = job.target.host.is_none() && job.target.path == b"-";
-    let told: Box<dyn Write> =
-        if is_stdout_target { Box::new(stderr()) } else { Box::new(BufWriter::new(stdout())) };
-    let mut display = Display::new(settings(args, job), Places::new(job), told, Box::new(stderr()));
+    let told = if is_stdout_target { output.stderr() } else { output.stdout() };
+    let (told, complained) = (BufWriter::new(told), LineWriter::new(output.stderr()));
+    let places = Places::new(job);
+    let mut display =
+        Display::new(settings(args, job), places, Box::new(told), Box::new(complained));
     if let Some(log) = log {
         display.log_to(Box::new(BufWriter::new(log)));
     }
@@ -75,7 +88,10 @@ pub(crate) fn transfer(
     notices.iter().for_each(|notice| display.on_notice(notice));
     lads_engine::raise_open_files_limit();
     let report = lads_engine::run(job, stop, &mut display);
-    display.finish(&report)
+    let code = display.finish(&report);
+    drop(display);
+    output.drain();
+    code
 }
 
 /// Sets the flag after the time that the user has limited the transfer to, and when standard input
@@ -142,10 +158,26 @@ fn settings(args: &CopyArgs, job: &Job) -> Settings {
         is_dry_run: job.options.dry_run,
         is_check: job.options.check,
         verify: job.target.keeps_data().then(|| args.verify.into()),
+        is_durable: is_durable(&job.target, job.options.write_devices),
         log: args.log.as_ref().map(|path| path.display().to_string()),
         style: Style { has_color },
         meters: meters(args, is_terminal),
     }
+}
+
+/// Reports whether data can be made durable at a target. What the target is on another host is not
+/// known here: if it may be a pipe or a device there, nothing is called durable.
+fn is_durable(target: &Location, writes_devices: bool) -> bool {
+    if !writes_devices {
+        return true;
+    }
+    let mode = match (&target.host, target.path.as_slice()) {
+        (Some(_), _) => return false,
+        (None, b"-") => rustix::fs::fstat(stdout()).map(|it| it.st_mode),
+        (None, path) => rustix::fs::stat(path).map(|it| it.st_mode),
+    };
+    let kind = mode.map(FileType::from_raw_mode);
+    !matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice | FileType::Socket))
 }
 
 /// How progress is shown. A request for progress overrides -q.

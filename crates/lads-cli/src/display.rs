@@ -61,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) is_check: bool,
     /// How data is checked; `None` if the sink keeps nothing.
     pub(crate) verify: Option<Verify>,
+    /// False if the sink is a pipe or a character device, which cannot make data durable.
+    pub(crate) is_durable: bool,
     /// The name of the log of failed entries.
     pub(crate) log: Option<String>,
     /// Whether to use colours.

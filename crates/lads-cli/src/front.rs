@@ -19,10 +19,12 @@ use anyhow::{Context, Result};
 use lads_core::pauses::Pauses;
 use lads_engine::StopFlag;
 use lads_sys::{Forked, fork};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process, set_parent_process_death_signal,
     waitpid,
 };
+use rustix::time::Timespec;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,6 +36,11 @@ const AT_ONCE: u8 = 130;
 
 /// What shells add to the number of the signal that ended a process.
 const BY_SIGNAL: i32 = 128;
+
+/// Time from the first signal until the command ends, whatever the back does: it may be blocked in
+/// a call to storage or in a write that no process reads. The back normally needs at most 4.5 s
+/// (`lads_engine`, `closing.rs`), and the command is promised to end within 5 s.
+pub(crate) const STOP_DEADLINE: Duration = Duration::from_millis(4800);
 
 /// How long the back may take to end when it has told its exit code. Half is little for a process
 /// that frees hundreds of MiB of memory on a busy machine; with double, a user waits in vain if the
@@ -81,16 +88,21 @@ fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
 
 /// Passes signals on until the other process has sent its exit code, or has ended.
 fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
-    let mut is_interrupted = false;
+    let (mut is_asked, mut is_interrupted) = (false, false);
     let mut orders = to_back.try_clone().context("cannot share a socket")?;
     watch.listen(move |signal| {
         if signal == signals::INTERRUPT && std::mem::replace(&mut is_interrupted, true) {
-            complain("ended at once");
             let _ = kill_process(back, Signal::KILL);
+            complain_unless_blocked("ended at once");
             std::process::exit(AT_ONCE.into());
         }
         // If the other process has ended, the signal has no receiver.
         let _ = orders.write_all(&[signal]);
+        if !std::mem::replace(&mut is_asked, true) {
+            signals::exit_after(STOP_DEADLINE, move || {
+                let _ = kill_process(back, Signal::KILL);
+            });
+        }
     })?;
     let mut code = [0];
     match (&*to_back).read(&mut code) {
@@ -109,6 +121,16 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
         }
         // It ended without telling a code, by a signal or a bug.
         _ => Ok(code_of(back)),
+    }
+}
+
+/// Prints a message if standard error takes it at once.
+fn complain_unless_blocked(message: &str) {
+    let stderr = std::io::stderr();
+    let polled = &mut [PollFd::new(&stderr, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(polled, Some(&now)).is_ok_and(|count| count > 0) {
+        complain(message);
     }
 }
 

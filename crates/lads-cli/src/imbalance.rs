@@ -15,6 +15,7 @@ use crate::display::escape_text;
 use anyhow::{Context, Result, ensure};
 use lads_core::imbalance::{Analysis, Sampling, Series, Threshold, Values};
 use lads_core::sizes;
+use lads_sys::Standard;
 use read::{Parts, Reading};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -72,6 +73,7 @@ fn findings(args: &ImbalanceArgs) -> Result<Vec<Finding>> {
 
 fn read_file(path: &Path, parts: &mut Parts) -> Result<()> {
     if path == Path::new("-") {
+        ensure!(!Standard::Input.was_closed(), "it is closed");
         return parts.read(io::stdin().lock());
     }
     let file = File::open(path).context("cannot be opened")?;

@@ -1,7 +1,8 @@
 //! Reads the files that `--exclude-from`, `--include-from` and `--files-from` name.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use lads_core::filter::{Rule, Verdict};
+use lads_sys::Standard;
 use std::io::Read;
 use std::path::Path;
 
@@ -17,6 +18,7 @@ pub(crate) enum Separator {
 /// The entries of a file, without empty ones and comments; `-` is stdin.
 pub(crate) fn read(path: &Path, separator: Separator) -> Result<Vec<Vec<u8>>> {
     let content = if path == Path::new("-") {
+        ensure!(!Standard::Input.was_closed(), "cannot read stdin: it is closed");
         let mut content = Vec::new();
         std::io::stdin().read_to_end(&mut content).context("cannot read stdin")?;
         content

@@ -13,6 +13,7 @@ mod lists;
 mod man;
 mod mpi;
 mod osts;
+mod output;
 mod panic;
 mod probe;
 mod progress_line;
@@ -28,12 +29,27 @@ use args::{
     OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
+use lads_sys::Standard;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The exit code of a command that printed to a pipe without reader, as shells count: 128 and
 /// SIGPIPE.
 const EXIT_UNREAD: u8 = 141;
+
+/// Commands whose result is their output.
+const PRINTING: [&str; 10] = [
+    "layout",
+    "osts",
+    "probe",
+    "bench",
+    "clean",
+    "imbalance",
+    "mpi",
+    "help",
+    "version",
+    "completions",
+];
 
 /// What went wrong if a thread cannot be started.
 const NO_THREAD: &str =
@@ -43,6 +59,11 @@ fn main() -> ExitCode {
     panic::end_the_process();
     signals::outlive_file_size_limit();
     let matches = args::command().get_matches();
+    let prints = matches.subcommand_name().is_some_and(|name| PRINTING.contains(&name));
+    if prints && Standard::Output.was_closed() {
+        complain("cannot write to standard output: it is closed");
+        return ExitCode::from(lads_engine::ExitCode::Other as u8);
+    }
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),
         Some(("check", matches)) => check::run(matches),
@@ -74,6 +95,9 @@ fn main() -> ExitCode {
             #[cfg(debug_assertions)]
             panic::when_asked("serve");
             lads_engine::raise_open_files_limit();
+            if let Err(error) = has_open_pipes() {
+                return exit(Err(error), lads_engine::ExitCode::Other);
+            }
             let argument = matches.get_one::<String>("job").map(String::as_str);
             ExitCode::from(lads_engine::serve(argument) as u8)
         }
@@ -95,6 +119,14 @@ fn main() -> ExitCode {
         }
         other => unreachable!("clap lets no other command pass: {other:?}"),
     }
+}
+
+/// Checks that standard input and output are open, through which a server talks to the process
+/// that started it.
+fn has_open_pipes() -> anyhow::Result<()> {
+    let is_closed = Standard::Input.was_closed() || Standard::Output.was_closed();
+    anyhow::ensure!(!is_closed, "standard input and output must be connected to a client");
+    Ok(())
 }
 
 /// Prints the help of a command, or of all.

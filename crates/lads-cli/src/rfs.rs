@@ -2,9 +2,10 @@
 //! what such a program could not send.
 
 use crate::args::{ReplayArgs, ServeFilesArgs};
-use crate::complain;
+use crate::front::STOP_DEADLINE;
 use crate::progress_line::ProgressLine;
-use crate::signals::Watch;
+use crate::signals::{self, Watch};
+use crate::{complain, has_open_pipes};
 use anyhow::{Context, Result, anyhow};
 use lads_core::remote::hints::pairs;
 use lads_core::remote::name::Server;
@@ -39,6 +40,7 @@ pub(crate) fn serve(args: &ServeFilesArgs) -> Result<()> {
 }
 
 fn serve_one(args: &ServeFilesArgs) -> Result<()> {
+    has_open_pipes()?;
     let config = OwnServerConfig {
         root: args.root.clone(),
         near: args.near.clone().unwrap_or_else(|| PathBuf::from(".")),
@@ -67,7 +69,12 @@ fn serve_all(args: &ServeFilesArgs, root: &Path, token_file: &Path) -> Result<()
     let server = FileServer::open(&config).map_err(|text| anyhow!(text))?;
     let stop = StopFlag::new();
     let stopping = stop.clone();
-    watch.listen(move |_| stopping.set("a signal"))?;
+    watch.listen(move |_| {
+        if !stopping.is_set() {
+            stopping.set("a signal");
+            signals::exit_after(STOP_DEADLINE, || ());
+        }
+    })?;
     // Whoever started it waits for this line.
     let mut out = io::stdout();
     writeln!(out, "listening on {}", server.address())?;

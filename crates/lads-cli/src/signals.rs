@@ -7,6 +7,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// The signals that stop a transfer, and how each is described to the user.
 const STOPPING: [(i32, &str); 4] = [
@@ -51,6 +52,17 @@ impl Watch {
         };
         thread.spawn(listener).map(drop).context(NO_THREAD)
     }
+}
+
+/// Ends this process after this time as interrupted, whatever its other threads do. If the thread
+/// that waits cannot be started, the process ends when its work does.
+pub(crate) fn exit_after(time: Duration, before: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name("deadline".to_owned());
+    let _ = thread.spawn(move || {
+        std::thread::sleep(time);
+        before();
+        std::process::exit(lads_engine::ExitCode::Interrupted as i32)
+    });
 }
 
 /// From now on, this process ignores these signals. Programs that it starts react to them again,

@@ -7,6 +7,10 @@
 //! test prints a message and passes.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests")]
 
+#[path = "promises/absence.rs"]
+mod absence;
+#[path = "promises/blocked.rs"]
+mod blocked;
 #[path = "promises/ceph.rs"]
 mod ceph;
 #[path = "promises/changes.rs"]

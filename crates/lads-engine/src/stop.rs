@@ -41,6 +41,12 @@ impl StopFlag {
         self.lock().as_ref().map(|asked| asked.reason.clone())
     }
 
+    /// Returns the time since the flag was set; `None` if it is not set.
+    #[must_use]
+    pub fn elapsed(&self) -> Option<std::time::Duration> {
+        self.since().map(|at| at.elapsed())
+    }
+
     /// When the flag was set first.
     pub(crate) fn since(&self) -> Option<std::time::Instant> {
         self.lock().as_ref().map(|asked| asked.at)

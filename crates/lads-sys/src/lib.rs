@@ -12,6 +12,7 @@ pub mod lustre;
 mod realtime;
 mod residency;
 mod signals;
+mod stdio;
 mod tcp;
 mod usage;
 mod writeback;
@@ -26,6 +27,7 @@ pub use residency::resident_bytes;
 pub use signals::{
     SignalsBlocked, hold_file_size_signal, with_all_signals, without_file_size_signal,
 };
+pub use stdio::Standard;
 pub use tcp::{round_trip, widen_window};
 pub use usage::{Usage, cpu_time, usage};
 pub use writeback::{start_writeback, start_writeback_of};

@@ -62,7 +62,7 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
     match report.exit_code {
         ExitCode::Ok if settings.is_dry_run => "this was a dry run: nothing was moved".to_owned(),
         ExitCode::Ok => {
-            let said = what_is_true(&report.progress.source, settings.verify);
+            let said = what_is_true(&report.progress.source, settings);
             format!("done: {said}")
         }
         ExitCode::Reduced => {
@@ -75,10 +75,11 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
 
 /// Returns what is known of the files after a transfer that went well. It claims no more than was
 /// checked.
-fn what_is_true(counters: &Counters, verify: Option<Verify>) -> String {
+fn what_is_true(counters: &Counters, settings: &Settings) -> String {
     let Counters { files_moved, files_verified, files_skipped, .. } = *counters;
     let Counters { files_unread, files_compared, .. } = *counters;
-    let known = match verify {
+    let known = match settings.verify {
+        Some(_) if !settings.is_durable => "moved and verified (wire)",
         Some(Verify::Wire) => "moved, durable and verified (wire)",
         Some(Verify::Media) => "moved, durable and verified (media)",
         None => "read, verified (wire) and not kept",
@@ -193,7 +194,7 @@ fn rows(report: &Report, settings: &Settings, places: &Places, issues: &IssueCou
         rows.push(("staged", format!("{} waited on flash for the sink", bytes(staged))));
     }
     if counters.files_verified > 0 {
-        rows.push(("verified", verified(settings.verify).to_owned()));
+        rows.push(("verified", verified(settings).to_owned()));
     }
     rows.extend(machine_rows(report, settings.is_verbose));
     rows.extend(
@@ -298,8 +299,11 @@ fn left_out(special_count: u64) -> String {
     }
 }
 
-fn verified(verify: Option<Verify>) -> &'static str {
-    match verify {
+fn verified(settings: &Settings) -> &'static str {
+    match settings.verify {
+        Some(_) if !settings.is_durable => {
+            "what was moved: every block's checksum at the sink, then written to a pipe or device"
+        }
         Some(Verify::Wire) => {
             "what was moved: every block's checksum at the sink, then made durable"
         }

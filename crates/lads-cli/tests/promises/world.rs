@@ -273,12 +273,36 @@ pub(crate) struct Running {
 }
     watch: Stopwatch,
 
-/// Starts a command.
+/// Starts a command whose output is kept.
 pub(crate) fn start(mut command: Command) -> Running {
     let output = tempfile::tempdir().unwrap();
     let file = |name| fs::File::create(output.path().join(name)).unwrap();
     command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
     let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    begin(command, output)
+}
+
+/// Starts a command that has its own standard output and standard error.
+pub(crate) fn start_with(mut command: Command) -> Running {
+    let output = tempfile::tempdir().unwrap();
+    for name in ["stdout", "stderr"] {
+        fs::write(output.path().join(name), b"").unwrap();
+    }
+    command.stdin(Stdio::null());
+    begin(command, output)
+}
+
+/// Starts a command whose output is kept. Returns the pipe from which it reads, too.
+pub(crate) fn start_fed(mut command: Command) -> (Running, ChildStdin) {
+    let output = tempfile::tempdir().unwrap();
+    let file = |name| fs::File::create(output.path().join(name)).unwrap();
+    command.stdin(Stdio::piped()).stdout(file("stdout")).stderr(file("stderr"));
+    let mut running = begin(command, output);
+    let input = running.child.stdin.take().unwrap();
+    (running, input)
+}
+
+fn begin(mut command: Command, output: TempDir) -> Running {
     Running { child, output, started: Instant::now(), watch: Stopwatch::start() }
 }
 

@@ -15,6 +15,7 @@ pub(in crate::display) fn settings() -> Settings {
         is_dry_run: false,
         is_check: false,
         verify: Some(Verify::Wire),
+        is_durable: true,
         log: None,
         style: Style { has_color: false },
         meters: Meters::None,
