@@ -393,7 +393,9 @@ pub(crate) struct CopyArgs {
     ///
     /// An outage: the other host cannot be reached or was lost (exit status 5). The first wait is a
     /// second, and each further wait is twice as long, up to a minute. Attempts are counted anew
-    /// whenever one has moved something. With --retry-for, both limits hold.
+    /// whenever one has moved something. With --retry-for, both limits hold. If five attempts in a
+    /// row reach the other host and fail in the same way at the same point, there is no further
+    /// one.
     #[arg(long, value_name = "N", help_heading = SAFETY, hide_short_help = true)]
     pub(crate) retries: Option<u32>,
 

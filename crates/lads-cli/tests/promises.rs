@@ -91,12 +91,12 @@ mod staging;
 mod stopping;
 #[path = "promises/storage.rs"]
 mod storage;
+#[path = "promises/terminal.rs"]
+mod terminal;
 #[path = "promises/trace.rs"]
 mod trace;
 #[path = "promises/truth.rs"]
 mod truth;
-#[path = "promises/terminal.rs"]
-mod terminal;
 #[path = "promises/uncached.rs"]
 mod uncached;
 #[path = "promises/unnamed.rs"]

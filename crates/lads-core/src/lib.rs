@@ -12,6 +12,7 @@
 //! methods. The bytes of the files never enter this crate.
 #![forbid(unsafe_code)]
 
+pub mod absence;
 pub mod acl;
 pub mod ahead;
 pub mod beegfs;

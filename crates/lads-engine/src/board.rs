@@ -43,6 +43,9 @@ pub(crate) struct Board {
     listening_millis: AtomicU64,
     /// Since when a write has waited for the other end to read; [`NEVER`] if none waits.
     writing_millis: AtomicU64,
+    /// When this process was last continued after a stop that was so long that the other end may
+    /// have given up; [`NEVER`] if there was no such stop.
+    continued_millis: AtomicU64,
     /// The number of failures shown, by the exit code that they lead to.
     failures: Mutex<HashMap<ExitCode, u64>>,
     /// The number of differences between source and sink that were reported.
@@ -78,6 +81,7 @@ impl Board {
             peer: Mutex::default(),
             listening_millis: AtomicU64::new(NEVER),
             writing_millis: AtomicU64::new(NEVER),
+            continued_millis: AtomicU64::new(NEVER),
             failures: Mutex::default(),
             differences: AtomicU64::new(0),
         }
@@ -123,10 +127,20 @@ impl Board {
     }
 
     /// This process was stopped for a while, and does not know what the other end did meanwhile:
-    /// all times start again now.
-    pub(crate) fn on_absence(&self, now: Instant) {
+    /// all times start again now. `is_long`: the other end may have given up.
+    pub(crate) fn on_absence(&self, now: Instant, is_long: bool) {
         count_from(&self.listening_millis, now);
         count_from(&self.writing_millis, now);
+        if is_long {
+            self.continued_millis.store(millis(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Reports whether this process was continued less than `limit` ago, after a stop that was so
+    /// long that the other end may have given up.
+    pub(crate) fn was_away_lately(&self, now: Instant, limit: Duration) -> bool {
+        self.continued_millis.load(Ordering::Relaxed) != NEVER
+            && since(&self.continued_millis, now) <= limit
     }
 
     /// Something other than a message came on the connection that carries messages.

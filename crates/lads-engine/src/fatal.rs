@@ -9,11 +9,19 @@ pub(crate) struct Fatal {
     pub(crate) code: ExitCode,
     /// What failed, where, what to do.
     pub(crate) text: String,
+    /// True if the other host was reached before it failed, or if this host failed: then it is no
+    /// outage if another attempt fails in the same way.
+    pub(crate) is_reached: bool,
 }
 
 impl Fatal {
     pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self { code, text: text.into(), is_reached: false }
+    }
+
+    /// Marks this as an error of a host that was reached.
+    pub(crate) fn when_reached(self) -> Self {
+        Self { is_reached: true, ..self }
     }
 }
 

@@ -179,7 +179,7 @@ pub(crate) fn start(
         }
         false => {
             let addresses = route.addresses(&patience)?;
-            let streams = data_streams(&options, more_count);
+            let streams = data_streams(&options, more_count, host.is_none());
             let to = Arc::clone(&streams);
             let windows = Windows { own_side, far_bytes: window_bytes };
             let opening =
@@ -224,9 +224,13 @@ fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>, told: &Told) -> Com
     remote.command_on(host, &words)
 }
 
-/// The data streams of a job, of which none is open yet.
-fn data_streams(options: &Options, more_count: u16) -> Arc<tcp::Tcp> {
-    let silence = Duration::from_secs(options.timeout_seconds.into());
+/// The data streams of a job, of which none is open yet. Within one host, a connection is not lost
+/// while both processes exist, even if one of them is stopped.
+fn data_streams(options: &Options, more_count: u16, is_local: bool) -> Arc<tcp::Tcp> {
+    let silence = match is_local {
+        true => Duration::MAX,
+        false => Duration::from_secs(options.timeout_seconds.into()),
+    };
     Arc::new(tcp::Tcp::opening(options.streams.into(), silence).and_more(more_count.into()))
 }
 
@@ -442,7 +446,7 @@ pub(crate) fn answer(
     let options = &assignment.options;
     let (transport, control, opening): (Arc<dyn Transport>, _, _) = match listener {
         Some(listener) => {
-            let streams = data_streams(options, assignment.more_streams);
+            let streams = data_streams(options, assignment.more_streams, assignment.is_local);
             let opening = accepting(listener, Arc::clone(&streams), &input);
             (streams, over_pipes(input, output), Some(opening))
         }

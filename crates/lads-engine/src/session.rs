@@ -18,7 +18,7 @@ use crate::thread::spawn;
 use crate::watch::Watch;
 use lads_core::issue::Side;
 use lads_core::message::Counters;
-use lads_core::retry::{Ended, Retries};
+use lads_core::retry::{Ended, Outage, Point, Retries};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -36,11 +36,20 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let clock = Clock::start();
     let mut retries = Retries::new(job.retry);
     for attempt in 1.. {
-        let report = Report { attempt_count: attempt, ..attempt_once(job, stop, observer) };
-        let ended = how_it_ended(&report).filter(|_| !stop.is_set() && !job.is_once());
+        let attempt_ended = attempt_once(job, stop, observer);
+        let ended = attempt_ended.how().filter(|_| !stop.is_set() && !job.is_once());
         let next = ended.and_then(|it| retries.next_wait(clock.now(), it, fastrand::f64()));
-        let Some(wait) = next else { return report };
-        let message = report.message.clone().unwrap_or_default();
+        let message = attempt_ended.message();
+        let report = Report { attempt_count: attempt, ..attempt_ended.report };
+        let Some(wait) = next else {
+            return match retries.alike() {
+                Some(count) => Report {
+                    message: Some(format!("{message}; {count} attempts in a row failed alike")),
+                    ..report
+                },
+                None => report,
+            };
+        };
         observer.on(Happening::Retry(Retry { attempt: attempt + 1, message, wait }));
         if Patience::new(stop, Duration::MAX).pause(wait).is_err() {
             let reason = stop.reason().unwrap_or_default();
@@ -52,40 +61,67 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     unreachable!("attempts are counted until there is no other one")
 }
 
-/// Whether an attempt ended so that another one may go on; `None` if it may not.
-fn how_it_ended(report: &Report) -> Option<Ended> {
-    let Counters { bytes_done, bytes_skipped, files_moved, .. } = report.progress.source;
-    match report.exit_code {
-        ExitCode::Network => {
-            Some(Ended::Outage { has_moved: bytes_done > bytes_skipped || files_moved > 0 })
+/// The end of one attempt.
+struct Attempt {
+    report: Report,
+    /// True if the other end was reached, or if this host failed.
+    is_reached: bool,
+    /// True if the other end may have given up because this process was stopped.
+    was_away: bool,
+}
+
+impl Attempt {
+    /// Returns how the attempt ended, if another one may follow.
+    fn how(&self) -> Option<Ended> {
+        let Counters { bytes_done, bytes_skipped, files_moved, files_skipped, .. } =
+            self.report.progress.source;
+        match self.report.exit_code {
+            ExitCode::Network if self.was_away => Some(Ended::Absence),
+            ExitCode::Network => Some(Ended::Outage(Outage {
+                message: self.message(),
+                is_reached: self.is_reached,
+                reached: Point { files_moved, files_skipped, bytes_done, bytes_skipped },
+            })),
+            ExitCode::Running => Some(Ended::StillRunning),
+            _ => None,
         }
-        ExitCode::Running => Some(Ended::StillRunning),
-        _ => None,
+    }
+
+    /// Returns the reason for the user.
+    fn message(&self) -> String {
+        let message = self.report.message.clone().unwrap_or_default();
+        match self.was_away {
+            true => format!("this process was stopped for longer than --timeout: {message}"),
+            false => message,
+        }
     }
 }
 
 /// Moves data, in one attempt.
-fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
+fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Attempt {
     let clock = Clock::start();
     match launch::start(job, stop, observer) {
         Ok(connected) => {
             let pushes = connected.own_side == Side::Source;
             let keeps_data = job.target.keeps_data();
-            let mut report = drive(connected, clock, stop, keeps_data, Some(observer));
+            let (mut report, was_away) = drive(connected, clock, stop, keeps_data, Some(observer));
             if !pushes {
                 let progress = &mut report.progress;
                 std::mem::swap(&mut progress.source, &mut progress.sink);
             }
-            report
+            Attempt { report, is_reached: true, was_away }
         }
-        Err(fatal) => Report {
-            exit_code: fatal.code,
-            message: Some(fatal.text),
-            progress: Progress { elapsed: clock.now().since_start(), ..Progress::default() },
-            issue_count: 0,
-            is_clear: false,
-            attempt_count: 1,
-        },
+        Err(fatal) => {
+            let report = Report {
+                exit_code: fatal.code,
+                message: Some(fatal.text),
+                progress: Progress { elapsed: clock.now().since_start(), ..Progress::default() },
+                issue_count: 0,
+                is_clear: false,
+                attempt_count: 1,
+            };
+            Attempt { report, is_reached: fatal.is_reached, was_away: false }
+        }
     }
 }
 
@@ -100,26 +136,30 @@ pub fn serve(argument: Option<&str>) -> ExitCode {
     // Without these pipes, nobody can be told that they are missing.
     let Ok((input, output)) = pipes else { return ExitCode::Other };
     match launch::answer(input, output, argument) {
-        Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).exit_code,
+        Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).0.exit_code,
         // The reason was told to the other end.
         Err(fatal) => fatal.code,
     }
 }
 
+/// Runs this end of a connection. Returns its report, and whether the other end may have given up
+/// because this process was stopped.
 fn drive(
     connected: Connected,
     clock: Clock,
     stop: &StopFlag,
     keeps_data: bool,
     observer: Option<&mut dyn Observer>,
-) -> Report {
+) -> (Report, bool) {
+    let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
     let streams = Arc::new(Streams::new(Arc::clone(&connected.transport)));
     let board = Arc::new(Board::new(connected.own_host.clone(), observer.is_some()));
     board.on_listening(clock.now());
     let setup = Setup { options: connected.options.clone(), streams, board, clock };
+    let watched = Arc::clone(&setup.board);
     let watch = Watch { board: Arc::clone(&setup.board), clock, stop, keeps_data, observer };
     let paths = connected.paths.clone();
-    match connected.own_side {
+    let report = match connected.own_side {
         Side::Source => {
             let open = move || SourceEnd::open(&paths, setup);
             match open_patiently(stop, Side::Source, open) {
@@ -136,7 +176,8 @@ fn drive(
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
-    }
+    };
+    (report, watched.was_away_lately(clock.now(), timeout))
 }
 
 /// Runs an end, then drops it; dropping it may call storage, too.
@@ -209,7 +250,8 @@ fn open_patiently<E: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Options;
+    use crate::job::{Location, Options, RemoteShell};
+    use lads_core::retry::RetryConfig;
     use lads_core::units::StreamId;
 
     fn source_end() -> Arc<SourceEnd> {
@@ -283,6 +325,32 @@ mod tests {
         });
         let latest = [Message::Progress(files_moved(99)), Message::OstBytes(Default::default())];
         assert_eq!(waiting, latest);
+    }
+
+    /// Runs a job whose remote shell fails at once. Returns the number of attempts.
+    fn attempts_from(source: &[u8]) -> u32 {
+        struct Unwatched;
+        impl Observer for Unwatched {
+            fn on(&mut self, _: Happening) {}
+        }
+        let place = |host: Option<&str>, path: &[u8]| Location {
+            host: host.map(str::to_owned),
+            path: path.to_vec(),
+        };
+        let remote = RemoteShell { command: vec!["false".to_owned()], ..RemoteShell::default() };
+        let retry = RetryConfig { attempts_max: Some(1), ..RetryConfig::default() };
+        let (sources, target) = (vec![place(None, source)], place(Some("there"), b"to"));
+        let job = Job { remote, retry, ..Job::new(sources, target) };
+        let report = run(&job, &StopFlag::new(), &mut Unwatched);
+        assert_eq!(report.exit_code, ExitCode::Network, "{report:?}");
+        report.attempt_count
+    }
+
+    /// Standard input was read in part: a second attempt would leave a truncated file.
+    #[test]
+    fn a_pipe_is_not_tried_again() {
+        assert_eq!(attempts_from(b"-"), 1);
+        assert_eq!(attempts_from(b"/etc"), 2);
     }
 
     #[test]

@@ -6,14 +6,9 @@
 //! bytes on a data stream, or a step of its own.
 
 use crate::job::Options;
+use lads_core::absence::ABSENCE_MIN;
 use lads_core::units::Instant;
 use std::time::Duration;
-
-/// A process that has not looked for longer than this was stopped, or held up by a terminal that
-/// nobody reads. It does not know what moved meanwhile, so only this much of the time counts. The
-/// value is above the time that a thread on a busy machine waits for its turn, and far below any
-/// sensible limit.
-pub(crate) const ABSENCE_MAX: Duration = Duration::from_secs(1);
 
 /// For how long nothing has moved.
 #[derive(Debug)]
@@ -30,13 +25,19 @@ impl Stall {
         Self { limit: limit(options), moves: 0, looked: now, still: Duration::ZERO }
     }
 
+    /// Notes that the peer is stopped, so that nothing can move.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        self.looked = now;
+    }
+
     /// Looks at a number that changes whenever something moves. If it has not changed for too long,
     /// returns for how long.
     pub(crate) fn look(&mut self, now: Instant, moves: u64) -> Option<Duration> {
         let absence = now.since(self.looked);
         self.looked = now;
         if moves == self.moves {
-            self.still += absence.min(ABSENCE_MAX);
+            // After an absence, it is not known what moved meanwhile.
+            self.still += absence.min(ABSENCE_MIN);
         } else {
             (self.moves, self.still) = (moves, Duration::ZERO);
         }

@@ -2,6 +2,8 @@
 //! many frames went over each, and which streams are lost. A [`Transport`] carries the bytes.
 
 use crate::transport::{GrantedBuffers, Receiver, Transport};
+use crate::watch::TICK;
+use lads_core::absence::Presence;
 use lads_core::units::{Instant as CoreInstant, StreamId};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -211,6 +213,7 @@ impl Streams {
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     rows: Vec<MissingRow>,
+    presence: Option<Presence>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -240,12 +243,13 @@ impl Missing {
         now: CoreInstant,
         timeout: Duration,
     ) -> Vec<StreamId> {
+        let away = self.presence.get_or_insert(Presence::begin(now, TICK)).look(now);
         let mut unwatched = Vec::new();
         for (row, id) in self.rows.iter_mut().zip(streams.ids()) {
             let stream = &streams.streams[id.index()];
             let reads = streams.transport.traffic(id).reads();
             let is_missing = row.frames_sent > stream.frames.load(Ordering::Relaxed);
-            if !is_missing || reads != row.reads {
+            if !is_missing || reads != row.reads || !away.is_zero() {
                 (row.reads, row.since) = (reads, None);
                 continue;
             }
@@ -297,10 +301,16 @@ mod tests {
         let (mut missing, timeout) = (Missing::default(), Duration::from_secs(30));
         missing.on_frames(&[0, 7], 2);
         let at = |seconds| CoreInstant::after_start(Duration::from_secs(seconds));
-        let ended: Vec<Vec<StreamId>> = [0, 29, 30, 60, 90]
-            .map(|seconds| missing.end_silent(&streams, at(seconds), timeout))
-            .into();
-        assert_eq!(ended, [vec![], vec![], vec![StreamId(1)], vec![], vec![]]);
+        let mut ended_in = |seconds: std::ops::Range<u64>| -> Vec<(u64, StreamId)> {
+            let ended = |at: u64, ids: Vec<StreamId>| ids.into_iter().map(move |id| (at, id));
+            seconds
+                .flat_map(|it| ended(it, missing.end_silent(&streams, at(it), timeout)))
+                .collect()
+        };
+        assert_eq!(ended_in(0..29), []);
+        // The process was stopped for a minute: the time starts again.
+        assert_eq!(ended_in(90..120), []);
+        assert_eq!(ended_in(120..200), [(121, StreamId(1))]);
     }
 
     #[test]

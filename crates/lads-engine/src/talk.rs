@@ -134,7 +134,7 @@ pub(crate) fn listen<E: End>(
             }
             Message::Fatal { code, text } => {
                 let code = exit_code_from(code);
-                return Err(Fatal { code, text });
+                return Err(Fatal::new(code, text));
             }
             message => take_in(end, board, clock, message)?,
         }

@@ -11,10 +11,11 @@ use crate::event::{ExitCode, Happening, Observer, Progress, Report};
 use crate::fatal::Fatal;
 use crate::hub::Wakes as _;
 use crate::launch::Connected;
-use crate::stall::{ABSENCE_MAX, Stall};
+use crate::stall::Stall;
 use crate::stop::StopFlag;
 use crate::talk::{listen, speak};
 use crate::transport::Channel;
+use lads_core::absence::{ABSENCE_MIN, Presence};
 use lads_core::bottleneck::Bottlenecks;
 use lads_core::gate::Reader as NewsReader;
 use lads_core::issue::Side;
@@ -28,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often the watching thread looks.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// How often progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the counters of OSTs are shown.
@@ -164,7 +165,7 @@ impl Watch<'_, '_> {
         let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
         let mut stall = Stall::new(&connected.options, self.clock.now());
         let mut stopping_since = None;
-        let mut looked = self.clock.now();
+        let mut presence = Presence::begin(self.clock.now(), TICK);
         let mut has_told = false;
         let mut signs_of_life = 0;
         while !self.look(end, lost, &mut stopping_since) {
@@ -175,22 +176,37 @@ impl Watch<'_, '_> {
             self.tell_progress(end, pace);
             self.tell_osts(end, pace);
             let now = self.clock.now();
-            if now.since(looked) > ABSENCE_MAX {
-                self.board.on_absence(now);
+            self.note_absence(&mut presence, now, timeout);
+            if self.observer.is_none()
+                && self.board.silence(now).max(self.board.unread(now)) > ABSENCE_MIN
+                && is_parent_stopped()
+            {
+                self.board.on_absence(now, false);
+                stall.pause(now);
             }
-            looked = now;
             let signs = end.hub().signs_of_life();
             if std::mem::replace(&mut signs_of_life, signs) != signs {
                 self.board.on_sign_of_life(now);
             }
-            self.check_peer(end, timeout, connected);
+            self.check_peer(end, now, timeout, connected);
             if let Some(still) = stall.look(now, end.hub().moves()) {
                 end.hub().fail(self.stalled(end, still, connected));
             }
             end.tend_streams(now, timeout);
             end.hub().watch_for(TICK);
         }
+        // Another thread may have noticed first that the other end has given up.
+        self.note_absence(&mut presence, self.clock.now(), timeout);
         self.tell_what_hangs(end, &mut has_told);
+    }
+
+    /// Looks whether this process was stopped since the last look.
+    fn note_absence(&self, presence: &mut Presence, now: Instant, timeout: Duration) {
+        let away = presence.look(now);
+        if !away.is_zero() {
+            // The other end expects a heartbeat in each sixth of the timeout.
+            self.board.on_absence(now, away > timeout - timeout / 6);
+        }
     }
 
     /// When everything is to stop, the end without a person reports once which of its calls do not
@@ -213,6 +229,7 @@ impl Watch<'_, '_> {
         &self,
         end: &Arc<E>,
         is_at_rest: bool,
+        is_lost: bool,
         connected: &Connected,
     ) -> Option<String> {
         let (own, peer) = (end.what_hangs(), &connected.peer_host);
@@ -232,7 +249,6 @@ impl Watch<'_, '_> {
         end: &Arc<E>,
         lost: &Mutex<Option<Fatal>>,
         stopping_since: &mut Option<Instant>,
-        is_lost: bool,
     ) -> bool {
         let now = self.clock.now();
         let is_over = end.hub().with(|inner| inner.is_over || inner.session.is_over());
@@ -329,8 +345,13 @@ impl Watch<'_, '_> {
     }
 
     /// Detects a dead peer: one that says nothing, or does not read what this end writes.
-    fn check_peer<E: End>(&self, end: &Arc<E>, timeout: Duration, connected: &Connected) {
-        let now = self.clock.now();
+    fn check_peer<E: End>(
+        &self,
+        end: &Arc<E>,
+        now: Instant,
+        timeout: Duration,
+        connected: &Connected,
+    ) {
         let (peer, seconds) = (&connected.peer_host, timeout.as_secs());
         let text = if self.board.silence(now) > timeout {
             format!("no sign of life from {peer} for {seconds} s; the same command resumes")
@@ -436,6 +457,16 @@ impl Watch<'_, '_> {
         };
         Report { exit_code, message, progress, issue_count, is_clear: false, attempt_count: 1 }
     }
+}
+
+/// Reports whether the process that started this one is stopped. On one host, that is the end that
+/// the user started: Ctrl-Z stops its process group, and this end has a group of its own.
+fn is_parent_stopped() -> bool {
+    let Some(parent) = rustix::process::getppid() else { return false };
+    let path = format!("/proc/{}/stat", parent.as_raw_nonzero());
+    // The state follows the name, which may contain parentheses.
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
 /// Waits for a thread to end, for a short time.

@@ -125,7 +125,9 @@ Coming from rsync:
 Signals:
   SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer in a state that the same command goes on
   from, within 5 seconds. If storage does not answer at either end it is not waited for, and lads
-  says which call it is. A second SIGINT ends lads at once.
+  says which call it is. A second SIGINT ends lads at once. SIGTSTP (Ctrl-Z) stops lads until it is
+  continued (fg). If another host has given up meanwhile (--timeout), the transfer starts over by
+  itself; a pipe cannot be read again, and fails.
 
 Environment:
   LADS_RSH          as --rsh

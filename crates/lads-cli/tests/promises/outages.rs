@@ -113,3 +113,38 @@ fn a_transfer_that_somebody_else_runs_is_not_waited_for() {
     assert_eq!(ended.summary()["attempts"], 1);
     assert_eq!(ended.summary()["outcome"], "running");
 }
+
+/// The host is reached each time, so it is no outage.
+#[test]
+fn a_failure_that_repeats_identically_ends_the_attempts() {
+    let world = World::with_files(&mut Rng::new(5));
+    let shell = world.fake_shell("exit 3");
+    let mut command = there(&shell);
+    command.arg("--retry-for=1h").arg(world.source_contents()).arg("there:nowhere");
+    let ended = run(command).expect(5).says(&["ended before LADS began there (exit 3)"]);
+    assert_eq!(ended.summary()["attempts"], 5);
+    let mut command = there("/nonexistent/ssh");
+    command.arg("--retry-for=1h").arg(world.source_contents()).arg("there:nowhere");
+    let ended = run(command).expect(5).says(&["cannot start /nonexistent/ssh"]);
+    assert_eq!(ended.summary()["attempts"], 5);
+}
+
+/// A relative path means another job in another directory.
+#[test]
+fn the_same_relative_path_in_another_directory_is_another_transfer() {
+    let world = World::new();
+    world.write("one/x/large", &Rng::new(6).bytes(8 << 20));
+    world.write("two/x/small", b"small");
+    let cp = |directory: &str, options: &[&str]| {
+        let mut command = crate::world::lads(options);
+        command.arg("x").arg(world.target()).current_dir(world.path(directory));
+        command
+    };
+    let mut first = start(cp("one", &["--bwlimit=1M", "--block-size=64K"]));
+    let sink = first.other_end();
+    assert!(first.runs_until_written(sink, 64 << 10));
+    run(cp("one", &[])).expect(12).says(&["running already"]);
+    run(cp("two", &[])).expect(0);
+    assert!(first.is_running());
+    assert_eq!(fs::read(world.target().join("x/small")).unwrap(), b"small");
+}

@@ -104,7 +104,7 @@ fn silence_counts_only_while_we_listen() {
     board.on_heard();
     assert_eq!(board.silence(at(100)), Duration::ZERO, "we are busy with what was said");
     board.on_listening(at(100));
-    board.on_absence(at(200));
+    board.on_absence(at(200), false);
     assert_eq!(board.silence(at(201)), Duration::from_secs(1));
 }
 

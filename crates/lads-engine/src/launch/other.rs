@@ -193,6 +193,7 @@ impl Other {
             match host {
                 Some(_) => {
                     Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
+                        .when_reached()
                 }
                 None => Fatal::new(
                     ExitCode::Other,
@@ -249,8 +250,8 @@ impl Other {
             wording,
             stderr,
             errors,
-        })
             terminal: asks_on_terminal.then(Terminal::open).flatten(),
+        })
     }
 
     /// Waits for its first message. Another host may get more time than a process of this one,
@@ -273,10 +274,10 @@ impl Other {
         let since = Instant::now();
         let mut told_next = WAIT_UNTOLD;
         loop {
-            let polled = &mut [PollFd::new(self.greeting.input(), PollFlags::IN)];
             if let (Some(terminal), Some(leader)) = (&mut self.terminal, self.process.pid()) {
                 terminal.attend(leader)?;
             }
+            let polled = &mut [PollFd::new(self.greeting.input(), PollFlags::IN)];
             match patience.look(polled, since) {
                 Ok(true) => return Ok(()),
                 Ok(false) if since.elapsed() >= told_next => {
@@ -353,12 +354,12 @@ impl Other {
                 return Ok(Listening { address, port, tokens, window_bytes });
             }
             Some(Message::Fatal { code, text }) => {
-                return Err(Fatal::new(exit_code_from(code), text));
+                return Err(Fatal::new(exit_code_from(code), text).when_reached());
             }
             Some(_) => "the other end did not say where it listens".to_owned(),
             None => format!("{} ended before it began", self.name),
         };
-        Err(Fatal::new(ExitCode::Network, text))
+        Err(Fatal::new(ExitCode::Network, text).when_reached())
     }
 
     /// The process and its two pipes, for the time after the greeting, in which it asks no
@@ -421,7 +422,8 @@ impl Other {
                         ),
                     }
                 ),
-            ),
+            )
+            .when_reached(),
         }
     }
 
@@ -472,10 +474,10 @@ fn is_refusal(complaints: &str) -> bool {
 
 /// Passes standard error on, unless it is muted, and keeps the last bytes of it.
 fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) {
-    let mut bytes = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
     // While ssh has the terminal, a write of this process to it may be stopped by SIGTTOU.
     let _blocked = SignalsBlocked::begin();
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
         if !is_muted.load(Ordering::Relaxed) {
             let _ = io::stderr().write_all(&bytes[..count]);
         }

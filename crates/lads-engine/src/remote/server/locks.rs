@@ -2,7 +2,9 @@
 //! that holds up others and is silent.
 
 use super::session::Session;
+use crate::clock::Clock;
 use crate::stop::StopFlag;
+use lads_core::absence::Presence;
 use lads_core::remote::locks::{ClientNumber, FileId, Grant, Locks, Owner, Released, TooMany};
 use lads_core::remote::message::{FileNumber, LockKind};
 use lads_core::remote::policy::LOOK_INTERVAL;
@@ -72,14 +74,18 @@ impl FileLocks {
 
     /// Cuts off clients that hold up others and are silent, until the flag is set.
     pub(super) fn watch(&self, silence_max: Duration, stop: &StopFlag) {
+        let clock = Clock::start();
+        let interval = LOOK_INTERVAL.min(silence_max);
+        let mut presence = Presence::begin(clock.now(), interval);
         while !stop.is_set() {
-            std::thread::sleep(LOOK_INTERVAL.min(silence_max));
+            std::thread::sleep(interval);
+            let away = presence.look(clock.now());
             let inner = self.lock_inner();
             let clients = inner.locks.holding_up().into_iter();
             let sessions = clients.filter_map(|it| inner.sessions.get(&it)?.upgrade());
             let sessions: Vec<_> = sessions.collect();
             drop(inner);
-            sessions.iter().for_each(|session| session.end_if_silent(silence_max));
+            sessions.iter().for_each(|session| session.end_if_silent(silence_max, away));
         }
     }
 

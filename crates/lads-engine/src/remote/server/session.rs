@@ -200,8 +200,10 @@ impl Session {
     }
 
     /// Ends the connection if the client was silent for this time, though nothing is done for it.
-    pub(super) fn end_if_silent(&self, silence_max: Duration) {
-        let inner = self.lock();
+    /// `away`: the time since the last call in which this process was stopped.
+    pub(super) fn end_if_silent(&self, silence_max: Duration, away: Duration) {
+        let mut inner = self.lock();
+        inner.active_at = (inner.active_at + away).min(Instant::now());
         let is_busy = inner.is_answering || inner.reads > 0 || inner.order.is_writing();
         let is_silent = !is_busy && inner.active_at.elapsed() >= silence_max;
         let is_over = inner.is_over;

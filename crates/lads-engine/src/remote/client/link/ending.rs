@@ -1,6 +1,7 @@
 //! The end of a connection: when all is done, or when the server is lost.
 
 use super::{Carrier, Inner, Link};
+use crate::clock::Clock;
 use crate::remote::client::RemoteError;
 use lads_core::absence::Presence;
 use lads_core::remote::policy::LOOK_INTERVAL;
@@ -42,10 +43,17 @@ impl Link {
 
     /// Ends the connection if the server says nothing for too long, or does nothing.
     pub(super) fn watch(link: &Weak<Self>) {
+        let clock = Clock::start();
+        let mut presence = Presence::begin(clock.now(), LOOK_INTERVAL);
         loop {
             std::thread::sleep(LOOK_INTERVAL);
             let Some(link) = link.upgrade() else { return };
             let mut inner = link.lock();
+            // The program may be stopped, which is no silence of the server.
+            let away = presence.look(clock.now());
+            let now = Instant::now();
+            inner.heard_at = (inner.heard_at + away).min(now);
+            inner.done_at = (inner.done_at + away).min(now);
             if !inner.is_owed() {
                 inner.done_at = Instant::now();
             }
