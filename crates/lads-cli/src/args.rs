@@ -227,7 +227,9 @@ pub(crate) struct CopyArgs {
     ///
     /// --exclude, --include, --exclude-from and --include-from are tried in the order given; the
     /// first pattern that matches decides. A pattern that ends in / matches directories only, one
-    /// that begins with / the path below SRC; * matches anything but /, ** anything.
+    /// that begins with / the path below SRC; * matches anything but /, ** anything, [a-z] and
+    /// [[:digit:]] one character. With any of these in a pattern, \\ takes the next character
+    /// literally.
     #[arg(long, value_name = "PATTERN", help_heading = SELECTION, action = ArgAction::Append)]
     pub(crate) exclude: Vec<OsString>,
 

@@ -28,30 +28,36 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(is_excluded, expected, "{path:?} by {patterns:?}");
 }
 
-/// Whether a pattern matches a path, by trying all that it might stand for.
+/// Reports whether a pattern matches a path, by trying everything that the pattern may stand for.
 fn is_matched(pattern: &[u8], path: &[u8], is_directory: bool) -> bool {
-    let (pattern, is_for_directories) =
-        pattern.strip_suffix(b"/").map_or((pattern, false), |pattern| (pattern, true));
+    let (pattern, is_for_directories) = match pattern {
+        [start @ .., b'/'] if !start.is_empty() => (start, true),
+        _ => (pattern, false),
+    };
     if is_for_directories && !is_directory {
         return false;
     }
-    let mut path = path.to_vec();
-    if is_directory && pattern.ends_with(b"***") {
-        path.push(b'/');
-    }
+    let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+    // The path from each of its components on, first to last.
+    let ends: Vec<Vec<u8>> = (0..components.len()).map(|at| components[at..].join(&b'/')).collect();
+    let is_wild = pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['));
+    let is_one = |pattern: &[u8], end: &[u8]| match is_wild {
+        true => Search::new(pattern, end).is_match(0, 0),
+        false => pattern == end,
+    };
+    let has_two_stars = pattern.windows(2).any(|two| two == b"**");
+    let behind = if is_directory && pattern.ends_with(b"***") { &b"/"[..] } else { b"" };
     if let Some(anchored) = pattern.strip_prefix(b"/") {
-        return Search::new(anchored, &path).is_match(0, 0);
+        return is_one(anchored, &[path, behind].concat());
     }
     if pattern.starts_with(b"**") {
-        path.insert(0, b'/');
-        return Search::new(pattern, &path).is_match(0, 0);
+        return is_one(pattern, &[b"/", path, behind].concat());
     }
-    let slashes = (0..path.len()).filter(|&at| path[at] == b'/').map(|at| at + 1);
-    let starts: Vec<usize> = std::iter::once(0).chain(slashes).collect();
-    let is_of_path = pattern.contains(&b'/') || pattern.windows(2).any(|two| two == b"**");
-    let starts = if is_of_path { &starts[..] } else { &starts[starts.len() - 1..] };
-    let mut search = Search::new(pattern, &path);
-    starts.iter().any(|&start| search.is_match(0, start))
+    if has_two_stars {
+        return ends.iter().any(|end| is_one(pattern, &[end, behind].concat()));
+    }
+    let slash_count = pattern.iter().filter(|&&byte| byte == b'/').count();
+    ends.iter().rev().nth(slash_count).is_some_and(|end| is_one(pattern, end))
 }
 
 /// A search that never tries the same twice.
@@ -84,7 +90,8 @@ impl<'a> Search<'a> {
         match rest {
             [] => next.is_none(),
             [b'*', b'*', ..] => {
-                self.is_match(p + 2, t) || (next.is_some() && self.is_match(p, t + 1))
+                let width = rest.iter().take_while(|&&byte| byte == b'*').count();
+                self.is_match(p + width, t) || (next.is_some() && self.is_match(p, t + 1))
             }
             [b'*', ..] => {
                 let is_eaten = next.is_some_and(|byte| byte != b'/');
@@ -98,31 +105,90 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How long what stands for one byte is, and whether it stands for this one.
+/// Returns the length of the piece of a pattern that stands for one byte, and whether it stands for
+/// this byte.
 fn one_of(pattern: &[u8], next: Option<u8>) -> (usize, bool) {
     let Some(byte) = next else { return (1, false) };
     match pattern {
         [b'?', ..] => (1, byte != b'/'),
         [b'\\', literal, ..] => (2, byte == *literal),
+        [b'\\'] => (1, false),
         [b'[', rest @ ..] => {
             let is_negated = matches!(rest, [b'!' | b'^', ..]);
             let set = &rest[usize::from(is_negated)..];
-            // A bracket that comes first is in the set.
-            let Some(length) = set.iter().skip(1).position(|&it| it == b']') else {
-                return (1, byte == b'[');
-            };
-            let is_in = is_in_set(&set[..=length], byte);
-            (1 + usize::from(is_negated) + length + 2, is_in != is_negated && byte != b'/')
+            match is_in_set(set, byte) {
+                Some((width, is_in)) => {
+                    let width = 1 + usize::from(is_negated) + width;
+                    (width, is_in != is_negated && byte != b'/')
+                }
+                None => (1, false),
+            }
         }
         [literal, ..] => (1, byte == *literal),
         [] => (0, false),
     }
 }
 
-fn is_in_set(set: &[u8], byte: u8) -> bool {
-    match set {
-        [] => false,
-        [first, b'-', last, rest @ ..] => (*first..=*last).contains(&byte) || is_in_set(rest, byte),
-        [one, rest @ ..] => *one == byte || is_in_set(rest, byte),
+/// Returns the length of a set behind its opening bracket, and whether the byte is in the set;
+/// `None` if the set is malformed.
+fn is_in_set(set: &[u8], byte: u8) -> Option<(usize, bool)> {
+    let (mut rest, mut is_in, mut before) = (set, false, None);
+    while rest.len() == set.len() || rest.first() != Some(&b']') {
+        (rest, before) = match (rest, before) {
+            ([b'-', b'\\', last, rest @ ..], Some(first)) => {
+                is_in |= (first..=*last).contains(&byte);
+                (rest, None)
+            }
+            ([b'-', last, rest @ ..], Some(first)) if !matches!(last, b']' | b'\\') => {
+                is_in |= (first..=*last).contains(&byte);
+                (rest, None)
+            }
+            ([b'[', b':', behind @ ..], _) => {
+                let (name, rest_behind) =
+                    behind.split_at(behind.iter().position(|&it| it == b']')?);
+                match name {
+                    [name @ .., b':'] => {
+                        is_in |= is_in_class(std::str::from_utf8(name).ok()?, byte)?;
+                        (&rest_behind[1..], None)
+                    }
+                    _ => {
+                        is_in |= byte == b'[';
+                        (&rest[1..], Some(b'['))
+                    }
+                }
+            }
+            ([b'\\', literal, rest @ ..], _) => {
+                is_in |= byte == *literal;
+                (rest, Some(*literal))
+            }
+            ([b'\\'] | [], _) => return None,
+            ([literal, rest @ ..], _) => {
+                is_in |= byte == *literal;
+                (rest, Some(*literal))
+            }
+        };
     }
+    Some((set.len() - rest.len() + 1, is_in))
+}
+
+/// Reports whether a byte is in a class of ASCII characters; `None` if no class has this name.
+fn is_in_class(name: &str, byte: u8) -> Option<bool> {
+    let (is_upper, is_lower) = (byte.is_ascii_uppercase(), byte.is_ascii_lowercase());
+    let (is_digit, is_graph) = (byte.is_ascii_digit(), (0x21..0x7f).contains(&byte));
+    let is_alnum = is_upper || is_lower || is_digit;
+    Some(match name {
+        "alnum" => is_alnum,
+        "alpha" => is_upper || is_lower,
+        "blank" => b" \t".contains(&byte),
+        "cntrl" => byte < 0x20 || byte == 0x7f,
+        "digit" => is_digit,
+        "graph" => is_graph,
+        "lower" => is_lower,
+        "print" => is_graph || byte == b' ',
+        "punct" => is_graph && !is_alnum,
+        "space" => b" \t\n\x0b\x0c\r".contains(&byte),
+        "upper" => is_upper,
+        "xdigit" => is_digit || b"abcdefABCDEF".contains(&byte),
+        _ => return None,
+    })
 }

@@ -1,7 +1,10 @@
 //! Which entries are moved, and under which names: the same as with rsync, and as the dry run says.
 
 use crate::tree::{Scale, describe, grow, visit};
-use crate::world::{AS_RSYNC, LADS, Rng, World, assert_identical, for_seeds, has, lads, run};
+use crate::world::{
+    AS_RSYNC, Ended, LADS, Rng, World, assert_identical, for_seeds, has, lads, run,
+};
+use lads_core::filter::{Rule, Verdict, is_included};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -181,6 +184,113 @@ fn patterns_choose_what_rsync_chooses() {
         }
         compare_with_rsync(&world, &options);
     });
+}
+
+/// Pieces of random patterns: everything that has a meaning to rsync, and what only looks like it.
+const PIECES: [&str; 44] = [
+    "a",
+    "b",
+    "]",
+    "-",
+    "^",
+    "!",
+    ":",
+    "\\",
+    "/",
+    "?",
+    "*",
+    "**",
+    "***",
+    "[",
+    "[ab]",
+    "[!a]",
+    "[^b]",
+    "[a-c]",
+    "[]a]",
+    "[!]]",
+    "[\\]]",
+    "[a\\-c]",
+    "[a-\\c]",
+    "[a-]",
+    "[-b]",
+    "[b-a]",
+    "[/a]",
+    "[[:digit:]]",
+    "[[:alpha:]]",
+    "[^[:alnum:]]",
+    "[[:punct:]a]",
+    "[[:space:][:upper:]]",
+    "[[:none:]]",
+    "[[:digit]",
+    "[[:]",
+    "[:a]",
+    "[[:xdigit:]-z]",
+    "[a-[:b]",
+    "\\[",
+    "\\*",
+    "\\?",
+    "\\a",
+    "7",
+    "A",
+];
+
+/// Paths on which random patterns are tried, with all that is special to patterns in their names.
+const TRIED: [&str; 22] = [
+    "a", "b/", "b/a", "b/b", "b/ab/", "b/ab/a", "b/ab/]", "]", "-", "^a", "!", "a:b", "a\\b", "\\",
+    "*", "?a", "[a", "[ab]", "7", "A", " ", "a-c",
+];
+
+#[test]
+fn random_patterns_match_what_they_match_for_rsync() {
+    if !has("rsync") {
+        return;
+    }
+    let world = World::new();
+    for path in TRIED {
+        match path.strip_suffix('/') {
+            Some(directory) => fs::create_dir_all(world.source().join(directory)).unwrap(),
+            None => drop(world.write(format!("src/{path}"), b"")),
+        }
+    }
+    for_seeds(400, 20_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let rules: Vec<(bool, String)> = (0..=rng.below(2))
+            .map(|_| {
+                let count = 1 + rng.below(4);
+                (rng.is_one_in(3), (0..count).map(|_| rng.pick(&PIECES)).collect())
+            })
+            .collect();
+        let mut command = Command::new("rsync");
+        command.args(["-rn", "--out-format=%n"]);
+        for (is_included, pattern) in &rules {
+            let option = if *is_included { "include" } else { "exclude" };
+            command.arg(format!("--{option}={pattern}"));
+        }
+        let theirs = command.args([&world.source_contents(), "/nowhere/"]).output().unwrap();
+        assert!(theirs.status.success(), "{theirs:?}");
+        let rules: Vec<Rule> = rules
+            .into_iter()
+            .map(|(is_included, pattern)| Rule {
+                verdict: if is_included { Verdict::Include } else { Verdict::Exclude },
+                pattern: pattern.into_bytes(),
+            })
+            .collect();
+        let ours: BTreeSet<&str> =
+            TRIED.into_iter().filter(|path| is_moved(&rules, path)).collect();
+        let theirs = String::from_utf8(theirs.stdout).unwrap();
+        let theirs: BTreeSet<&str> = theirs.lines().filter(|line| TRIED.contains(line)).collect();
+        assert_eq!(ours, theirs, "{:?}", String::from_utf8_lossy(&rules[0].pattern));
+    });
+}
+
+/// Reports whether rules let an entry and all directories above it through; the path of a directory
+/// ends in a slash.
+fn is_moved(rules: &[Rule], path: &str) -> bool {
+    let is_directory = path.ends_with('/');
+    let path = path.trim_end_matches('/');
+    let mut above = path.match_indices('/').map(|(at, _)| &path[..at]);
+    above.all(|directory| is_included(rules, directory.as_bytes(), true))
+        && is_included(rules, path.as_bytes(), is_directory)
 }
 
 #[test]
