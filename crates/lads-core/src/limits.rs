@@ -115,6 +115,17 @@ pub const TEXT_BYTES_MAX: usize = 16 << 10;
 /// stripes of 1 MiB over eight OSTs take 1.2 million. Each takes about 40 bytes, twice.
 pub const RANGES_MAX: usize = 2 << 20;
 
+/// Ranges of data of all files with holes that a source announces before they have ended. The sink
+/// keeps a range for each of them, so they must fit into [`RANGES_MAX`], with as many left for
+/// files that arrive out of order. If there are more, the shortest holes are sent as zeros.
+pub const DATA_RANGES_MAX: usize = RANGES_MAX / 2;
+
+/// Ranges of data that every file with holes may have, also if no more of [`DATA_RANGES_MAX`] are
+/// free. All entries that may be open have half a million of them.
+pub const DATA_RANGES_MIN: usize = 32;
+
+const _: () = assert!(DATA_RANGES_MAX + ENTRIES_OPEN_MAX * DATA_RANGES_MIN < RANGES_MAX);
+
 /// Ranges of bytes in one message: 160 KiB, well below [`MESSAGE_BYTES_MAX`]. What is longer comes
 /// in parts; with half there are twice as many.
 pub const RANGES_PER_MESSAGE: usize = 16_384;

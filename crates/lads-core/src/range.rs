@@ -76,6 +76,24 @@ impl RangeSet {
         Self { ranges, bytes }
     }
 
+    /// Merges ranges until at most `count_max` are left, by adding the bytes between them: those of
+    /// the shortest gaps.
+    pub fn coarsen(&mut self, count_max: usize) {
+        let excess = self.ranges.len().saturating_sub(count_max.max(1));
+        if excess == 0 {
+            return;
+        }
+        let ends = self.ranges.values();
+        let next_starts = self.ranges.keys().skip(1);
+        let mut gaps: Vec<Range<u64>> =
+            ends.zip(next_starts).map(|(&end, &start)| end..start).collect();
+        gaps.select_nth_unstable_by_key(excess - 1, |gap| gap.end - gap.start);
+        gaps.truncate(excess);
+        for gap in gaps {
+            self.insert(gap);
+        }
+    }
+
     /// How many bytes of a range are in the set.
     #[must_use]
     pub fn byte_count_in(&self, range: Range<u64>) -> u64 {
@@ -177,6 +195,21 @@ mod tests {
         assert_eq!((left.range_count(), left.byte_count()), (1, 10));
         let last = left.split_first(2);
         assert_eq!((last.byte_count(), left.byte_count(), left.is_empty()), (10, 0, true));
+    }
+
+    #[test]
+    fn a_set_is_coarsened_at_its_shortest_gaps() {
+        let set: RangeSet = [0..10, 12..20, 90..100, 101..110, 400..401].into_iter().collect();
+        let coarsened = |count_max| {
+            let mut set = set.clone();
+            set.coarsen(count_max);
+            set.iter().collect::<Vec<_>>()
+        };
+        assert_eq!(coarsened(5).len(), 5);
+        assert_eq!(coarsened(3), [0..20, 90..110, 400..401]);
+        assert_eq!(coarsened(2), [0..110, 400..401]);
+        assert_eq!(coarsened(0), coarsened(1));
+        assert_eq!(coarsened(1).first(), Some(&(0..401)));
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! The end that reads: walks the tree, reads blocks, sends them.
 
 mod end;
+mod holes;
 mod input;
 mod instead;
 mod list;
@@ -26,9 +27,12 @@ use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
 use crate::usage::IoBytes;
+use holes::RangeBudget;
 use instead::Instead;
 use lads_core::issue::{Failure, Operation, Side};
-use lads_core::limits::{DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
+use lads_core::limits::{
+    DATA_RANGES_MAX, DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX,
+};
 use lads_core::message::{Line, Message, Verb};
 use lads_core::reduction::{ReducedCounts, Reductions};
 use lads_core::schedule::{OstSpec, Policy};
@@ -67,6 +71,7 @@ pub(crate) struct SourceEnd {
     /// Entries of which not all metadata could be read.
     reduced: Mutex<ReducedCounts>,
     table: Table,
+    ranges: Arc<RangeBudget>,
     arena: Arena,
     stage: Option<StageLog>,
     layouts: Box<dyn Layouts>,
@@ -144,6 +149,7 @@ impl SourceEnd {
             roots,
             instead,
             table: Table::default(),
+            ranges: RangeBudget::new(DATA_RANGES_MAX),
             arena,
             stage,
             layouts,

@@ -63,6 +63,20 @@ fn assert_holes_stay_holes(source: &Path, target: &Path) {
     });
 }
 
+/// A file with more than 10,000 pieces was written in full from the 10,000th piece on.
+#[test]
+fn a_file_of_very_many_pieces_keeps_its_holes() {
+    let world = World::new();
+    let file = fs::File::create(world.write("src/pieces", b"")).unwrap();
+    for piece in 0..12_000 {
+        file.write_all_at(b"x", piece * (64 << 10)).unwrap();
+    }
+    file.set_len(12_001 * (64 << 10)).unwrap();
+    run(world.cp(&[])).expect(0);
+    assert_identical(&world.source(), &world.target());
+    assert_holes_stay_holes(&world.source(), &world.target());
+}
+
 #[test]
 fn a_rerun_moves_nothing() {
     for_seeds(3, 50, |seed| {

@@ -1,5 +1,6 @@
 //! What the source sees at a name: kind, metadata, and layout.
 
+use super::holes::{RangeShare, data_of};
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::layout::{FileAt, Mirror};
@@ -10,18 +11,13 @@ use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::limits::DEPTH_MAX;
-use lads_core::plan::align_data;
 use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
 use lads_core::units::{EntryId, OstId};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, readlinkat, seek, statat};
+use rustix::fs::{FileType, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 use std::sync::Arc;
-
-/// The most separate ranges of data of a file. Holes after them are sent as data.
-const DATA_RANGES_MAX: usize = 10_000;
-const BLOCK_BYTES_OF_STAT: u64 = 512;
 
 /// Whether two directories are on one file system. A directory that cannot be examined is reported
 /// when it is listed.
@@ -40,13 +36,15 @@ pub(super) struct Seen {
     layout: Layout,
     pub(super) mirrors: Vec<Mirror>,
     data: Option<RangeSet>,
+    /// The memory that is reserved for these ranges.
+    pub(super) ranges: Option<RangeShare>,
     disk_offset: Option<u64>,
     pub(super) link: Option<LinkName>,
 }
 
 impl Seen {
     pub(super) fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
-        let Self { kind, metadata, layout, mirrors, data, disk_offset, link } = self;
+        let Self { kind, metadata, layout, mirrors, data, disk_offset, link, .. } = self;
         let entry = Entry { id, parent, name, kind, metadata };
         let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
         Found { layout, mirrors, data, disk_offset, link, ..Found::new(entry) }
@@ -90,6 +88,7 @@ pub(super) fn look(
         layout: Layout::on(OstId(0)),
         mirrors: Vec::new(),
         data: None,
+        ranges: None,
         disk_offset: None,
         link: None,
     };
@@ -106,7 +105,7 @@ pub(super) fn look(
             // This comes late because looking for holes can bring data back from an archive, too.
             // A device has bytes where the file has holes, and a pipe must get them all.
             if !options.write_devices {
-                seen.data = data_of(handle, name, stat)?;
+                (seen.data, seen.ranges) = data_of(&end.ranges, handle, name, stat)?.unzip();
             }
             if identity.size > 0 {
                 seen.disk_offset = end.layouts.disk_offset(&at);
@@ -141,36 +140,6 @@ pub(super) fn look(
     Ok(Ok(seen))
 }
 
-/// The ranges of a file that have data, if it has holes: then it takes less space than its length.
-fn data_of(directory: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Option<RangeSet>, Errno> {
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let room = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES_OF_STAT;
-    if size == 0 || room >= size {
-        return Ok(None);
-    }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // A file that cannot be opened fails when it is read.
-    let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return Ok(None) };
-    let mut data = RangeSet::new();
-    let mut offset = 0;
-    while offset < size {
-        if data.range_count() >= DATA_RANGES_MAX {
-            data.insert(offset..size);
-            break;
-        }
-        let start = match seek(&file, SeekFrom::Data(offset)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => break,
-            Err(_) => return Ok(None),
-        };
-        let Ok(end) = seek(&file, SeekFrom::Hole(start)) else { return Ok(None) };
-        data.insert(start..end.min(size));
-        offset = end;
-    }
-    let data = align_data(&data, size);
-    Ok((data.byte_count() < size).then_some(data))
-}
-
 /// Examines a file that changed while it moved, and announces it as another entry.
 pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let Some(item) = end.table.get(old) else { return };
@@ -179,7 +148,7 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
         let stat = statat(&handle, item.name.as_slice(), NOT_THROUGH_LINKS)?;
         look(end, &item.directory, &handle, &item.name, &stat).map(|seen| (seen, stat))
     });
-    let (seen, stat) = match looked_at {
+    let (mut seen, stat) = match looked_at {
         Ok((Ok(seen), stat)) if matches!(seen.kind, Kind::File { .. }) => (seen, stat),
         Ok((Err(failure), _)) => return end.tell(Event::Gone { entry: old, failure }),
         Ok(_) => {
@@ -196,6 +165,7 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
         identity: Some(identity_of(&stat)),
         link: item.link.clone(),
         mirrors: Item::mirrors_of(&seen.mirrors),
+        ranges: seen.ranges.take(),
         ..Item::new(Arc::clone(&item.directory), item.parent, item.name.clone())
     };
     end.table.insert([(id, Arc::new(new))]);

@@ -1,5 +1,6 @@
 //! What the source keeps of an entry until the entry has ended: its place, and its open file.
 
+use super::holes::RangeShare;
 use crate::caching::Caching;
 use crate::layout::Mirror;
 use crate::paths::Directory;
@@ -27,6 +28,8 @@ pub(super) struct Item {
     pub(super) is_checked: AtomicBool,
     /// The same for each copy, if the file has several.
     pub(super) mirrors: Vec<OpenMirror>,
+    /// The memory that is reserved for the ranges of a file with holes.
+    pub(super) ranges: Option<RangeShare>,
 }
 
 /// A copy of a file, open while blocks of it are read.
@@ -46,8 +49,17 @@ pub(super) struct OpenFile {
 impl Item {
     /// An entry of which only its place is known.
     pub(super) fn new(directory: Arc<Directory>, parent: EntryId, name: Vec<u8>) -> Self {
-        let (file, is_checked, mirrors) = (Mutex::default(), AtomicBool::default(), Vec::new());
-        Self { directory, parent, name, identity: None, link: None, file, is_checked, mirrors }
+        Self {
+            directory,
+            parent,
+            name,
+            identity: None,
+            link: None,
+            file: Mutex::default(),
+            is_checked: AtomicBool::default(),
+            mirrors: Vec::new(),
+            ranges: None,
+        }
     }
 
     /// The copies of a file, none of them open.

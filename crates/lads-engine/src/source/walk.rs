@@ -591,10 +591,11 @@ impl<'a> Walker<'a> {
         drop(asked);
         let item = Item::new(Arc::clone(directory), parent, name.clone());
         match seen {
-            Ok((Ok(seen), stat)) => {
+            Ok((Ok(mut seen), stat)) => {
                 let identity = matches!(seen.kind, Kind::File { .. }).then(|| identity_of(&stat));
                 let (link, mirrors) = (seen.link.clone(), Item::mirrors_of(&seen.mirrors));
-                self.keep(id, Item { identity, link, mirrors, ..item });
+                let ranges = seen.ranges.take();
+                self.keep(id, Item { identity, link, mirrors, ranges, ..item });
                 self.found(seen.found(id, parent, name));
             }
             Ok((Err(failure), _)) => {
