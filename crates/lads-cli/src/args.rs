@@ -228,7 +228,7 @@ pub(crate) struct CopyArgs {
     /// --exclude, --include, --exclude-from and --include-from are tried in the order given; the
     /// first pattern that matches decides. A pattern that ends in / matches directories only, one
     /// that begins with / the path below SRC; * matches anything but /, ** anything, [a-z] and
-    /// [[:digit:]] one character. With any of these in a pattern, \\ takes the next character
+    /// [[:digit:]] one character. With any of these in a pattern, \ takes the next character
     /// literally.
     #[arg(long, value_name = "PATTERN", help_heading = SELECTION, action = ArgAction::Append)]
     pub(crate) exclude: Vec<OsString>,
@@ -250,7 +250,9 @@ pub(crate) struct CopyArgs {
     /// Move only the paths that a file lists, relative to SRC; - is stdin
     ///
     /// One a line; SRC must be one directory. Empty lines and lines that begin with # or ; are left
-    /// out: write ./#name for such a name.
+    /// out: write ./#name for such a name. A path may lead through symbolic links, which become
+    /// directories at the sink; with a slash at its end, it means the directory that a link leads
+    /// to. A path that does not exist is reported, and the exit code is then 3.
     #[arg(long, value_name = "FILE", help_heading = SELECTION, value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
 

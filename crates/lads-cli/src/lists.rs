@@ -49,8 +49,9 @@ pub(crate) fn push_pattern(rules: &mut Vec<Rule>, verdict: Verdict, pattern: &[u
     rules.push(Rule { verdict, pattern: pattern.to_vec() });
 }
 
-/// A path below the source as `--files-from` gives it. Slashes without meaning are dropped; a path
-/// that leads out of the source is refused.
+/// Returns a path below the source, as `--files-from` gives it, without redundant slashes. A slash
+/// at the end remains: a link to a directory then stands for the directory. A path that leads out
+/// of the source is an error.
 pub(crate) fn relative_path(path: &[u8]) -> Result<Vec<u8>> {
     let is_needless = |part: &&[u8]| part.is_empty() || *part == b".";
     let parts: Vec<&[u8]> =
@@ -61,7 +62,12 @@ pub(crate) fn relative_path(path: &[u8]) -> Result<Vec<u8>> {
             String::from_utf8_lossy(path).escape_debug()
         );
     }
-    Ok(parts.join(&b'/'))
+    let mut joined = parts.join(&b'/');
+    let last = path.rsplit(|&byte| byte == b'/').next();
+    if !joined.is_empty() && last.is_some_and(|part| is_needless(&part)) {
+        joined.push(b'/');
+    }
+    Ok(joined)
 }
 
 #[cfg(test)]
@@ -95,7 +101,10 @@ mod tests {
 
     #[test]
     fn listed_paths_stay_below_the_source() {
-        assert_eq!(relative_path(b"/a//./b/").unwrap(), b"a/b");
+        assert_eq!(relative_path(b"/a//./b").unwrap(), b"a/b");
+        assert_eq!(relative_path(b"a//b//").unwrap(), b"a/b/");
+        assert_eq!(relative_path(b"a/.").unwrap(), b"a/");
+        assert_eq!(relative_path(b"a/./").unwrap(), b"a/");
         assert_eq!(relative_path(b"./#a").unwrap(), b"#a");
         assert_eq!(relative_path(b"./").unwrap(), b"");
         assert!(relative_path(b"a/../../b").is_err());

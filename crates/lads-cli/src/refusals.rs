@@ -53,7 +53,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("--append", PARTIAL),
     ("--append-verify", PARTIAL),
     ("-d --dirs", "use --exclude '*/' to leave out what is further below"),
-    ("-L --copy-links", FOLLOW),
     ("--copy-unsafe-links", FOLLOW),
     ("--safe-links", FOLLOW),
     ("--munge-links", FOLLOW),
@@ -279,11 +278,11 @@ mod tests {
 
     #[test]
     fn a_cluster_is_refused_for_each_letter_in_the_order_given() {
-        let arguments = ["-avLR", "--inplace", "a", "b"].map(str::to_owned);
+        let arguments = ["-avkR", "--inplace", "a", "b"].map(str::to_owned);
         let messages = parse(&arguments);
         let begins: Vec<&str> =
             messages.iter().map(|message| message.split(' ').next().unwrap()).collect();
-        assert_eq!(begins, ["-L,", "-R,", "--inplace"]);
+        assert_eq!(begins, ["-k,", "-R,", "--inplace"]);
     }
 
     #[test]

@@ -136,6 +136,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         deletion: args.choice.deletion(),
         force: args.choice.force,
         one_file_system: args.choice.one_file_system,
+        copy_links: args.choice.copy_links,
         makes_parents: args.choice.mkpath,
         checksum: args.checksum,
         check: false,

@@ -41,6 +41,8 @@ mod file_sizes;
 mod greeting;
 #[path = "promises/identity.rs"]
 mod identity;
+#[path = "promises/links.rs"]
+mod links;
 #[path = "promises/media.rs"]
 mod media;
 #[path = "promises/metadata.rs"]

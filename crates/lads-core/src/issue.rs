@@ -141,6 +141,10 @@ pub enum Reason {
     Limit,
     /// More names are in a directory than can be compared.
     ManyNames,
+    /// It is a symbolic link to nothing, and the user asked to copy what links lead to.
+    Dangling,
+    /// It is a directory that lies in itself, through a symbolic link.
+    Loop,
 }
 
 /// What went wrong with one entry, without its name.

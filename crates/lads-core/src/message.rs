@@ -586,6 +586,8 @@ wire_enum!(Reason {
     11 => TooDeep,
     12 => Limit,
     13 => ManyNames,
+    14 => Dangling,
+    15 => Loop,
 });
 wire_enum!(Kind {
     0 => File { identity, data_bytes, striping, source_ost, is_different },

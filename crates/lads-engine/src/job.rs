@@ -227,6 +227,9 @@ pub struct Options {
     pub force: bool,
     /// Whether other file systems that are mounted below a source are left out.
     pub one_file_system: bool,
+    /// Whether the files and directories that symbolic links lead to are copied instead of the
+    /// links.
+    pub copy_links: bool,
     /// Whether missing directories above the target are made.
     pub makes_parents: bool,
     /// Whether files of the same size are compared by their contents instead of their times.
@@ -367,6 +370,7 @@ impl Default for Options {
             deletion: None,
             force: false,
             one_file_system: false,
+            copy_links: false,
             makes_parents: false,
             checksum: false,
             check: false,
@@ -582,6 +586,7 @@ wire_struct!(Options {
     deletion,
     force,
     one_file_system,
+    copy_links,
     makes_parents,
     checksum,
     check,

@@ -1,5 +1,5 @@
 //! Directories by handle: every name is looked up in an open directory, one component at a time,
-//! and no symbolic link is followed below the root.
+//! and no symbolic link is followed below the root unless the user asked for that at the source.
 //!
 //! This keeps a transfer inside its root, whatever the other end or another user of this host does
 //! to the tree meanwhile. Few handles stay open. A handle that was closed is opened again through
@@ -9,8 +9,8 @@
 //! So everything that follows parents is a loop, never a recursion; dropping directories, too.
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, Stat, fcntl_getfl, fstat, fsync, mkdirat, openat, statat, sync,
-    syncfs, unlinkat,
+    AtFlags, CWD, Mode, OFlags, Stat, fcntl_getfl, fstat, fsync, mkdirat, openat, readlinkat,
+    statat, sync, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -35,6 +35,11 @@ pub(crate) struct Directory {
     depth: u32,
     handle: Mutex<Option<Arc<OwnedFd>>>,
     making: Making,
+    /// Whether its name may be a symbolic link, which is followed.
+    may_be_link: bool,
+    /// The numbers of the file system and of the directory, once they were looked up; `None` if
+    /// the directory is only the place of a name that the user gave.
+    identity: OnceLock<Option<(u64, u64)>>,
     /// Set if it did not exist before this transfer.
     pub(crate) was_made: OnceLock<()>,
     /// Mode that it had before its owner was permitted to work in it, if that was necessary.
@@ -86,6 +91,8 @@ impl Directory {
             depth: 0,
             handle: Mutex::new(Some(Arc::new(handle))),
             making: Making::Never,
+            may_be_link: false,
+            identity: OnceLock::new(),
             was_made: OnceLock::new(),
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
@@ -93,24 +100,67 @@ impl Directory {
         })
     }
 
+    /// A root that is only the place of a name that the user gave: not part of the tree.
+    pub(crate) fn place_of_root(handle: OwnedFd) -> Arc<Self> {
+        let place = Self::root(handle);
+        let _ = place.identity.set(None);
+        place
+    }
+
     /// A directory in this one.
     pub(crate) fn child(self: &Arc<Self>, name: &[u8], making: Making) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(self.new_child(name, making))
+    }
+
+    /// A directory in this one, also through a symbolic link. Only the source follows links, and
+    /// only if the user asked for that.
+    pub(crate) fn child_through_link(self: &Arc<Self>, name: &[u8]) -> Arc<Self> {
+        let mut child = self.new_child(name, Making::Never);
+        child.may_be_link = true;
+        Arc::new(child)
+    }
+
+    fn new_child(self: &Arc<Self>, name: &[u8], making: Making) -> Self {
+        Self {
             parent: Some(Arc::clone(self)),
             name: name.to_vec(),
             depth: self.depth.saturating_add(1),
             handle: Mutex::new(None),
             making,
+            may_be_link: false,
+            identity: OnceLock::new(),
             was_made: OnceLock::new(),
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             recent: Arc::clone(&self.recent),
-        })
+        }
     }
 
     /// The directory that it lies in; `None` for the root.
     pub(crate) fn above(&self) -> Option<Arc<Self>> {
         self.parent.clone()
+    }
+
+    /// Reports whether a file is this directory or one of those above it, as they were opened.
+    ///
+    /// # Errors
+    /// Of opening one of these directories again.
+    pub(crate) fn is_within(self: &Arc<Self>, file: &Stat) -> Result<bool, Errno> {
+        let mut directory = Some(self);
+        while let Some(it) = directory {
+            let identity = match it.identity.get() {
+                Some(identity) => *identity,
+                None => {
+                    let stat = fstat(&*it.open()?)?;
+                    *it.identity.get_or_init(|| Some((stat.st_dev, stat.st_ino)))
+                }
+            };
+            if identity == Some((file.st_dev, file.st_ino)) {
+                return Ok(true);
+            }
+            directory = it.parent.as_ref();
+        }
+        Ok(false)
     }
 
     /// The number of levels below the root; zero for the root.
@@ -184,7 +234,8 @@ impl Directory {
     }
 
     fn open_in(&self, parent: &OwnedFd) -> Result<OwnedFd, Errno> {
-        match open_to_look_up(parent, self.name.as_slice(), DIRECTORY) {
+        let flags = if self.may_be_link { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
+        match open_to_look_up(parent, self.name.as_slice(), flags) {
             Err(Errno::NOENT) if matches!(self.making, Making::IfMissing | Making::Always) => {}
             Err(Errno::NOTDIR | Errno::LOOP)
                 if matches!(self.making, Making::InPlaceOfOthers | Making::Always) =>
@@ -357,6 +408,27 @@ pub(crate) fn proc_path(directory: &OwnedFd, name: &[u8]) -> Vec<u8> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
     path
+}
+
+/// Returns the directory and the name of the file that a symbolic link leads to, for calls that do
+/// not follow links. The directory handle serves to look up names only.
+///
+/// # Errors
+/// Of the system calls; `ESTALE` if the link leads to another file than the one with this status.
+pub(crate) fn referent_of(
+    directory: &OwnedFd,
+    link: &[u8],
+    file: &Stat,
+) -> Result<(OwnedFd, Vec<u8>), Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat(directory, link, flags, Mode::empty())?;
+    let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    let path = readlinkat(CWD, path, Vec::new())?.into_bytes();
+    let start = path.iter().rposition(|&byte| byte == b'/').ok_or(Errno::STALE)?;
+    let (above, name) = path.split_at(start + 1);
+    let name = if name.is_empty() { b".".to_vec() } else { name.to_vec() };
+    let above = openat(CWD, above, flags | OFlags::DIRECTORY, Mode::empty())?;
+    if is_name_of(&above, name.as_slice(), file)? { Ok((above, name)) } else { Err(Errno::STALE) }
 }
 
 /// Whether a name stands for this open file, and not for a file that somebody has put there since.

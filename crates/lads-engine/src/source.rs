@@ -23,6 +23,7 @@ use crate::fatal::Fatal;
 use crate::hub::{Hub, Waiter, Wake};
 use crate::job::Options;
 use crate::layout::Layouts;
+use crate::paths::{Directory, Making};
 use crate::setup::Setup;
 use crate::stage::StageLog;
 use crate::stream::Streams;
@@ -30,9 +31,7 @@ use crate::usage::IoBytes;
 use holes::RangeBudget;
 use instead::Instead;
 use lads_core::issue::{Failure, Operation, Side};
-use lads_core::limits::{
-    DATA_RANGES_MAX, DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX,
-};
+use lads_core::limits::{DATA_RANGES_MAX, DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Verb};
 use lads_core::reduction::{ReducedCounts, Reductions};
 use lads_core::schedule::{OstSpec, Policy};
@@ -100,7 +99,7 @@ impl SourceEnd {
         let instead = Instead::of(paths, &options)?;
         let roots = match &instead {
             Some(it) => vec![WalkRoot::without_storage(it.name(), it.is_directory())?],
-            None => roots::find_roots(paths, options.files_from.is_some(), board.as_ref())?,
+            None => roots::find_roots(paths, &options, board.as_ref())?,
         };
         let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();
         let mut places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
@@ -193,6 +192,14 @@ impl SourceEnd {
     /// A thread is about to call storage for an entry.
     fn begin(&self, operation: Operation, entry: EntryId, ost: Option<OstId>) -> UnderWay<'_> {
         self.hub.deeds.begin(operation, Subject::Entry(entry), ost)
+    }
+
+    /// Returns a directory in another one; with `--copy-links`, also through a symbolic link.
+    fn child_of(&self, above: &Arc<Directory>, name: &[u8]) -> Arc<Directory> {
+        match self.options.copy_links {
+            true => above.child_through_link(name),
+            false => above.child(name, Making::Never),
+        }
     }
 
     fn stage(&self) -> &StageLog {

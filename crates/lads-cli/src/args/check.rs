@@ -14,6 +14,7 @@ const CHECK_TAKES: &[&str] = &[
     "files_from",
     "from0",
     "one_file_system",
+    "copy_links",
     "restore",
     "quiet",
     "partial_progress",

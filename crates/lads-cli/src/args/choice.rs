@@ -41,6 +41,14 @@ pub(crate) struct ChoiceArgs {
     #[arg(short = 'x', long, help_heading = SELECTION)]
     pub(crate) one_file_system: bool,
 
+    /// Copy the files and directories that symbolic links lead to, instead of the links
+    ///
+    /// Only at the source, and also outside of SRC. A link to nothing and a link to a directory
+    /// that it lies in are reported; the exit code is then 3, and --delete removes nothing. With -x,
+    /// a link to a directory on another file system becomes an empty directory.
+    #[arg(short = 'L', long, help_heading = SELECTION)]
+    pub(crate) copy_links: bool,
+
     /// Make the directories above DST, too, if they are not there
     #[arg(long, help_heading = SELECTION)]
     pub(crate) mkpath: bool,

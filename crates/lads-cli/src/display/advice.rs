@@ -39,6 +39,9 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
         Reason::ParentFailed => "see what was said of the directory; this follows from it",
         Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
         Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
+        Reason::Dangling | Reason::Loop => {
+            "exclude it with --exclude, or copy links as links (without --copy-links)"
+        }
         Reason::LargeMetadata => "move it without its attributes (--no-xattrs)",
         Reason::Limit => "see with -n what is left, then allow more with --max-delete",
         Reason::ManyNames => "compare directories of it one by one, or with --exclude",

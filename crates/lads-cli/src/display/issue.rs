@@ -70,6 +70,8 @@ fn reason(failure: &Failure) -> String {
         Reason::UnsafeName => "its name would lead elsewhere, or is one of LADS's own (.lads-…)",
         Reason::Archived => "its data is in an archive, not on storage targets",
         Reason::ManyNames => "more names are in such directories than can be compared at a time",
+        Reason::Dangling => "it is a symbolic link to nothing, and --copy-links is given",
+        Reason::Loop => "through a symbolic link, it is a directory that it lies in",
         Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
         Reason::Limit => "as many were deleted as --max-delete allows, and there are more",
         Reason::TooDeep => {

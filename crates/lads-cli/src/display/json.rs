@@ -290,6 +290,8 @@ fn reason(reason: Reason) -> &'static str {
         Reason::TooDeep => "too-deep",
         Reason::Limit => "limit",
         Reason::ManyNames => "many-names",
+        Reason::Dangling => "dangling",
+        Reason::Loop => "loop",
     }
 }
 

@@ -7,8 +7,8 @@ use crate::world::{
 use lads_core::filter::{Rule, Verdict, is_included};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 #[test]
 fn the_dry_run_says_exactly_what_is_done() {
@@ -298,33 +298,100 @@ fn a_list_of_files_chooses_what_rsync_chooses() {
     if !has("rsync") {
         return;
     }
-    for_seeds(8, 300, |seed| {
+    for_seeds(30, 1000, |seed| {
         let mut rng = Rng::new(seed);
         let world = World::new();
         grow_plain(&mut rng, &world.source(), 3);
-        let mut paths = Vec::new();
-        visit(&world.source(), &mut |path, _| {
-            paths.push(path.strip_prefix(world.source()).unwrap().to_owned());
-        });
-        let mut list = String::new();
-        for _ in 0..=rng.below(6) {
-            let path: &PathBuf = &paths[rng.below(paths.len())];
-            let shape = rng.pick(&["", "./", "/"]);
-            list += &format!("{shape}{}\n", path.display());
+        for _ in 0..rng.below(5) {
+            plant_link(&mut rng, &world.source());
         }
+        let list: String = (0..=rng.below(6)).map(|_| listed_path(&mut rng)).collect();
         let list = world.write("list", list.as_bytes());
-        // LADS takes a directory with all that is in it, as rsync does with -r.
-        compare_with_rsync(&world, &["-r", "--files-from", list.to_str().unwrap()]);
+        // LADS moves a directory with its contents, as rsync does with -r.
+        let mut options = vec!["-r", "--files-from", list.to_str().unwrap()];
+        if rng.below(3) == 0 {
+            options.extend(["--exclude", PATTERNS[rng.below(PATTERNS.len())]]);
+        }
+        let theirs = copy_by_rsync(&world, &options);
+        let missing = missing_to_rsync(&world, &theirs);
+        assert_eq!(theirs.status.code(), Some(if missing.is_empty() { 0 } else { 23 }));
+        let ours = run(world.cp(&options)).expect(if missing.is_empty() { 0 } else { 3 });
+        let list = fs::read_to_string(&list).unwrap();
+        assert_eq!(reported(&world, &ours), missing, "{list}{options:?}");
+        assert_eq!(
+            names_and_bytes(&world.target()),
+            names_and_bytes(&world.path("theirs")),
+            "{list}{options:?}"
+        );
     });
 }
 
-fn compare_with_rsync(world: &World, options: &[&str]) {
+/// Makes a link in a directory of a tree, which may lead to a file, a directory, itself, or nowhere.
+fn plant_link(rng: &mut Rng, root: &Path) {
+    let mut directory = root.to_owned();
+    while directory.join(NAMES[0]).is_dir() && rng.below(2) == 0 {
+        directory.push(NAMES[0]);
+    }
+    let target = Path::new(rng.pick(&["", "..", "."])).join(NAMES[rng.below(NAMES.len())]);
+    let name = directory.join(rng.pick(&["link", "a", "data"]));
+    let _ = std::os::unix::fs::symlink(target, name);
+}
+
+/// A line of a list: a path that often does not exist.
+fn listed_path(rng: &mut Rng) -> String {
+    let names = ["a", "b", "data", "link", "link", "ab", "core"];
+    let count = 1 + rng.below(3);
+    let path: Vec<&str> = (0..count).map(|_| rng.pick(&names)).collect();
+    let (first, last) = (rng.pick(&["", "", "./", "/"]), rng.pick(&["", "", "", "/", "/."]));
+    format!("{first}{}{last}\n", path.join("/"))
+}
+
+#[test]
+fn every_listed_path_that_is_missing_is_reported_by_its_name() {
+    let world = World::new();
+    world.write("src/file", b"x");
+    world.write("src/real/there", b"x");
+    std::os::unix::fs::symlink("real", world.path("src/link")).unwrap();
+    let absent: Vec<String> = (0..100).map(|n| format!("real/absent{n}")).collect();
+    let paths = ["file/below", "link/there", "link/absent/x", "nothing/a/b"];
+    let list = [&paths.map(str::to_owned)[..], &absent].concat().join("\n");
+    let list = world.write("list", list.as_bytes());
+    let ended = run(world.cp(&["--files-from", list.to_str().unwrap()])).expect(3);
+    let missing = ["file/below", "link/absent/x", "nothing/a/b"].map(str::to_owned);
+    assert_eq!(reported(&world, &ended), missing.into_iter().chain(absent).collect());
+    let expected = [" /", "link /", "link/there x"].map(str::to_owned).into();
+    assert_eq!(names_and_bytes(&world.target()), expected);
+}
+
+/// Returns the paths that failed, below the source.
+fn reported(world: &World, ended: &Ended) -> BTreeSet<String> {
+    let path = |issue: &serde_json::Value| {
+        let path = Path::new(issue["path"].as_str().unwrap());
+        path.strip_prefix(world.source()).unwrap().display().to_string()
+    };
+    ended.events_of("issue").iter().map(path).collect()
+}
+
+/// Returns the listed paths that rsync did not find, below the source.
+fn missing_to_rsync(world: &World, theirs: &Output) -> BTreeSet<String> {
+    let start = format!("link_stat \"{}/", world.source().display());
+    let errors = String::from_utf8_lossy(&theirs.stderr).into_owned();
+    let paths = errors.lines().filter_map(|line| line.split_once(&start)?.1.split_once('"'));
+    paths.map(|(path, _)| path.trim_end_matches("/.").to_owned()).collect()
+}
+
+fn copy_by_rsync(world: &World, options: &[&str]) -> Output {
     // The target must exist: otherwise rsync would take it for the new name of a single file.
     fs::create_dir_all(world.target()).unwrap();
     fs::create_dir_all(world.path("theirs")).unwrap();
     let mut command = Command::new("rsync");
     command.arg("-aH").args(options).arg(world.source_contents()).arg(world.path("theirs"));
-    assert!(command.output().unwrap().status.success(), "{command:?}");
+    command.output().unwrap()
+}
+
+fn compare_with_rsync(world: &World, options: &[&str]) {
+    let theirs = copy_by_rsync(world, options);
+    assert!(theirs.status.success(), "{options:?}: {theirs:?}");
     run(world.cp(options)).expect(0);
     let names = |root: &Path| names_and_bytes(root);
     assert_eq!(names(&world.target()), names(&world.path("theirs")), "{options:?}");

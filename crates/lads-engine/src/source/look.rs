@@ -3,11 +3,12 @@
 use super::holes::{RangeShare, data_of};
 use super::table::Item;
 use super::{SourceEnd, failed};
+use crate::job::Options;
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::metadata_at;
-use crate::paths::{Directory, NOT_THROUGH_LINKS};
+use crate::paths::{Directory, NOT_THROUGH_LINKS, referent_of};
 use crate::stat::identity_of;
-use lads_core::entry::{Entry, Kind, Metadata};
+use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::limits::DEPTH_MAX;
@@ -15,7 +16,7 @@ use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
 use lads_core::units::{EntryId, OstId};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Stat, fstat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -27,6 +28,77 @@ pub(super) fn is_one_file_system(above: &Arc<Directory>, directory: &Arc<Directo
         (Ok(above), Ok(directory)) => above == directory,
         _ => true,
     }
+}
+
+/// A name in an open directory, with the status of the entry that is copied under this name.
+#[derive(Debug)]
+pub(super) struct Sight {
+    pub(super) handle: Arc<OwnedFd>,
+    pub(super) stat: Stat,
+    /// Whether the name is a link, and the status is that of the file it leads to.
+    pub(super) is_followed: bool,
+}
+
+/// The reason why a name has no status.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unseen {
+    /// The name is a link that is to be followed and leads to nothing.
+    Dangling,
+    Failed(Errno),
+}
+
+impl From<Errno> for Unseen {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+impl Unseen {
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Self::Dangling => Failure::new(Side::Source, Operation::Examine, Reason::Dangling),
+            Self::Failed(errno) => failed(Operation::Examine, errno),
+        }
+    }
+}
+
+impl Sight {
+    pub(super) fn is_directory(&self) -> bool {
+        is_directory(&self.stat)
+    }
+}
+
+/// Reports whether a status is that of a directory.
+pub(super) fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// Looks at a name in a directory; with `--copy-links`, at the file that a link leads to.
+pub(super) fn sight(
+    options: &Options,
+    directory: &Arc<Directory>,
+    name: &[u8],
+) -> Result<Sight, Unseen> {
+    sight_in(options, directory.open()?, name)
+}
+
+/// Does the work of [`sight`] in a directory that is open.
+pub(super) fn sight_in(
+    options: &Options,
+    handle: Arc<OwnedFd>,
+    name: &[u8],
+) -> Result<Sight, Unseen> {
+    let stat = statat(&handle, name, NOT_THROUGH_LINKS)?;
+    let is_followed =
+        options.copy_links && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    let stat = match is_followed {
+        false => stat,
+        true => statat(&handle, name, AtFlags::empty()).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Unseen::Dangling,
+            errno => Unseen::Failed(errno),
+        })?,
+    };
+    Ok(Sight { handle, stat, is_followed })
 }
 
 /// What the source sees at a name.
@@ -43,6 +115,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Returns the identity that a regular file must still have when it is read.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        match self.kind {
+            Kind::File { identity, .. } => Some(identity),
+            _ => None,
+        }
+    }
+
     pub(super) fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
         let Self { kind, metadata, layout, mirrors, data, disk_offset, link, .. } = self;
         let entry = Entry { id, parent, name, kind, metadata };
@@ -51,19 +131,26 @@ impl Seen {
     }
 }
 
-/// Examines a directory that would be `depth` levels below the root.
+/// Examines a directory that would be `depth` levels below the root; with `may_be_link`, also the
+/// one that a symbolic link leads to.
 pub(super) fn look_at_directory(
     end: &SourceEnd,
     above: &Arc<Directory>,
     name: &[u8],
     depth: u32,
+    may_be_link: bool,
 ) -> Result<Metadata, Failure> {
     if depth > DEPTH_MAX {
         return Err(Failure::new(Side::Source, Operation::List, Reason::TooDeep));
     }
+    let flags = if may_be_link { AtFlags::empty() } else { NOT_THROUGH_LINKS };
     let looked_at = above.open().and_then(|above| {
-        let stat = statat(&above, name, NOT_THROUGH_LINKS)?;
-        metadata_at(&above, name, &stat, &end.options)
+        let stat = statat(&above, name, flags)?;
+        if !may_be_link {
+            return metadata_at(&above, name, &stat, &end.options);
+        }
+        let (above, name) = referent_of(&above, name, &stat)?;
+        metadata_at(&above, &name, &stat, &end.options)
     });
     let (metadata, reductions) = looked_at.map_err(|errno| failed(Operation::Examine, errno))?;
     end.count_reduced(reductions);
@@ -74,12 +161,16 @@ pub(super) fn look_at_directory(
 /// the transfer.
 pub(super) fn look(
     end: &SourceEnd,
-    directory: &Arc<Directory>,
-    handle: &OwnedFd,
-    name: &[u8],
-    stat: &Stat,
+    item: &Item,
+    sight: &Sight,
 ) -> Result<Result<Seen, Failure>, Errno> {
     let options = &end.options;
+    let Sight { handle, stat, is_followed } = sight;
+    let referent = is_followed.then(|| referent_of(handle, &item.name, stat)).transpose()?;
+    let (handle, name) = match &referent {
+        Some((directory, name)) => (directory, name.as_slice()),
+        None => (&**handle, item.name.as_slice()),
+    };
     let (metadata, reductions) = metadata_at(handle, name, stat, options)?;
     end.count_reduced(reductions);
     let mut seen = Seen {
@@ -107,7 +198,7 @@ pub(super) fn look(
             if !options.write_devices {
                 (seen.data, seen.ranges) = data_of(&end.ranges, handle, name, stat)?.unzip();
             }
-            if identity.size > 0 {
+            if size > 0 {
                 seen.disk_offset = end.layouts.disk_offset(&at);
             }
             let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
@@ -134,7 +225,7 @@ pub(super) fn look(
             device: stat.st_dev,
             inode: stat.st_ino,
             name_count: stat.st_nlink,
-            path: directory.path_of(name),
+            path: item.path(),
         });
     }
     Ok(Ok(seen))
@@ -144,25 +235,23 @@ pub(super) fn look(
 pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let Some(item) = end.table.get(old) else { return };
     let _asked = end.begin(Operation::Examine, old, None);
-    let looked_at = item.directory.open().and_then(|handle| {
-        let stat = statat(&handle, item.name.as_slice(), NOT_THROUGH_LINKS)?;
-        look(end, &item.directory, &handle, &item.name, &stat).map(|seen| (seen, stat))
+    let gone = |failure| end.tell(Event::Gone { entry: old, failure });
+    let looked_at = sight(&end.options, &item.directory, &item.name).and_then(|sight| {
+        let seen = look(end, &item, &sight)?;
+        Ok((seen, sight))
     });
-    let (mut seen, stat) = match looked_at {
-        Ok((Ok(seen), stat)) if matches!(seen.kind, Kind::File { .. }) => (seen, stat),
-        Ok((Err(failure), _)) => return end.tell(Event::Gone { entry: old, failure }),
+    let (mut seen, sight) = match looked_at {
+        Ok((Ok(seen), sight)) if matches!(seen.kind, Kind::File { .. }) => (seen, sight),
+        Ok((Err(failure), _)) => return gone(failure),
         Ok(_) => {
-            let failure = Failure::new(Side::Source, Operation::Examine, Reason::Changed);
-            return end.tell(Event::Gone { entry: old, failure });
+            return gone(Failure::new(Side::Source, Operation::Examine, Reason::Changed));
         }
-        Err(errno) => {
-            let failure = failed(Operation::Examine, errno);
-            return end.tell(Event::Gone { entry: old, failure });
-        }
+        Err(unseen) => return gone(unseen.failure()),
     };
     let id = end.table.new_id();
     let new = Item {
-        identity: Some(identity_of(&stat)),
+        identity: seen.identity(),
+        is_followed: sight.is_followed,
         link: item.link.clone(),
         mirrors: Item::mirrors_of(&seen.mirrors),
         ranges: seen.ranges.take(),

@@ -5,17 +5,18 @@
 //! as if it were gone: a directory is compared with what was mounted there when it was listed. If
 //! that differs, or if the directory cannot be examined, the answer is "unknown".
 
+use super::look::{Unseen, sight_in};
 use super::merge::Level;
 use super::{SourceEnd, failed};
 use crate::board::lock;
-use crate::paths::{Directory, Making, NOT_THROUGH_LINKS};
+use crate::paths::Directory;
 use lads_core::entry::is_own_name;
 use lads_core::filter::is_included;
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::{Presence, Question};
 use lads_core::source::Event;
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Stat, fstat, statat};
+use rustix::fs::{Stat, fstat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -134,10 +135,10 @@ fn open_again(directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
 fn presence(end: &SourceEnd, level: &Level, handles: &[Arc<OwnedFd>], name: &[u8]) -> Presence {
     let mut presence = Presence::Absent;
     for index in level.with_name(name) {
-        let is_directory = match statat(&handles[index], name, NOT_THROUGH_LINKS) {
-            Ok(stat) => FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
-            Err(Errno::NOENT) => continue,
-            Err(_) => return Presence::Unknown,
+        let is_directory = match sight_in(&end.options, Arc::clone(&handles[index]), name) {
+            Ok(sight) => sight.is_directory(),
+            Err(Unseen::Failed(Errno::NOENT)) => continue,
+            Err(Unseen::Failed(_) | Unseen::Dangling) => return Presence::Unknown,
         };
         if !is_moved(end, level.directory(index), name, is_directory) {
             continue;
@@ -177,7 +178,7 @@ fn below(end: &SourceEnd, level: &Level, name: &[u8]) -> Result<Level, Unknown> 
     let mut is_there = false;
     for index in level.with_name(name) {
         let above = level.directory(index);
-        let directory = above.child(name, Making::Never);
+        let directory = end.child_of(above, name);
         let looked_at =
             point_of(above, name).and_then(|point| Ok((point, fstat(&*directory.open()?)?)));
         let ((point, above_stat), stat) = match looked_at {

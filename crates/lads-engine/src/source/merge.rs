@@ -7,9 +7,7 @@
 //! up below it.
 
 use super::roots::WalkRoot;
-use crate::paths::{Directory, NOT_THROUGH_LINKS};
-use rustix::fs::{FileType, statat};
-use rustix::io::Errno;
+use crate::paths::Directory;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -76,14 +74,14 @@ impl Level {
     /// From which directories an entry is taken whose name was met in one of them: from that one,
     /// and if it is a directory, from later ones, too. `None` if it is taken from others.
     ///
-    /// `is_wanted` says whether an entry of this name in a directory is moved at all; its last
-    /// argument says whether the entry is a directory.
+    /// `look` returns whether the entry of this name in another directory is a directory; `None` if
+    /// none exists or it is not moved.
     pub(super) fn taken_from(
         &self,
         index: usize,
         name: &[u8],
         is_directory: bool,
-        is_wanted: impl Fn(&Directory, bool) -> bool,
+        look: impl Fn(&Arc<Directory>) -> Option<bool>,
     ) -> Option<Vec<Arc<Directory>>> {
         let mut from = vec![Arc::clone(&self.directories[index])];
         if self.directories.len() == 1 {
@@ -91,10 +89,7 @@ impl Level {
         }
         for other in self.with_name(name).into_iter().filter(|&other| other != index) {
             let directory = &self.directories[other];
-            let Some(is_theirs_directory) = look(directory, name) else { continue };
-            if !is_wanted(directory, is_theirs_directory) {
-                continue;
-            }
+            let Some(is_theirs_directory) = look(directory) else { continue };
             let is_theirs_first = other < index;
             match (is_directory, is_theirs_directory) {
                 (false, true) => return None,
@@ -105,15 +100,5 @@ impl Level {
             }
         }
         Some(from)
-    }
-}
-
-/// Whether a name exists in a directory, and whether it is a directory. An entry that cannot be
-/// examined counts as existing; the walk reports it when it comes there.
-fn look(directory: &Arc<Directory>, name: &[u8]) -> Option<bool> {
-    match directory.open().and_then(|handle| statat(&handle, name, NOT_THROUGH_LINKS)) {
-        Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
-        Err(Errno::NOENT | Errno::NOTDIR) => None,
-        Err(_) => Some(false),
     }
 }

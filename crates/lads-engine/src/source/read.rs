@@ -12,7 +12,7 @@ use crate::caching::{Caching, Flag, read_uncached};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
-use crate::paths::open_unnoticed;
+use crate::paths::{NOT_THROUGH_LINKS, open_unnoticed};
 use crate::stat::identity_of;
 use crate::stream::Sent;
 use lads_core::frame::{Bound, Row, put_head};
@@ -21,7 +21,7 @@ use lads_core::schedule::{Way, Work};
 use lads_core::source::{Event, ReadOutcome};
 use lads_core::units::{Block, EntryId};
 use lads_sys::Buffer;
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat};
 use rustix::io::{Errno, pread};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -254,7 +254,7 @@ impl SourceEnd {
                 IoMode::Auto => size >= DIRECT_BYTES_MIN,
                 IoMode::Buffered | IoMode::Uncached => false,
             };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = item.open_flags();
         let name = item.name.as_slice();
         let open = |flags| match self.options.check {
             true => open_unnoticed(&directory, name, flags),
@@ -363,8 +363,8 @@ fn is_unchanged(item: &Item, file: &OpenFile) -> Result<(), ReadOutcome> {
 fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
     let failed = |errno| ReadOutcome::Failed(failed(Operation::Examine, errno));
     let directory = item.directory.open().map_err(failed)?;
-    let stat = statat(&directory, item.name.as_slice(), crate::paths::NOT_THROUGH_LINKS)
-        .map_err(failed)?;
+    let flags = if item.is_followed { AtFlags::empty() } else { NOT_THROUGH_LINKS };
+    let stat = statat(&directory, item.name.as_slice(), flags).map_err(failed)?;
     if Some(identity_of(&stat)) == item.identity { Ok(()) } else { Err(ReadOutcome::Changed) }
 }
 

@@ -3,11 +3,11 @@
 use crate::board::Board;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
-use crate::job::null;
+use crate::job::{Options, null};
 use crate::paths::{Directory, NOT_THROUGH_LINKS, open_named, open_named_to_look_up};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::message::Root;
-use rustix::fs::{FileType, statat};
+use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -58,13 +58,13 @@ impl WalkRoot {
 /// an error only if none is left.
 pub(super) fn find_roots(
     paths: &[Vec<u8>],
-    is_list: bool,
+    options: &Options,
     board: &Board,
 ) -> Result<Vec<WalkRoot>, Fatal> {
     let mut roots = Vec::new();
     let mut absent = Vec::new();
     for path in paths {
-        match find_root(path, is_list) {
+        match find_root(path, options) {
             Ok(root) => roots.push(root),
             Err(errno) => absent.push((path, errno)),
         }
@@ -84,9 +84,10 @@ pub(super) fn missing(errno: Errno) -> Failure {
     Failure::new(Side::Source, Operation::Examine, Reason::Os(errno.raw_os_error()))
 }
 
-fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
+fn find_root(path: &[u8], options: &Options) -> Result<WalkRoot, Errno> {
     let trimmed = path.trim_suffix_slashes();
     let last = trimmed.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
+    let is_list = options.files_from.is_some();
     let is_contents_only = is_list || path.ends_with(b"/") || matches!(last, b"" | b"." | b"..");
     if is_contents_only {
         // A list names the entries.
@@ -97,8 +98,9 @@ fn find_root(path: &[u8], is_list: bool) -> Result<WalkRoot, Errno> {
         return Ok(WalkRoot { given, directory, name, is_directory: true, is_contents_only });
     }
     let parent = &trimmed[..trimmed.len() - last.len()];
-    let directory = Directory::root(open_named_to_look_up(parent)?);
-    let stat = statat(directory.open()?, last, NOT_THROUGH_LINKS)?;
+    let directory = Directory::place_of_root(open_named_to_look_up(parent)?);
+    let flags = if options.copy_links { AtFlags::empty() } else { NOT_THROUGH_LINKS };
+    let stat = statat(directory.open()?, last, flags)?;
     let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let (given, name) = (path.to_vec(), last.to_vec());
     Ok(WalkRoot { given, directory, name, is_directory, is_contents_only })

@@ -8,6 +8,7 @@ use lads_core::entry::Identity;
 use lads_core::source::LinkName;
 use lads_core::units::{EntryId, EntryMap};
 use rustix::fd::OwnedFd;
+use rustix::fs::OFlags;
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ pub(super) struct Item {
     pub(super) name: Vec<u8>,
     /// What the file must still be when it is read.
     pub(super) identity: Option<Identity>,
+    /// Whether the name is a symbolic link, and the file it leads to is copied.
+    pub(super) is_followed: bool,
     pub(super) link: Option<LinkName>,
     /// The open file, while blocks of it are read; only if it has several blocks.
     pub(super) file: Mutex<Option<Arc<OpenFile>>>,
@@ -54,6 +57,7 @@ impl Item {
             parent,
             name,
             identity: None,
+            is_followed: false,
             link: None,
             file: Mutex::default(),
             is_checked: AtomicBool::default(),
@@ -81,6 +85,12 @@ impl Item {
         let mirrors = self.mirrors.iter().map(|it| &it.file);
         let files = iter::once(&self.file).chain(mirrors);
         files.filter_map(|it| it.lock().unwrap_or_else(PoisonError::into_inner).take()).last()
+    }
+
+    /// Returns the flags for opening the file to read it.
+    pub(super) fn open_flags(&self) -> OFlags {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if self.is_followed { flags } else { flags | OFlags::NOFOLLOW }
     }
 
     /// Its path below the root.

@@ -8,8 +8,8 @@
 //! in which a single thread would have found them.
 
 use super::instead::Instead;
-use super::list::{List, ListPlace};
-use super::look::{is_one_file_system, look, look_at_directory};
+use super::list::{List, Listed};
+use super::look::{Sight, Unseen, is_one_file_system, look, look_at_directory, sight};
 use super::merge::Level;
 use super::roots::missing;
 use super::table::Item;
@@ -17,20 +17,24 @@ use super::{SourceEnd, failed};
 use crate::board::lock;
 use crate::deeds::Subject;
 use crate::hub::Waiter;
-use crate::paths::{Directory, Making, NOT_THROUGH_LINKS, open_unnoticed, to_list};
+use crate::paths::{Directory, Making, open_unnoticed, to_list};
 use crate::stat::identity_of;
 use lads_core::entry::{Entry, Kind, is_own_name, shortened};
 use lads_core::filter::is_included;
-use lads_core::issue::{Failure, Operation};
+use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::pass::Pass;
 use lads_core::source::{Event, Found};
 use lads_core::units::EntryId;
 use lads_core::walk::{Plan, Step};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, OFlags, RawDir, statat};
+use rustix::fs::{FileType, OFlags, RawDir};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+mod listed;
+
+use listed::Route;
 
 /// The most entries that are passed to the session in one go.
 pub(super) const BATCH: usize = 64;
@@ -68,6 +72,8 @@ enum Job {
     List(Reading),
     /// Examine names in a directory.
     Meet(Arc<Listing>, Vec<Name>),
+    /// Report listed paths below this directory that do not exist.
+    Miss(EntryId, Vec<Missing>),
     /// Announce files of a directory without storage, from the file of this number on.
     Invent(Arc<Listing>, u64),
 }
@@ -79,8 +85,10 @@ struct Pending {
     above: Vec<Arc<Directory>>,
     parent: EntryId,
     name: Vec<u8>,
-    /// If only listed paths are moved: the place of this directory in the list.
-    listed: Option<ListPlace>,
+    /// The listed paths that are moved of it.
+    listed: Listed,
+    /// Whether the name is a symbolic link that the list leads through.
+    is_link: bool,
 }
 
 /// A name to be examined.
@@ -89,8 +97,16 @@ struct Name {
     /// Which directory of the level it was found in.
     index: usize,
     bytes: Vec<u8>,
-    /// If only listed paths are moved: the place of this name in the list.
-    listed: Option<ListPlace>,
+    /// The listed paths that are moved of it.
+    listed: Listed,
+}
+
+/// A listed path that does not exist.
+#[derive(Debug)]
+struct Missing {
+    directory: Arc<Directory>,
+    name: Vec<u8>,
+    errno: Errno,
 }
 
 /// A directory whose names are being examined.
@@ -98,8 +114,8 @@ struct Name {
 struct Listing {
     entry: EntryId,
     level: Arc<Level>,
-    /// Whether its names are those of a list, and were not read from the directory.
-    is_named: bool,
+    /// The listed paths that are moved of it.
+    listed: Listed,
     /// Its directories that were passed to the session.
     subdirectories: Mutex<Vec<Pending>>,
 }
@@ -170,8 +186,8 @@ impl Pending {
 }
 
 impl Listing {
-    fn new(entry: EntryId, level: Arc<Level>, is_named: bool) -> Arc<Self> {
-        Arc::new(Self { entry, level, is_named, subdirectories: Mutex::default() })
+    fn new(entry: EntryId, level: Arc<Level>, listed: Listed) -> Arc<Self> {
+        Arc::new(Self { entry, level, listed, subdirectories: Mutex::default() })
     }
 }
 
@@ -216,11 +232,13 @@ pub(super) struct Walker<'a> {
     end: &'a SourceEnd,
     /// What the present job has found.
     met: Met,
+    /// Listed paths that the present job has found to be missing.
+    missing: Vec<Missing>,
 }
 
 impl<'a> Walker<'a> {
     pub(super) fn new(end: &'a SourceEnd) -> Self {
-        Self { end, met: Met::default() }
+        Self { end, met: Met::default(), missing: Vec::new() }
     }
 
     /// Walks until everything was found or the transfer is over.
@@ -239,7 +257,12 @@ impl<'a> Walker<'a> {
             Job::List(reading) => self.read_names(reading),
             Job::Meet(listing, names) => {
                 names.into_iter().for_each(|name| self.meet(&listing, name));
-                (Some(listing), Vec::new())
+                let following = self.reports_of_missing(listing.entry);
+                (Some(listing), following)
+            }
+            Job::Miss(parent, missing) => {
+                missing.into_iter().for_each(|it| self.report_missing(parent, it));
+                (None, Vec::new())
             }
             Job::Invent(listing, first) => self.invent(listing, first),
         };
@@ -324,12 +347,15 @@ impl<'a> Walker<'a> {
     fn begin(&mut self) -> (Option<Arc<Listing>>, Following) {
         let end = self.end;
         let level = Arc::clone(&end.top);
-        let listing = Listing::new(EntryId::ROOT, level, false);
+        let listing = Listing::new(EntryId::ROOT, level, Listed::WHOLE);
         if let Some(instead) = &end.instead {
             let (parent, name) = (EntryId::ROOT, instead.name().to_vec());
             let above = vec![Arc::clone(listing.level.directory(0))];
             match instead.is_directory() {
-                true => self.met.directories.push(Pending { above, parent, name, listed: None }),
+                true => {
+                    let (listed, is_link) = (Listed::WHOLE, false);
+                    self.met.directories.push(Pending { above, parent, name, listed, is_link });
+                }
                 false => {
                     self.invent_files(instead, &listing, 0, 1);
                 }
@@ -337,18 +363,20 @@ impl<'a> Walker<'a> {
             let following = all_of(&listing, Vec::new());
             return (Some(listing), following);
         }
-        let list = &end.frontier.list;
-        let listed =
-            end.options.files_from.as_ref().and_then(|_| list.unless_whole(ListPlace::ROOT));
+        let listed = match end.options.files_from {
+            Some(_) => end.frontier.list.root(),
+            None => Listed::WHOLE,
+        };
         let whole = end.top.whole();
         let contents: Vec<_> = whole.map(|it| Arc::clone(end.top.directory(it))).collect();
         if !contents.is_empty() {
             let (parent, name) = (EntryId::ROOT, b".".to_vec());
-            self.met.directories.push(Pending { above: contents, parent, name, listed });
+            let (above, is_link) = (contents, false);
+            self.met.directories.push(Pending { above, parent, name, listed, is_link });
         }
         let roots = end.roots.iter().enumerate().filter(|(_, root)| !root.is_contents_only);
-        let names =
-            roots.map(|(index, root)| Name { index, bytes: root.name.clone(), listed: None });
+        let listed = Listed::WHOLE;
+        let names = roots.map(|(index, root)| Name { index, bytes: root.name.clone(), listed });
         let following = all_of(&listing, names.collect());
         (Some(listing), following)
     }
@@ -398,7 +426,7 @@ impl<'a> Walker<'a> {
         self.keep(id, Item::new(Arc::clone(above), pending.parent, pending.name.clone()));
         self.found(instead.found_directory(id, pending.parent));
         let level = Level::below(vec![above.child(&pending.name, Making::Never)]);
-        let listing = Listing::new(id, level.into(), false);
+        let listing = Listing::new(id, level.into(), Listed::WHOLE);
         (None, vec![Step::Job(Job::Invent(listing, 0))])
     }
 
@@ -414,18 +442,16 @@ impl<'a> Walker<'a> {
             b"." => Arc::clone(&self.end.top),
             _ => Level::below(self.entered(pending, directories)).into(),
         };
-        let listing = Listing::new(entry, level, pending.listed.is_some());
-        let following = match pending.listed {
-            Some(place) => {
-                let list = &self.end.frontier.list;
-                let names = list.names_in(place).into_iter().map(|(bytes, below)| Name {
-                    index: 0,
-                    bytes,
-                    listed: list.unless_whole(below),
-                });
-                all_of(&listing, names.collect())
+        let listing = Listing::new(entry, level, pending.listed);
+        let names = self.end.frontier.list.names_in(pending.listed).into_iter();
+        let names = names.map(|(bytes, listed)| Name { index: 0, bytes, listed }).collect();
+        let following = match pending.listed.is_whole {
+            true => {
+                let mut following = lots(&listing, names);
+                following.extend(reading_from(&listing, 0));
+                following
             }
-            None => reading_from(&listing, 0),
+            false => all_of(&listing, names),
         };
         (None, following)
     }
@@ -469,8 +495,9 @@ impl<'a> Walker<'a> {
             let Some(name) = names.next() else { return Ok(None) };
             let name = name?;
             let bytes = name.file_name().to_bytes();
-            if bytes != b"." && bytes != b".." {
-                read.push(Name { index, bytes: bytes.to_vec(), listed: None });
+            let is_listed = self.end.frontier.list.has_name(listing.listed, bytes);
+            if bytes != b"." && bytes != b".." && !is_listed {
+                read.push(Name { index, bytes: bytes.to_vec(), listed: Listed::WHOLE });
             }
             if names.is_buffer_empty() {
                 return Ok(Some(handle));
@@ -514,14 +541,17 @@ impl<'a> Walker<'a> {
         let item = Item::new(Arc::clone(above), *parent, name.clone());
         self.keep(id, item);
         let is_top = name == b".";
-        let open = |it: &Arc<Directory>| {
-            if is_top { Arc::clone(it) } else { it.child(name, Making::Never) }
+        let open = |it: &Arc<Directory>| match () {
+            () if is_top => Arc::clone(it),
+            () if pending.is_link => it.child_through_link(name),
+            () => it.child(name, Making::Never),
         };
         let directories: Vec<_> = all_above.iter().map(open).collect();
         let end = self.end;
         let in_directory = Subject::In(Arc::clone(above));
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory, None);
-        let metadata = look_at_directory(end, above, name, directories[0].depth());
+        let depth = directories[0].depth();
+        let metadata = look_at_directory(end, above, name, depth, pending.is_link);
         drop(asked);
         let metadata = match metadata {
             Ok(metadata) => metadata,
@@ -548,70 +578,86 @@ impl<'a> Walker<'a> {
     /// Examines a name. Directories are entered later; everything else is passed to the session.
     fn meet(&mut self, listing: &Listing, name: Name) {
         let (end, parent, level) = (self.end, listing.entry, &listing.level);
-        let Name { index, bytes: name, listed } = name;
+        let Name { index, bytes: name, mut listed } = name;
         let directory = level.directory(index);
         end.hub.on_move();
-        let id = end.table.new_id();
         let in_directory = || Subject::In(Arc::clone(directory));
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
-        let looked_at = directory.open().and_then(|handle| {
-            let stat = statat(&handle, name.as_slice(), NOT_THROUGH_LINKS)?;
-            Ok((handle, stat))
-        });
+        let looked_at = sight(&end.options, directory, &name);
+        // The user listed this name, so it is reported if it is missing, also if it is excluded.
+        let is_missing = looked_at.is_err() && end.frontier.list.is_end(listed);
+        if end.frontier.list.leads_below(listed) && !is_own_name(&name) {
+            match self.follow_list(listing, &name, listed, &looked_at) {
+                Route::Below(pending) => return self.met.directories.push(pending),
+                Route::Entry if listed.is_whole => listed = Listed::WHOLE,
+                Route::Entry | Route::Nowhere => return,
+            }
+        }
         drop(asked);
-        let is_directory = looked_at
-            .as_ref()
-            .is_ok_and(|(_, stat)| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-        if !self.is_wanted(directory, parent, &name, is_directory) {
+        let is_directory = looked_at.as_ref().is_ok_and(Sight::is_directory);
+        if !is_missing && !self.is_wanted(directory, parent, &name, is_directory) {
             return;
         }
-        let is_moved = |other: &Directory, is_directory: bool| {
-            !is_own_name(&name) && self.is_included(other, parent, &name, is_directory)
+        let id = end.table.new_id();
+        let look_in = |other: &Arc<Directory>| {
+            // An entry that cannot be examined counts as existing. The walk reports it later.
+            let is_directory = match sight(&end.options, other, &name) {
+                Ok(sight) => sight.is_directory(),
+                Err(Unseen::Failed(Errno::NOENT | Errno::NOTDIR)) => return None,
+                Err(_) => false,
+            };
+            let is_moved =
+                !is_own_name(&name) && self.is_included(other, parent, &name, is_directory);
+            is_moved.then_some(is_directory)
         };
-        let Some(above) = level.taken_from(index, &name, is_directory, is_moved) else {
+        let Some(above) = level.taken_from(index, &name, is_directory, look_in) else {
             if !is_directory {
                 self.tell_of_others(&directory.path_of(&name));
             }
             return;
         };
         if is_directory {
-            return self.met.directories.push(Pending { above, parent, name, listed });
+            if end.options.copy_links
+                && let Ok(sight) = &looked_at
+                && directory.is_within(&sight.stat).unwrap_or(false)
+            {
+                let failure = Failure::new(Side::Source, Operation::Examine, Reason::Loop);
+                self.keep(id, Item::new(Arc::clone(directory), parent, name));
+                return self.unreadable(id, parent, false, failure);
+            }
+            let is_link = end.options.copy_links;
+            return self.met.directories.push(Pending { above, parent, name, listed, is_link });
         }
-        if let Ok((_, stat)) = &looked_at
+        if let Ok(Sight { stat, .. }) = &looked_at
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && end.options.passing.is_size_passed(identity_of(stat).size)
         {
             self.keep(id, Item::new(Arc::clone(directory), parent, name));
             return self.met.events.push(Event::Passed { entry: id, parent, pass: Pass::Size });
         }
+        let mut item = Item::new(Arc::clone(directory), parent, name.clone());
         let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
-        let seen = looked_at.and_then(|(handle, stat)| {
-            look(end, directory, &handle, &name, &stat).map(|seen| (seen, stat))
+        let seen = looked_at.and_then(|sight| {
+            item.is_followed = sight.is_followed;
+            Ok(look(end, &item, &sight)?)
         });
         drop(asked);
-        let item = Item::new(Arc::clone(directory), parent, name.clone());
-        match seen {
-            Ok((Ok(mut seen), stat)) => {
-                let identity = matches!(seen.kind, Kind::File { .. }).then(|| identity_of(&stat));
-                let (link, mirrors) = (seen.link.clone(), Item::mirrors_of(&seen.mirrors));
-                let ranges = seen.ranges.take();
-                self.keep(id, Item { identity, link, mirrors, ranges, ..item });
-                self.found(seen.found(id, parent, name));
-            }
-            Ok((Err(failure), _)) => {
+        let failure = match seen {
+            Ok(Ok(mut seen)) => {
+                item.identity = seen.identity();
+                item.link.clone_from(&seen.link);
+                item.mirrors = Item::mirrors_of(&seen.mirrors);
+                item.ranges = seen.ranges.take();
                 self.keep(id, item);
-                self.unreadable(id, parent, false, failure);
+                return self.found(seen.found(id, parent, name));
             }
-            Err(errno) => {
-                self.keep(id, item);
-                let failure = match errno {
-                    // The name comes from a list, not from a directory: it may never have existed.
-                    Errno::NOENT if listing.is_named => missing(errno),
-                    errno => failed(Operation::Examine, errno),
-                };
-                self.unreadable(id, parent, false, failure);
-            }
-        }
+            Ok(Err(failure)) => failure,
+            // The name comes from a list, not from a directory: it may never have existed.
+            Err(Unseen::Failed(errno @ Errno::NOENT)) if is_missing => missing(errno),
+            Err(unseen) => unseen.failure(),
+        };
+        self.keep(id, item);
+        self.unreadable(id, parent, false, failure);
     }
 
     fn is_wanted(

@@ -14,6 +14,8 @@ pub(in crate::display) fn places() -> Places {
 const FAULTS: &[(Side, Operation, Reason)] = &[
     (Source, Examine, Reason::Os(2)),
     (Source, Examine, Reason::Special),
+    (Source, Examine, Reason::Dangling),
+    (Source, Examine, Reason::Loop),
     (Source, List, Reason::TooDeep),
     (Source, List, Reason::Os(13)),
     (Source, List, Reason::Os(40)),
