@@ -43,6 +43,8 @@ mod greeting;
 mod identity;
 #[path = "promises/links.rs"]
 mod links;
+#[path = "promises/made_up.rs"]
+mod made_up;
 #[path = "promises/media.rs"]
 mod media;
 #[path = "promises/metadata.rs"]

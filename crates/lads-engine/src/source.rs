@@ -7,6 +7,7 @@ mod instead;
 mod list;
 mod look;
 mod lookup;
+mod made_up;
 mod merge;
 mod read;
 mod roots;
@@ -43,6 +44,7 @@ use lads_core::tuning::Tuning;
 use lads_core::units::{EntryId, Instant, OstId};
 use lads_sys::Arena;
 use lookup::Lookup;
+use made_up::FileSystems;
 use merge::Level;
 use roots::WalkRoot;
 use std::path::{Path, PathBuf};
@@ -71,6 +73,7 @@ pub(crate) struct SourceEnd {
     reduced: Mutex<ReducedCounts>,
     table: Table,
     ranges: Arc<RangeBudget>,
+    file_systems: FileSystems,
     arena: Arena,
     stage: Option<StageLog>,
     layouts: Box<dyn Layouts>,
@@ -149,6 +152,7 @@ impl SourceEnd {
             instead,
             table: Table::default(),
             ranges: RangeBudget::new(DATA_RANGES_MAX),
+            file_systems: FileSystems::default(),
             arena,
             stage,
             layouts,

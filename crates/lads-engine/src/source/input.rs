@@ -45,6 +45,8 @@ pub(super) struct Input {
 enum Sort {
     /// It is read once, in order.
     Pipe,
+    /// A regular file whose size is not what its status says: it is read in order, too.
+    MadeUp,
     /// A file that is at its end when it has not grown for this long.
     Growing(Duration),
     /// A block device of this many bytes.
@@ -127,6 +129,11 @@ impl Input {
         Ok(Self::new(last_of(path), new_metadata(DEVICE_MODE), file, Sort::Device { bytes }))
     }
 
+    /// A regular file in a tree whose size is not what its status says.
+    pub(super) fn made_up(name: &[u8], stat: &Stat, file: OwnedFd) -> Self {
+        Self::new(name, metadata_of(stat), file, Sort::MadeUp)
+    }
+
     fn new(name: &[u8], metadata: Metadata, file: OwnedFd, sort: Sort) -> Self {
         if sort == Sort::Pipe {
             // Not all of them are pipes, and a user may have used up what he may have of this.
@@ -151,7 +158,7 @@ impl Input {
     pub(super) fn identity(&self) -> Identity {
         let size = match self.sort {
             Sort::Device { bytes } => bytes,
-            Sort::Pipe | Sort::Growing(_) => UNSIZED_BYTES,
+            Sort::Pipe | Sort::MadeUp | Sort::Growing(_) => UNSIZED_BYTES,
         };
         let now = now();
         Identity { size, mtime: self.metadata.mtime, ctime: now, inode: 0 }
@@ -162,7 +169,8 @@ impl Input {
         let end = lock(&self.progress).end?;
         let mtime = match self.sort {
             Sort::Growing(_) => fstat(&self.file).map(|stat| mtime_of(&stat)).ok(),
-            _ => None,
+            Sort::MadeUp => Some(self.metadata.mtime),
+            Sort::Pipe | Sort::Device { .. } => None,
         };
         Some((end, mtime.unwrap_or_else(now)))
     }
@@ -181,7 +189,7 @@ impl Input {
         is_stopping: impl Fn() -> bool,
     ) -> Result<Got, Errno> {
         match self.sort {
-            Sort::Pipe => self.read_in_turn(offset, &mut to[..length], is_stopping),
+            Sort::Pipe | Sort::MadeUp => self.read_in_turn(offset, &mut to[..length], is_stopping),
             Sort::Growing(idle) => {
                 self.read_as_it_grows(offset, &mut to[..length], idle, is_stopping)
             }
@@ -223,7 +231,10 @@ impl Input {
         }
         drop(progress);
         // It is this thread's turn until the position moves on.
-        let result = read_pipe(&self.file, to, is_stopping);
+        let result = match self.sort {
+            Sort::MadeUp => read_to_end(&self.file, to).map(Got::Bytes),
+            _ => read_pipe(&self.file, to, is_stopping),
+        };
         let mut progress = lock(&self.progress);
         match result {
             Ok(Got::Bytes(count)) => {
@@ -290,6 +301,21 @@ impl Input {
         }
         Ok(progress.end)
     }
+}
+
+/// Fills `to` from a regular file that has no size, up to the end of the file. A file that would
+/// make the reader wait for more, such as a log of the kernel, ends there.
+fn read_to_end(file: &OwnedFd, to: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < to.len() {
+        match read(file, &mut to[filled..]) {
+            Ok(0) | Err(Errno::AGAIN) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
 }
 
 /// Fills `to` from a pipe, as far as there is something to come.

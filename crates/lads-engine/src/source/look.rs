@@ -1,6 +1,7 @@
 //! What the source sees at a name: kind, metadata, and layout.
 
 use super::holes::{RangeShare, data_of};
+use super::made_up::unsized_identity;
 use super::table::Item;
 use super::{SourceEnd, failed};
 use crate::job::Options;
@@ -19,6 +20,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Whether two directories are on one file system. A directory that cannot be examined is reported
 /// when it is listed.
@@ -185,27 +187,10 @@ pub(super) fn look(
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
-            let identity = identity_of(stat);
-            let (device, inode, size) = (stat.st_dev, stat.st_ino, identity.size);
-            let at = FileAt { directory: handle, name, device, inode, size };
-            let located = end.layouts.of_file(&at);
-            if located.is_archived && !options.restore {
-                return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));
+            let place = (handle, name);
+            if let Err(failure) = look_at_file(end, item, place, stat, &mut seen)? {
+                return Ok(Err(failure));
             }
-            (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
-            // This comes late because looking for holes can bring data back from an archive, too.
-            // A device has bytes where the file has holes, and a pipe must get them all.
-            if !options.write_devices {
-                (seen.data, seen.ranges) = data_of(&end.ranges, handle, name, stat)?.unzip();
-            }
-            if size > 0 {
-                seen.disk_offset = end.layouts.disk_offset(&at);
-            }
-            let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
-            let striping = seen.layout.striping(identity.size);
-            let source_ost = seen.layout.ost_at(0);
-            seen.kind =
-                Kind::File { identity, data_bytes, striping, source_ost, is_different: false };
         }
         FileType::Symlink => {
             let target = readlinkat(handle, name, Vec::new())?.into_bytes();
@@ -229,6 +214,44 @@ pub(super) fn look(
         });
     }
     Ok(Ok(seen))
+}
+
+/// Examines a regular file. The place is where the file lies, also if a link leads to it.
+fn look_at_file(
+    end: &SourceEnd,
+    item: &Item,
+    (handle, name): (&OwnedFd, &[u8]),
+    stat: &Stat,
+    seen: &mut Seen,
+) -> Result<Result<(), Failure>, Errno> {
+    let options = &end.options;
+    let is_unsized = item.is_shorter.load(Ordering::Relaxed)
+        || end.file_systems.is_size_unknown(handle, name, stat)?;
+    if is_unsized && options.check {
+        return Ok(Err(failed(Operation::Examine, Errno::OPNOTSUPP)));
+    }
+    let identity = identity_of(stat);
+    let (device, inode, size) = (stat.st_dev, stat.st_ino, identity.size);
+    let at = FileAt { directory: handle, name, device, inode, size };
+    let located = end.layouts.of_file(&at);
+    if located.is_archived && !options.restore {
+        return Ok(Err(Failure::new(Side::Source, Operation::Examine, Reason::Archived)));
+    }
+    (seen.layout, seen.mirrors) = (located.layout, located.mirrors);
+    // This comes late because looking for holes can bring data back from an archive, too.
+    // A device has bytes where the file has holes, and a pipe must get them all.
+    if !options.write_devices && !is_unsized {
+        (seen.data, seen.ranges) = data_of(&end.ranges, handle, name, stat)?.unzip();
+    }
+    if size > 0 && !is_unsized {
+        seen.disk_offset = end.layouts.disk_offset(&at);
+    }
+    let identity = if is_unsized { unsized_identity(identity) } else { identity };
+    let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);
+    let striping = seen.layout.striping(identity.size);
+    let source_ost = seen.layout.ost_at(0);
+    seen.kind = Kind::File { identity, data_bytes, striping, source_ost, is_different: false };
+    Ok(Ok(()))
 }
 
 /// Examines a file that changed while it moved, and announces it as another entry.

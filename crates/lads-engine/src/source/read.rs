@@ -142,6 +142,10 @@ impl SourceEnd {
                 return Ok(read);
             }
             Some(Instead::Input(input)) => return self.read_input(input, block, work, to),
+            None if item.is_unsized() => {
+                let input = self.input_of(&item)?;
+                return self.read_input(&input, block, work, to);
+            }
             None => {}
         }
         let of_block = |errno| {
@@ -157,11 +161,11 @@ impl SourceEnd {
                 self.io_bytes.count(buffered.caching, length as u64);
                 let read = self.read_at(&buffered, block.offset, length, to);
                 read.map_err(|errno| match errno {
-                    Errno::PIPE => ReadOutcome::Changed,
+                    Errno::PIPE => on_early_end(&item, &buffered),
                     errno => of_block(errno),
                 })?;
             }
-            Err(Errno::PIPE) => return Err(ReadOutcome::Changed),
+            Err(Errno::PIPE) => return Err(on_early_end(&item, &file)),
             // One copy cannot be read: the file system may find another one.
             Err(_) if item.copy(work.mirror).0.is_some() => {
                 let any = self.open_new(&item, true)?;
@@ -190,6 +194,8 @@ impl SourceEnd {
             Ok(Got::Bytes(count)) => count,
             // The session asks for nothing more.
             Ok(Got::Stopped) => return Err(ReadOutcome::BeyondEnd),
+            // A block is to be read again. Other than a pipe, a file can be read from its start.
+            Err(Errno::SPIPE) if self.instead.is_none() => return Err(ReadOutcome::Changed),
             Err(errno) => {
                 let failure = failed(Operation::Read, errno);
                 let (offset, length) = (block.offset, block.length);
@@ -328,6 +334,7 @@ impl SourceEnd {
         let _asked = self.begin(Operation::Examine, entry, None);
         let outcome = match self.table.get(entry) {
             Some(_) if self.instead.is_some() => None,
+            Some(item) if item.is_unsized() => None,
             Some(item) => {
                 // Before the check, so that no block is read unnoticed after it.
                 item.is_checked.store(true, Ordering::Relaxed);
@@ -352,6 +359,15 @@ pub(super) fn places(rows: &[Row]) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
+/// A file has ended before the size that was announced. If its status is still the same, that size
+/// is not true, and the next attempt reads the file to its end.
+fn on_early_end(item: &Item, file: &OpenFile) -> ReadOutcome {
+    if is_unchanged(item, file).is_ok() {
+        item.is_shorter.store(true, Ordering::Relaxed);
+    }
+    ReadOutcome::Changed
+}
+
 /// Compares an open file with what was announced.
 fn is_unchanged(item: &Item, file: &OpenFile) -> Result<(), ReadOutcome> {
     let stat = fstat(&file.handle)
@@ -370,6 +386,7 @@ fn is_still_there(item: &Item) -> Result<(), ReadOutcome> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::look::{look, sight};
     use super::*;
     use crate::board::Board;
     use crate::clock::Clock;
@@ -377,6 +394,7 @@ mod tests {
     use crate::paths::Directory;
     use crate::setup::Setup;
     use crate::stream::Streams;
+    use lads_core::entry::UNSIZED_BYTES;
     use lads_core::units::OstId;
     use std::fs::{File, write};
     use std::time::SystemTime;
@@ -428,5 +446,38 @@ mod tests {
         let file = File::options().write(true).open(directory.path().join("file")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(reads(&end, 4096), Err(ReadOutcome::Changed));
+    }
+
+    /// A file of sysfs has a page, as its status says, and fewer bytes.
+    #[test]
+    fn a_file_that_is_shorter_than_its_status_says_is_read_to_its_end_the_next_time() {
+        const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+        let Ok(file) = File::open(FILE) else {
+            return lads_tried::not_tried("no file of sysfs can be read");
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let end = end_with_file(directory.path());
+        let (above, name) = FILE.rsplit_once('/').unwrap();
+        let root = Directory::root(File::open(above).unwrap().into());
+        let item = Item::new(root, EntryId::ROOT, name.as_bytes().to_vec());
+        let item = Item { identity: Some(identity_of(&fstat(file).unwrap())), ..item };
+        end.table.insert([(ENTRY, Arc::new(item))]);
+        assert_eq!(reads(&end, 0), Err(ReadOutcome::Changed));
+        let item = end.table.get(ENTRY).unwrap();
+        assert!(item.is_shorter.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_file_that_was_shorter_than_its_status_says_is_announced_without_a_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let end = end_with_file(directory.path());
+        let item = end.table.get(ENTRY).unwrap();
+        let identity = || {
+            let sight = sight(&end.options, &item.directory, &item.name).unwrap();
+            look(&end, &item, &sight).unwrap().unwrap().identity().unwrap()
+        };
+        assert_eq!(Some(identity()), item.identity);
+        item.is_shorter.store(true, Ordering::Relaxed);
+        assert_eq!(identity().size, UNSIZED_BYTES);
     }
 }

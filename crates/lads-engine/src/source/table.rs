@@ -1,6 +1,7 @@
 //! What the source keeps of an entry until the entry has ended: its place, and its open file.
 
 use super::holes::RangeShare;
+use super::input::Input;
 use crate::caching::Caching;
 use crate::layout::Mirror;
 use crate::paths::Directory;
@@ -31,6 +32,10 @@ pub(super) struct Item {
     pub(super) is_checked: AtomicBool,
     /// The same for each copy, if the file has several.
     pub(super) mirrors: Vec<OpenMirror>,
+    /// The open file, if its size is not what its status says.
+    pub(super) input: Mutex<Option<Arc<Input>>>,
+    /// Whether a read has met the end of the file before the size that its status says.
+    pub(super) is_shorter: AtomicBool,
     /// The memory that is reserved for the ranges of a file with holes.
     pub(super) ranges: Option<RangeShare>,
 }
@@ -62,6 +67,8 @@ impl Item {
             file: Mutex::default(),
             is_checked: AtomicBool::default(),
             mirrors: Vec::new(),
+            input: Mutex::default(),
+            is_shorter: AtomicBool::default(),
             ranges: None,
         }
     }

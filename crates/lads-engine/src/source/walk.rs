@@ -581,8 +581,8 @@ impl<'a> Walker<'a> {
         let Name { index, bytes: name, mut listed } = name;
         let directory = level.directory(index);
         end.hub.on_move();
-        let in_directory = || Subject::In(Arc::clone(directory));
-        let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
+        let in_directory = Subject::In(Arc::clone(directory));
+        let asked = end.hub.deeds.begin(Operation::Examine, in_directory, None);
         let looked_at = sight(&end.options, directory, &name);
         // The user listed this name, so it is reported if it is missing, also if it is excluded.
         let is_missing = looked_at.is_err() && end.frontier.list.is_end(listed);
@@ -598,7 +598,6 @@ impl<'a> Walker<'a> {
         if !is_missing && !self.is_wanted(directory, parent, &name, is_directory) {
             return;
         }
-        let id = end.table.new_id();
         let look_in = |other: &Arc<Directory>| {
             // An entry that cannot be examined counts as existing. The walk reports it later.
             let is_directory = match sight(&end.options, other, &name) {
@@ -622,12 +621,27 @@ impl<'a> Walker<'a> {
                 && directory.is_within(&sight.stat).unwrap_or(false)
             {
                 let failure = Failure::new(Side::Source, Operation::Examine, Reason::Loop);
+                let id = end.table.new_id();
                 self.keep(id, Item::new(Arc::clone(directory), parent, name));
                 return self.unreadable(id, parent, false, failure);
             }
             let is_link = end.options.copy_links;
             return self.met.directories.push(Pending { above, parent, name, listed, is_link });
         }
+        self.meet_other(directory, parent, name, looked_at, is_missing);
+    }
+
+    /// Examines an entry that is not a directory, and passes it to the session. `is_missing`: a
+    /// list has its name, and nothing is there.
+    fn meet_other(
+        &mut self,
+        directory: &Arc<Directory>,
+        parent: EntryId,
+        name: Vec<u8>,
+        looked_at: Result<Sight, Unseen>,
+        is_missing: bool,
+    ) {
+        let (end, id) = (self.end, self.end.table.new_id());
         if let Ok(Sight { stat, .. }) = &looked_at
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && end.options.passing.is_size_passed(identity_of(stat).size)
@@ -636,7 +650,8 @@ impl<'a> Walker<'a> {
             return self.met.events.push(Event::Passed { entry: id, parent, pass: Pass::Size });
         }
         let mut item = Item::new(Arc::clone(directory), parent, name.clone());
-        let asked = end.hub.deeds.begin(Operation::Examine, in_directory(), None);
+        let asked =
+            end.hub.deeds.begin(Operation::Examine, Subject::In(Arc::clone(directory)), None);
         let seen = looked_at.and_then(|sight| {
             item.is_followed = sight.is_followed;
             Ok(look(end, &item, &sight)?)

@@ -1,0 +1,41 @@
+//! Files whose size is not what their status says: those of `/proc` and `/sys`.
+
+use crate::world::{World, check, lads, not_tried, run};
+use std::fs;
+use std::path::Path;
+
+/// Files with contents that do not change, of less than a block and of many blocks.
+const FILES: [&str; 3] =
+    ["/proc/version", "/proc/kallsyms", "/sys/kernel/mm/transparent_hugepage/enabled"];
+
+#[test]
+fn files_of_the_kernel_are_read_to_their_end() {
+    let files: Vec<&str> = FILES.into_iter().filter(|file| fs::read(file).is_ok()).collect();
+    if files.len() < FILES.len() {
+        not_tried("some files of the kernel cannot be read");
+    }
+    for options in [&["--block-size=64K"][..], &["--block-size=64K", "-c"]] {
+        let world = World::new();
+        for attempt in 0..2 {
+            let mut command = lads(options);
+            command.args(&files).arg(world.path("dst/"));
+            let ended = run(command).expect(0);
+            assert_eq!(ended.count("files_moved"), files.len() as u64, "{attempt}");
+            for file in &files {
+                let name = Path::new(file).file_name().unwrap();
+                let copy = fs::read(world.target().join(name)).unwrap();
+                assert!(copy == fs::read(file).unwrap(), "{file}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_comparison_reports_files_that_have_no_size() {
+    let world = World::new();
+    fs::create_dir(world.target()).unwrap();
+    fs::copy("/proc/version", world.path("dst/version")).unwrap();
+    let target = world.target().display().to_string();
+    let ended = run(check(&["/proc/version".to_owned(), target])).expect(3);
+    assert_eq!(ended.issue()["errno"], 95);
+}
