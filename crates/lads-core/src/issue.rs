@@ -190,13 +190,16 @@ impl Failure {
             && matches!(self.reason, Reason::Os(ENOSPC | ENOBUFS | EREMOTEIO))
     }
 
-    /// Whether the sink has no space left (`ENOSPC`) or no quota left (`EDQUOT`): every further
-    /// file would fail, too, so the transfer stops in a state that can be resumed.
+    /// Whether the sink has no space left (`ENOSPC`) or no quota left (`EDQUOT`) for data or
+    /// entries: every further file would fail, too, so the transfer stops in a state that can be
+    /// resumed. The space for the attributes of one entry may be limited where the rest is empty.
     #[must_use]
     pub fn is_sink_full(&self) -> bool {
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
-        self.side == Side::Sink && matches!(self.reason, Reason::Os(ENOSPC | EDQUOT))
+        self.side == Side::Sink
+            && self.operation != Operation::SetMetadata
+            && matches!(self.reason, Reason::Os(ENOSPC | EDQUOT))
     }
 }
 
@@ -207,4 +210,21 @@ pub struct Issue {
     pub path: Vec<u8>,
     /// What went wrong.
     pub failure: Failure,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_without_space_for_the_attributes_of_one_entry_is_not_full() {
+        let is_full = |operation, errno| {
+            Failure::new(Side::Sink, operation, Reason::Os(errno)).is_sink_full()
+        };
+        for errno in [28, 122] {
+            assert!(is_full(Operation::Write, errno) && is_full(Operation::Create, errno));
+            assert!(!is_full(Operation::SetMetadata, errno));
+        }
+        assert!(!is_full(Operation::Write, 27));
+    }
 }
