@@ -7,8 +7,14 @@
 /// The only version of this form.
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
+/// The tag of the `user::` entry: the rights of the owner.
+const USER_OBJ: u16 = 1;
 /// The tag of the `group::` entry: the rights of the owning group.
 const GROUP_OBJ: u16 = 4;
+/// The tag of the mask: the most rights that named users and all groups have.
+const MASK: u16 = 0x10;
+/// The tag of the `other::` entry.
+const OTHER: u16 = 0x20;
 /// The group bits of a mode.
 const GROUP_BITS: u32 = 0o070;
 
@@ -19,22 +25,31 @@ const GROUP_BITS: u32 = 0o070;
 /// its `group::` entry. If the ACL cannot be read, the group gets no rights.
 #[must_use]
 pub fn mode_without(mode: u32, acl: &[u8]) -> u32 {
-    let group = group_permissions(acl).unwrap_or(0) << 3;
+    let group = entry(acl, GROUP_OBJ).unwrap_or(0) << 3;
     mode & (!GROUP_BITS | group)
 }
 
-fn group_permissions(acl: &[u8]) -> Option<u32> {
+/// Returns the permission bits of a mode that an ACL stands for: those of `user::`, of the mask (of
+/// `group::` without a mask), and of `other::`. `None` if the ACL cannot be read.
+#[must_use]
+pub fn permissions(acl: &[u8]) -> Option<u32> {
+    let group = entry(acl, MASK).or_else(|| entry(acl, GROUP_OBJ))?;
+    Some(entry(acl, USER_OBJ)? << 6 | group << 3 | entry(acl, OTHER)?)
+}
+
+/// Returns the permissions of the first entry with this tag.
+fn entry(acl: &[u8], tag: u16) -> Option<u32> {
     let (version, entries) = acl.split_first_chunk()?;
     if u32::from_le_bytes(*version) != VERSION {
         return None;
     }
     let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
-    let of_group = |entry: &[u8; ENTRY_BYTES]| {
+    let of_tag = |entry: &[u8; ENTRY_BYTES]| {
         let [tag_low, tag_high, low, high, ..] = *entry;
-        let is_group = u16::from_le_bytes([tag_low, tag_high]) == GROUP_OBJ;
-        is_group.then(|| u32::from(u16::from_le_bytes([low, high])) & 0o7)
+        let is_found = u16::from_le_bytes([tag_low, tag_high]) == tag;
+        is_found.then(|| u32::from(u16::from_le_bytes([low, high])) & 0o7)
     };
-    entries.iter().find_map(of_group).filter(|_| rest.is_empty())
+    entries.iter().find_map(of_tag).filter(|_| rest.is_empty())
 }
 
 #[cfg(test)]
@@ -56,6 +71,17 @@ mod tests {
         assert_eq!(mode_without(0o664, &with(4)), 0o644);
         // A right that the mask takes away is not given back.
         assert_eq!(mode_without(0o2664, &with(7)), 0o2664);
+    }
+
+    #[test]
+    fn the_mask_stands_for_the_group_if_there_is_one() {
+        // user::rwx, user:1000:rwx, group::r-x, mask::rw-, other::--x
+        let with_mask = acl(&[(1, 7), (2, 7), (4, 5), (0x10, 6), (0x20, 1)]);
+        assert_eq!(permissions(&with_mask), Some(0o761));
+        assert_eq!(permissions(&acl(&[(1, 6), (4, 5), (0x20, 0)])), Some(0o650));
+        for length in 0..with_mask.len() {
+            assert_eq!(permissions(&with_mask[..length]), None, "{length}");
+        }
     }
 
     #[test]

@@ -182,6 +182,22 @@ fn xattrs_of(file: &impl Handle) -> Vec<Xattr> {
         .collect()
 }
 
+/// Returns the permissions that new entries of a directory can have: those of its default ACL, or
+/// those that the umask leaves.
+pub(crate) fn default_permissions(directory: &OwnedFd) -> u32 {
+    let acl = read_all(|to| directory.xattr(DEFAULT_ACL, to)).ok();
+    let of_acl = acl.and_then(|acl| lads_core::acl::permissions(&acl));
+    of_acl.unwrap_or_else(|| !umask() & 0o777)
+}
+
+/// The umask of this process. It can be read without being changed for a moment only in `/proc`;
+/// without that, new entries are this user's alone.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(0o077)
+}
+
 /// Whether files made in this directory get a default ACL.
 pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
     directory.xattr(DEFAULT_ACL, &mut [0u8; 0]).is_ok()
@@ -220,7 +236,7 @@ pub(crate) fn apply(
     if options.xattrs {
         // Attributes come before the mode: without root, a read-only file accepts no attributes.
         let lost;
-        (lost, mode_before) = set_xattrs_as_owner(file, stat, wanted, has_others)?;
+        (lost, mode_before) = set_xattrs_as_owner(file, stat, wanted, options, has_others)?;
         reductions.extend(lost.reductions);
         mode = mode.map(|mode| lost.acl.map_or(mode, |acl| mode_without(mode, acl)));
     }
@@ -292,14 +308,15 @@ fn set_xattrs_as_owner<'a>(
     file: &impl Handle,
     stat: &Stat,
     wanted: &'a Metadata,
+    options: &Options,
     has_others: bool,
 ) -> Result<(LostAttributes<'a>, Option<u32>), Errno> {
-    match set_xattrs(file, wanted, has_others) {
+    match set_xattrs(file, wanted, options, has_others) {
         Err(Errno::ACCESS) => {}
         result => return result.map(|lost| (lost, None)),
     }
     let mode = make_usable(file, stat)?.ok_or(Errno::ACCESS)?;
-    let lost = set_xattrs(file, wanted, has_others).inspect_err(|_| {
+    let lost = set_xattrs(file, wanted, options, has_others).inspect_err(|_| {
         // The first error counts.
         let _ = file.set_mode(Mode::from_raw_mode(mode));
     })?;
@@ -309,10 +326,11 @@ fn set_xattrs_as_owner<'a>(
 fn set_xattrs<'a>(
     file: &impl Handle,
     wanted: &'a Metadata,
+    options: &Options,
     has_others: bool,
 ) -> Result<LostAttributes<'a>, Errno> {
     if has_others {
-        remove_others(file, wanted)?;
+        remove_others(file, wanted, options)?;
     }
     let mut lost = LostAttributes::default();
     for Xattr { name, value } in &wanted.xattrs {
@@ -326,12 +344,16 @@ fn set_xattrs<'a>(
 }
 
 /// Removes the attributes that an entry should not have.
-fn remove_others(file: &impl Handle, wanted: &Metadata) -> Result<(), Errno> {
+fn remove_others(
+    file: &impl Handle,
+    wanted: &Metadata,
+    options: &Options,
+) -> Result<(), Errno> {
     let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
     // A source without privilege does not see the others: that it says nothing of them means
-    // nothing.
+    // nothing. ACLs are permissions.
     let is_ours =
-        |name: &[u8]| name.starts_with(b"user.") || name == ACCESS_ACL || name == DEFAULT_ACL;
+        |name: &[u8]| name.starts_with(b"user.") || (options.permissions && is_acl(name));
     for Xattr { name, .. } in xattrs_of(file) {
         if !is_ours(&name) || is_wanted(&name) {
             continue;
@@ -413,6 +435,8 @@ pub(crate) fn differs(
         let mut there = xattrs_of(file);
         // Attributes that the source may not ask for are not compared, either.
         there.retain(|xattr| options.privileges || !is_privilege(&xattr.name));
+        // ACLs are permissions.
+        there.retain(|xattr| options.permissions || !is_acl(&xattr.name));
         let mut here = wanted.xattrs.clone();
         there.sort_by(|a, b| a.name.cmp(&b.name));
         here.sort_by(|a, b| a.name.cmp(&b.name));

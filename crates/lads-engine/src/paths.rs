@@ -42,10 +42,15 @@ pub(crate) struct Directory {
     identity: OnceLock<Option<(u64, u64)>>,
     /// Set if it did not exist before this transfer.
     pub(crate) was_made: OnceLock<()>,
+    /// Mode with which it is made if it does not exist; by default, only this user can look inside
+    /// until it gets its own mode.
+    pub(crate) mode_of_new: OnceLock<u32>,
     /// Mode that it had before its owner was permitted to work in it, if that was necessary.
     pub(crate) mode_before: OnceLock<u32>,
     /// Whether files made in it get a default ACL; looked up once.
     pub(crate) has_default_acl: OnceLock<bool>,
+    /// Permissions that entries made in it can have; looked up once.
+    pub(crate) default_permissions: OnceLock<u32>,
     recent: Arc<Recent>,
 }
 
@@ -94,8 +99,10 @@ impl Directory {
             may_be_link: false,
             identity: OnceLock::new(),
             was_made: OnceLock::new(),
+            mode_of_new: OnceLock::new(),
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
+            default_permissions: OnceLock::new(),
             recent: Arc::new(Recent::default()),
         })
     }
@@ -130,8 +137,10 @@ impl Directory {
             may_be_link: false,
             identity: OnceLock::new(),
             was_made: OnceLock::new(),
+            mode_of_new: OnceLock::new(),
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
+            default_permissions: OnceLock::new(),
             recent: Arc::clone(&self.recent),
         }
     }
@@ -248,9 +257,8 @@ impl Directory {
             }
             result => return result,
         }
-        // Only this user can look inside until the directory's own mode is set, when all in it has
-        // ended.
-        match mkdirat(parent, self.name.as_slice(), Mode::RWXU) {
+        let mode = self.mode_of_new.get().map_or(Mode::RWXU, |mode| Mode::from_raw_mode(*mode));
+        match mkdirat(parent, self.name.as_slice(), mode) {
             Ok(()) => {
                 let _ = self.was_made.set(());
             }

@@ -8,6 +8,7 @@ mod end;
 mod examine;
 mod extra;
 mod growing;
+mod modes;
 mod null;
 mod output;
 mod placing;
@@ -295,6 +296,7 @@ impl SinkEnd {
             }
             let permitted = permitted(entry, &self.options);
             self.table.insert(entry, name, permitted, &place.root, self.options.making())?;
+            self.set_mode_of_new_directory(entry);
         }
         Ok(())
     }

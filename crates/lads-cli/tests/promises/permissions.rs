@@ -1,13 +1,14 @@
 //! Modes of files and directories: those that are no obstacle, and those that entries get.
 
-use crate::tree::{assert_nothing_left_over, set_xattr};
+use crate::tree::{assert_nothing_left_over, set_acl, set_xattr, visit};
 use crate::world::{
-    Ended, LADS, World, as_nobody, assert_identical, check, has, is_root, lads, run,
+    Ended, LADS, Rng, World, as_nobody, assert_identical, check, has, is_root, lads, run,
 };
-use rustix::fs::getxattr;
+use rustix::fs::{CWD, FileType, Mode, getxattr, lgetxattr, mknodat};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NOBODY: u32 = 65_534;
@@ -249,4 +250,120 @@ fn files_are_written_to_a_directory_that_may_not_be_listed() {
     // What else is there is not known.
     let ended = cp_as_nobody(&[&["--delete"], &words[..]].concat()).expect(6);
     assert!(ended.events_of("issue").iter().all(|issue| issue["operation"] == "list"));
+}
+
+/// Returns the mode of every entry of a tree, and its ACL.
+fn modes(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut modes = BTreeMap::new();
+    let mut see = |path: &Path| {
+        let mut acl = [0; 256];
+        let count = lgetxattr(path, "system.posix_acl_access", &mut acl[..]).unwrap_or(0);
+        let below = path.strip_prefix(root).unwrap().to_owned();
+        modes.insert(below, (mode(path), acl[..count].to_vec()));
+    };
+    see(root);
+    visit(root, &mut |path, _| see(path));
+    modes
+}
+
+/// Makes entries with these modes, each sort in a directory of its own.
+fn source_with_modes(world: &World) {
+    const MODES: [u32; 12] =
+        [0o644, 0o600, 0o755, 0o444, 0o777, 0o660, 0o000, 0o501, 0o1777, 0o4755, 0o2755, 0o6711];
+    for wanted in MODES {
+        set_mode(&world.write(format!("src/files/{wanted:o}"), b"file"), wanted);
+        // A file of several blocks gets its mode in another way.
+        set_mode(&world.write(format!("src/files/long{wanted:o}"), &[1; 200_000]), wanted);
+        let directory = world.path(format!("src/{wanted:o}"));
+        fs::create_dir_all(directory.join("below")).unwrap();
+        set_mode(&directory, wanted);
+        let fifo = world.path(format!("src/files/fifo{wanted:o}"));
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        set_mode(&fifo, wanted);
+    }
+    let acl_of = world.write("src/files/acl", b"file");
+    set_acl(&acl_of, b"system.posix_acl_access", &mut Rng::new(3));
+    set_mode(&world.source(), 0o751);
+}
+
+/// Files were left with mode 600 and directories with mode 700.
+#[test]
+fn without_permissions_modes_are_those_that_rsync_gives() {
+    if !has("rsync") {
+        return;
+    }
+    for (umask, has_acl) in [("022", false), ("077", false), ("000", false), ("027", true)] {
+        let world = World::new();
+        source_with_modes(&world);
+        let ends = ["rsync", "lads"].map(|name| world.path(name).join("dst"));
+        for end in &ends {
+            let above = end.parent().unwrap();
+            fs::create_dir(above).unwrap();
+            if has_acl {
+                set_acl(above, b"system.posix_acl_default", &mut Rng::new(1));
+            }
+            set_mode(above, 0o2755);
+        }
+        let copy = || {
+            let line = format!("umask {umask}; exec \"$0\" \"$@\"");
+            let run_with = |words: &[&str], end: &Path| {
+                let mut command = Command::new("sh");
+                command.args(["-c", &line]).args(words).arg(world.source_contents()).arg(end);
+                run(command).expect(0);
+            };
+            run_with(&["rsync", "-rltHp", "--specials", "--no-perms"], &ends[0]);
+            let options = ["--specials", "--no-perms", "--no-owner", "--block-size", "64K"];
+            run_with(&[&[LADS, "cp", "--json"], &options[..]].concat(), &ends[1]);
+        };
+        let compare = |what: &str| {
+            let [expected, found] = ends.each_ref().map(|end| modes(end));
+            for (path, mode) in &expected {
+                let other = &found[path];
+                assert_eq!(other, mode, "{what} {}: {:o}", path.display(), other.0);
+            }
+            assert_eq!(found.len(), expected.len());
+        };
+        copy();
+        compare(umask);
+        // Existing entries keep their modes, also if their contents are replaced.
+        for end in &ends {
+            set_mode(&end.join("files/644"), 0o604);
+            set_mode(&end.join("files/600"), 0o1640);
+            set_mode(&end.join("755"), 0o711);
+            set_mode(&end.join("files/fifo644"), 0o622);
+            set_mode(end, 0o701);
+        }
+        world.write("src/files/644", b"changed");
+        world.write("src/755/new", b"new");
+        copy();
+        compare(umask);
+    }
+}
+
+/// The set-id bits of a file were given to other contents.
+#[test]
+fn without_permissions_new_contents_get_no_set_id_bits() {
+    let world = World::new();
+    world.write("src/file", b"changed");
+    let copy = world.write("dst/file", b"file");
+    set_mode(&copy, 0o6755);
+    run(world.cp(&["--no-perms"])).expect(0);
+    assert_eq!((fs::read(&copy).unwrap(), mode(&copy)), (b"changed".to_vec(), 0o755));
+}
+
+#[test]
+fn without_permissions_read_only_directories_of_an_unprivileged_user_are_filled() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[(".", 0o555), ("a", 0o555), ("a/b", 0o500)]);
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    for _ in 0..2 {
+        cp_as_nobody(&["--no-perms", &source, &target]).expect(0);
+        let modes = ["", "a", "a/b", "a/b/file"].map(|name| mode(&world.target().join(name)));
+        assert_eq!(modes, [0o555, 0o555, 0o500, 0o444]);
+        assert_nothing_left_over(&world.target());
+        // The second run finds the directories, and changes something in them.
+        fs::remove_file(world.target().join("a/b/file")).unwrap();
+    }
 }

@@ -4,7 +4,7 @@
 //! The source leaves out the rest, too, but the sink does not rely on that: it may run as root for
 //! a source that nobody watches.
 
-use super::{PERMISSION_BITS, SET_ID_BITS, is_moved, is_privilege};
+use super::{PERMISSION_BITS, SET_ID_BITS, is_acl, is_moved, is_privilege};
 use crate::job::Options;
 use lads_core::entry::{Entry, Kind, Metadata};
 use lads_core::reduction::{Reduction, Reductions};
@@ -27,7 +27,9 @@ pub(crate) fn permitted(entry: &Entry, options: &Options) -> Permitted {
     let mut metadata = entry.metadata.clone();
     metadata.mode &= PERMISSION_BITS;
     let count = if options.xattrs {
-        metadata.xattrs.retain(|xattr| is_moved(&xattr.name));
+        // ACLs are permissions.
+        let is_kept = |name: &[u8]| is_moved(name) && (options.permissions || !is_acl(name));
+        metadata.xattrs.retain(|xattr| is_kept(&xattr.name));
         metadata.xattrs.len()
     } else {
         metadata.xattrs.clear();
@@ -130,6 +132,8 @@ mod tests {
             assert_eq!((plain.1, plain.2), (vec!["user.x".to_owned(), acl.to_owned()], true));
             let asked = Options { privileges: true, ..Options::default() };
             assert_eq!(left(&it, &asked).1, &names[..4]);
+            let no_modes = Options { permissions: false, ..Options::default() };
+            assert_eq!(left(&it, &no_modes).1, ["user.x"]);
             let none = Options { xattrs: false, privileges: true, ..Options::default() };
             assert_eq!(left(&it, &none).1, Vec::<String>::new());
             let none = Options { xattrs: false, ..Options::default() };

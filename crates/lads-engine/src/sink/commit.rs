@@ -1,5 +1,6 @@
 //! The last steps of a file: metadata, durable, its own name, durable.
 
+use super::modes::{PERMISSIONS, permissions_in};
 use super::table::{Item, Temporary};
 use super::{RootMetadata, SinkEnd, failed, journal_failed};
 use crate::board::lock;
@@ -12,9 +13,7 @@ use lads_core::issue::{Failure, Operation};
 use lads_core::journal::BlockRecord;
 use lads_core::sink::{Commit, Committed, Event};
 use lads_core::units::EntryId;
-use rustix::fs::{
-    AtFlags, FileType, Mode, fchmod, fstat, fsync, ftruncate, mkdirat, statat, unlinkat,
-};
+use rustix::fs::{FileType, Mode, fchmod, fstat, fsync, ftruncate, statat};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -97,16 +96,10 @@ impl SinkEnd {
         let inherits_acl = self.options.xattrs
             && (item.goes_on.get().is_some() || self.inherits_acl(item, &temporary.directory));
         let (file, stat) = (&temporary.file, &temporary.opened_as);
-        let mode = self.wanted_mode(item);
+        let mode = Some(self.mode_of_new(item, &temporary.directory));
         let reductions = apply(file, stat, &metadata, mode, &self.options, inherits_acl);
         item.reduce(reductions.map_err(of_metadata)?);
         Ok(ready)
-    }
-
-    /// The mode that an entry gets; `None` if it keeps the mode that it has.
-    pub(super) fn wanted_mode(&self, item: &Item) -> Option<u32> {
-        let mode_before = item.own.as_ref().and_then(|own| own.mode_before.get().copied());
-        if self.options.permissions { Some(item.metadata.mode) } else { mode_before }
     }
 
     /// Whether what is made for an item gets an ACL from its directory, which `handle` is.
@@ -193,7 +186,9 @@ impl SinkEnd {
             Err(errno) if self.options.passing.of_directory(errno).is_some() => return Ok(()),
             Err(errno) => return Err(failed(Operation::SetMetadata, errno)),
         };
-        let mut mode = self.wanted_mode(item);
+        let of_metadata = |errno| failed(Operation::SetMetadata, errno);
+        let stat = fstat(&*handle).map_err(of_metadata)?;
+        let mut mode = self.mode_of_directory(item, own, &stat, &handle);
         if item.name == b"." {
             // The journal is still in it, and must be removable. Mode and time of change are set
             // when the journal is removed.
@@ -202,8 +197,6 @@ impl SinkEnd {
             *place = Some(RootMetadata { metadata: item.metadata.clone(), mode });
             mode = mode.map(|mode| usable(FileType::Directory, mode));
         }
-        let of_metadata = |errno| failed(Operation::SetMetadata, errno);
-        let stat = fstat(&*handle).map_err(of_metadata)?;
         let reductions = apply(&*handle, &stat, &item.metadata, mode, &self.options, true);
         item.reduce(reductions.map_err(of_metadata)?);
         sync_names(&handle).map_err(|errno| failed(Operation::Sync, errno))
@@ -249,8 +242,8 @@ impl SinkEnd {
         sync_names(&handle).map_err(|errno| failed(Operation::Sync, errno))
     }
 
-    /// Gives a root that this job made the mode of a new directory, unless it gets that of a
-    /// directory of the source; until now only we could look inside.
+    /// Gives a root that this job made the mode of a new directory, unless it has got that of a
+    /// directory of the source; until now only this user could look inside.
     fn open_up_root(&self) -> Result<(), Failure> {
         let place = self.place();
         if !place.is_root_made {
@@ -258,11 +251,10 @@ impl SinkEnd {
         }
         let has_metadata =
             place.root_metadata.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !(has_metadata && self.options.permissions) {
+        if !has_metadata {
             let open_up = || {
                 let handle = place.root.open()?;
-                let name = place.journal.temporary_name(b".");
-                let permissions = permissions_of_new_directory(&handle, &name)?;
+                let permissions = permissions_in(&place.root, &handle);
                 let stat = fstat(&*handle)?;
                 let others = stat.st_mode & !PERMISSIONS;
                 match fchmod(&*handle, Mode::from_raw_mode(others | permissions)) {
@@ -289,18 +281,6 @@ impl SinkEnd {
             let _ = set_mtime(&directory, mtime_of(&stat));
         }
     }
-}
-
-/// Read, write and execute for owner, group and others.
-const PERMISSIONS: u32 = 0o777;
-
-/// The permissions that a new directory gets in this one, by the umask or a default ACL. A
-/// directory is made for a moment to find out.
-fn permissions_of_new_directory(directory: &OwnedFd, name: &str) -> Result<u32, Errno> {
-    mkdirat(directory, name, Mode::from_raw_mode(PERMISSIONS))?;
-    let made = statat(directory, name, NOT_THROUGH_LINKS);
-    unlinkat(directory, name, AtFlags::REMOVEDIR)?;
-    Ok(made?.st_mode & PERMISSIONS)
 }
 
 /// The files that go on to the next step; the others have ended.

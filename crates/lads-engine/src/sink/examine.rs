@@ -265,9 +265,9 @@ impl SinkEnd {
             Err(_) => return Err(parent_failed()),
         };
         let there = what_is_there(item, directory, &handle)?;
-        if there.is_some() {
+        if let Some(stat) = &there {
             self.note_name(item);
-            let _ = item.replaces.set(());
+            let _ = item.replaces.set(stat.st_mode);
         }
         if self.options.check {
             return self.examine_difference(entry, item, &handle, there.as_ref());
@@ -516,7 +516,7 @@ impl SinkEnd {
         if may_be_planted(handle, &item.name, &opened.file, &stat).map_err(of_metadata)? {
             return Ok(false);
         }
-        let mode = self.wanted_mode(item);
+        let mode = self.mode_of_existing(item);
         let reductions = opened.set(&item.metadata, mode, &self.options).map_err(of_metadata)?;
         item.reduce(reductions);
         fsync(&opened.file).map_err(|errno| failed(Operation::Sync, errno))?;

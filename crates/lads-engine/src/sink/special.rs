@@ -77,7 +77,7 @@ impl SinkEnd {
         if stat.st_nlink > 1 || may_be_planted(handle, &item.name, &held, stat)? {
             return Ok(false);
         }
-        let mode = self.wanted_mode(item);
+        let mode = self.mode_of_existing(item);
         item.reduce(apply(&held, stat, &item.metadata, mode, &self.options, true)?);
         Ok(true)
     }
@@ -140,7 +140,7 @@ impl SinkEnd {
             return Err(Errno::STALE);
         }
         let inherits_acl = self.inherits_acl(item, handle);
-        let mode = self.wanted_mode(item);
+        let mode = Some(self.mode_of_new(item, handle));
         let reductions =
             apply(&held, held.stat(), &item.metadata, mode, &self.options, inherits_acl);
         item.reduce(reductions?);

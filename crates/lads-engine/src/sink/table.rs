@@ -31,8 +31,8 @@ pub(super) struct Item {
     /// The kinds of metadata that it does not get.
     reductions: Mutex<Reductions>,
     pub(super) identity: Option<Identity>,
-    /// Whether something was under its name when it was looked at.
-    pub(super) replaces: OnceLock<()>,
+    /// Mode and file type of the entry that was under its name when it was looked at.
+    pub(super) replaces: OnceLock<u32>,
     /// Whether a directory had its name, which is removed before it gets its name.
     pub(super) replaces_directory: OnceLock<()>,
     /// Whether an earlier comparison has shown that it is different.
@@ -140,6 +140,11 @@ impl Item {
     /// Whether its length is not known before its end.
     pub(super) fn is_unsized(&self) -> bool {
         self.identity.is_some_and(|identity| identity.size == UNSIZED_BYTES) && self.is_dense
+    }
+
+    /// Whether it is a file, which has data.
+    pub(super) fn has_data(&self) -> bool {
+        self.identity.is_some()
     }
 
     /// Its length in bytes; zero if it is not known.
