@@ -344,16 +344,11 @@ fn set_xattrs<'a>(
 }
 
 /// Removes the attributes that an entry should not have.
-fn remove_others(
-    file: &impl Handle,
-    wanted: &Metadata,
-    options: &Options,
-) -> Result<(), Errno> {
+fn remove_others(file: &impl Handle, wanted: &Metadata, options: &Options) -> Result<(), Errno> {
     let is_wanted = |name: &[u8]| wanted.xattrs.iter().any(|xattr| xattr.name == name);
     // A source without privilege does not see the others: that it says nothing of them means
     // nothing. ACLs are permissions.
-    let is_ours =
-        |name: &[u8]| name.starts_with(b"user.") || (options.permissions && is_acl(name));
+    let is_ours = |name: &[u8]| name.starts_with(b"user.") || (options.permissions && is_acl(name));
     for Xattr { name, .. } in xattrs_of(file) {
         if !is_ours(&name) || is_wanted(&name) {
             continue;
@@ -372,7 +367,11 @@ fn reduction_of(errno: Errno, name: &[u8]) -> Option<Reduction> {
     match errno {
         Errno::OPNOTSUPP | Errno::NOSYS if is_acl(name) => Some(Reduction::Acls),
         Errno::OPNOTSUPP | Errno::NOSYS => Some(Reduction::Attributes),
-        Errno::TOOBIG | Errno::RANGE => Some(Reduction::LargeAttributes),
+        // The space for attributes of an entry is limited, in ext4 to one block: such a file system
+        // need not be full. If it is, the next write fails.
+        Errno::TOOBIG | Errno::RANGE | Errno::NOSPC | Errno::DQUOT => {
+            Some(Reduction::LargeAttributes)
+        }
         Errno::PERM if takes_privilege(name) => Some(Reduction::AttributesRefused),
         _ => None,
     }

@@ -102,6 +102,43 @@ fn attributes_and_acls_that_the_sink_does_not_store_are_reported_once_for_each_k
     assert_eq!(mode(&storage.path("without/none")), 0o600);
 }
 
+/// ext4 returns ENOSPC for an attribute that is larger than a block, although it is almost empty.
+/// The transfer stopped as if the sink were full, each time.
+#[test]
+fn attributes_that_are_too_large_for_the_sink_stop_nothing() {
+    let world = World::new();
+    for number in 0..50 {
+        world.write(format!("src/{number}"), b"file");
+    }
+    world.write("src/directory/inside", b"inside");
+    for name in ["7", "directory", "."] {
+        set_xattr(&world.source().join(name), b"user.large", &[7; 10_000]);
+    }
+    let make = ["mkfs.ext4", "-q", "-F"];
+    let Some(mounted) = Mounted::new_image(&world.target(), &world.path("image"), &make) else {
+        return;
+    };
+    for moved in [51, 0] {
+        let ended = run(mounted.command(&world.cp(&[]))).expect(13);
+        assert_eq!(reduced(&ended), kinds(&[("large-attributes", 3)]));
+        assert_eq!((ended.count("files_moved"), ended.count("issue_count")), (moved, 0));
+    }
+    assert_eq!(fs::read(mounted.seen().join("7")).unwrap(), b"file");
+}
+
+#[test]
+fn every_error_of_an_attribute_without_space_is_a_reduction() {
+    let world = with_attributes();
+    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+    for errno in ["ENOSPC", "EDQUOT", "E2BIG", "ERANGE"] {
+        storage.command(&format!("clear\nfail setxattr {errno}"));
+        let ended = run(world_cp(&world, &[], &storage.path(errno))).expect(13);
+        let [(kind, _)] = &reduced(&ended)[..] else { panic!("{errno}: {ended:?}") };
+        assert_eq!((kind.as_str(), ended.count("issue_count")), ("large-attributes", 0));
+        assert_eq!(fs::read(storage.path(errno).join("large")).unwrap().len(), 3 << 20);
+    }
+}
+
 fn world_cp(world: &World, options: &[&str], target: &Path) -> Command {
     let mut command = lads(options);
     command.arg(world.source_contents()).arg(target);
