@@ -367,3 +367,26 @@ fn without_permissions_read_only_directories_of_an_unprivileged_user_are_filled(
         fs::remove_file(world.target().join("a/b/file")).unwrap();
     }
 }
+
+/// Such a directory cannot be synced by itself.
+#[test]
+fn names_in_a_directory_that_may_not_be_listed_are_made_durable() {
+    let can_trace =
+        || Command::new("strace").args(["-o", "/dev/null", "true"]).status().unwrap().success();
+    if !can_be_nobody() || !has("strace") || !can_trace() {
+        return;
+    }
+    let world = World::new();
+    let file = world.write("src/file", b"file").display().to_string();
+    fs::create_dir(world.target()).unwrap();
+    set_mode(&world.target(), 0o733);
+    let cp = as_nobody(&lads(&[file, world.path("dst/file").display().to_string()]));
+    let trace = world.path("trace");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-e", "trace=syncfs,sync", "-o"]).arg(&trace);
+    command.arg(cp.get_program()).args(cp.get_args());
+    run(command).expect(0);
+    let calls = fs::read_to_string(trace).unwrap();
+    let is_sync = |line: &str| line.contains("sync") && line.ends_with("= 0");
+    assert!(calls.lines().any(is_sync), "{calls}");
+}
