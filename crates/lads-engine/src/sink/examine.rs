@@ -524,7 +524,8 @@ impl SinkEnd {
     }
 
     /// Whether a directory that cannot be opened does not exist, or is another kind of entry, in a
-    /// dry run or a comparison, which create and replace nothing. The entries in it are not examined.
+    /// dry run or a comparison, which create and replace nothing. The entries in it are not
+    /// examined.
     fn is_absent(&self, errno: Errno) -> bool {
         self.options.dry_run && matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
     }

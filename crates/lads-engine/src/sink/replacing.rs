@@ -2,8 +2,8 @@
 //!
 //! As in rsync, an empty directory is replaced in any case, and any other with `--delete` or
 //! `--force`. The new entry is complete under a temporary name before the directory is removed. A
-//! mount point is never replaced, and neither is a directory in which something stays, because it is
-//! excluded or belongs to another transfer.
+//! mount point is never replaced, and neither is a directory in which something stays, because it
+//! is excluded or belongs to another transfer.
 
 use super::remove::{Removal, is_empty, is_mount_point};
 use super::table::Item;
