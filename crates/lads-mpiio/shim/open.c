@@ -284,6 +284,8 @@ int MPI_File_close(MPI_File *handle)
         return REAL(File_close)(handle);
     /* Another process may still move the shared pointer, which ends with the last that has it. */
     int own = shim_agree(file->comm, MPI_SUCCESS);
+    /* A program that has not waited for a read is wrong; the thread must not find the file gone. */
+    shim_reads_wait(file);
     /* From here on nobody finds it, and the library may give the handle to another file. */
     shim_table_remove(file);
     int closed = shim_class(rfs_close(file->file)), late = shim_late(file);

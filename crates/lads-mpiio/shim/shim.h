@@ -7,7 +7,7 @@
  *
  * In reading order: datatype.c, external.c, layout.c, memory.c (what is read and written), errors.c, agree.c and
  * shared.c (what the processes of a file agree on and share), table.c (which handles are ours), open.c, view.c,
- * manage.c, transfer.c with transfer.inc, fence.c, outside.c.
+ * manage.c, transfer.c with transfer.inc, pending.c, fence.c, outside.c.
  */
 #ifndef SHIM_H
 #define SHIM_H
@@ -102,7 +102,12 @@ struct shim_file {
     int64_t pointer;
     enum shim_split split;
     uint64_t split_bytes;
+    /* Of a split collective read. */
+    struct shim_read *split_read;
 };
+
+/* A read that is pending. */
+struct shim_read;
 
 /* What the processes of a file share on one host. */
 struct shim_shared;
@@ -218,6 +223,9 @@ OWN void shim_fence_closed(const struct shim_file *file);
 OWN void shim_fence_all(struct shim_file *file);
 /* The class of an error that a fence has met: once. Its text stays in the file. */
 OWN int shim_late(struct shim_file *file);
+
+/* pending.c: waits until no thread reads from the file. */
+OWN void shim_reads_wait(const struct shim_file *file);
 
 /* outside.c: tells of a file that was opened, if it was asked for. */
 OWN void shim_tell_open(const struct shim_file *file);

@@ -1,23 +1,10 @@
 /* Reading and writing: 29 functions, and as many with large counts, are six forms of one call.
  *
- * A write is buffered below, so it is complete when the call returns, and so is a read: the requests
- * of nonblocking calls are generalized requests that are complete when they are made. That is legal
- * at every level of threads, and Wait and Test of the library work on them.
+ * A write is buffered below, so it is complete when the call returns: the request of a nonblocking write is
+ * a generalized request that is complete when it is made. Reads are pending (pending.c).
  */
-#include "shim.h"
-
-enum place { INDIVIDUAL, EXPLICIT, SHARED, ORDERED };
-
-enum kind { WRITE, READ, READ_TOGETHER };
-
-struct access {
-    enum kind kind;
-    enum place place;
-    MPI_Offset offset;
-    void *memory;
-    MPI_Count count;
-    MPI_Datatype datatype;
-};
+#include "transfer.h"
+#include <stdio.h>
 
 /* The class of an error in the arguments, and the number of bytes in the file that they mean. */
 static int access_class(const struct shim_file *file, const struct access *access,
@@ -113,79 +100,80 @@ static void step_back(struct shim_file *file, const struct access *access, int64
     pthread_mutex_unlock(&file->lock);
 }
 
-/* The numbers of bytes that an access has moved. */
-struct moved {
-    /* In the file, at positions of the view. */
-    uint64_t in_file;
-    /* In memory, which MPI_Get_count divides by the size of a datatype. */
-    uint64_t in_memory;
-};
-
-/* Writes or reads pieces of data as it is in the file. Of a write, either everything is taken or nothing.
- */
-static int move_pieces(struct shim_file *file, enum kind kind, uint64_t position,
-                       const rfs_piece *pieces, size_t count, uint64_t *done)
+/* Finds the memory of an access; for external32, makes a buffer, which has the data of a write. */
+static int prepare(struct shim_file *file, struct work *work)
 {
+    struct access *access = &work->access;
+    int class = shim_pieces_of(access->memory, access->count, access->datatype, &work->pieces);
+    work->moved = (struct moved){work->bytes, work->bytes};
+    if (class != MPI_SUCCESS || !shim_is_external(file))
+        return class;
+    work->type = shim_type_of(access->datatype);
+    work->external = malloc(work->bytes);
+    if (!work->type || !work->external)
+        return MPI_ERR_NO_MEM;
+    if (access->kind == WRITE)
+        work->moved.in_memory =
+            shim_external_convert(work->type, (uint64_t)access->count, &work->pieces,
+                                  work->external, work->bytes, TO_FILE);
+    return class;
+}
+
+/* Of a write, either everything is taken or nothing. */
+void shim_work_run(struct shim_file *file, struct work *work)
+{
+    rfs_piece whole = {work->external, work->bytes};
+    const rfs_piece *pieces = work->external ? &whole : work->pieces.list;
+    size_t count = work->external ? 1 : work->pieces.count;
     shim_lock(file);
-    int class;
-    if (kind == WRITE) {
-        class = shim_class(rfs_write(file->file, position, pieces, count));
+    if (work->access.kind == WRITE) {
+        work->class = shim_class(rfs_write(file->file, work->position, pieces, count));
         file->is_behind = 1;
     } else {
-        class = shim_class(rfs_read(file->file, position, pieces, count, done));
+        work->class =
+            shim_class(rfs_read(file->file, work->position, pieces, count, &work->moved.in_file));
     }
     shim_unlock(file);
-    return class;
+    /* The text is of this thread's last call. */
+    const char *text = shim_text(work->class);
+    if (text)
+        snprintf(work->text, sizeof work->text, "%s", text);
 }
 
-/* The same through a buffer with the data in external32. */
-static int move_external(struct shim_file *file, const struct access *access, uint64_t position,
-                         uint64_t bytes, const struct shim_pieces *pieces, struct moved *moved)
+/* Brings what was read into the memory of the program. */
+static int unpack(struct work *work)
 {
-    struct shim_type *type = shim_type_of(access->datatype);
-    unsigned char *external = malloc(bytes);
-    rfs_piece whole = {external, bytes};
-    uint64_t copies = (uint64_t)access->count;
-    int class = type && external ? MPI_SUCCESS : MPI_ERR_NO_MEM;
-    if (class == MPI_SUCCESS && access->kind == WRITE)
-        moved->in_memory = shim_external_convert(type, copies, pieces, external, bytes, TO_FILE);
-    if (class == MPI_SUCCESS)
-        class = move_pieces(file, access->kind, position, &whole, 1, &moved->in_file);
-    if (class == MPI_SUCCESS && access->kind != WRITE)
-        moved->in_memory = shim_external_convert(type, copies, pieces, external, moved->in_file,
-                                                 FROM_FILE);
-    free(external);
-    shim_type_free(type);
-    return class;
+    struct access *access = &work->access;
+    struct moved *moved = &work->moved;
+    moved->in_memory = moved->in_file;
+    if (work->external)
+        moved->in_memory =
+            shim_external_convert(work->type, (uint64_t)access->count, &work->pieces,
+                                  work->external, moved->in_file, FROM_FILE);
+    return shim_pieces_unpack(&work->pieces, access->memory, access->count, access->datatype);
 }
 
-static int move_bytes(struct shim_file *file, const struct access *access, uint64_t position,
-                      uint64_t bytes, struct moved *moved)
+int shim_work_finish(struct shim_file *file, struct work *work)
 {
-    struct shim_pieces pieces = {0};
-    int class = shim_pieces_of(access->memory, access->count, access->datatype, &pieces);
-    *moved = (struct moved){bytes, bytes};
-    if (class == MPI_SUCCESS && shim_is_external(file)) {
-        class = move_external(file, access, position, bytes, &pieces, moved);
-    } else if (class == MPI_SUCCESS) {
-        class = move_pieces(file, access->kind, position, pieces.list, pieces.count,
-                            &moved->in_file);
-        moved->in_memory = moved->in_file;
-    }
-    if (class == MPI_SUCCESS && access->kind != WRITE)
-        class = shim_pieces_unpack(&pieces, access->memory, access->count, access->datatype);
-    shim_pieces_free(&pieces);
-    if (class != MPI_SUCCESS)
-        *moved = (struct moved){0, 0};
-    return class;
+    if (work->class == MPI_SUCCESS && work->access.kind != WRITE)
+        work->class = unpack(work);
+    if (work->class != MPI_SUCCESS)
+        work->moved = (struct moved){0, 0};
+    shim_pieces_free(&work->pieces);
+    shim_type_free(work->type);
+    free(work->external);
+    if (work->owns_datatype)
+        PMPI_Type_free(&work->access.datatype);
+    step_back(file, &work->access, (int64_t)work->bytes - (int64_t)work->moved.in_file);
+    return shim_fail(file, work->class, work->text);
 }
 
-/* Returns a code, after the error handler. */
-static int transfer(struct shim_file *file, const struct access *access, uint64_t *done)
+/* Checks an access, finds its place, and prepares it. Returns a code, after the error handler. If there is
+ * nothing to move, the work has no bytes. */
+static int begin_work(struct shim_file *file, const struct access *access, struct work *work)
 {
     MPI_Count bytes;
-    uint64_t position = 0;
-    *done = 0;
+    *work = (struct work){.access = *access};
     const char *text = NULL;
     if (access->kind == READ_TOGETHER)
         shim_fence_all(file);
@@ -196,24 +184,39 @@ static int transfer(struct shim_file *file, const struct access *access, uint64_
     }
     /* The others must not wait for this process for ever. */
     if (refused == MPI_SUCCESS || access->place == ORDERED)
-        class = place_of(file, access, bytes, &position);
+        class = place_of(file, access, bytes, &work->position);
     if (refused != MPI_SUCCESS)
         return shim_fail(file, refused, text);
-    if (class == MPI_SUCCESS && bytes > 0) {
-        struct moved moved;
-        class = move_bytes(file, access, position, (uint64_t)bytes, &moved);
-        step_back(file, access, (int64_t)bytes - (int64_t)moved.in_file);
-        *done = moved.in_memory;
+    if (class != MPI_SUCCESS) {
+        int is_impossible = access->place == SHARED && shim_shares_nothing(file);
+        return shim_fail(file, class, is_impossible ? SHIM_NOTHING_SHARED : shim_text(class));
     }
-    int is_impossible = access->place == SHARED && shim_shares_nothing(file);
-    return shim_fail(file, class, is_impossible ? SHIM_NOTHING_SHARED : shim_text(class));
+    work->bytes = (uint64_t)bytes;
+    if (bytes == 0)
+        return MPI_SUCCESS;
+    work->class = prepare(file, work);
+    return work->class == MPI_SUCCESS ? MPI_SUCCESS : shim_work_finish(file, work);
 }
 
-/* So that MPI_Get_count works. Both libraries keep the number of bytes, whatever the datatype. */
-static void tell(MPI_Status *status, uint64_t bytes)
+/* Returns a code, after the error handler. */
+static int transfer(struct shim_file *file, const struct access *access, uint64_t *done)
+{
+    struct work work;
+    *done = 0;
+    int code = begin_work(file, access, &work);
+    if (code != MPI_SUCCESS || work.bytes == 0)
+        return code;
+    shim_work_run(file, &work);
+    code = shim_work_finish(file, &work);
+    *done = work.moved.in_memory;
+    return code;
+}
+
+void shim_status(MPI_Status *status, uint64_t bytes)
 {
     if (status == MPI_STATUS_IGNORE)
         return;
+    /* Both libraries keep the number of bytes, whatever the datatype. */
     PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)bytes);
     PMPI_Status_set_cancelled(status, 0);
 }
@@ -222,13 +225,13 @@ static int blocking(struct shim_file *file, struct access access, MPI_Status *st
 {
     uint64_t done;
     int code = transfer(file, &access, &done);
-    tell(status, done);
+    shim_status(status, done);
     return code;
 }
 
 static int query(void *done, MPI_Status *status)
 {
-    tell(status, *(uint64_t *)done);
+    shim_status(status, *(uint64_t *)done);
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG = MPI_UNDEFINED;
     return MPI_SUCCESS;
@@ -247,20 +250,50 @@ static int cancel(void *done, int is_complete)
     return MPI_SUCCESS;
 }
 
-/* An error is told at once, and not by the request. */
-static int nonblocking(struct shim_file *file, struct access access, MPI_Request *request)
+/* A request that is complete. */
+static int completed(struct shim_file *file, uint64_t bytes, MPI_Request *request)
 {
     uint64_t *done = malloc(sizeof *done);
-    *request = MPI_REQUEST_NULL;
     if (!done)
         return shim_fail(file, MPI_ERR_NO_MEM, NULL);
-    int code = transfer(file, &access, done);
-    if (code != MPI_SUCCESS) {
-        free(done);
-        return code;
-    }
+    *done = bytes;
     PMPI_Grequest_start(query, free_done, cancel, done, request);
     return PMPI_Grequest_complete(*request);
+}
+
+/* The program may free a datatype before the read is complete. */
+static void own_datatype(struct work *work)
+{
+    work->owns_datatype =
+        work->pieces.packed &&
+        PMPI_Type_dup(work->access.datatype, &work->access.datatype) == MPI_SUCCESS;
+}
+
+static int begin_read(struct shim_file *file, const struct access *access, MPI_Request *request)
+{
+    struct work work;
+    int code = begin_work(file, access, &work);
+    if (code != MPI_SUCCESS)
+        return code;
+    if (work.bytes == 0)
+        return completed(file, 0, request);
+    own_datatype(&work);
+    int class = shim_read_start(file, &work, request);
+    if (class == MPI_SUCCESS)
+        return MPI_SUCCESS;
+    work.class = class;
+    return shim_work_finish(file, &work);
+}
+
+/* The error of a write, or in arguments, is returned at once; that of a read by the call that waits for it. */
+static int nonblocking(struct shim_file *file, struct access access, MPI_Request *request)
+{
+    *request = MPI_REQUEST_NULL;
+    if (access.kind != WRITE)
+        return begin_read(file, &access, request);
+    uint64_t done;
+    int code = transfer(file, &access, &done);
+    return code == MPI_SUCCESS ? completed(file, done, request) : code;
 }
 
 /* One split collective at a time (MPI 4.0, section 14.4.5). */
@@ -268,7 +301,19 @@ static int begin(struct shim_file *file, enum shim_split split, struct access ac
 {
     if (file->split != SPLIT_NONE)
         return shim_fail(file, MPI_ERR_OTHER, "a split collective of the file is not ended");
-    int code = transfer(file, &access, &file->split_bytes);
+    struct work work;
+    file->split_bytes = 0;
+    file->split_read = NULL;
+    int code = access.kind == WRITE ? transfer(file, &access, &file->split_bytes)
+                                    : begin_work(file, &access, &work);
+    if (code == MPI_SUCCESS && access.kind != WRITE && work.bytes > 0) {
+        own_datatype(&work);
+        file->split_read = shim_read_begin(file, &work);
+        if (!file->split_read) {
+            work.class = MPI_ERR_NO_MEM;
+            code = shim_work_finish(file, &work);
+        }
+    }
     if (code == MPI_SUCCESS)
         file->split = split;
     return code;
@@ -278,9 +323,13 @@ static int end(struct shim_file *file, enum shim_split split, MPI_Status *status
 {
     if (file->split != split)
         return shim_fail(file, MPI_ERR_OTHER, "no such split collective was begun");
+    int code = MPI_SUCCESS;
     file->split = SPLIT_NONE;
-    tell(status, file->split_bytes);
-    return MPI_SUCCESS;
+    if (file->split_read)
+        code = shim_read_end(file->split_read, &file->split_bytes);
+    file->split_read = NULL;
+    shim_status(status, file->split_bytes);
+    return code;
 }
 
 #define ACCESS(KIND, PLACE, OFFSET) \

@@ -589,12 +589,14 @@ struct Slow {
     at: String,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Pace {
     /// 16 MiB/s.
     Slow,
     /// The connection is cut after a mebibyte.
     Cut,
+    /// Of what the server sends, most is held until this file exists.
+    Held(PathBuf),
 }
 
 impl Slow {
@@ -607,8 +609,12 @@ impl Slow {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect(&server).unwrap();
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                std::thread::spawn(move || forward(client, server, Some(pace)));
-                std::thread::spawn(move || forward(back.0, back.1, None));
+                let (there, here) = match pace.clone() {
+                    held @ Pace::Held(_) => (None, Some(held)),
+                    pace => (Some(pace), None),
+                };
+                std::thread::spawn(move || forward(client, server, there));
+                std::thread::spawn(move || forward(back.0, back.1, here));
             }
         });
         Self { at }
@@ -620,9 +626,14 @@ fn forward(mut from: TcpStream, mut to: TcpStream, pace: Option<Pace>) {
     let mut all = 0;
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         all += count;
-        match pace {
+        match &pace {
             Some(Pace::Cut) if all > 1 << 20 => break,
             Some(Pace::Slow) => std::thread::sleep(Duration::from_millis(4)),
+            Some(Pace::Held(until)) => {
+                while all > 256 << 10 && !until.exists() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
             _ => {}
         }
         if to.write_all(&bytes[..count]).is_err() {
@@ -649,6 +660,20 @@ fn an_error_that_one_process_meets_has_its_reason_on_all() {
         let cut = Slow::to(&place.server.at, Pace::Cut);
         let name = format!("rfs:{},{}:lost", place.server.at, cut.at);
         checks(mpi, place, "tests/programs/behind.c", 2, &[&name, "lost"]);
+    });
+}
+
+/// They were done before the call returned.
+#[test]
+fn nonblocking_reads_are_pending_while_the_program_goes_on() {
+    on_every_mpi(|mpi, place| {
+        for processes in ["1", "2"] {
+            let go = place.path(&format!("go{processes}"));
+            let held = Slow::to(&place.server.at, Pace::Held(go.clone()));
+            let arguments = [&format!("rfs:{}:pending", held.at), go.to_str().unwrap()];
+            let processes = processes.parse().unwrap();
+            checks(mpi, place, "tests/programs/pending.c", processes, &arguments);
+        }
     });
 }
 
