@@ -10,8 +10,8 @@
 //!   may have bytes of the file in common with what it reads.
 //!   Such a read may find a file shorter than an earlier frame makes it, which is written further
 //!   behind: a client that is told of an end asks again when all its frames are written.
-//! - A frame waits until its view is known, and until earlier frames are written that may have
-//!   bytes of the file in common with it.
+//! - A frame waits until its view and those of all earlier frames are known, and until earlier
+//!   frames are written that may have bytes of the file in common with it.
 //!
 //! Messages and frames overtake each other on the way: a frame may come before its view. For the
 //! same reason, a client sends nothing that could change the answer to a request before it has the
@@ -262,7 +262,8 @@ impl Order {
         failed
     }
 
-    /// Frames whose turn has come. Those that cannot be written are taken before.
+    /// Frames whose turn has come. Those that cannot be written are taken before. A frame whose view is
+    /// not known may have any bytes in common with later ones, whose view may be an older one.
     pub fn take_starts(&mut self) -> Vec<Start> {
         self.find_places();
         // Those that are being written may come later: their views were known first.
@@ -270,7 +271,7 @@ impl Order {
         let mut before: Vec<_> = started.filter_map(Frame::bytes).collect();
         let mut starts = Vec::new();
         for (number, frame) in self.open.iter_mut().filter(|(_, frame)| !frame.is_started) {
-            let (Some(bytes), Some(place)) = (frame.bytes(), &frame.place) else { continue };
+            let (Some(bytes), Some(place)) = (frame.bytes(), &frame.place) else { break };
             if !before.iter().any(|other| meet(other, &bytes)) {
                 frame.is_started = true;
                 let (file, view) = (place.seen.file, Arc::clone(&place.seen.view));
