@@ -243,7 +243,7 @@ impl Missing {
         now: CoreInstant,
         timeout: Duration,
     ) -> Vec<StreamId> {
-        let away = self.presence.get_or_insert(Presence::begin(now, TICK)).look(now);
+        let away = self.presence.get_or_insert_with(|| Presence::begin(now, TICK)).look(now);
         let mut unwatched = Vec::new();
         for (row, id) in self.rows.iter_mut().zip(streams.ids()) {
             let stream = &streams.streams[id.index()];

@@ -217,7 +217,7 @@ fn a_server_that_writes_nothing_or_answers_nothing_that_was_deferred_is_lost_too
 
 #[test]
 fn a_server_that_does_little_at_a_time_is_waited_for() {
-    let (connection, _) = lazy(Lazy { room: 9, writes: true, ..IDLE });
+    let (connection, _) = lazy(Lazy { room: 12, writes: true, ..IDLE });
     let client = Client::over(connection, Server::Here, &impatient()).unwrap();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     // Twelve frames, which take more than four seconds.
