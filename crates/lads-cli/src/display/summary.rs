@@ -66,7 +66,7 @@ fn outcome(report: &Report, settings: &Settings, issues: &IssueCount) -> String 
             format!("done: {said}")
         }
         ExitCode::Reduced => {
-            let said = what_is_true(&report.progress.source, settings.verify);
+            let said = what_is_true(&report.progress.source, settings);
             format!("done, but not all metadata was kept: {said}")
         }
         code => trouble(code, issues).to_owned(),
