@@ -97,6 +97,8 @@ mod stopping;
 mod storage;
 #[path = "promises/terminal.rs"]
 mod terminal;
+#[path = "promises/times.rs"]
+mod times;
 #[path = "promises/trace.rs"]
 mod trace;
 #[path = "promises/truth.rs"]

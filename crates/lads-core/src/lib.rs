@@ -59,6 +59,7 @@ pub mod sink;
 pub mod sizes;
 pub mod source;
 pub mod staging;
+pub mod times;
 pub mod tracks;
 pub mod tuning;
 pub mod units;

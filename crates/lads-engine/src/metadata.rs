@@ -414,11 +414,13 @@ fn times(mtime: Timestamp) -> Timestamps {
     Timestamps { last_access: omit, last_modification: mtime }
 }
 
-/// Whether an entry differs from `wanted` in mode, owner, times or attributes.
+/// Reports whether an entry differs from `wanted` in mode, owner or attributes, or from `mtime` in
+/// its time: the file system may keep only a part of the time of `wanted`.
 pub(crate) fn differs(
     file: &impl Handle,
     stat: &Stat,
     wanted: &Metadata,
+    mtime: Timestamp,
     options: &Options,
 ) -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -426,7 +428,7 @@ pub(crate) fn differs(
         options.owners && (stat.st_gid != wanted.gid || (is_root && stat.st_uid != wanted.uid));
     let has_mode = options.permissions && file.has_mode();
     let mode_differs = has_mode && stat.st_mode & PERMISSION_BITS != wanted.mode;
-    let times_differ = options.times && mtime_of(stat) != wanted.mtime;
+    let times_differ = options.times && mtime_of(stat) != mtime;
     if owner_differs || mode_differs || times_differ {
         return true;
     }

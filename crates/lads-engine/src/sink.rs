@@ -19,6 +19,7 @@ mod replacing;
 mod special;
 mod stage;
 mod table;
+mod times;
 mod unnamed;
 mod usable;
 mod write;
@@ -146,6 +147,8 @@ struct Place {
     is_missing: bool,
     /// What the source said that it would move.
     sources: Vec<Root>,
+    /// The times that the file systems of the target keep.
+    kept_times: times::ByDevice,
 }
 
 /// The metadata that the root gets when the journal is removed.

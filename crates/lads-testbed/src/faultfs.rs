@@ -60,6 +60,9 @@ pub struct Args {
     /// Refuse flock, as Lustre does that is mounted without it
     #[arg(long)]
     pub without_locks: bool,
+    /// Keep times in this unit, in nanoseconds: 1000000000 as ext4 with small inodes, 100 as NTFS
+    #[arg(long, value_name = "NANOSECONDS", default_value_t = 1)]
+    pub time_unit: u64,
 }
 
 /// Mounts the file system, prints `ready` when the mount answers, and stays until it is unmounted
@@ -72,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // The kernel has already applied the program's umask; modes must not be masked again.
     umask(rustix::fs::Mode::empty());
     let state = Arc::new(
-        State::over(&args.directory)
+        State::over(&args.directory, Duration::from_nanos(args.time_unit))
             .with_context(|| format!("cannot use {}", args.directory.display()))?,
     );
     let file_system = FaultFs::new(Arc::clone(&state), args.without_locks);

@@ -11,8 +11,8 @@ use lads_engine::{Deletion, Passing};
 pub(crate) struct ChoiceArgs {
     /// Leave files alone that are newer at the sink
     ///
-    /// By time of change, to the nanosecond where both file systems keep that. Links and specials
-    /// are moved in any case, and so is a file in the place of one of these, as with rsync.
+    /// By time of change, in the unit that the sink's file system keeps. Links and specials are
+    /// moved in any case, and so is a file in the place of one of these, as with rsync.
     #[arg(short = 'u', long, help_heading = SELECTION)]
     pub(crate) update: bool,
 

@@ -2,7 +2,7 @@
 //! `--update`, `--ignore-existing`, `--existing`, `--max-size` and `--min-size`.
 
 use crate::stat::mtime_of;
-use lads_core::entry::Kind;
+use lads_core::entry::{Kind, Timestamp};
 use lads_core::pass::Pass;
 use lads_core::wire_struct;
 use rustix::fs::{FileType, Stat};
@@ -38,16 +38,24 @@ impl Passing {
     }
 
     /// Why an entry that is not a directory is passed over at the sink, where `there` has its name.
-    /// As in rsync, only a file can be newer, and only than a file.
-    pub(crate) fn at_sink(&self, kind: &Kind, there: Option<&Stat>) -> Option<Pass> {
+    /// As in rsync, only a file can be newer, and only than a file. `expected` returns the time that
+    /// the sink's file has if it has this time of the source.
+    pub(crate) fn at_sink(
+        &self,
+        kind: &Kind,
+        there: Option<&Stat>,
+        expected: impl FnOnce(&Stat, Timestamp) -> Timestamp,
+    ) -> Option<Pass> {
         let Some(there) = there else { return self.missing.then_some(Pass::Missing) };
         if self.there {
             return Some(Pass::There);
         }
         let Kind::File { identity, .. } = kind else { return None };
         let is_file = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
-        let is_newer = is_file && mtime_of(there) > identity.mtime;
-        (self.newer && is_newer).then_some(Pass::Newer)
+        let is_newer = || {
+            mtime_of(there) > identity.mtime && mtime_of(there) > expected(there, identity.mtime)
+        };
+        (self.newer && is_file && is_newer()).then_some(Pass::Newer)
     }
 
     /// Why a directory that cannot be opened at the sink is passed over, with what is in it.

@@ -5,7 +5,7 @@ use super::write::PAGE_BYTES;
 use super::{SinkEnd, failed};
 use crate::caching::{Caching, Flag, read_uncached};
 use crate::job::{DIRECT_BYTES_MIN, IoMode, Verify};
-use crate::metadata::{Held, differs};
+use crate::metadata::Held;
 use crate::paths::open_unnoticed;
 use crate::stat::identity_of;
 use crate::whole::{fill, read_at_least};
@@ -198,7 +198,7 @@ impl SinkEnd {
         drop(there.file.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.options.dry_run {
             // A file of which no block had to be read was never opened.
-            if differs(&held, held.stat(), &item.metadata, &self.options) {
+            if self.differs_from(&item.metadata, &handle, &held, held.stat()) {
                 self.tell_difference(item, Verb::OtherMetadata);
             }
             return Ok(true);

@@ -9,7 +9,7 @@ use crate::job::{DIRECT_BYTES_MIN, Options};
 use crate::journal::{Durable, Journal};
 use crate::layout;
 use crate::layout::lustre::ends_before;
-use crate::metadata::{Handle, Held, apply, differs, is_asked_for, make_usable};
+use crate::metadata::{Handle, Held, apply, is_asked_for, make_usable};
 use crate::paths::{
     Directory, NOT_THROUGH_LINKS, open_named_to_look_up, remove_left_over, sync_names,
 };
@@ -17,6 +17,7 @@ use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
 use crate::sink::planted::may_be_planted;
 use crate::sink::table::Item;
+use crate::sink::times::ByDevice;
 use crate::sink::unnamed::Unnamed;
 use crate::sink::usable::open_usable;
 use crate::sink::write::reopen_temporary;
@@ -197,6 +198,7 @@ impl SinkEnd {
             root_metadata,
             is_missing,
             sources,
+            kept_times: ByDevice::default(),
         })
     }
 
@@ -255,7 +257,7 @@ impl SinkEnd {
         let passing = &self.options.passing;
         let passed = |pass| Ok(Examined::Answer(Answer::Passed(pass)));
         if self.place().is_missing {
-            let pass = passing.at_sink(&entry.kind, None);
+            let pass = passing.at_sink(&entry.kind, None, |_, mtime| mtime);
             return pass.map_or(Ok(Examined::Answer(Answer::Would)), passed);
         }
         let handle = match directory.open() {
@@ -272,7 +274,8 @@ impl SinkEnd {
         if self.options.check {
             return self.examine_difference(entry, item, &handle, there.as_ref());
         }
-        if let Some(pass) = passing.at_sink(&entry.kind, there.as_ref()) {
+        let expected = |stat: &Stat, mtime| self.expected_time(&handle, stat, mtime);
+        if let Some(pass) = passing.at_sink(&entry.kind, there.as_ref(), expected) {
             if is_file(&entry.kind) && !self.options.dry_run {
                 self.clear_left_over(item, &handle);
             }
@@ -350,9 +353,10 @@ impl SinkEnd {
             return self.begin_comparison(item, handle, stat);
         }
         let same = of_its_size.filter(|stat| {
-            let has_its_time = mtime_of(stat) == identity.mtime && !self.options.ignores_times;
+            let has_its_time =
+                || mtime_of(stat) == self.expected_time(handle, stat, identity.mtime);
             // An empty file has the same contents as any other empty file.
-            has_its_time || self.options.checksum
+            self.options.checksum || !self.options.ignores_times && has_its_time()
         });
         if let Some(stat) = same
             && (self.options.dry_run || self.mend_metadata(item, handle, stat)?)
@@ -509,7 +513,7 @@ impl SinkEnd {
         if !is_same_inode(&stat, there) {
             return Err(failed(Operation::Examine, Errno::STALE));
         }
-        if !differs(&opened.file, &stat, &item.metadata, &self.options) {
+        if !self.differs_from(&item.metadata, handle, &opened.file, &stat) {
             return Ok(true);
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
@@ -545,7 +549,7 @@ impl SinkEnd {
                 // It has no contents with which its metadata would be compared.
                 None if identity.size == 0 => {
                     let held = Held::open(handle, &item.name);
-                    self.difference_of_metadata(item, &held.map_err(of_examine)?)
+                    self.difference_of_metadata(item, handle, &held.map_err(of_examine)?)
                 }
                 difference => difference,
             },
@@ -585,11 +589,11 @@ impl SinkEnd {
             let verb = if is_of_kind { Verb::OtherTarget } else { Verb::OtherKind };
             return Ok(Some(verb));
         }
-        Ok(self.difference_of_metadata(item, &held))
+        Ok(self.difference_of_metadata(item, handle, &held))
     }
 
-    fn difference_of_metadata(&self, item: &Item, held: &Held) -> Option<Verb> {
-        let is_other = differs(held, held.stat(), &item.metadata, &self.options);
+    fn difference_of_metadata(&self, item: &Item, handle: &OwnedFd, held: &Held) -> Option<Verb> {
+        let is_other = self.differs_from(&item.metadata, handle, held, held.stat());
         is_other.then_some(Verb::OtherMetadata)
     }
 
@@ -602,7 +606,7 @@ impl SinkEnd {
             Ok(handle) => {
                 self.note_name(item);
                 let stat = fstat(&*handle).map_err(|errno| failed(Operation::Examine, errno))?;
-                let is_other = differs(&*handle, &stat, &item.metadata, &self.options);
+                let is_other = self.differs_from(&item.metadata, &handle, &*handle, &stat);
                 is_other.then_some(Verb::OtherMetadata)
             }
             Err(errno) => {

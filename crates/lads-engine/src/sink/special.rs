@@ -4,7 +4,7 @@ use super::examine::is_same_inode;
 use super::planted::{Hidden, is_ours_alone, may_be_planted};
 use super::table::Item;
 use super::{SinkEnd, failed};
-use crate::metadata::{Held, apply, differs};
+use crate::metadata::{Held, apply};
 use crate::paths::{NOT_THROUGH_LINKS, parent_of, remove_left_over};
 use lads_core::entry::{Entry, Kind};
 use lads_core::issue::{Failure, Operation};
@@ -71,7 +71,7 @@ impl SinkEnd {
             return Ok(false);
         }
         let stat = held.stat();
-        if self.options.dry_run || !differs(&held, stat, &item.metadata, &self.options) {
+        if self.options.dry_run || !self.differs_from(&item.metadata, handle, &held, stat) {
             return Ok(true);
         }
         if stat.st_nlink > 1 || may_be_planted(handle, &item.name, &held, stat)? {

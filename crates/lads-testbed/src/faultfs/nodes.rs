@@ -56,6 +56,8 @@ pub(super) struct Nodes {
     root: Arc<Node>,
     root_path: Vec<u8>,
     root_number_below: u64,
+    /// The unit in which times are shown.
+    time_unit: Duration,
     known: Mutex<HashMap<u64, Known>>,
 }
 
@@ -67,7 +69,7 @@ struct Known {
 }
 
 impl Nodes {
-    pub(super) fn open(directory: &Path) -> Result<Self, Errno> {
+    pub(super) fn open(directory: &Path, time_unit: Duration) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = openat(CWD, directory, flags, Mode::empty())?;
         let root_number_below = fstat(&handle)?.st_ino;
@@ -75,7 +77,7 @@ impl Nodes {
         let file_type = rustix::fs::FileType::Directory;
         let root = Arc::new(Node { handle, number, file_type });
         let root_path = readlinkat(CWD, root.path(), Vec::new())?.into_bytes();
-        Ok(Self { root, root_path, root_number_below, known: Mutex::default() })
+        Ok(Self { root, root_path, root_number_below, time_unit, known: Mutex::default() })
     }
 
     pub(super) fn root(&self) -> &Arc<Node> {
@@ -142,7 +144,9 @@ impl Nodes {
     /// Returns the attributes for the kernel; `hidden_names` of the names are ours and are not
     /// counted.
     pub(super) fn attributes(&self, stat: &Stat, hidden_names: u32) -> FileAttr {
-        let time = |seconds, nanos| moment(seconds, u32::try_from(nanos).unwrap_or(0));
+        let time = |seconds, nanos| {
+            cut(moment(seconds, u32::try_from(nanos).unwrap_or(0)), self.time_unit)
+        };
         let changed = time(stat.st_ctime, stat.st_ctime_nsec);
         FileAttr {
             ino: INodeNo(self.number_of(stat.st_ino)),
@@ -163,6 +167,13 @@ impl Nodes {
             flags: 0,
         }
     }
+}
+
+/// The last multiple of a unit before a moment, or the moment itself if it is one or before 1970.
+fn cut(moment: SystemTime, unit: Duration) -> SystemTime {
+    let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let rest = since.as_nanos() % unit.as_nanos().max(1);
+    moment - Duration::from_nanos(u64::try_from(rest).unwrap_or(0))
 }
 
 /// A moment in seconds and nanoseconds since 1970; seconds may be negative.

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The whole state of a mounted file system.
 #[derive(Debug)]
@@ -67,8 +68,8 @@ pub(super) struct Call<P> {
 }
 
 impl State {
-    pub(super) fn over(directory: &Path) -> Result<Self, Errno> {
-        let nodes = Nodes::open(directory)?;
+    pub(super) fn over(directory: &Path, time_unit: Duration) -> Result<Self, Errno> {
+        let nodes = Nodes::open(directory, time_unit)?;
         let grave = directory.join(DIRECTORY);
         let disk = Disk::open(nodes.root(), DIRECTORY, grave)?;
         Ok(Self {

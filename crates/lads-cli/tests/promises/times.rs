@@ -1,0 +1,119 @@
+//! File systems that keep times in coarse units, or only times of a short range.
+
+use crate::faultfs::FaultFs;
+use crate::tree::assert_nothing_left_over;
+use crate::world::{AS_RSYNC, Ended, World, check, lads, run};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Units of times: of ext4 with small inodes and of NTFS, in nanoseconds.
+const UNITS: [&str; 2] = ["1000000000", "100"];
+const SECONDS: i64 = 1_646_561_410;
+
+/// A target whose times are coarse.
+struct Coarse {
+    // Unmounted before the directory that it is in is removed.
+    storage: FaultFs,
+    world: World,
+}
+
+impl Coarse {
+    fn new(unit: &str) -> Option<Self> {
+        let world = World::new();
+        let storage = FaultFs::mount_with(&world, "storage", &["--time-unit", unit])?;
+        for (number, name) in ["d/a", "d/b", "c"].into_iter().enumerate() {
+            let path = world.write(format!("src/{name}"), &[b'x'; 3000]);
+            set_time(&path, SECONDS, 735_461_012 + u32::try_from(number).unwrap());
+        }
+        symlink("c", world.path("src/link")).unwrap();
+        for (name, nanos) in [("link", 999_999_999), ("d", 1), ("", 123_456_789)] {
+            set_time(&world.path("src").join(name), SECONDS, nanos);
+        }
+        Some(Self { storage, world })
+    }
+
+    fn target(&self) -> PathBuf {
+        self.storage.path("dst")
+    }
+
+    /// Runs `lads cp` with these options.
+    fn cp(&self, options: &[&str]) -> Ended {
+        let mut command = lads(options);
+        command.arg(AS_RSYNC).arg(self.world.source_contents()).arg(self.target());
+        run(command).expect(0)
+    }
+
+    /// Runs `lads check`, and returns the reported differences.
+    fn differences(&self) -> Vec<String> {
+        let mut command = check(&["--metadata"]);
+        command.arg(self.world.source_contents()).arg(self.target());
+        run(command).differences()
+    }
+}
+
+fn set_time(path: &Path, seconds: i64, nanos: u32) {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
+    let times = Timestamps { last_access: omit, last_modification: time };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+#[test]
+fn a_target_with_coarse_times_receives_nothing_again() {
+    for unit in UNITS {
+        let Some(coarse) = Coarse::new(unit) else { return };
+        assert_eq!(coarse.cp(&[]).count("files_moved"), 4, "{unit}");
+        for options in [&[][..], &["-u"], &["-n"], &["-u", "-n"]] {
+            let again = coarse.cp(options);
+            assert_eq!(again.count("files_skipped"), 4, "{unit} {options:?}: {again:?}");
+            assert_eq!(again.count("files_moved"), 0, "{unit} {options:?}: {again:?}");
+        }
+        assert_eq!(coarse.differences(), Vec::<String>::new(), "{unit}");
+        assert_nothing_left_over(&coarse.target());
+    }
+}
+
+#[test]
+fn a_target_with_coarse_times_is_not_written_to_for_a_time_that_it_cannot_keep() {
+    let Some(coarse) = Coarse::new(UNITS[0]) else { return };
+    coarse.cp(&[]);
+    // A call that would set a time fails from now on, except those of directories, which are set in
+    // any case, and of the file with which the unit is learned.
+    for name in ["/dst/d/a", "/dst/d/b", "/dst/c", "/dst/link"] {
+        coarse.storage.command(&format!("fail setattr EIO path={name}"));
+    }
+    assert_eq!(coarse.cp(&[]).count("files_skipped"), 4);
+    assert_eq!(coarse.cp(&["-c"]).count("files_skipped"), 4);
+}
+
+#[test]
+fn a_change_that_a_coarse_target_can_show_is_sent() {
+    for unit in UNITS {
+        let Some(coarse) = Coarse::new(unit) else { return };
+        coarse.cp(&[]);
+        let path = coarse.world.write("src/c", &[b'y'; 3000]);
+        set_time(&path, SECONDS + 1, 0);
+        set_time(&coarse.world.path("src"), SECONDS, 123_456_789);
+        let difference = coarse.differences();
+        assert_eq!(difference, ["other-contents c"], "{unit}");
+        assert_eq!(coarse.cp(&["-n"]).count("files_skipped"), 3, "{unit}");
+        assert_eq!(coarse.cp(&["-u"]).count("files_moved"), 1, "{unit}");
+        assert_eq!(fs::read(coarse.target().join("c")).unwrap(), [b'y'; 3000]);
+        assert_eq!(coarse.cp(&[]).count("files_moved"), 0, "{unit}");
+        set_time(&path, SECONDS + 5, 0);
+        assert_eq!(coarse.differences(), ["other-metadata c"], "{unit}");
+    }
+}
+
+#[test]
+fn a_file_that_is_newer_at_a_coarse_target_is_passed_over() {
+    let Some(coarse) = Coarse::new(UNITS[0]) else { return };
+    coarse.cp(&[]);
+    fs::write(coarse.target().join("c"), "newer, and of another length").unwrap();
+    set_time(&coarse.target().join("c"), SECONDS + 1, 0);
+    let ended = coarse.cp(&["-u"]);
+    assert_eq!((ended.count("files_moved"), ended.count("files_skipped")), (0, 3), "{ended:?}");
+}
