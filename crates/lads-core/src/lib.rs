@@ -46,6 +46,7 @@ mod picture;
 pub mod placement;
 pub mod plan;
 pub mod pool;
+pub mod racy;
 pub mod range;
 pub mod record;
 pub mod reduction;

@@ -24,6 +24,7 @@
 //! | `files.rs`, `file.rs`, `blocks.rs` | what was found, and what the sink has of each file |
 //! | `directories.rs` | which directories have not ended, and what is in them |
 //! | `links.rs` | names that wait for another name of their file |
+//! | `settling.rs` | files that changed a moment ago and are announced a moment later |
 //! | `window.rs` | how many entries are under way |
 //! | `schedule.rs` of the crate | blocks that wait for their OSTs, room at the sink, the stage |
 //! | `limit.rs` | what the person's limit lets through |
@@ -53,6 +54,7 @@ mod limit;
 mod links;
 mod outbox;
 mod questions;
+mod settling;
 mod starving;
 mod streams;
 mod window;
@@ -79,6 +81,7 @@ use limit::Limit;
 use links::Links;
 use outbox::Outbox;
 use questions::Questions;
+use settling::Settling;
 use starving::Starving;
 use std::time::Duration;
 use streams::Streams;
@@ -93,6 +96,7 @@ pub struct Source {
     files: Files,
     directories: Directories,
     links: Links<Box<Found>>,
+    settling: Settling,
     window: Window,
     schedule: Schedule,
     limit: Limit,
@@ -125,6 +129,7 @@ impl Source {
             files: Files::new(),
             directories: Directories::new(),
             links: Links::default(),
+            settling: Settling::default(),
             window: Window::new(&config),
             schedule,
             limit: Limit::new(config.bytes_per_second, &config.tuning),
@@ -168,7 +173,7 @@ impl Source {
         self.starving.on_time(now);
         self.counters.starved_micros = self.starving.micros();
         match event {
-            Event::Found(found) => self.on_found(found),
+            Event::Found(found) => self.on_found(now, found),
             Event::Listed { directory, subdirectory_count } => {
                 self.directories.on_listed(directory, subdirectory_count);
                 self.close_directory_if_done(directory);
@@ -223,7 +228,8 @@ impl Source {
     /// wait for READY: the sink takes messages in order, so entries may follow ROOTS at once.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
-        let (bytes, directories) = (self.files.metadata_bytes(), self.directories.open_count());
+        let bytes = self.files.metadata_bytes() + self.settling.metadata_bytes();
+        let directories = self.directories.open_count();
         self.course.goes_on()
             && self.window.has_room(bytes, directories)
             && self.outbox.note_count() < NOTES_MAX
@@ -234,6 +240,13 @@ impl Source {
         if !self.course.goes_on() {
             return None;
         }
+        self.announce_settled(now);
+        let task = self.find_task(now, worker);
+        self.settling.on_asked(task.is_some());
+        task
+    }
+
+    fn find_task(&mut self, now: Instant, worker: usize) -> Option<Task> {
         self.schedule.on_time(now);
         if let Some(task) = self.checking.next() {
             return Some(task);
@@ -269,7 +282,8 @@ impl Source {
     /// When [`Self::next_task`] may have something to do even if nothing happens until then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        earlier(self.limit.ready_at(), self.schedule.next_timeout())
+        let of_data = earlier(self.limit.ready_at(), self.schedule.next_timeout());
+        earlier(of_data, self.settling.next_time())
     }
 
     /// Whether [`Self::next_task`] may find something, so that it is worth waking a thread.
@@ -278,6 +292,7 @@ impl Source {
         self.course.goes_on()
             && (!self.checking.is_empty()
                 || self.questions.is_waiting()
+                || self.settling.is_unwatched()
                 || self.schedule.may_have_work())
     }
 

@@ -190,7 +190,11 @@ impl<S: Wakes> Hub<S> {
                     self.wake(&inner);
                     return Some(found);
                 }
-                Err(timeout) => inner = self.wait(inner, waiter, timeout),
+                Err(timeout) => {
+                    // The session may have found something to announce instead.
+                    self.wake_comm(&inner);
+                    inner = self.wait(inner, waiter, timeout);
+                }
             }
         }
     }
@@ -291,15 +295,19 @@ impl<S: Wakes> Hub<S> {
                 Wake::All => self.workers.notify_all(),
             }
         }
-        let has_message = || !inner.messages.is_empty() || inner.session.has_message();
-        if inner.comm_waiting > 0 && has_message() {
-            self.comm.notify_all();
-        }
+        self.wake_comm(inner);
         if self.processors.limit.is_some() && inner.session.is_stopping() {
             self.limited.notify_all();
         }
         if inner.others_waiting > 0 && inner.session.wants_entries() {
             self.others.notify_all();
+        }
+    }
+
+    fn wake_comm(&self, inner: &Inner<S>) {
+        let has_message = || !inner.messages.is_empty() || inner.session.has_message();
+        if inner.comm_waiting > 0 && has_message() {
+            self.comm.notify_all();
         }
     }
 

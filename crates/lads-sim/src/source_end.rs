@@ -502,7 +502,13 @@ impl SourceEnd {
         };
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();
+        // Some files changed a moment ago.
+        let settled_at = identity
+            .inode
+            .is_multiple_of(5)
+            .then(|| world.now + std::time::Duration::from_millis(identity.inode % 7));
         Found {
+            settled_at,
             layout: world.tree.files[file].layout.clone(),
             mirrors: world.tree.files[file].mirrors.clone(),
             data: version.data.clone(),

@@ -117,3 +117,25 @@ fn a_file_that_is_newer_at_a_coarse_target_is_passed_over() {
     let ended = coarse.cp(&["-u"]);
     assert_eq!((ended.count("files_moved"), ended.count("files_skipped")), (0, 3), "{ended:?}");
 }
+
+/// Returns the time of the last change of a file's status.
+fn changed_at(path: &Path) -> SystemTime {
+    let metadata = fs::metadata(path).unwrap();
+    let positive = |number: i64| u64::try_from(number).unwrap();
+    let seconds = Duration::from_secs(positive(metadata.ctime()));
+    SystemTime::UNIX_EPOCH + seconds + Duration::from_nanos(positive(metadata.ctime_nsec()))
+}
+
+/// A second change within the second would leave the same times.
+#[test]
+fn a_file_that_changed_within_the_present_second_is_read_when_the_second_is_over() {
+    let world = World::new();
+    let options = ["--time-unit", UNITS[0]];
+    let Some(storage) = FaultFs::mount_with(&world, "src", &options) else { return };
+    // If this second is nearly over, the test proves less.
+    let path = world.write("src/new", &[b'x'; 3000]);
+    run(world.cp(&[])).expect(0);
+    assert!(SystemTime::now() >= changed_at(&path) + Duration::from_secs(1), "it was read before");
+    assert_eq!(fs::read(world.target().join("new")).unwrap(), [b'x'; 3000]);
+    drop(storage);
+}

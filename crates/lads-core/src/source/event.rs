@@ -8,7 +8,7 @@ use crate::message::{Message, Presence, Question, Verb};
 use crate::pass::Pass;
 use crate::range::RangeSet;
 use crate::schedule::Work;
-use crate::units::{EntryId, OstId, StreamId};
+use crate::units::{EntryId, Instant, OstId, StreamId};
 use std::time::Duration;
 
 /// One entry that the walk met.
@@ -29,6 +29,9 @@ pub struct Found {
     pub link: Option<LinkName>,
     /// The entry that this one replaces, because that one changed while it moved.
     pub replaces: Option<EntryId>,
+    /// The time from which on any change of the file shows in its status, if that is not now
+    /// ([`crate::racy`]). The file is not read before.
+    pub settled_at: Option<Instant>,
 }
 
 impl Found {
@@ -37,8 +40,8 @@ impl Found {
     #[must_use]
     pub fn new(entry: Entry) -> Self {
         let (layout, mirrors) = (Layout::on(OstId(0)), Vec::new());
-        let (data, disk_offset, link, replaces) = (None, None, None, None);
-        Self { entry, layout, mirrors, data, disk_offset, link, replaces }
+        let (data, disk_offset, link, replaces, settled_at) = (None, None, None, None, None);
+        Self { entry, layout, mirrors, data, disk_offset, link, replaces, settled_at }
     }
 }
 

@@ -4,17 +4,19 @@ use super::Source;
 use super::event::{Found, Note, Outcome};
 use super::file::{File, Known, Place, Step, Tries};
 use super::links::{First, LinkKey, LinkRole};
+use super::settling::Held;
 use crate::entry::{Entry, Kind};
 use crate::issue::{Failure, Operation, Reason, Side};
 use crate::layout::Layout;
 use crate::limits::{DIRECTORY_METADATA_BYTES_MAX, ENTRY_BYTES_MAX};
 use crate::pass::Pass;
-use crate::units::EntryId;
+use crate::units::{EntryId, Instant};
 
 impl Source {
     /// The walk met an entry.
-    pub(super) fn on_found(&mut self, found: Box<Found>) {
+    pub(super) fn on_found(&mut self, now: Instant, mut found: Box<Found>) {
         self.count_found(&found);
+        found.settled_at = found.settled_at.filter(|&settled_at| settled_at > now);
         if found.entry.is_directory() {
             self.on_directory(found.entry);
         } else if found.entry.variable_bytes() > ENTRY_BYTES_MAX {
@@ -156,7 +158,24 @@ impl Source {
         }
     }
 
+    /// Announces a file, link or special file, at once or when any change of it would show.
     fn open_file(&mut self, found: Found, tries: Tries, link: Option<LinkKey>) {
+        match found.settled_at {
+            Some(until) if found.entry.is_file() => {
+                self.settling.hold(until, Held { found, tries, link });
+            }
+            _ => self.announce(found, tries, link),
+        }
+    }
+
+    /// Announces the files that were held back until now.
+    pub(super) fn announce_settled(&mut self, now: Instant) {
+        while let Some(Held { found, tries, link }) = self.settling.next(now) {
+            self.announce(found, tries, link);
+        }
+    }
+
+    fn announce(&mut self, found: Found, tries: Tries, link: Option<LinkKey>) {
         let Found { entry, layout, mirrors, data, disk_offset, .. } = found;
         let layout = layout.in_pages();
         let mirrors = mirrors.into_iter().map(Layout::in_pages).collect();

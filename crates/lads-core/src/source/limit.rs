@@ -28,9 +28,9 @@ impl Limit {
         self.pace.as_ref().is_some_and(|pace| pace.ready_at() > now)
     }
 
-    /// When something may be sent again.
+    /// Returns when something may be sent again, if something waits for that.
     pub(super) fn ready_at(&self) -> Option<Instant> {
-        self.pace.as_ref().map(Pace::ready_at)
+        self.pace.as_ref().filter(|_| self.wait == Wait::Yes).map(Pace::ready_at)
     }
 
     /// Something waits for the limit.

@@ -12,7 +12,11 @@ use crate::units::OstId;
 const BLOCK_BYTES: u32 = 4096;
 
 fn source() -> Source {
-    let config = SourceConfig {
+    source_with(config())
+}
+
+fn config() -> SourceConfig {
+    SourceConfig {
         tuning: crate::tuning::Tuning::DEFAULT,
         policy: Policy::Layout,
         threshold: Threshold::default(),
@@ -31,7 +35,10 @@ fn source() -> Source {
         bytes_per_second: None,
         stage_bytes: 0,
         stage_threads_max: 0,
-    };
+    }
+}
+
+fn source_with(config: SourceConfig) -> Source {
     let mut source = Source::new(config, &[OstSpec::new("OST0", 8)]);
     hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 });
     source
@@ -308,4 +315,90 @@ fn of_a_file_with_holes_all_data_is_read_before_the_word() {
     hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 2)])));
     read(&mut source, ReadOutcome::Good);
     is_to_be_checked(&mut source);
+}
+
+/// A file that changed a moment ago, and is not read before this time.
+fn found_late(source: &mut Source, id: u64, settled_at: Instant) {
+    let identity = Identity { size: 4096, ..Identity::default() };
+    let (striping, source_ost) = (Striping::default(), OstId(0));
+    let kind = Kind::File { identity, data_bytes: 4096, striping, source_ost, is_different: false };
+    let (id, name) = (EntryId(id), id.to_string().into_bytes());
+    let entry = Entry { id, parent: EntryId::ROOT, name, kind, metadata: Metadata::default() };
+    let found = Found { settled_at: Some(settled_at), ..Found::new(entry) };
+    tell(source, Event::Found(Box::new(found)));
+}
+
+/// The files that are announced now.
+fn announced(source: &mut Source) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while let Some(message) = source.next_message() {
+        if let Message::NewFile(entries) = message {
+            ids.extend(entries.iter().map(|entry| entry.id.0));
+        }
+    }
+    ids
+}
+
+/// If each file were waited for, many files in a tree that was just written would take hours.
+#[test]
+fn files_that_changed_a_moment_ago_are_waited_for_together() {
+    let at = |millis| Instant::after_start(Duration::from_millis(millis));
+    let mut source = source();
+    for id in 1..=90 {
+        found_late(&mut source, id, at(900 + id));
+    }
+    found_late(&mut source, 91, Instant::START);
+    assert_eq!(announced(&mut source), [91], "others do not wait");
+    assert!(source.may_have_task(), "no thread knows when to ask");
+    assert_eq!(source.next_task(at(10), 0), None);
+    assert_eq!(source.next_timeout(), Some(at(901)));
+    assert!(!source.may_have_task(), "a thread asks again at that time");
+    assert_eq!(source.next_task(at(901), 0), None);
+    assert_eq!(announced(&mut source), [1]);
+    assert_eq!(source.next_timeout(), Some(at(902)));
+    assert_eq!(source.next_task(at(990), 0), None);
+    assert_eq!(announced(&mut source), (2..=90).collect::<Vec<_>>());
+    assert_eq!(source.next_timeout(), None);
+}
+
+/// The time from which on the rate limit let something through was over. No thread waited until the
+/// file's time then, and the transfer hung.
+#[test]
+fn a_file_that_waits_is_announced_under_a_rate_limit() {
+    let mut source = source_with(SourceConfig { bytes_per_second: Some(1 << 20), ..config() });
+    read_of_new_file(&mut source, EntryId(1));
+    let late = Instant::after_start(Duration::from_secs(9));
+    found_late(&mut source, 2, late);
+    assert_eq!(source.next_task(Instant::after_start(Duration::from_secs(5)), 0), None);
+    assert_eq!(source.next_timeout(), Some(late));
+}
+
+/// The thread that was to ask again may have found something else to do meanwhile.
+#[test]
+fn another_thread_is_woken_for_a_file_that_waits_if_the_first_has_a_task() {
+    let mut source = source();
+    let late = Instant::after_start(Duration::from_secs(1));
+    found_late(&mut source, 7, late);
+    assert_eq!(source.next_task(Instant::START, 0), None);
+    let work = read_of_new_file(&mut source, EntryId(8));
+    assert!(source.may_have_task(), "nobody asks again");
+    assert_eq!(source.next_task(Instant::START, 1), None);
+    assert!(!source.may_have_task());
+    tell(&mut source, Event::Sent { stream: StreamId(0), number: 0, work });
+    source.next_task(late, 1);
+    assert_eq!(announced(&mut source), [7]);
+}
+
+#[test]
+fn a_directory_does_not_end_before_a_file_in_it_that_changed_a_moment_ago() {
+    let mut source = source();
+    found_late(&mut source, 1, Instant::after_start(Duration::from_secs(1)));
+    tell(&mut source, Event::WalkEnded);
+    while let Some(message) = source.next_message() {
+        assert!(!matches!(message, Message::Finish { .. }), "{message:?}");
+    }
+    source.next_task(Instant::after_start(Duration::from_secs(1)), 0);
+    assert_eq!(announced(&mut source), [1]);
+    hear(&mut source, Message::FileId(vec![(EntryId(1), Answer::Have)]));
+    assert!(matches!(source.next_message(), Some(Message::Finish { is_complete: true })));
 }

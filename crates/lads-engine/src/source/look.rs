@@ -8,14 +8,15 @@ use crate::job::Options;
 use crate::layout::{FileAt, Mirror};
 use crate::metadata::metadata_at;
 use crate::paths::{Directory, NOT_THROUGH_LINKS, referent_of};
-use crate::stat::identity_of;
+use crate::stat::{identity_of, now};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::limits::DEPTH_MAX;
+use lads_core::racy::unsettled_for;
 use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
-use lads_core::units::{EntryId, OstId};
+use lads_core::units::{EntryId, Instant, OstId};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
@@ -114,6 +115,7 @@ pub(super) struct Seen {
     pub(super) ranges: Option<RangeShare>,
     disk_offset: Option<u64>,
     pub(super) link: Option<LinkName>,
+    settled_at: Option<Instant>,
 }
 
 impl Seen {
@@ -126,10 +128,10 @@ impl Seen {
     }
 
     pub(super) fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
-        let Self { kind, metadata, layout, mirrors, data, disk_offset, link, .. } = self;
+        let Self { kind, metadata, layout, mirrors, data, disk_offset, link, settled_at, .. } = self;
         let entry = Entry { id, parent, name, kind, metadata };
         let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
-        Found { layout, mirrors, data, disk_offset, link, ..Found::new(entry) }
+        Found { layout, mirrors, data, disk_offset, link, settled_at, ..Found::new(entry) }
     }
 }
 
@@ -184,6 +186,7 @@ pub(super) fn look(
         ranges: None,
         disk_offset: None,
         link: None,
+        settled_at: None,
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
@@ -216,6 +219,14 @@ pub(super) fn look(
     Ok(Ok(seen))
 }
 
+/// Returns the time from which on any change of a file that was just looked at shows in its status;
+/// `None` if that is now, or if the file will not be read.
+fn settled_at(end: &SourceEnd, identity: &Identity) -> Option<Instant> {
+    let is_read = !end.options.dry_run || end.options.checksum;
+    let wait = unsettled_for(identity, now()).filter(|_| is_read)?;
+    Some(end.clock.now() + wait)
+}
+
 /// Examines a regular file. The place is where the file lies, also if a link leads to it.
 fn look_at_file(
     end: &SourceEnd,
@@ -245,6 +256,7 @@ fn look_at_file(
     }
     if size > 0 && !is_unsized {
         seen.disk_offset = end.layouts.disk_offset(&at);
+        seen.settled_at = settled_at(end, &identity);
     }
     let identity = if is_unsized { unsized_identity(identity) } else { identity };
     let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);

@@ -1,0 +1,92 @@
+//! Whether a further change of a file would show in its status.
+//!
+//! A file system writes times into a file in its own unit (1 s on ext4 with small inodes and on
+//! Lustre), by a clock that ticks every few milliseconds. Two changes within one tick leave the same
+//! times. So a file that changed a moment ago may change again while it is read, or after it was
+//! read, with the status that it had before. Version control systems call such times racy. A file is
+//! read only when the tick of its last change is over: any change from then on leaves other times,
+//! and the transfer, or the next one, notices it.
+//!
+//! The unit is measured by the file's own time of change, which no program can set. If the clock of
+//! the file server is behind the clock of this host by more than a unit, changes may go unnoticed.
+
+use crate::entry::{Identity, Timestamp};
+use crate::times::{longest_unit_of, nanos_of};
+use std::time::Duration;
+
+/// The longest time between two ticks of the clocks that write times into files, in nanoseconds: 1
+/// to 10 ms on Linux, and 15.6 ms on Windows servers. With half, changes on a Windows server may go
+/// unnoticed; with the double, a file that changed just now is read 16 ms later.
+const LONGEST_TICK: i128 = 16_000_000;
+
+/// Returns how long to wait from `now` on until any further change of a file leaves other times in
+/// its status; `None` if every change from `now` on does. `now` must be later than the look at the
+/// file.
+#[must_use]
+pub fn unsettled_for(identity: &Identity, now: Timestamp) -> Option<Duration> {
+    let tick = longest_unit_of(identity.ctime).max(LONGEST_TICK);
+    let since = |time| nanos_of(now) - nanos_of(time);
+    // A time of change in the future shows that the server's clock is ahead. By the time of the
+    // look, that clock showed at least this time.
+    let of_ctime = tick - since(identity.ctime).max(0);
+    // A program can set this time to the future.
+    let of_mtime = Some(tick - since(identity.mtime)).filter(|wait| *wait <= tick);
+    let wait = of_mtime.map_or(of_ctime, |of_mtime| of_mtime.max(of_ctime));
+    let wait = u64::try_from(wait).ok().filter(|nanos| *nanos > 0);
+    wait.map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp { seconds: 1_700_000_003, nanos: 250_000_000 };
+
+    fn at(seconds: i64, nanos: u32) -> Timestamp {
+        Timestamp { seconds, nanos }
+    }
+
+    /// Returns the time to wait for a file with these times, in milliseconds.
+    fn wait(mtime: Timestamp, ctime: Timestamp) -> Option<u128> {
+        let identity = Identity { mtime, ctime, ..Identity::default() };
+        unsettled_for(&identity, NOW).map(|wait| wait.as_millis())
+    }
+
+    #[test]
+    fn a_file_is_waited_for_until_the_tick_of_its_last_change_is_over() {
+        let fine = at(1_700_000_003, 240_000_001);
+        assert_eq!(wait(fine, fine), Some(6));
+        let odd_second = at(1_700_000_003, 0);
+        assert_eq!(wait(odd_second, odd_second), Some(750));
+        let even_second = at(1_700_000_002, 0);
+        assert_eq!(wait(even_second, even_second), Some(750), "the unit may be 2 s");
+        let last = at(1_700_000_001, 0);
+        assert_eq!(wait(last, last), None);
+    }
+
+    #[test]
+    fn a_file_system_with_fine_times_costs_no_second() {
+        for age in [0, 1, 15, 100, 900] {
+            let nanos = (250 - age % 250) * 1_000_000 + 1;
+            let time = at(1_700_000_003, nanos);
+            assert!(wait(time, time).is_none_or(|wait| wait <= 16), "{age}");
+            // A program has set the time to a whole second, of the past or the future.
+            for mtime in [at(1_700_000_003, 0), at(1_700_000_004, 0), at(5_000_000_000, 0)] {
+                assert!(wait(mtime, time).is_none_or(|wait| wait <= 16), "{age} {mtime:?}");
+            }
+        }
+        assert_eq!(wait(at(1_600_000_000, 0), at(1_700_000_002, 900_000_001)), None);
+    }
+
+    #[test]
+    fn a_server_whose_clock_is_ahead_is_waited_for_by_one_tick() {
+        assert_eq!(wait(at(1_700_000_009, 0), at(1_700_000_009, 0)), Some(1000));
+        assert_eq!(wait(at(1_700_000_009, 1), at(1_700_000_009, 1)), Some(16));
+    }
+
+    #[test]
+    fn the_time_of_data_counts_where_the_file_system_has_no_time_of_change() {
+        assert_eq!(wait(at(1_700_000_003, 0), at(0, 0)), Some(1750));
+        assert_eq!(wait(at(1_700_000_000, 0), at(0, 0)), None);
+    }
+}
