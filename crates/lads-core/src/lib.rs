@@ -24,6 +24,7 @@ pub mod cpu_share;
 pub mod entry;
 pub mod errno;
 pub mod filter;
+pub mod follow;
 pub mod frame;
 pub mod gate;
 pub mod growth;

@@ -26,8 +26,11 @@ pub(crate) struct EndsArgs {
 
     /// SRC is a file that grows: move also what is added to it while it is moved
     ///
-    /// The file is at its end when it has not grown for this number of seconds [default: 10]. A
-    /// transfer that was interrupted begins anew.
+    /// The file is at its end when it has not grown for this number of seconds [default: 10]. If it
+    /// becomes shorter, or was written to and has not grown, it is read again from its beginning.
+    /// Bytes that are rewritten while the file grows cannot be noticed, so the copy of a file that
+    /// changed gets a time 2 s before that of the source, and the next run without this option does
+    /// not skip it. A transfer that was interrupted starts over.
     #[arg(long, value_name = "SECONDS", help_heading = SELECTION, hide_short_help = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = FOLLOW_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]

@@ -5,9 +5,10 @@ use crate::world::{Ended, LADS, RUN_HERE, Rng, World, has, is_root, lads, not_tr
 use crate::world::{ShownOnFailure, wait_for};
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Lengths in bytes at which something could be off by one: blocks are 1 MiB long.
 const LENGTHS: [usize; 7] = [0, 1, 4095, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 9_437_189];
@@ -114,11 +115,76 @@ fn a_file_is_followed_while_it_grows() {
     let ended = running.end().expect(0);
     assert!(fs::read(&path).unwrap() == fs::read(world.target().join("moved")).unwrap());
     assert_eq!(ended.summary()["bytes_found"], (6 << 20) + 3);
-    let modified =
-        |name: &str| fs::metadata(world.target().join(name)).unwrap().modified().unwrap();
-    assert_eq!(modified("growing"), modified("moved"), "it is the same when it is moved again");
+    assert!(modified(&world, "moved") < modified(&world, "growing"), "it may be a mixture");
+    for options in ["-u", ""] {
+        fs::write(world.target().join("moved"), vec![b'-'; (6 << 20) + 3]).unwrap();
+        set_modified(&world, "moved", modified(&world, "growing") - Duration::from_secs(2));
+        let line = format!("$LADS cp --json {options} growing moved");
+        let again = shell(&line, &world.target()).expect(0);
+        assert_eq!(again.summary()["bytes_sent"], (6 << 20) + 3, "it was skipped");
+    }
     let again = shell("$LADS cp --json growing moved", &world.target()).expect(0);
-    assert_eq!(again.summary()["bytes_sent"], 0);
+    assert_eq!(again.summary()["bytes_sent"], 0, "it was moved as a whole");
+}
+
+fn modified(world: &World, name: &str) -> SystemTime {
+    fs::metadata(world.target().join(name)).unwrap().modified().unwrap()
+}
+
+fn set_modified(world: &World, name: &str, time: SystemTime) {
+    let file = fs::File::options().write(true).open(world.target().join(name)).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+/// The time of the copy said that nothing had changed, and the next run skipped it.
+#[test]
+fn a_file_whose_beginning_is_written_again_at_its_end_is_read_again() {
+    let (world, _) = world_with(0);
+    let path = world.target().join("growing");
+    let mut bytes = Rng::new(8).bytes(3 << 20);
+    fs::write(&path, &bytes).unwrap();
+    let mut command = lads(&["--follow=1", "growing", "moved"]);
+    command.current_dir(world.target());
+    let running = start(command);
+    wait_for("what is there", || (arrived(&world) >= 2 << 20).then_some(()));
+    // As a program that closes a file of HDF5: the header is written last.
+    bytes[..8].copy_from_slice(b"complete");
+    fs::File::options().write(true).open(&path).unwrap().write_all_at(b"complete", 0).unwrap();
+    let ended = running.end().expect(0);
+    assert!(fs::read(world.target().join("moved")).unwrap() == bytes, "{ended:?}");
+    assert_eq!(modified(&world, "moved"), modified(&world, "growing"), "{ended:?}");
+    assert_eq!(left_over(&world), Vec::<String>::new());
+}
+
+/// What was read before and what was written after became one file.
+#[test]
+fn a_file_that_is_cut_and_filled_again_is_read_again() {
+    let (world, _) = world_with(0);
+    let path = world.target().join("growing");
+    fs::write(&path, Rng::new(9).bytes(3 << 20)).unwrap();
+    let mut command = lads(&["--follow=1", "growing", "moved"]);
+    command.current_dir(world.target());
+    let running = start(command);
+    wait_for("what is there", || (arrived(&world) >= 2 << 20).then_some(()));
+    let bytes = Rng::new(10).bytes(1 << 20);
+    fs::write(&path, &bytes).unwrap();
+    let ended = running.end().expect(0);
+    assert!(fs::read(world.target().join("moved")).unwrap() == bytes, "{ended:?}");
+    assert_eq!(left_over(&world), Vec::<String>::new());
+}
+
+/// An error was mistaken for the end of the input, and the file was cut short.
+#[test]
+fn a_read_error_of_standard_input_is_not_its_end() {
+    let (world, _) = world_with(0);
+    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+    fs::write(storage.path("input"), vec![b'x'; 5 << 20]).unwrap();
+    storage.command("fail read EIO path=/input from=3");
+    let line = format!("$LADS cp --json - out < {}", storage.path("input").display());
+    let ended = shell(&line, &world.target()).expect(3);
+    assert_eq!(ended.issue()["errno"], 5, "{ended:?}");
+    assert!(!world.target().join("out").exists(), "{ended:?}");
+    assert_eq!(storage.log()[0]["call"], "read", "some bytes were read before");
 }
 
 #[test]

@@ -6,14 +6,17 @@
 //! the others send.
 
 use crate::board::lock;
+use crate::clock::Clock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::job::stdio::{LOOK_INTERVAL, PIPE_BYTES, check_input, is_stdio};
 use crate::job::{IoMode, Options};
 use crate::metadata::metadata_of;
-use crate::stat::{mtime_of, now};
+use crate::stat::{identity_of, now};
 use lads_core::entry::UNSIZED_BYTES;
 use lads_core::entry::{Identity, Metadata, Timestamp};
+use lads_core::follow::{Following, Look};
+use lads_core::units::EntryId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, seek};
 use rustix::io::{Errno, pread, read};
@@ -22,7 +25,7 @@ use rustix::process::{getegid, geteuid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The permissions of what is made of a pipe: those of a new file with the usual umask.
 const PIPE_MODE: u32 = 0o644;
@@ -39,6 +42,7 @@ pub(super) struct Input {
     sort: Sort,
     progress: Mutex<Progress>,
     moved: Condvar,
+    clock: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,7 @@ enum Sort {
     /// A regular file whose size is not what its status says: it is read in order, too.
     MadeUp,
     /// A file that is at its end when it has not grown for this long.
-    Growing(Duration),
+    Growing { idle: Duration },
     /// A block device of this many bytes.
     Device { bytes: u64 },
 }
@@ -61,8 +65,18 @@ struct Progress {
     /// The length, once the end was met.
     end: Option<u64>,
     failure: Option<Errno>,
-    /// The length of a file that grows, when it was last seen to grow, and when that was.
-    grown: (u64, Instant),
+    /// The present pass over a file that grows.
+    pass: Option<Pass>,
+}
+
+/// A pass over a file that grows.
+#[derive(Debug)]
+struct Pass {
+    /// The entry that it is read for, once a block of it was read.
+    entry: Option<EntryId>,
+    following: Following,
+    /// The length, and the time of change that the copy gets, once the end was met.
+    end: Option<(u64, Timestamp)>,
 }
 
 /// What became of a block that was to be read.
@@ -72,6 +86,8 @@ pub(super) enum Got {
     Bytes(usize),
     /// Nothing: the transfer stops.
     Stopped,
+    /// Nothing: the file must be read again from its beginning.
+    Changed,
 }
 
 impl Input {
@@ -112,8 +128,10 @@ impl Input {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Errno::INVAL);
         }
-        let sort = Sort::Growing(Duration::from_secs(seconds.into()));
-        Ok(Self::new(last_of(path), metadata_of(&stat), file, sort))
+        let sort = Sort::Growing { idle: Duration::from_secs(seconds.into()) };
+        let input = Self::new(last_of(path), metadata_of(&stat), file, sort);
+        input.begin_pass(None)?;
+        Ok(input)
     }
 
     fn device(path: &[u8], mode: IoMode) -> Result<Self, Errno> {
@@ -139,10 +157,10 @@ impl Input {
             // Not all of them are pipes, and a user may have used up what he may have of this.
             let _ = fcntl_setpipe_size(&file, PIPE_BYTES);
         }
-        let grown = (0, Instant::now());
-        let progress = Progress { position: 0, end: None, failure: None, grown };
+        let progress = Progress { position: 0, end: None, failure: None, pass: None };
         let (name, progress) = (name.to_vec(), Mutex::new(progress));
-        Self { name, metadata, file, sort, progress, moved: Condvar::new() }
+        let (moved, clock) = (Condvar::new(), Clock::start());
+        Self { name, metadata, file, sort, progress, moved, clock }
     }
 
     /// The name that it gets in a directory at the sink.
@@ -158,31 +176,49 @@ impl Input {
     pub(super) fn identity(&self) -> Identity {
         let size = match self.sort {
             Sort::Device { bytes } => bytes,
-            Sort::Pipe | Sort::MadeUp | Sort::Growing(_) => UNSIZED_BYTES,
+            Sort::Pipe | Sort::MadeUp | Sort::Growing { .. } => UNSIZED_BYTES,
         };
         let now = now();
         Identity { size, mtime: self.metadata.mtime, ctime: now, inode: 0 }
     }
 
-    /// The length, and when the data last changed, once the end was met.
+    /// The length, and the time of change that the copy gets, once the end was met.
     pub(super) fn end(&self) -> Option<(u64, Timestamp)> {
-        let end = lock(&self.progress).end?;
-        let mtime = match self.sort {
-            Sort::Growing(_) => fstat(&self.file).map(|stat| mtime_of(&stat)).ok(),
-            Sort::MadeUp => Some(self.metadata.mtime),
-            Sort::Pipe | Sort::Device { .. } => None,
-        };
-        Some((end, mtime.unwrap_or_else(now)))
+        let progress = lock(&self.progress);
+        let at_end = || if self.sort == Sort::MadeUp { self.metadata.mtime } else { now() };
+        match &progress.pass {
+            Some(pass) => pass.end,
+            None => progress.end.map(|end| (end, at_end())),
+        }
     }
 
-    /// Reads `length` bytes at an offset, and waits until they are there or the input has come to
-    /// its end. `to` is whole pages.
+    /// Starts over with a file that grows, because it changed in another way. It is read for this
+    /// entry from now on. Returns `false` if the input cannot be read again.
     ///
     /// # Errors
-    /// Of the system call; ESPIPE if the bytes are to be read again and cannot be, ESTALE if a file
-    /// has become shorter.
+    /// Of the system call.
+    pub(super) fn start_over(&self, entry: EntryId) -> Result<bool, Errno> {
+        self.begin_pass(Some(entry))?;
+        Ok(matches!(self.sort, Sort::Growing { .. }))
+    }
+
+    fn begin_pass(&self, entry: Option<EntryId>) -> Result<(), Errno> {
+        if let Sort::Growing { idle } = self.sort {
+            let status = identity_of(&fstat(&self.file)?);
+            let following = Following::new(idle, status, self.clock.now(), now());
+            lock(&self.progress).pass = Some(Pass { entry, following, end: None });
+        }
+        Ok(())
+    }
+
+    /// Reads `length` bytes of an entry at an offset, and waits until they are there or the input
+    /// has come to its end. `to` is whole pages.
+    ///
+    /// # Errors
+    /// Of the system call; ESPIPE if the bytes are to be read again and cannot be.
     pub(super) fn read(
         &self,
+        entry: EntryId,
         offset: u64,
         length: usize,
         to: &mut [u8],
@@ -190,8 +226,8 @@ impl Input {
     ) -> Result<Got, Errno> {
         match self.sort {
             Sort::Pipe | Sort::MadeUp => self.read_in_turn(offset, &mut to[..length], is_stopping),
-            Sort::Growing(idle) => {
-                self.read_as_it_grows(offset, &mut to[..length], idle, is_stopping)
+            Sort::Growing { .. } => {
+                self.read_as_it_grows(entry, offset, &mut to[..length], is_stopping)
             }
             Sort::Device { .. } => self.read_device(offset, length, to),
         }
@@ -243,7 +279,7 @@ impl Input {
                     progress.end = Some(progress.position);
                 }
             }
-            Ok(Got::Stopped) => {}
+            Ok(Got::Stopped | Got::Changed) => {}
             Err(errno) => progress.failure = Some(errno),
         }
         drop(progress);
@@ -253,9 +289,9 @@ impl Input {
 
     fn read_as_it_grows(
         &self,
+        entry: EntryId,
         offset: u64,
         to: &mut [u8],
-        idle: Duration,
         is_stopping: impl Fn() -> bool,
     ) -> Result<Got, Errno> {
         let mut filled = 0;
@@ -269,37 +305,45 @@ impl Input {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno),
             }
-            match self.has_ended(idle)? {
-                Some(end) if end <= offset + filled as u64 => {
+            match self.look(entry, offset, filled)? {
+                Look::Changed => return Ok(Got::Changed),
+                Look::Ended(end, _) if end <= offset + filled as u64 => {
                     let count = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
                     return Ok(Got::Bytes(count.min(filled)));
                 }
                 // It grew between the last two calls.
-                Some(_) => continue,
-                None if is_stopping() => return Ok(Got::Stopped),
-                None => std::thread::sleep(LOOK_INTERVAL),
+                Look::Ended(..) => {}
+                Look::Open if is_stopping() => return Ok(Got::Stopped),
+                Look::Open => std::thread::sleep(LOOK_INTERVAL),
             }
+        }
+        if let Some(pass) = Self::pass_for(&mut lock(&self.progress), entry) {
+            pass.following.on_read(offset + filled as u64);
         }
         Ok(Got::Bytes(filled))
     }
 
-    /// The length of a file that grew, if it has come to its end.
-    fn has_ended(&self, idle: Duration) -> Result<Option<u64>, Errno> {
+    /// Looks whether a file that grows has ended, after `filled` bytes were read at an offset.
+    fn look(&self, entry: EntryId, offset: u64, filled: usize) -> Result<Look, Errno> {
         let mut progress = lock(&self.progress);
-        if progress.end.is_some() {
-            return Ok(progress.end);
+        let Some(pass) = Self::pass_for(&mut progress, entry) else { return Ok(Look::Changed) };
+        if let Some((size, mtime)) = pass.end {
+            return Ok(Look::Ended(size, mtime));
         }
-        let size = u64::try_from(fstat(&self.file)?.st_size).unwrap_or(0);
-        let (size_before, since) = progress.grown;
-        if size < size_before {
-            return Err(Errno::STALE);
+        if filled > 0 {
+            pass.following.on_read(offset + filled as u64);
         }
-        if size > size_before {
-            progress.grown = (size, Instant::now());
-        } else if since.elapsed() >= idle {
-            progress.end = Some(size);
+        let look = pass.following.on_look(identity_of(&fstat(&self.file)?), self.clock.now());
+        if let Look::Ended(size, mtime) = look {
+            pass.end = Some((size, mtime));
         }
-        Ok(progress.end)
+        Ok(look)
+    }
+
+    /// Returns the present pass, if it is for this entry.
+    fn pass_for(progress: &mut Progress, entry: EntryId) -> Option<&mut Pass> {
+        let pass = progress.pass.as_mut()?;
+        (*pass.entry.get_or_insert(entry) == entry).then_some(pass)
     }
 }
 

@@ -8,6 +8,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::layout::Layout;
 use lads_core::source::Found;
 use lads_core::units::{EntryId, OstId};
+use rustix::io::Errno;
 use std::iter;
 
 /// A source that no walk finds.
@@ -16,7 +17,7 @@ pub(super) enum Instead {
     /// Its bytes lie on no storage.
     Null(NullSource),
     /// A pipe, a device, or a file that grows.
-    Input(Input),
+    Input(Box<Input>),
 }
 
 impl Instead {
@@ -28,7 +29,7 @@ impl Instead {
         let null = NullSource::of(paths, options)?.map(Self::Null);
         match null {
             Some(null) => Ok(Some(null)),
-            None => Ok(Input::of(paths, options)?.map(Self::Input)),
+            None => Ok(Input::of(paths, options)?.map(|input| Self::Input(Box::new(input)))),
         }
     }
 
@@ -50,6 +51,18 @@ impl Instead {
         match self {
             Self::Null(null) => Box::new(null.sizes_from(first).map(|size| null.identity(size))),
             Self::Input(input) => Box::new(iter::once(input.identity())),
+        }
+    }
+
+    /// Starts over with a source that changed while it was read. Returns what it is announced as,
+    /// for this entry; `None` if it cannot be read again.
+    ///
+    /// # Errors
+    /// Of the system call.
+    pub(super) fn start_over(&self, entry: EntryId) -> Result<Option<Identity>, Errno> {
+        match self {
+            Self::Null(_) => Ok(None),
+            Self::Input(input) => Ok(input.start_over(entry)?.then(|| input.identity())),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the source sees at a name: kind, metadata, and layout.
 
 use super::holes::{RangeShare, data_of};
+use super::instead::Instead;
 use super::made_up::unsized_identity;
 use super::table::Item;
 use super::{SourceEnd, failed};
@@ -269,6 +270,9 @@ fn look_at_file(
 /// Examines a file that changed while it moved, and announces it as another entry.
 pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let Some(item) = end.table.get(old) else { return };
+    if let Some(instead) = &end.instead {
+        return start_over(end, old, &item, instead);
+    }
     let _asked = end.begin(Operation::Examine, old, None);
     let gone = |failure| end.tell(Event::Gone { entry: old, failure });
     let looked_at = sight(&end.options, &item.directory, &item.name).and_then(|sight| {
@@ -296,4 +300,27 @@ pub(super) fn examine_again(end: &SourceEnd, old: EntryId) {
     let found = seen.found(id, item.parent, item.name.clone());
     let found = Found { link: None, replaces: Some(old), ..found };
     end.tell(Event::Found(Box::new(found)));
+}
+
+/// Starts over with a file that was read while it grew and changed in another way, and announces it
+/// as another entry.
+fn start_over(end: &SourceEnd, old: EntryId, item: &Item, instead: &Instead) {
+    let id = end.table.new_id();
+    // Bytes that are in a pipe cannot be taken back.
+    let may_be = !end.options.write_devices;
+    let identity = match instead.start_over(id) {
+        Ok(Some(identity)) if may_be => identity,
+        Ok(_) => {
+            let failure = Failure::new(Side::Source, Operation::Read, Reason::Changed);
+            return end.tell(Event::Gone { entry: old, failure });
+        }
+        Err(errno) => {
+            let failure = failed(Operation::Examine, errno);
+            return end.tell(Event::Gone { entry: old, failure });
+        }
+    };
+    let new = Item::new(Arc::clone(&item.directory), item.parent, item.name.clone());
+    end.table.insert([(id, Arc::new(Item { identity: Some(identity), ..new }))]);
+    let found = instead.found(id, item.parent, item.name.clone(), identity);
+    end.tell(Event::Found(Box::new(Found { replaces: Some(old), ..found })));
 }

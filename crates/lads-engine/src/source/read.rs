@@ -189,11 +189,13 @@ impl SourceEnd {
         to: &mut [u8],
     ) -> Result<ReadBlock, ReadOutcome> {
         let is_stopping = || self.hub.with(|inner| inner.is_over || inner.session.is_stopping());
-        let got = input.read(block.offset, block.length as usize, to, is_stopping);
+        let length = block.length as usize;
+        let got = input.read(block.entry, block.offset, length, to, is_stopping);
         let count = match got {
             Ok(Got::Bytes(count)) => count,
             // The session asks for nothing more.
             Ok(Got::Stopped) => return Err(ReadOutcome::BeyondEnd),
+            Ok(Got::Changed) => return Err(ReadOutcome::Changed),
             // A block is to be read again. Other than a pipe, a file can be read from its start.
             Err(Errno::SPIPE) if self.instead.is_none() => return Err(ReadOutcome::Changed),
             Err(errno) => {
