@@ -82,10 +82,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
     ("-B=SIZE", DELTA),
     ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
-    (
-        "--remove-source-files",
-        "lads never deletes at the source; remove it yourself once lads has exited with 0",
-    ),
     ("--delete-missing-args", MISSING_ARGS),
     ("--ignore-missing-args", MISSING),
     ("--max-alloc=SIZE", "use --buffers SIZE, the memory for data at each end"),

@@ -135,6 +135,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         passing: args.choice.passing(),
         deletion: args.choice.deletion(),
         force: args.choice.force,
+        removes_sources: args.choice.remove_source_files,
         one_file_system: args.choice.one_file_system,
         copy_links: args.choice.copy_links,
         makes_parents: args.choice.mkpath,

@@ -51,6 +51,8 @@ mod media;
 mod metadata;
 #[path = "promises/mounts.rs"]
 mod mounts;
+#[path = "promises/moving.rs"]
+mod moving;
 #[path = "promises/names.rs"]
 mod names;
 #[path = "promises/network.rs"]

@@ -61,7 +61,8 @@ pub enum Operation {
     Journal = 10,
     /// Reserving space for a file.
     Preallocate = 11,
-    /// Removing what the source does not have.
+    /// Removing an entry: at the sink if the source does not have it, at the source if the sink has
+    /// it (`--remove-source-files`).
     Remove = 12,
     /// Creating a further name of a file.
     Link = 13,
@@ -145,6 +146,8 @@ pub enum Reason {
     Dangling,
     /// It is a directory that lies in itself, through a symbolic link.
     Loop,
+    /// The file of the source and that of the sink are one file, which must not be removed.
+    SameFile,
 }
 
 /// What went wrong with one entry, without its name.

@@ -588,6 +588,7 @@ wire_enum!(Reason {
     13 => ManyNames,
     14 => Dangling,
     15 => Loop,
+    16 => SameFile,
 });
 wire_enum!(Kind {
     0 => File { identity, data_bytes, striping, source_ost, is_different },

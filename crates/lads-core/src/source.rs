@@ -31,6 +31,7 @@
 //! | `starving.rs` | how long the source waited for others |
 //! | `streams.rs` | frames that went out and may be lost |
 //! | `checking.rs` | files that are looked at once more |
+//! | `removing.rs` | entries that the sink has and that are being removed here |
 //! | `questions.rs` | what the sink asks before it removes anything |
 //! | `course.rs` | whether the transfer goes on |
 //! | `outbox.rs` | what is to be said to the sink and to the owner |
@@ -54,6 +55,7 @@ mod limit;
 mod links;
 mod outbox;
 mod questions;
+mod removing;
 mod settling;
 mod starving;
 mod streams;
@@ -81,6 +83,7 @@ use limit::Limit;
 use links::Links;
 use outbox::Outbox;
 use questions::Questions;
+use removing::Removals;
 use settling::Settling;
 use starving::Starving;
 use std::time::Duration;
@@ -102,6 +105,7 @@ pub struct Source {
     limit: Limit,
     streams: Streams,
     checking: Checking,
+    removals: Removals,
     questions: Questions,
     course: Course,
     outbox: Outbox,
@@ -135,6 +139,7 @@ impl Source {
             limit: Limit::new(config.bytes_per_second, &config.tuning),
             streams: Streams::default(),
             checking: Checking::default(),
+            removals: Removals::default(),
             questions: Questions::default(),
             course: Course::new(),
             outbox: Outbox::new(config.tuning),
@@ -218,6 +223,7 @@ impl Source {
             Event::Sent { stream, number, work } => self.on_sent(stream, number, work),
             Event::NotSent { work } => self.on_lost(work),
             Event::Checked { entry, outcome } => self.on_checked(entry, outcome),
+            Event::Removed { entry, failure } => self.on_removed(entry, failure),
             Event::LookedUp { question, answers } => self.on_looked_up(&question, answers),
             Event::Stop(reason) => self.stop(reason),
         }

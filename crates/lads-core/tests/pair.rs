@@ -188,7 +188,9 @@ impl Pair {
                 self.found.insert(id, found.clone());
                 self.tell_source(source::Event::Found(Box::new(found)));
             }
-            source::Task::LookUp(_) => unreachable!("nothing is removed here"),
+            source::Task::LookUp(_) | source::Task::Remove(_) => {
+                unreachable!("nothing is removed here")
+            }
         }
     }
 

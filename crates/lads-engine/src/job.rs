@@ -225,6 +225,9 @@ pub struct Options {
     /// Whether a directory at the sink is removed with all that is in it if the source has something
     /// else under its name; [`Self::deletion`] includes this.
     pub force: bool,
+    /// Whether files, links and special files are removed at the source when they are durable at
+    /// the sink. Cannot be combined with [`Self::deletion`].
+    pub removes_sources: bool,
     /// Whether other file systems that are mounted below a source are left out.
     pub one_file_system: bool,
     /// Whether the files and directories that symbolic links lead to are copied instead of the
@@ -290,6 +293,14 @@ impl Options {
                 format!("at most {THREADS_MAX} I/O threads at an end (--threads)")
             }
             () if self.streams > STREAMS_MAX => format!("at most {STREAMS_MAX} --streams"),
+            // The sink asks at the end which names the source has.
+            () if self.removes_sources && self.deletion.is_some() => {
+                "--delete would remove what --remove-source-files has moved: use one of them"
+                    .to_owned()
+            }
+            () if self.removes_sources && self.check => {
+                "lads check removes nothing (--remove-source-files)".to_owned()
+            }
             () => return Ok(()),
         };
         Err(Fatal::new(ExitCode::Usage, text))
@@ -318,6 +329,11 @@ impl Options {
     pub(crate) fn sink_needs(&self) -> SinkNeeds {
         let verifies_media = self.verify == Verify::Media;
         SinkNeeds { has_stage: self.has_stage(Side::Sink), verifies_media }
+    }
+
+    /// Whether files are removed at the source in this transfer.
+    pub(crate) fn is_move(&self) -> bool {
+        self.removes_sources && !self.dry_run
     }
 
     /// Whether special files of this sort are moved.
@@ -369,6 +385,7 @@ impl Default for Options {
             passing: Passing::default(),
             deletion: None,
             force: false,
+            removes_sources: false,
             one_file_system: false,
             copy_links: false,
             makes_parents: false,
@@ -585,6 +602,7 @@ wire_struct!(Options {
     passing,
     deletion,
     force,
+    removes_sources,
     one_file_system,
     copy_links,
     makes_parents,

@@ -51,6 +51,8 @@ pub(crate) struct Directory {
     pub(crate) has_default_acl: OnceLock<bool>,
     /// Permissions that entries made in it can have; looked up once.
     pub(crate) default_permissions: OnceLock<u32>,
+    /// Set when its name is durable in the directory above, if that was asked for.
+    pub(crate) name_is_durable: OnceLock<()>,
     recent: Arc<Recent>,
 }
 
@@ -103,6 +105,7 @@ impl Directory {
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             default_permissions: OnceLock::new(),
+            name_is_durable: OnceLock::new(),
             recent: Arc::new(Recent::default()),
         })
     }
@@ -141,6 +144,7 @@ impl Directory {
             mode_before: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             default_permissions: OnceLock::new(),
+            name_is_durable: OnceLock::new(),
             recent: Arc::clone(&self.recent),
         }
     }

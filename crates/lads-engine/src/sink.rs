@@ -9,6 +9,7 @@ mod examine;
 mod extra;
 mod growing;
 mod modes;
+mod moved;
 mod null;
 mod output;
 mod placing;

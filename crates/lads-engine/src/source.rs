@@ -10,6 +10,7 @@ mod lookup;
 mod made_up;
 mod merge;
 mod read;
+mod remove;
 mod roots;
 mod stage;
 mod table;
@@ -127,6 +128,7 @@ impl SourceEnd {
             is_dry_run: options.dry_run,
             may_pass: options.passing.looks_at_sink(),
             may_be_asked: options.deletion.is_some(),
+            removes_sources: options.is_move(),
             is_all_there: roots.len() == paths.len(),
             is_comparing: options.checksum,
             open_files_max: crate::setup::open_files_max(),
@@ -226,6 +228,7 @@ impl SourceEnd {
                 Task::Read(work) => self.pass_on_blocks(work, worker),
                 Task::Check(entry) => self.check(entry),
                 Task::Examine(entry) => look::examine_again(self, entry),
+                Task::Remove(entry) => remove::remove(self, entry),
                 Task::LookUp(question) => lookup::look_up(self, question),
             });
         }

@@ -371,6 +371,7 @@ impl Scenario {
                 is_dry_run: false,
                 may_pass: false,
                 may_be_asked: false,
+                removes_sources: false,
                 is_all_there: true,
                 is_comparing: true,
                 window_directories: DIRECTORIES_OPEN_MAX as u64,

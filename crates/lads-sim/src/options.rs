@@ -339,6 +339,7 @@ fn draw_source(rng: &mut Rng, block_size: u32) -> SourceConfig {
         is_dry_run: false,
         may_pass: false,
         may_be_asked: false,
+        removes_sources: false,
         is_all_there: true,
         is_comparing: true,
         window_directories: u64::MAX,

@@ -309,6 +309,7 @@ impl SourceEnd {
             }
             Task::Check(entry) => (Job::Check(entry), world.rng.micros(5, 500)),
             Task::Examine(entry) => (Job::Examine(entry), world.rng.micros(5, 500)),
+            Task::Remove(entry) => return Err(format!("{entry} is to be removed")),
             Task::LookUp(question) => (Job::LookUp(question), world.rng.micros(5, 500)),
         };
         self.workers[worker] = Some(job);

@@ -19,6 +19,7 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
         Reason::Changed => {
             "stop what writes to it, or move a snapshot; then run the same command again"
         }
+        Reason::SameFile => "SRC and DST lead to the same place: nothing was removed there",
         Reason::Vanished => "nothing to do if it was removed on purpose",
         Reason::Checksum => {
             "the network or the memory of a host damages data: have both checked, then run the \
@@ -120,6 +121,9 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
         (_, _, EDQUOT) => {
             "free or raise the quota there (`quota`, `lfs quota`), then run the same command \
              again: it goes on from here"
+        }
+        (Source, Remove, EACCES | EPERM | EROFS) => {
+            "it is at the sink: get permission to remove it, or leave out --remove-source-files"
         }
         (_, _, EROFS) => "that file system is mounted read-only: choose another DST",
         (Source, List | Examine | Open | Read, EACCES | EPERM) => {

@@ -6,7 +6,7 @@ use super::errno;
 use super::place::Places;
 use super::style::{Style, Tone};
 use lads_core::entry::PATH_BYTES_MAX;
-use lads_core::issue::{Failure, Issue, Reason, Side};
+use lads_core::issue::{Failure, Issue, Operation, Reason, Side};
 use lads_core::limits::DEPTH_MAX;
 use lads_core::sizes;
 use std::borrow::Cow;
@@ -60,6 +60,10 @@ fn reason(failure: &Failure) -> String {
         // An entry that was there once is reported as vanished instead.
         Reason::Os(ENOENT) if failure.side == Side::Source => "it does not exist",
         Reason::Os(errno) => return errno::describe(errno),
+        Reason::Changed if failure.operation == Operation::Remove => {
+            "it changed after it was moved, and stays"
+        }
+        Reason::SameFile => "it is the file of the source, and not a copy of it",
         Reason::Changed => "it changed while it was moved, each time it was tried",
         Reason::Vanished => "it is gone since its directory was listed",
         Reason::Checksum => "data arrived damaged each time it was sent",

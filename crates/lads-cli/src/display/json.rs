@@ -292,6 +292,7 @@ fn reason(reason: Reason) -> &'static str {
         Reason::ManyNames => "many-names",
         Reason::Dangling => "dangling",
         Reason::Loop => "loop",
+        Reason::SameFile => "same-file",
     }
 }
 

@@ -54,14 +54,14 @@ fn lines(world: &World, options: &[&str], how: &str) -> Vec<String> {
     lines
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status();
     assert!(status.unwrap().success());
 }
 
 /// Makes a tree in which names that begin with `d` are directories, and others are files or links,
 /// of various sizes and times.
-fn grow(rng: &mut Rng, root: &Path, depth: usize) {
+pub(crate) fn grow(rng: &mut Rng, root: &Path, depth: usize) {
     fs::create_dir_all(root).unwrap();
     for name in ["d1", "d2", "f1", "f2", "f3", "f4", "f5"] {
         let path = root.join(name);

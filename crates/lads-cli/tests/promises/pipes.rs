@@ -233,6 +233,11 @@ fn what_has_no_meaning_with_a_pipe_is_refused() {
         ("$LADS cp -n - out", "--dry-run needs files"),
         ("$LADS cp - bytes out", "there can be no other SRC"),
         ("$LADS cp --delete bytes -", "--delete has no meaning"),
+        ("$LADS cp --remove-source-files bytes -", "--remove-source-files has no meaning"),
+        ("$LADS cp --remove-source-files - out", "--remove-source-files needs files"),
+        ("$LADS cp --remove-source-files --follow bytes out", "--remove-source-files needs files"),
+        ("$LADS cp --remove-source-files bytes null:", "null: keeps nothing"),
+        ("$LADS cp --remove-source-files null:1M out", "--remove-source-files needs files"),
         ("$LADS cp --order serial --schedule layout bytes out", "--order serial is"),
     ] {
         let ended = shell(line, &world.target());

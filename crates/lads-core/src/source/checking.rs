@@ -1,5 +1,5 @@
-//! Which files are looked at again: to check whether they are still what was announced, or to
-//! announce them again.
+//! Which files are looked at again: to check whether they are still what was announced, to announce
+//! them again, or to remove them.
 
 use super::event::Task;
 use crate::units::EntryId;
@@ -20,6 +20,11 @@ impl Checking {
     /// A file is to be looked at and announced again.
     pub(super) fn examine(&mut self, entry: EntryId) {
         self.tasks.push_back(Task::Examine(entry));
+    }
+
+    /// An entry is to be removed.
+    pub(super) fn remove(&mut self, entry: EntryId) {
+        self.tasks.push_back(Task::Remove(entry));
     }
 
     pub(super) fn is_empty(&self) -> bool {

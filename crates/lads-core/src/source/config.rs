@@ -30,6 +30,8 @@ pub struct SourceConfig {
     /// Whether the sink may ask which names the source has, in order to remove those that it has
     /// not.
     pub may_be_asked: bool,
+    /// Whether files, links and special files are removed at the source when the sink has them.
+    pub removes_sources: bool,
     /// Whether everything that the person named exists.
     pub is_all_there: bool,
     /// Whether the sink may ask for checksums of files that it has, in order to compare them.

@@ -4,6 +4,7 @@ use super::blocks::Blocks;
 use super::event::{Note, Outcome};
 use super::file::{File, Step, Why};
 use super::links::First;
+use super::removing::Removing;
 use super::{ProtocolError, Source};
 use crate::issue::{Failure, Reason};
 use crate::message::{Ending, Message, Verb};
@@ -165,7 +166,18 @@ impl Source {
         self.count_walk();
         let parent = file.parent();
         file.step(Step::Ended);
-        self.end(entry, parent, outcome);
+        if self.config.removes_sources && matches!(outcome, Outcome::Done(..)) {
+            self.removals.insert(entry, Removing { parent, outcome });
+            self.checking.remove(entry);
+        } else {
+            self.end(entry, parent, outcome);
+        }
+    }
+
+    /// A thread has removed an entry that the sink has, or could not remove it.
+    pub(super) fn on_removed(&mut self, entry: EntryId, failure: Option<Failure>) {
+        let Some(Removing { parent, outcome }) = self.removals.remove(&entry) else { return };
+        self.end(entry, parent, failure.map_or(outcome, Outcome::Failed));
     }
 
     /// An entry of any kind but a directory has ended.

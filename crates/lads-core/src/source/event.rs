@@ -181,6 +181,13 @@ pub enum Event {
         /// [`ReadOutcome::Good`] if the file is unchanged.
         outcome: ReadOutcome,
     },
+    /// A thread has done [`Task::Remove`].
+    Removed {
+        /// The entry.
+        entry: EntryId,
+        /// The reason why it was not removed, if it was not.
+        failure: Option<Failure>,
+    },
     /// A thread has done [`Task::LookUp`].
     LookedUp {
         /// The sink's question.
@@ -201,6 +208,8 @@ pub enum Task {
     Check(EntryId),
     /// Look at a file again, and announce it as another entry.
     Examine(EntryId),
+    /// Remove an entry that the sink has, if it is still what was announced.
+    Remove(EntryId),
     /// Look up which of these names exist, and whether they are moved.
     LookUp(Question),
 }

@@ -106,10 +106,11 @@ impl Source {
     fn on_found_first(&mut self, mut found: Box<Found>) {
         self.window.on_open();
         self.directories.on_child(found.entry.parent);
+        let version = (found.entry.size(), found.entry.metadata.mtime);
         let mut key = None;
         if let Some(name) = found.link.take() {
             key = Some(LinkKey { device: name.device, inode: name.inode });
-            match self.links.on_found(&name) {
+            match self.links.on_found(&name, version) {
                 LinkRole::First => {}
                 LinkRole::Waits => {
                     found.link = Some(name);

@@ -4,7 +4,7 @@
 //! then. If the first fails, the next waiting name takes its place.
 
 use super::LinkName;
-use crate::entry::PATH_BYTES_MAX;
+use crate::entry::{PATH_BYTES_MAX, Timestamp};
 use std::collections::HashMap;
 
 /// A file, whatever its name.
@@ -46,8 +46,13 @@ impl Named for Box<super::Found> {
     }
 }
 
+/// The length and the time of change of a file.
+pub(super) type Version = (u64, Timestamp);
+
 #[derive(Debug)]
 struct Group<T> {
+    /// The version of the first name.
+    version: Version,
     /// The path of the first name; `None` if it is too long for a message.
     path: Option<Vec<u8>>,
     is_there: bool,
@@ -68,11 +73,15 @@ impl<T> Default for Links<T> {
 }
 
 impl<T: Named> Links<T> {
-    /// A name was met. Returns what to do with it.
-    pub(super) fn on_found(&mut self, name: &LinkName) -> LinkRole {
+    /// A name was met. Returns what to do with it. If the sink has the first name already and the
+    /// file has another version, it may be another file: the number of the first file is free again
+    /// when all its names were removed.
+    pub(super) fn on_found(&mut self, name: &LinkName, version: Version) -> LinkRole {
         let key = LinkKey { device: name.device, inode: name.inode };
-        let Some(group) = self.groups.get_mut(&key) else {
+        let known = self.groups.get_mut(&key);
+        let Some(group) = known.filter(|it| !it.is_there || it.version == version) else {
             let group = Group {
+                version,
                 path: told(name),
                 is_there: false,
                 names_left: name.name_count.saturating_sub(1),

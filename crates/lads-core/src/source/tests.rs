@@ -2,7 +2,7 @@ use super::*;
 use crate::congestion::Threshold;
 use crate::entry::{Entry, Identity, Kind, Metadata};
 use crate::layout::Layout;
-use crate::message::{Answer, Ending};
+use crate::message::{Answer, Ending, Verb};
 use crate::placement::Striping;
 use crate::range::RangeSet;
 use crate::room::Lot;
@@ -27,6 +27,7 @@ fn config() -> SourceConfig {
         is_dry_run: false,
         may_pass: false,
         may_be_asked: false,
+        removes_sources: false,
         is_all_there: true,
         is_comparing: false,
         window_directories: 100,
@@ -401,4 +402,66 @@ fn a_directory_does_not_end_before_a_file_in_it_that_changed_a_moment_ago() {
     assert_eq!(announced(&mut source), [1]);
     hear(&mut source, Message::FileId(vec![(EntryId(1), Answer::Have)]));
     assert!(matches!(source.next_message(), Some(Message::Finish { is_complete: true })));
+}
+
+/// A file is removed at the source before it ends, and only if the sink has it.
+#[test]
+fn an_entry_ends_when_it_was_removed() {
+    let mut source = source_with(SourceConfig { removes_sources: true, ..config() });
+    for id in 1..=3 {
+        found_late(&mut source, id, Instant::START);
+    }
+    tell(&mut source, Event::WalkEnded);
+    assert_eq!(announced(&mut source), [1, 2, 3]);
+    let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(5));
+    let answers = [Answer::Have, Answer::Failed(failure), Answer::Have];
+    let answers = (1..=3).map(EntryId).zip(answers).collect();
+    hear(&mut source, Message::FileId(answers));
+    assert_eq!(source.next_note().map(|note| note.entry), Some(EntryId(2)), "it is not removed");
+    for id in [1, 3].map(EntryId) {
+        assert_eq!(source.next_note(), None, "{id} has not been removed");
+        assert!(source.may_have_task());
+        assert_eq!(source.next_task(Instant::START, 0), Some(Task::Remove(id)));
+        let failure = Failure::new(Side::Source, Operation::Remove, Reason::Changed);
+        let failure = Some(failure).filter(|_| id == EntryId(3));
+        let outcome = failure.map_or(Outcome::Done(Verb::Skip, 4096), Outcome::Failed);
+        tell(&mut source, Event::Removed { entry: id, failure });
+        assert_eq!(source.next_note(), Some(Note { entry: id, outcome }));
+    }
+    assert_eq!(source.counters().files_failed, 2);
+    assert!(matches!(source.next_message(), Some(Message::Finish { is_complete: false })));
+    // A sink that repeats itself changes nothing.
+    hear(&mut source, Message::FileDone(vec![(EntryId(1), Ending::Complete)]));
+    assert_eq!(source.next_task(Instant::START, 0), None);
+}
+
+/// After the first name was moved and removed, the last name has no other name any more.
+#[test]
+fn a_further_name_is_linked_though_the_first_was_removed_and_another_file_is_not() {
+    for (size, is_link) in [(4096, true), (8192, false)] {
+        let mut source = source_with(SourceConfig { removes_sources: true, ..config() });
+        for (id, size, name_count) in [(1, 4096, 2), (2, size, 1)] {
+            let identity = Identity { size, inode: 7, ..Identity::default() };
+            let (striping, source_ost) = (Striping::default(), OstId(0));
+            let kind = Kind::File {
+                identity,
+                data_bytes: size,
+                striping,
+                source_ost,
+                is_different: false,
+            };
+            let (id, name) = (EntryId(id), id.to_string().into_bytes());
+            let path = name.clone();
+            let entry =
+                Entry { id, parent: EntryId::ROOT, name, kind, metadata: Metadata::default() };
+            let link = Some(LinkName { device: 1, inode: 7, name_count, path });
+            tell(&mut source, Event::Found(Box::new(Found { link, ..Found::new(entry) })));
+            if id == EntryId(1) {
+                announced(&mut source);
+                hear(&mut source, Message::FileId(vec![(id, Answer::Have)]));
+            }
+        }
+        let Some(Message::NewFile(entries)) = source.next_message() else { panic!("no file") };
+        assert_eq!(matches!(entries[0].kind, Kind::HardLink { .. }), is_link, "{entries:?}");
+    }
 }

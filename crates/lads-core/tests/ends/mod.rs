@@ -30,6 +30,7 @@ pub(crate) fn source_config() -> SourceConfig {
         is_dry_run: false,
         may_pass: false,
         may_be_asked: false,
+        removes_sources: false,
         is_all_there: true,
         is_comparing: true,
         window_directories: 100,

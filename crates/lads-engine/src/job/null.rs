@@ -39,6 +39,7 @@ pub(crate) fn check_null_sink(options: &Options) -> Result<(), Fatal> {
     let option = match () {
         () if options.check => "lads check",
         () if options.deletion.is_some() => "--delete",
+        () if options.removes_sources => "--remove-source-files",
         () if options.verify == Verify::Media => "--verify media",
         () => return Ok(()),
     };
@@ -105,6 +106,7 @@ impl NullSource {
             () if paths.len() > 1 => "beside null:SIZE or zero:SIZE there can be no other source",
             () if options.check => "lads check needs files at both ends",
             () if options.deletion.is_some() => "--delete needs whole directories as SRC",
+            () if options.removes_sources => "--remove-source-files needs files as SRC",
             () if options.files_from.is_some() => "--files-from needs a directory as SRC",
             () if source.shape.bytes().is_none() => "no file can be that long",
             () => return Ok(Some(source)),

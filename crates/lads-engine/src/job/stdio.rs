@@ -52,6 +52,9 @@ pub(crate) fn check_input(paths: &[Vec<u8>], options: &Options) -> Result<(), Fa
         () if options.check => "lads check needs files that can be read again",
         () if options.dry_run => "--dry-run needs files that can be examined",
         () if options.deletion.is_some() => "--delete needs whole directories as SRC",
+        () if options.removes_sources => {
+            "--remove-source-files needs files that are moved as a whole as SRC"
+        }
         () if options.files_from.is_some() => "--files-from needs a directory as SRC",
         () => return Ok(()),
     };
@@ -67,6 +70,7 @@ pub(crate) fn check_output(options: &Options) -> Result<(), Fatal> {
         () if options.check => "lads check",
         () if options.dry_run => "--dry-run",
         () if options.deletion.is_some() => "--delete",
+        () if options.removes_sources => "--remove-source-files",
         () if options.verify == Verify::Media => "--verify media",
         () if options.stage.is_some() => "--stage",
         () => return Ok(()),

@@ -45,14 +45,20 @@ impl SinkEnd {
         let renamed = sift(renamed, &mut results);
         let asked = renamed.first().map(|it| self.begin_call(Operation::Sync, it.entry, None));
         let failures = self.sync_directories(&renamed);
+        let is_move = self.options.is_move();
         drop(asked);
         for Ready { entry, item, temporary, .. } in renamed {
             let handle = temporary.directory.as_raw_fd();
             let failure = failures.iter().find(|(failed, _)| *failed == handle);
-            let committed = match failure {
+            let durable = match (failure, &item.directory) {
+                (Some((_, errno)), _) => Err(*errno),
+                (None, Some(directory)) if is_move => self.make_names_durable(directory),
+                (None, _) => Ok(()),
+            };
+            let committed = match durable {
                 // It stays in the table until it is discarded, and the failure is told then.
-                Some((_, errno)) => Committed::Failed(failed(Operation::Sync, *errno)),
-                None => {
+                Err(errno) => Committed::Failed(failed(Operation::Sync, errno)),
+                Ok(()) => {
                     self.table.remove(entry);
                     self.count_reduced(&item);
                     Committed::Complete

@@ -206,6 +206,9 @@ impl SinkEnd {
         if !self.mend_metadata(item, &handle, held.stat())? {
             return Ok(false);
         }
+        if self.options.is_move() {
+            self.make_kept_durable(item).map_err(|errno| failed(Operation::Sync, errno))?;
+        }
         self.clear_left_over(item, &handle);
         Ok(true)
     }

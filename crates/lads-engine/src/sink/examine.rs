@@ -181,6 +181,9 @@ impl SinkEnd {
         let handle = root.open().map_err(|e| self.cannot("open the target directory", path, e))?;
         let target = self.place_name(path);
         let stat = fstat(&*handle).map_err(|e| self.cannot("examine the directory", path, e))?;
+        if self.options.is_move() {
+            sync_name(path).map_err(|e| self.cannot("make durable the directory of", path, e))?;
+        }
         let journal = match self.options.dry_run || self.instead.is_some() {
             true => Journal::of_dry_run(handle, &target)?,
             false => Journal::open(handle, &target, self.job_key, &self.board)?,
@@ -213,7 +216,8 @@ impl SinkEnd {
 
     /// Looks at entries, makes what needs no data, and tells what becomes of each.
     pub(super) fn examine_all(&self, entries: Vec<Entry>) {
-        let results = entries
+        let mut ended = Vec::new();
+        let mut results: Vec<_> = entries
             .into_iter()
             .map(|entry| {
                 // The source may have ended it before it was looked at, though it should not.
@@ -234,10 +238,16 @@ impl SinkEnd {
                     && !has_failed
                 {
                     self.count_reduced(&item);
+                    if matches!(examined, Examined::Answer(Answer::Have | Answer::Made)) {
+                        ended.push((entry.id, item));
+                    }
                 }
                 (entry.id, examined)
             })
             .collect();
+        if self.options.is_move() {
+            self.make_examined_durable(&ended, &mut results);
+        }
         self.tell(Event::Examined(results));
     }
 
@@ -348,6 +358,7 @@ impl SinkEnd {
                 && u64::try_from(stat.st_size) == Ok(identity.size)
                 && !item.is_known_different
         });
+        self.check_is_another(&identity, there)?;
         let is_compared = self.options.checksum && identity.size > 0;
         if let (true, Some(stat)) = (is_compared, of_its_size) {
             return self.begin_comparison(item, handle, stat);

@@ -27,6 +27,9 @@ impl SinkEnd {
     ) -> Result<Examined, Failure> {
         let is_same = match (&entry.kind, there) {
             (_, None) => false,
+            // The source and the sink may have one link: removed there, it would be gone. A new one
+            // is another one for the source.
+            (Kind::Symlink { .. } | Kind::Special { .. }, _) if self.options.is_move() => false,
             (Kind::HardLink { target }, Some(stat)) => {
                 self.is_named(target, stat).map_err(|errno| failed(Operation::Examine, errno))?
             }

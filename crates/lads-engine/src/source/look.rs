@@ -129,7 +129,8 @@ impl Seen {
     }
 
     pub(super) fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
-        let Self { kind, metadata, layout, mirrors, data, disk_offset, link, settled_at, .. } = self;
+        let Self { kind, metadata, layout, mirrors, data, disk_offset, link, settled_at, .. } =
+            self;
         let entry = Entry { id, parent, name, kind, metadata };
         let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
         Found { layout, mirrors, data, disk_offset, link, settled_at, ..Found::new(entry) }
@@ -209,7 +210,8 @@ pub(super) fn look(
             seen.kind = Kind::Special { file_type: file_type.as_raw_mode(), device };
         }
     }
-    if options.hard_links && stat.st_nlink > 1 {
+    // Other names of the file may have been removed since they were moved.
+    if options.hard_links && (stat.st_nlink > 1 || options.is_move()) {
         seen.link = Some(LinkName {
             device: stat.st_dev,
             inode: stat.st_ino,

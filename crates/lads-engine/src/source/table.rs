@@ -20,7 +20,7 @@ pub(super) struct Item {
     pub(super) directory: Arc<Directory>,
     pub(super) parent: EntryId,
     pub(super) name: Vec<u8>,
-    /// What the file must still be when it is read.
+    /// What the file must still be when it is read, or removed.
     pub(super) identity: Option<Identity>,
     /// Whether the name is a symbolic link, and the file it leads to is copied.
     pub(super) is_followed: bool,

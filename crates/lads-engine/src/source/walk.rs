@@ -654,12 +654,13 @@ impl<'a> Walker<'a> {
             end.hub.deeds.begin(Operation::Examine, Subject::In(Arc::clone(directory)), None);
         let seen = looked_at.and_then(|sight| {
             item.is_followed = sight.is_followed;
+            item.identity = Some(identity_of(&sight.stat));
             Ok(look(end, &item, &sight)?)
         });
         drop(asked);
         let failure = match seen {
             Ok(Ok(mut seen)) => {
-                item.identity = seen.identity();
+                item.identity = seen.identity().or(item.identity);
                 item.link.clone_from(&seen.link);
                 item.mirrors = Item::mirrors_of(&seen.mirrors);
                 item.ranges = seen.ranges.take();

@@ -206,6 +206,10 @@ impl Owner {
                 };
                 self.tell(event);
             }
+            Job::Do(Task::Remove(entry)) => {
+                let failure = is_bad(choices).then(|| nonsense::failure(choices, Side::Source));
+                self.tell(Event::Removed { entry, failure });
+            }
             Job::Do(Task::LookUp(question)) => {
                 let presences = [Presence::Absent, Presence::Other, Presence::Directory];
                 let answers = vec![choices.one_of(&presences); question.names.len()];
@@ -312,6 +316,7 @@ fn config(choices: &mut Choices<'_>) -> SourceConfig {
         is_dry_run: false,
         may_pass: block_size == 4096,
         may_be_asked: block_size > 4096,
+        removes_sources: window_entries.is_multiple_of(3),
         is_all_there: true,
         is_comparing: true,
         open_files_max: 1 + choices.below(20),
