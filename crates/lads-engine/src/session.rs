@@ -365,4 +365,26 @@ mod tests {
         assert_eq!(fatal.unwrap_err().code, ExitCode::Interrupted);
         drop(never);
     }
+
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn on(&mut self, _: Happening) {}
+    }
+
+    /// A pipe that was read in part would have become a file without its beginning.
+    #[test]
+    fn a_source_that_can_be_read_only_once_is_not_tried_again_after_an_outage() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let target = Location { host: Some("there".to_owned()), path: b"/there".to_vec() };
+        let mut job = Job::new(vec![Location::here(&fifo)], target);
+        job.options.copy_devices = true;
+        job.remote.command = ["sh", "-c", "exit 255"].map(str::to_owned).to_vec();
+        job.retry = RetryConfig { attempts_max: Some(3), ..RetryConfig::default() };
+        let report = run(&job, &StopFlag::new(), &mut Deaf);
+        assert_eq!((report.exit_code, report.attempt_count), (ExitCode::Network, 1), "{report:?}");
+    }
 }
