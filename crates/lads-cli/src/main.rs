@@ -78,10 +78,10 @@ fn main() -> ExitCode {
                 rfs::serve(&parsed::<ServeFilesArgs>(matches)),
                 lads_engine::ExitCode::SinkRefuses,
             ),
-            Some(("replay", matches)) => exit(
-                rfs::replay(&parsed::<ReplayArgs>(matches)),
-                lads_engine::ExitCode::SinkRefuses,
-            ),
+            Some(("replay", matches)) => {
+                let (outcome, code) = rfs::replay(&parsed::<ReplayArgs>(matches));
+                exit(outcome, code)
+            }
             other => unreachable!("clap lets no other command pass: {other:?}"),
         },
         Some(("mpi", matches)) => match matches.subcommand() {

@@ -11,10 +11,10 @@ use lads_core::remote::hints::pairs;
 use lads_core::remote::name::Server;
 use lads_core::sizes;
 use lads_engine::remote::{
-    Client, ClientOptions, FileServer, OwnServerConfig, Replay, ServerConfig, Token, make_token,
-    read_token, serve_own_client,
+    Client, ClientOptions, FileServer, OwnServerConfig, Replay, ReplayError, ServerConfig, Token,
+    make_token, read_token, serve_own_client,
 };
-use lads_engine::{RemoteShell, StopFlag};
+use lads_engine::{ExitCode, RemoteShell, StopFlag};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -82,13 +82,18 @@ fn serve_all(args: &ServeFilesArgs, root: &Path, token_file: &Path) -> Result<()
     server.run(&stop, &complain).map_err(|text| anyhow!(text))
 }
 
-/// Sends what programs left behind. All lists are tried, whatever becomes of the first.
-pub(crate) fn replay(args: &ReplayArgs) -> Result<()> {
+/// Sends what programs left behind. All lists are tried, whatever becomes of the first. Returns the
+/// exit code as well: that of damaged data, if there is any.
+pub(crate) fn replay(args: &ReplayArgs) -> (Result<()>, ExitCode) {
     let sent = args.lists.iter().map(|list| replay_one(list, args));
     let failed: Vec<_> = sent.collect::<Vec<_>>().into_iter().filter_map(Result::err).collect();
+    let code = match failed.iter().any(is_damage) {
+        true => ExitCode::Mismatch,
+        false => ExitCode::SinkRefuses,
+    };
     let count = failed.len();
     let mut failed = failed.into_iter();
-    match (failed.next(), count) {
+    let outcome = match (failed.next(), count) {
         (None, _) => Ok(()),
         (Some(only), 1) => Err(only),
         (Some(first), count) => {
@@ -96,11 +101,24 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<()> {
             failed.for_each(|error| complain(&format!("{error:#}")));
             Err(anyhow!("{count} of {} lists could not be sent", args.lists.len()))
         }
-    }
+    };
+    (outcome, code)
+}
+
+fn is_damage(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ReplayError::Damaged { .. }))
 }
 
 fn replay_one(list: &Path, args: &ReplayArgs) -> Result<()> {
     let replay = Replay::open(list)?;
+    if let Some(damage) = replay.damage().filter(|_| !args.send_readable) {
+        let readable = sizes::bytes(replay.bytes());
+        let text = format!(
+            "{damage}; nothing was sent, and nothing was removed. {readable} of data can be read; \
+             --send-readable sends it, also over newer data at the server"
+        );
+        return Err(ReplayError::Damaged { path: list.to_owned(), text }.into());
+    }
     let client = client_of(&replay, args)?;
     let (at, all) = (client.server().to_owned(), replay.bytes());
     let (mut sent, mut line) = (0, ProgressLine::new(false));

@@ -85,6 +85,8 @@ mod quiet;
 mod refusals;
 #[path = "promises/remote.rs"]
 mod remote;
+#[path = "promises/replay.rs"]
+mod replay;
 #[path = "promises/replacing.rs"]
 mod replacing;
 #[path = "promises/resume.rs"]

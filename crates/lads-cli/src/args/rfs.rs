@@ -38,7 +38,11 @@ Sends what an MPI program wrote to remote files and could not send.
 A program that stages on a local disk (hint rfs_cache_dir) leaves two files there if it is killed,
 or loses its server, before all is sent; the error says how they are called. Bytes are written
 again where the program wrote them, in its order, and made durable; then both files are removed. If
-it fails it can be done again.";
+it fails it can be done again.
+
+If a part of the data cannot be read, the rest is sent, both files stay, and the exit code is 7. If
+the list itself is damaged or truncated, nothing is sent unless --send-readable is given, because
+it is unknown which data the server has already.";
 
 /// `lads rfs`.
 pub(super) fn command() -> Command {
@@ -113,6 +117,12 @@ pub(crate) struct ReplayArgs {
     /// The lists that programs left behind; the bytes are beside them
     #[arg(required = true, value_name = "LIST", value_hint = ValueHint::FilePath)]
     pub(crate) lists: Vec<PathBuf>,
+
+    /// Also send the readable data of a damaged list
+    ///
+    /// Data that the program sent before may be sent again, and replace newer data. Both files stay.
+    #[arg(long)]
+    pub(crate) send_readable: bool,
 
     /// The server, if it is not where the program wrote to
     #[arg(long, value_name = "HOST:PORT")]

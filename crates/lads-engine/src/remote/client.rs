@@ -17,9 +17,9 @@ use crate::stop::StopFlag;
 use crate::thread::spawn;
 use crate::transport::tcp::{connect_to_service, socket_pair};
 use crate::transport::{Channel, Transport, pipe};
-pub(super) use cache::LeftOver;
 #[cfg(test)]
-pub(super) use cache::Syncs;
+pub(super) use cache::Synced;
+pub(super) use cache::{LeftOver, Unusable};
 pub use file::{FileHandle, Presence};
 use lads_core::errno;
 use lads_core::remote::message::{Failure, FileNumber, OpenMode, ViewNumber};
@@ -313,10 +313,10 @@ impl Client {
         self.link.set_copying(is_copying);
     }
 
-    /// How often each file on the local disk was made durable.
+    /// Returns the files on the local disk that were made durable, in this order.
     #[cfg(test)]
-    pub(super) fn syncs(&self) -> Syncs {
-        self.link.syncs()
+    pub(super) fn synced(&self) -> Vec<Synced> {
+        self.link.synced()
     }
 
     /// Cuts the connection.

@@ -8,23 +8,26 @@ use super::About;
 use crate::paths::{open_named_to_look_up, sync_names};
 use crate::slots::SlotFile;
 use crate::whole::fill_random;
-use lads_core::remote::kept::{Kept, List, begin, read};
+use lads_core::remote::kept::{Kept, List, ListError, begin, read};
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::Staging;
 use lads_core::staging::Slot;
 use lads_sys::Buffer;
 use list::Listed;
 use rustix::fs::{
-    FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat, open, unlink,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat,
+    open, openat, unlink, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use thiserror::Error;
 use twox_hash::XxHash3_64;
 
 use crate::board::lock;
@@ -39,15 +42,32 @@ pub(super) struct Cache {
     #[cfg(test)]
     is_broken: std::sync::atomic::AtomicBool,
     #[cfg(test)]
-    syncs_of_bytes: std::sync::atomic::AtomicU64,
+    synced: SyncedFiles,
 }
 
-/// How often each file was made durable.
+/// A file that was made durable.
 #[cfg(test)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Syncs {
-    pub(in super::super) of_bytes: u64,
-    pub(in super::super) of_list: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Synced {
+    Directory,
+    Bytes,
+    List,
+}
+
+/// The files of a connection that were made durable, in this order.
+#[cfg(test)]
+#[derive(Clone, Debug, Default)]
+pub(super) struct SyncedFiles(Arc<Mutex<Vec<Synced>>>);
+
+#[cfg(test)]
+impl SyncedFiles {
+    pub(super) fn add(&self, file: Synced) {
+        lock(&self.0).push(file);
+    }
+
+    pub(super) fn all(&self) -> Vec<Synced> {
+        lock(&self.0).clone()
+    }
 }
 
 impl Cache {
@@ -76,17 +96,19 @@ impl Cache {
         if is_synced {
             // That the files are there is durable when something is put there.
             sync_names(&open_named_to_look_up(directory.as_os_str().as_bytes())?)?;
+            #[cfg(test)]
+            list.synced.add(Synced::Directory);
         }
         let bytes = SlotFile::new(bytes, slot_bytes);
         Ok(Self {
             path,
             bytes,
             is_synced,
-            list: Mutex::new(list),
             #[cfg(test)]
             is_broken: false.into(),
             #[cfg(test)]
-            syncs_of_bytes: 0.into(),
+            synced: list.synced.clone(),
+            list: Mutex::new(list),
         })
     }
 
@@ -101,19 +123,18 @@ impl Cache {
     }
 
     #[cfg(test)]
-    pub(super) fn syncs(&self) -> Syncs {
-        let of_bytes = self.syncs_of_bytes.load(std::sync::atomic::Ordering::Relaxed);
-        Syncs { of_bytes, of_list: lock(&self.list).syncs }
+    pub(super) fn synced(&self) -> Vec<Synced> {
+        self.synced.all()
     }
 
     /// Makes durable what was written to the file with the bytes, if the user wants that.
     fn sync_bytes(&self) -> io::Result<()> {
-        if !self.is_synced {
-            return Ok(());
+        if self.is_synced {
+            self.bytes.sync()?;
+            #[cfg(test)]
+            self.synced.add(Synced::Bytes);
         }
-        #[cfg(test)]
-        self.syncs_of_bytes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(self.bytes.sync()?)
+        Ok(())
     }
 
     /// Puts frames into slots, and on the list. All of them need one sync, if they need any.
@@ -168,39 +189,63 @@ impl Cache {
     }
 }
 
-/// What a program left behind.
+/// The two files that a program left behind.
 #[derive(Debug)]
 pub(in super::super) struct LeftOver {
-    path: PathBuf,
+    /// The directory in which both were opened, and from which both are removed.
+    directory: OwnedFd,
+    name: OsString,
     pub(in super::super) list: List,
     bytes: SlotFile,
     /// Locked as long as it is open.
-    _file: OwnedFd,
+    _file: File,
+}
+
+/// The reason why nothing can be sent from a list.
+#[derive(Debug, Error)]
+pub(in super::super) enum Unusable {
+    #[error(transparent)]
+    System(#[from] io::Error),
+    #[error(transparent)]
+    List(#[from] ListError),
+}
+
+impl From<Errno> for Unusable {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
 }
 
 impl LeftOver {
-    /// Opens a list and the file with its bytes.
+    /// Opens a list and the file with its bytes. Each name is looked up once: another user may
+    /// replace the files of a shared directory.
     ///
     /// # Errors
-    /// If it is no list, another user's, or its program still runs.
-    pub(in super::super) fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = open(path, flags, Mode::empty())?;
-        // It says which bytes go to which server, and with whose token.
-        if fstat(&file)?.st_uid != geteuid().as_raw() {
-            return Err(io::Error::other("it is another user's"));
-        }
+    /// If one of them is no regular file or another user's, the list is no list, or its program
+    /// still runs.
+    pub(in super::super) fn open(path: &Path) -> Result<Self, Unusable> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            openat(CWD, parent.unwrap_or_else(|| Path::new(".")), flags, Mode::empty())?;
+        let mut file = File::from(open_own(&directory, &name)?);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
-                return Err(io::Error::other("the program that made it still runs"));
+                return Err(io::Error::other("the program that made it still runs").into());
             }
             result => result?,
         }
-        let list = read(&std::fs::read(path)?).map_err(io::Error::other)?;
-        let bytes = open(bytes_path(path), flags, Mode::empty())?;
+        let mut list = Vec::new();
+        file.read_to_end(&mut list)?;
+        let list = read(&list)?;
+        let bytes = open_own(&directory, &bytes_name(&name)).map_err(|error| {
+            let name = bytes_name(&name);
+            io::Error::new(error.kind(), format!("{}: {error}", name.display()))
+        })?;
         direct(&bytes);
         let bytes = SlotFile::new(bytes, list.slot_bytes);
-        Ok(Self { path: path.to_owned(), list, bytes, _file: file })
+        Ok(Self { directory, name, list, bytes, _file: file })
     }
 
     /// Reads the bytes of a frame.
@@ -211,7 +256,7 @@ impl LeftOver {
         self.bytes.read(kept.slot, buffer, kept.length as usize)?;
         match XxHash3_64::oneshot(&buffer[..kept.length as usize]) == kept.checksum {
             true => Ok(()),
-            false => Err(io::Error::other("the bytes are not those that the list tells of")),
+            false => Err(io::Error::other("they do not match their checksum")),
         }
     }
 
@@ -220,9 +265,26 @@ impl LeftOver {
     /// # Errors
     /// If they cannot be removed.
     pub(in super::super) fn remove(self) -> io::Result<()> {
-        unlink(bytes_path(&self.path))?;
-        Ok(unlink(&self.path)?)
+        unlinkat(&self.directory, bytes_name(&self.name), AtFlags::empty())?;
+        Ok(unlinkat(&self.directory, &self.name, AtFlags::empty())?)
     }
+}
+
+/// Opens a regular file of this user for reading.
+fn open_own(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    // A FIFO would wait for its other end.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = openat(directory, name, flags, Mode::empty())?;
+    let stat = fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    // The list says which bytes go to which server, and with whose token.
+    if stat.st_uid != geteuid().as_raw() {
+        return Err(io::Error::other("it is another user's"));
+    }
+    Ok(file)
 }
 
 fn create(path: &Path) -> io::Result<OwnedFd> {
@@ -235,9 +297,13 @@ fn direct(file: &OwnedFd) {
     let _ = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::DIRECT));
 }
 
-/// The file with the bytes of a list.
+/// Returns the path of the file with the bytes of a list.
 fn bytes_path(list: &Path) -> PathBuf {
-    let mut name = list.as_os_str().to_owned();
+    PathBuf::from(bytes_name(list.as_os_str()))
+}
+
+fn bytes_name(list: &OsStr) -> OsString {
+    let mut name = list.to_owned();
     name.push(".bytes");
-    PathBuf::from(name)
+    name
 }

@@ -16,7 +16,7 @@ use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::cache::Cache;
 #[cfg(test)]
-use super::cache::Syncs;
+use super::cache::Synced;
 use super::file::Tail;
 use super::{
     About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, shown,
@@ -296,8 +296,8 @@ impl Link {
     }
 
     #[cfg(test)]
-    pub(super) fn syncs(&self) -> Syncs {
-        self.stage.as_ref().expect("there is one").cache.syncs()
+    pub(super) fn synced(&self) -> Vec<Synced> {
+        self.stage.as_ref().expect("there is one").cache.synced()
     }
 
     #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What goes to the local disk, and what becomes of it.
 
 use super::*;
-use crate::remote::client::Syncs;
+use crate::remote::client::Synced;
 use lads_core::remote::name::Server;
 use lads_core::view::Datatype;
 use std::path::Path;
@@ -100,6 +100,19 @@ fn no_more_is_under_way_than_keeps_the_server_busy() {
     client.finish().unwrap();
 }
 
+/// Returns the number of times that the bytes and the list were made durable. The directory is made
+/// durable first, and each frame before its record.
+fn syncs(client: &Client, is_synced: bool) -> (u64, u64) {
+    let synced = client.synced();
+    assert_eq!(synced.first(), is_synced.then_some(&Synced::Directory));
+    let count = |file| synced.iter().filter(|it| **it == file).count() as u64;
+    for (index, file) in synced.iter().enumerate().skip(1) {
+        let next = synced.get(index + 1);
+        assert!(*file != Synced::Bytes || next == Some(&Synced::List), "{synced:?}");
+    }
+    (count(Synced::Bytes), count(Synced::List))
+}
+
 #[test]
 fn what_is_staged_is_durable_at_once_if_the_user_wants_that() {
     for is_synced in [false, true] {
@@ -114,24 +127,23 @@ fn what_is_staged_is_durable_at_once_if_the_user_wants_that() {
         let together = client.staged().in_foreground / MIB as u64;
         assert!(together > 0);
         let all = if is_synced { together } else { 0 };
-        assert_eq!(client.syncs(), Syncs { of_bytes: all, of_list: all });
+        assert_eq!(syncs(&client, is_synced), (all, all));
         client.pause(false);
         file.sync().unwrap();
         // What is gone must not be sent again after a crash, over what is written later.
         let settled = u64::from(is_synced);
-        assert_eq!(client.syncs(), Syncs { of_bytes: all, of_list: all + settled });
+        assert_eq!(syncs(&client, is_synced), (all, all + settled));
         client.pause(true);
         file.write(0, &[&some_bytes(9 * MIB)]).unwrap();
-        let again = client.syncs();
         let more = client.staged().in_foreground / MIB as u64 - together;
         let all = if is_synced { together + more } else { 0 };
-        assert_eq!(again, Syncs { of_bytes: all, of_list: all + u64::from(is_synced) });
+        assert_eq!(syncs(&client, is_synced), (all, all + settled));
         client.pause(false);
         // Before a slot has other bytes, the list says that what was there is gone.
         file.flush().unwrap();
         client.pause(true);
         file.write(0, &[&some_bytes(8 * MIB + 1)]).unwrap();
-        let Syncs { of_bytes, of_list } = client.syncs();
+        let (of_bytes, of_list) = syncs(&client, is_synced);
         assert!(of_bytes >= all && of_list - of_bytes == 2 * settled, "{of_bytes} {of_list}");
         client.pause(false);
         file.sync().unwrap();
@@ -360,23 +372,68 @@ fn a_list_of_another_user_is_not_believed() {
     Replay::open(&link).unwrap_err();
 }
 
-#[test]
-fn bytes_that_are_not_those_of_the_list_are_not_sent() {
-    let place = Place::new();
+/// Leaves 20 MiB of a file on the local disk. Returns the list.
+fn leave(place: &Place) -> PathBuf {
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     client.pause(true);
     file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
     client.cut();
-    let path = named_list(&file.sync().unwrap_err());
-    drop((file, client));
-    let mut name = path.clone().into_os_string();
+    named_list(&file.sync().unwrap_err())
+}
+
+fn bytes_of(list: &Path) -> PathBuf {
+    let mut name = list.to_owned().into_os_string();
     name.push(".bytes");
-    std::fs::write(&name, vec![1; 20 * MIB]).unwrap();
+    name.into()
+}
+
+#[test]
+fn bytes_that_are_not_those_of_the_list_are_not_sent() {
+    let place = Place::new();
+    let path = leave(&place);
     let replay = opened(&path);
+    std::fs::write(bytes_of(&path), vec![1; 20 * MIB]).unwrap();
     let error = replay.send(&place.client(), |_| {}).unwrap_err();
-    assert!(error.to_string().contains("not those that the list tells of"), "{error}");
+    assert!(error.to_string().contains("20.0 MiB of 20.0 MiB"), "{error}");
+    assert!(matches!(error, ReplayError::Damaged { .. }));
     assert_eq!(place.staged_files().len(), 2, "it is still there");
+}
+
+/// Another user may rename the directory, or its files.
+#[test]
+fn the_files_that_were_checked_are_those_that_are_sent_and_removed() {
+    let place = Place::new();
+    let replay = opened(&leave(&place));
+    let moved = place.directory.path().join("moved");
+    std::fs::rename(place.stage(), &moved).unwrap();
+    for path in std::fs::read_dir(&moved).unwrap().map(|it| it.unwrap().path()) {
+        std::fs::write(place.stage().join(path.file_name().unwrap()), b"of another user").unwrap();
+    }
+    replay.send(&place.client(), |_| {}).unwrap();
+    assert!(place.bytes("new") == some_bytes(20 * MIB));
+    assert_eq!((place.staged_files().len(), std::fs::read_dir(&moved).unwrap().count()), (2, 0));
+}
+
+/// The server would take them for the bytes of the program: they travel with a checksum of their
+/// own.
+#[test]
+fn bytes_that_return_damaged_from_the_local_disk_are_not_sent() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    client.pause(true);
+    file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
+    assert!(client.staged().in_foreground > 0);
+    let files = place.staged_files();
+    let staged = files.iter().find(|path| path.extension().unwrap() == "bytes").unwrap();
+    let length = usize::try_from(std::fs::metadata(staged).unwrap().len()).unwrap();
+    std::fs::write(staged, vec![1; length]).unwrap();
+    client.pause(false);
+    let error = file.sync().unwrap_err();
+    assert!(error.text.contains("cannot read back what was staged in "), "{error}");
+    let there = place.bytes("new");
+    assert!(some_bytes(20 * MIB).iter().zip(&there).all(|(own, it)| own == it || *it == 0));
 }
 
 #[test]
@@ -394,4 +451,23 @@ fn files_of_this_host_are_written_through_buffers_as_well() {
     client.finish().unwrap();
     assert!(std::fs::read(directory.path().join("new")).unwrap() == bytes);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// The list went, although the server had not got the data.
+#[test]
+fn the_list_is_kept_until_all_frames_are_written() {
+    let place = Place::new();
+    let client = place.staging();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.flush().unwrap();
+    client.pause(true);
+    file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
+    // Nothing was deferred, so that it does not wait.
+    client.finish().unwrap();
+    assert_eq!(place.staged_files().len(), 2);
+    client.cut();
+    let path = named_list(&file.sync().unwrap_err());
+    drop((file, client));
+    opened(&path).send(&place.client(), |_| {}).unwrap();
+    assert!(place.bytes("new") == some_bytes(20 * MIB));
 }

@@ -20,7 +20,7 @@ use twox_hash::XxHash3_64;
 pub(super) struct Listed {
     /// Locked as long as it is open.
     file: File,
-    /// Its length, in bytes.
+    /// The offset at which the next records are written, in bytes: that of the end mark.
     end: u64,
     is_synced: bool,
     /// A sync has failed. The next one would say that all is well although what was written before
@@ -33,9 +33,9 @@ pub(super) struct Listed {
     /// Whether it says since the last sync that a frame is gone.
     has_gone: bool,
     records: Vec<u8>,
-    /// How often it was made durable.
+    /// The files that were made durable, in this order.
     #[cfg(test)]
-    pub(super) syncs: u64,
+    pub(super) synced: super::SyncedFiles,
 }
 
 impl Listed {
@@ -55,7 +55,7 @@ impl Listed {
             has_gone: false,
             records: Vec::new(),
             #[cfg(test)]
-            syncs: 0,
+            synced: super::SyncedFiles::default(),
         };
         list.add([begin])?;
         Ok(list)
@@ -124,24 +124,31 @@ impl Listed {
         Ok(())
     }
 
+    /// Writes records over the end mark, and the end mark behind them.
     fn add<'a>(&mut self, records: impl IntoIterator<Item = &'a Record>) -> io::Result<()> {
         let mut bytes = mem::take(&mut self.records);
         bytes.clear();
         records.into_iter().for_each(|record| encode(record, &mut bytes));
+        let length = bytes.len() as u64;
+        encode(&Record::End, &mut bytes);
         let written = without_file_size_signal(|| self.file.write_all_at(&bytes, self.end));
         match written {
-            Ok(()) => self.end += bytes.len() as u64,
-            // A torn record would hide all that come after it.
+            Ok(()) => self.end += length,
+            // A torn record would count as damage to the list.
             Err(_) => self.cut(self.end),
         }
         self.records = bytes;
         written
     }
 
+    /// Takes the records from an offset on off the list.
     fn cut(&mut self, end: u64) {
         self.end = end;
-        // A disk that fails here does not take what is written next either.
-        let _ = self.file.set_len(end);
+        let mut mark = Vec::new();
+        encode(&Record::End, &mut mark);
+        // If the disk fails here, the list is reported as damaged when it is read.
+        let write = || self.file.write_all_at(&mark, end);
+        let _ = self.file.set_len(end).and_then(|()| without_file_size_signal(write));
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -149,9 +156,9 @@ impl Listed {
             if self.has_failed {
                 return Err(io::Error::other("it could not be made durable before"));
             }
-            #[cfg(test)]
-            (self.syncs += 1);
             self.file.sync_data().inspect_err(|_| self.has_failed = true)?;
+            #[cfg(test)]
+            self.synced.add(super::Synced::List);
         }
         self.has_gone = false;
         Ok(())
@@ -189,11 +196,17 @@ mod tests {
     }
 
     fn ids(file: &NamedTempFile) -> Vec<u64> {
-        let List { frames, .. } = read(&fs::read(file.path()).unwrap()).unwrap();
+        let List { frames, damage, .. } = read(&fs::read(file.path()).unwrap()).unwrap();
+        assert_eq!(damage, None);
         frames.iter().map(|kept| kept.id).collect()
     }
 
     impl Listed {
+        /// Returns the number of times that the list was made durable.
+        fn syncs(&self) -> usize {
+            self.synced.all().len()
+        }
+
         /// Uses another file for a while.
         fn with<T>(&mut self, file: File, act: impl FnOnce(&mut Self) -> T) -> T {
             let own = mem::replace(&mut self.file, file);
@@ -219,12 +232,12 @@ mod tests {
         let mut list = listed(&file);
         list.keep(&[frame(1, 1), frame(2, 1)]).unwrap();
         list.keep(&[frame(3, 2)]).unwrap();
-        assert_eq!((ids(&file), list.syncs), (vec![1, 2, 3], 2));
+        assert_eq!((ids(&file), list.syncs()), (vec![1, 2, 3], 2));
         list.on_gone(&[2]);
-        assert_eq!((ids(&file), list.syncs), (vec![1, 3], 2));
+        assert_eq!((ids(&file), list.syncs()), (vec![1, 3], 2));
         list.settle().unwrap();
         list.settle().unwrap();
-        assert_eq!(list.syncs, 3);
+        assert_eq!(list.syncs(), 3);
     }
 
     #[test]
@@ -249,7 +262,10 @@ mod tests {
         list.views.clear();
         list.keep(&[frame(4, 1)]).unwrap();
         assert_eq!(ids(&file), [4]);
-        assert_eq!(fs::metadata(file.path()).unwrap().len(), list.end);
+        let end = fs::read(file.path()).unwrap().split_off(usize::try_from(list.end).unwrap());
+        let mut mark = Vec::new();
+        encode(&Record::End, &mut mark);
+        assert_eq!(end, mark, "nothing of what was taken back is left");
     }
 
     #[test]
