@@ -30,10 +30,10 @@ use std::time::Duration;
 
 use differences::Differences;
 pub(crate) use json::PathText;
+pub(crate) use lads_core::text::{escape, escape_text};
 pub(crate) use place::Places;
 use progress::Meter;
-pub(crate) use style::escape_text;
-pub(crate) use style::{Style, escape};
+pub(crate) use style::Style;
 
 /// The most issues that are shown. The rest are counted, and are in the log.
 const ISSUES_SHOWN_MAX: u64 = 20;

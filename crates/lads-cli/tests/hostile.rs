@@ -2,9 +2,13 @@
 //!
 //! `cargo test -p lads-cli --test hostile NAME` runs the cases with this in their names. The table
 //! of the cases and what they stand for is in `docs/security.md`.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests")]
+
+#[path = "hostile/client.rs"]
+mod client;
 
 use lads_hostile::cases;
+use lads_hostile::files;
 use lads_hostile::process::raise_descriptor_limit;
 use lads_hostile::trial::{self, Programs};
 use libtest_mimic::{Arguments, Trial};
@@ -19,6 +23,13 @@ fn main() -> ExitCode {
     // `lads cp` starts this same program as its remote shell.
     if matches!(words.first().map(String::as_str), Some("peer" | "job")) {
         trial::serve(&words);
+        return ExitCode::SUCCESS;
+    }
+    // The client of a server that lies is this program, too.
+    if let [role, at, token] = &words[..]
+        && role == "client"
+    {
+        client::run(at, token);
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
@@ -36,6 +47,12 @@ fn trials() -> Vec<Trial> {
     // user.
     let is_root = lads_tried::is_root();
     let mut trials = Vec::new();
+    for case in files::cases::all() {
+        let programs = programs.clone();
+        trials.push(Trial::test(format!("file_server::{}", case.name), move || {
+            files::run(&programs, &case).map_err(Into::into)
+        }));
+    }
     for case in cases::all() {
         for manner in case.manners(is_root) {
             let programs = programs.clone();

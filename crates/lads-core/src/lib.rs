@@ -61,6 +61,7 @@ pub mod sink;
 pub mod sizes;
 pub mod source;
 pub mod staging;
+pub mod text;
 pub mod times;
 pub mod tracks;
 pub mod tuning;

@@ -11,8 +11,12 @@
 //! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
 //! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
 //! what is there. [`rest`] says when nothing is sent, [`window`] how much may be under way,
-//! [`reading`] what is read ahead, and [`taken`] whether one more file may be opened.
+//! [`reading`] what is read ahead, and [`taken`] whether one more file may be opened. [`gate`]
+//! checks everything that a server sends; [`replies`] limits what waits for a client that does not
+//! listen, and [`descriptors`] the files that clients have open.
 
+pub mod descriptors;
+pub mod gate;
 pub mod hints;
 pub mod joined;
 pub mod kept;
@@ -25,6 +29,7 @@ pub mod outlook;
 pub mod policy;
 mod rate;
 pub mod reading;
+pub mod replies;
 pub mod rest;
 pub mod scatter;
 pub mod taken;

@@ -6,6 +6,8 @@
 //! and nothing of it was sent, memory and threads are bounded, the honest end went in time with a
 //! documented exit code, and what is under a real name is right.
 //!
+//! A server of remote files that lies to its client has cases and trials of its own ([`files`]).
+//!
 //! To add a case, write a line in one of the tables below [`cases`] and one in `docs/security.md`.
 //! The tests are run by `crates/lads-cli/tests/hostile.rs`, which has the command to run.
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
@@ -13,6 +15,7 @@
 pub mod case;
 pub mod cases;
 pub mod entries;
+pub mod files;
 pub mod frame;
 mod oracle;
 pub mod peer;

@@ -5,6 +5,7 @@
 
 use lads_hostile::case::{Case, Role};
 use lads_hostile::cases;
+use lads_hostile::files;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,16 +29,26 @@ fn row(case: &Case) -> String {
     format!("| `{}` | {by} | {}{noticed} |", case.name, codes.join(" or "))
 }
 
+/// The heading of the cases of servers of remote files, and the head of their table.
+const FILES: (&str, [&str; 2]) =
+    ("Servers of remote files", ["| case | the client |", "|---|---|"]);
+
 /// The page with the tables that the code has.
 fn with_tables(page: &str) -> String {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
-    for (title, cases) in cases::classes() {
+    let of_transfers = cases::classes()
+        .into_iter()
+        .map(|(title, cases)| (title, HEAD, cases.iter().map(row).collect::<Vec<_>>()));
+    let of_files = files::cases::all();
+    let of_files = of_files.iter().map(|it| format!("| `{}` | {} |", it.name, it.end.text()));
+    let of_files = (FILES.0, FILES.1, of_files.collect());
+    for (title, head, rows) in of_transfers.chain([of_files]) {
         let heading = format!("## {title}");
         let at = lines.iter().position(|line| *line == heading);
         let at = at.unwrap_or_else(|| panic!("docs/security.md has no section {title}"));
         let begin = at + lines[at..].iter().position(|line| line.starts_with('|')).unwrap();
         let length = lines[begin..].iter().take_while(|line| line.starts_with('|')).count();
-        let table = HEAD.map(str::to_owned).into_iter().chain(cases.iter().map(row));
+        let table = head.map(str::to_owned).into_iter().chain(rows);
         lines.splice(begin..begin + length, table);
     }
     lines.join("\n") + "\n"
@@ -59,6 +70,9 @@ fn the_page_has_the_cases_that_are_tried() {
 #[test]
 fn no_two_cases_have_one_name() {
     let all = cases::all();
+    let names: BTreeSet<&str> = all.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), all.len());
+    let all = files::cases::all();
     let names: BTreeSet<&str> = all.iter().map(|case| case.name).collect();
     assert_eq!(names.len(), all.len());
 }

@@ -2,9 +2,9 @@
 
 use super::differences;
 use super::place::Places;
-use super::style::escape;
 use lads_core::message::{Line, Verb};
 use lads_core::sizes;
+use lads_core::text::escape;
 
 /// Returns the word for what is done with a path, or for how it differs.
 pub(super) fn verb(verb: Verb) -> &'static str {

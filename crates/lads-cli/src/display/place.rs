@@ -1,8 +1,8 @@
 //! Shows where an entry is, as `side:host:path`. An entry has a path below the source that the user
 //! named.
 
-use super::style::escape;
 use lads_core::issue::Side;
+use lads_core::text::escape;
 use lads_engine::{Job, Location, shown_host};
 
 /// The sources and the target of a transfer.

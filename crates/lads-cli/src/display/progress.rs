@@ -1,8 +1,8 @@
 //! The progress of a transfer, in one line whose figures never go back.
 
-use super::style::escape;
 use lads_core::bottleneck::Bottleneck;
 use lads_core::sizes;
+use lads_core::text::escape;
 use lads_engine::{Progress, Waiting};
 use std::time::Duration;
 

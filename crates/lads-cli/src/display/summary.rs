@@ -4,7 +4,7 @@ use super::again;
 use super::differences::Differences;
 use super::json::io;
 use super::place::Places;
-use super::style::{Tone, escape, escape_text, indented};
+use super::style::{Tone, indented};
 use super::{IssueCount, Settings};
 use lads_core::bottleneck::Bottleneck;
 use lads_core::matching::Why;
@@ -12,6 +12,7 @@ use lads_core::message::{BusyOst, Counters};
 use lads_core::pass::PassCounts;
 use lads_core::pool::Requests;
 use lads_core::sizes::{bytes, count, counted, rate, span};
+use lads_core::text::{escape, escape_text};
 use lads_engine::{ExitCode, Progress, Report, Verify};
 use std::time::Duration;
 

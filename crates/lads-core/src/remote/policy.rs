@@ -184,3 +184,14 @@ pub const JOINED_PIECES: usize = 64;
 /// a millisecond for each request: 0.93 of what it carries. With four times as many 0.91; all at
 /// once 0.76. In memory, where to look again costs most, the three do not differ.
 pub const JOINED_ALONE: usize = 8;
+
+/// The maximum number of replies that wait for a client; until it takes some, no further request of
+/// it is done. A reply takes 40 bytes. A client may ask for all its views at a time: with half,
+/// that would wait for the network once more; double is memory that only a client that does not
+/// listen uses.
+pub const REPLIES_MAX: usize = 2048;
+
+/// The maximum number of connections to a server that have shown no token yet. With half, strangers
+/// who connect faster than a round trip would more often push out a client far away; double would
+/// take more of a process's 1,024 descriptors than the clients do.
+pub const VISITORS_MAX: u64 = 100;

@@ -382,12 +382,16 @@ fn shown(server: &Server) -> String {
 fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, RemoteError> {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, timeout);
-    let socket = reach_any(at, token, &patience).map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::UnexpectedEof => ": it closed the connection; is the token right?",
-            _ => "",
-        };
-        RemoteError::lost(format!("cannot reach the server of remote files {at}: {error}{hint}"))
+    let socket = reach_any(at, token, &patience).map_err(|error| match error.kind() {
+        // A server answers only to its token.
+        io::ErrorKind::UnexpectedEof => RemoteError {
+            errno: Errno::ACCESS.raw_os_error(),
+            text: format!(
+                "the server of remote files {at} closed the connection without an answer; is the \
+                 token right?"
+            ),
+        },
+        _ => RemoteError::lost(format!("cannot reach the server of remote files {at}: {error}")),
     })?;
     over_socket(socket).map_err(|error| RemoteError::unusable(at, &error))
 }

@@ -25,9 +25,10 @@ use crate::board::lock;
 use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
+use lads_core::remote::gate::Gate;
 use lads_core::remote::message::{
     CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request,
-    TO_CLIENT_BYTES_MAX, ToClient, ToServer, VERSION, ViewNumber, Written,
+    TO_CLIENT_BYTES_MAX, ToClient, ToServer, ViewNumber, Written,
 };
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::{Outbox, buffer_bytes};
@@ -85,6 +86,8 @@ struct Stage {
 
 pub(super) struct Inner {
     requests: u64,
+    /// Everything that the server sends passes it first.
+    gate: Gate,
     /// Requests that are to be sent.
     to_say: VecDeque<ToServer>,
     /// What is not written at the server.
@@ -173,9 +176,9 @@ struct Closing {
 struct Waiting {
     /// Whether other clients decide when it is done.
     is_for_others: bool,
+    /// Whether bytes come as well, unless there are none or the request fails.
+    is_read: bool,
     outcome: Option<Outcome>,
-    /// How many bytes may come, and those that came.
-    length: u32,
     bytes: Option<Came>,
 }
 
@@ -205,6 +208,7 @@ impl Link {
         let for_reading = chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS);
         let inner = Inner {
             requests: 0,
+            gate: Gate::default(),
             to_say: VecDeque::new(),
             outbox: Outbox::new(buffers, Slots::new(bytes_max, buffer_bytes, STAGING_MAX)),
             grants: 0,
@@ -390,13 +394,14 @@ impl Link {
         match deferred {
             Some(file) => drop(inner.deferred.insert(number, file)),
             None => {
-                let length = if let Call::Read { length, .. } = &call { *length } else { 0 };
+                let is_read = matches!(call, Call::Read { .. });
                 let is_for_others = matches!(call, Call::Lock { .. });
-                let waiting = Waiting { is_for_others, length, ..Waiting::default() };
+                let waiting = Waiting { is_for_others, is_read, ..Waiting::default() };
                 inner.waiting.insert(number, waiting);
             }
         }
         inner.taken.on_call(&call);
+        inner.gate.on_asked(number, &call);
         let frames_before = if is_after_frames { inner.outbox.sent() } else { 0 };
         let message = ToServer::Request(Request { number, frames_before, call });
         inner.to_say.push_back(message);
@@ -463,7 +468,7 @@ impl Link {
             // Bytes and outcome come on two ways.
             let is_whole = match outcome {
                 Some(Outcome::Number(count)) if count > 0 => {
-                    waiting.is_some_and(|it| it.length == 0 || it.bytes.is_some())
+                    waiting.is_some_and(|it| !it.is_read || it.bytes.is_some())
                 }
                 outcome => outcome.is_some(),
             };
@@ -552,11 +557,11 @@ impl Link {
 
     fn take_in(&self, message: ToClient) -> Result<(), String> {
         let mut inner = self.lock();
+        let Inner { gate, outbox, .. } = &mut *inner;
+        let admitted = gate.admit(message, |frame| outbox.is_in_flight(frame));
+        let message = admitted.map_err(|breach| breach.to_string())?;
         inner.heard_at = Instant::now();
         match message {
-            ToClient::Hello { version, .. } if version != VERSION => {
-                return Err(format!("it speaks version {version}, this program {VERSION}"));
-            }
             ToClient::Hello { .. } | ToClient::Heartbeat => {}
             ToClient::Fatal(text) => return Err(text),
             ToClient::Grant(count) => {
@@ -565,7 +570,8 @@ impl Link {
             }
             ToClient::Written(written) => {
                 drop(inner);
-                return self.on_written(&written);
+                self.on_written(&written);
+                return Ok(());
             }
             ToClient::Reply { number, outcome } => {
                 inner.done_at = inner.heard_at;
@@ -575,11 +581,6 @@ impl Link {
                         inner.failures.entry(file).or_insert(failure);
                     }
                 } else if let Some(waiting) = inner.waiting.get_mut(&number) {
-                    if waiting.length > 0
-                        && matches!(outcome, Outcome::Number(it) if it > waiting.length.into())
-                    {
-                        return Err("it read more than was asked for".to_owned());
-                    }
                     waiting.outcome = Some(outcome);
                     inner.on_nothing_read(number, outcome);
                 }
@@ -610,7 +611,7 @@ impl Link {
     }
 
     /// Frames are written, or cannot be.
-    fn on_written(&self, written: &[Written]) -> Result<(), String> {
+    fn on_written(&self, written: &[Written]) {
         if let Some(stage) = &self.stage {
             let inner = self.lock();
             let staged = written.iter().filter_map(|it| inner.outbox.staged(it.frame));
@@ -622,9 +623,8 @@ impl Link {
         let mut inner = self.lock();
         inner.done_at = Instant::now();
         for it in written {
-            let Some((file, about)) = inner.outbox.on_written(it.frame) else {
-                return Err("it wrote a frame that was never sent".to_owned());
-            };
+            // Frames are forgotten when the connection is lost meanwhile.
+            let Some((file, about)) = inner.outbox.on_written(it.frame) else { continue };
             let under_way = inner.outbox.under_way();
             inner.window.on_written(it.frame, now, under_way);
             let is_left = !inner.outbox.is_empty();
@@ -635,7 +635,6 @@ impl Link {
         }
         drop(inner);
         self.changed.notify_all();
-        Ok(())
     }
 
     /// The time since the program began.
@@ -738,13 +737,9 @@ impl GrantedBuffers for Coming {
     fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
         let refused = || io::Error::from(io::ErrorKind::InvalidData);
         let link = self.0.upgrade().ok_or_else(refused)?;
-        let inner = link.lock();
-        let waiting = rows.first().and_then(|row| inner.waiting.get(&row.block.entry.0));
-        let may_come = rows.len() == 1
-            && waiting.is_some_and(|it| it.bytes.is_none() && header.payload_bytes <= it.length);
-        drop(inner);
-        if !may_come {
-            link.lose("it sent what nobody asked for");
+        let admitted = link.lock().gate.admit_frame(header, rows);
+        if let Err(breach) = admitted {
+            link.lose(&breach.to_string());
             return Err(refused());
         }
         Ok(link.for_reading.take())
