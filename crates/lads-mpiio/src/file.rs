@@ -69,8 +69,16 @@ struct State {
     is_atomic: bool,
 }
 
-/// One connection to each server, for all files of the process.
-static CLIENTS: Mutex<Option<HashMap<Server, Arc<Client>>>> = Mutex::new(None);
+/// The connections of the process.
+#[derive(Default)]
+struct Clients {
+    /// One to each server, for all files.
+    of: HashMap<Server, Arc<Client>>,
+    /// The first error of a lost connection that another one has replaced.
+    lost: Option<RemoteError>,
+}
+
+static CLIENTS: Mutex<Option<Clients>> = Mutex::new(None);
 
 impl RemoteFile {
     pub(crate) fn open(name: &[u8], flags: i32, group: Group, hints: Hints) -> Result<Self, Error> {
@@ -276,7 +284,7 @@ pub(crate) fn delete(name: &[u8]) -> Result<(), Error> {
 /// How many bytes went to the local disk, on the way to all servers.
 pub(crate) fn staged() -> StagedBytes {
     let clients = clients();
-    let each = clients.iter().flat_map(HashMap::values).map(|client| client.staged());
+    let each = clients.iter().flat_map(|it| it.of.values()).map(|client| client.staged());
     each.fold(StagedBytes::default(), |all, one| StagedBytes {
         in_foreground: all.in_foreground + one.in_foreground,
         in_background: all.in_background + one.in_background,
@@ -285,11 +293,14 @@ pub(crate) fn staged() -> StagedBytes {
 
 /// Waits for everything that was deferred.
 pub(crate) fn finish() -> Result<(), Error> {
-    let clients: Vec<_> = clients().iter().flat_map(HashMap::values).map(Arc::clone).collect();
-    let mut outcomes: Vec<_> = clients.iter().map(|client| client.finish()).collect();
+    let (lost, clients): (_, Vec<_>) = {
+        let mut clients = clients();
+        let clients = clients.get_or_insert_default();
+        (clients.lost.take(), clients.of.values().map(Arc::clone).collect())
+    };
     // All are waited for, whatever becomes of the first.
-    let failed = outcomes.iter().position(Result::is_err);
-    failed.map_or(Ok(()), |index| Ok(outcomes.swap_remove(index)?))
+    let failed: Vec<_> = clients.iter().filter_map(|client| client.finish().err()).collect();
+    lost.into_iter().chain(failed).next().map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Returns the name of the same file that does not depend on the working directory: the program may
@@ -313,8 +324,8 @@ fn parsed(name: &[u8]) -> Result<Name, Error> {
 /// The connection to a server; a new one if there is none, or it is lost. It is for a file first.
 fn client(server: &Server, path: &[u8], hints: &Hints) -> Result<Arc<Client>, Error> {
     let mut clients = clients();
-    let clients = clients.get_or_insert_with(HashMap::new);
-    if let Some(client) = clients.get(server).filter(|client| !client.is_lost()) {
+    let clients = clients.get_or_insert_default();
+    if let Some(client) = clients.of.get(server).filter(|client| !client.is_lost()) {
         return Ok(Arc::clone(client));
     }
     let client = Arc::new(match server {
@@ -325,7 +336,10 @@ fn client(server: &Server, path: &[u8], hints: &Hints) -> Result<Arc<Client>, Er
         }
         Server::Here => Client::here(path, &hints.options())?,
     });
-    clients.insert(server.clone(), Arc::clone(&client));
+    let replaced = clients.of.insert(server.clone(), Arc::clone(&client));
+    // Data that it has lost is an error at the end, even if no call has returned it.
+    let lost = replaced.and_then(|replaced| replaced.finish().err());
+    clients.lost = clients.lost.take().or(lost);
     Ok(client)
 }
 
@@ -340,6 +354,9 @@ fn token(hints: &Hints) -> Result<Token, Error> {
     })
 }
 
-fn clients() -> MutexGuard<'static, Option<HashMap<Server, Arc<Client>>>> {
+fn clients() -> MutexGuard<'static, Option<Clients>> {
     take_lock(&CLIENTS)
 }
+
+#[cfg(test)]
+mod tests;
