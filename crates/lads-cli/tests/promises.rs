@@ -35,6 +35,8 @@ mod ends;
 mod faultfs;
 #[path = "promises/few_threads.rs"]
 mod few_threads;
+#[path = "promises/file_server.rs"]
+mod file_server;
 #[path = "promises/file_sizes.rs"]
 mod file_sizes;
 #[path = "promises/greeting.rs"]
@@ -85,10 +87,10 @@ mod quiet;
 mod refusals;
 #[path = "promises/remote.rs"]
 mod remote;
-#[path = "promises/replay.rs"]
-mod replay;
 #[path = "promises/replacing.rs"]
 mod replacing;
+#[path = "promises/replay.rs"]
+mod replay;
 #[path = "promises/resume.rs"]
 mod resume;
 #[path = "promises/ssh.rs"]

@@ -84,10 +84,15 @@ pub fn raise_open_files_limit() {
     }
 }
 
+/// Returns the number of file descriptors that this process may have, as far as it is of use.
+pub(crate) fn descriptors_max() -> u64 {
+    let current = getrlimit(Resource::Nofile).current;
+    current.map_or(OPEN_FILES_WANTED, |current| current.min(OPEN_FILES_WANTED))
+}
+
 /// How many files this process can keep open for the transfer: most of its limit of open files.
 pub(crate) fn open_files_max() -> u32 {
-    let current = getrlimit(Resource::Nofile).current;
-    let current = current.map_or(OPEN_FILES_WANTED, |current| current.min(OPEN_FILES_WANTED));
+    let current = descriptors_max();
     // Directories, streams and pipes need some descriptors.
     u32::try_from(current.saturating_sub(400) / 2).unwrap_or(u32::MAX).clamp(16, 4096)
 }

@@ -5,6 +5,7 @@
 mod calls;
 mod groups;
 mod locks;
+mod places;
 mod reach;
 mod session;
 mod storage;
@@ -14,16 +15,19 @@ use super::token::Token;
 use crate::fatal::own_host;
 use crate::launch::answer_distant;
 use crate::layout::Layouts;
+use crate::setup::descriptors_max;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
 use crate::transport::tcp::Service;
 use crate::transport::{Channel, Transport, pipe};
 use groups::Groups;
+use lads_core::remote::descriptors::Descriptors;
 use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
 use lads_core::remote::policy::{HERE_BUFFERS_BYTES, SILENCE_MAX};
 use locks::FileLocks;
+use places::Places;
 use reach::Reach;
-use session::{Place, Session};
+use session::Session;
 use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +35,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 pub(super) use storage::Storage;
@@ -72,6 +75,8 @@ pub struct FileServer {
     service: Service,
     shared: Arc<Shared>,
     silence_max: Duration,
+    /// The notice that there are fewer clients than the user wants.
+    notice: Option<String>,
 }
 
 impl FileServer {
@@ -84,10 +89,16 @@ impl FileServer {
         let ServerConfig { root, sessions_max, buffers_bytes, layout, .. } = config;
         let reach = Reach::below(root)?;
         let layouts = crate::layout::open(layout, root)?;
-        let shared = Shared::open(reach, layouts, *sessions_max, *buffers_bytes)?;
-        let service = Service::open(config.listen, config.token.0)
+        let limit = descriptors_max();
+        let shares = Descriptors::of(limit, *sessions_max);
+        let notice = (shares.clients < *sessions_max).then(|| {
+            let clients = shares.clients;
+            format!("there can be {clients} clients, not {sessions_max}: ulimit -n is {limit}")
+        });
+        let shared = Shared::open(reach, layouts, (shares.clients, shares.files), *buffers_bytes)?;
+        let service = Service::open(config.listen, config.token.0, shares.visitors)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
-        Ok(Self { service, shared, silence_max: SILENCE_MAX })
+        Ok(Self { service, shared, silence_max: SILENCE_MAX, notice })
     }
 
     /// Where it listens.
@@ -113,6 +124,7 @@ impl FileServer {
     /// If there is no room for its threads.
     pub fn run(mut self, stop: &StopFlag, told: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
         self.shared.start(self.silence_max, stop)?;
+        self.notice.iter().for_each(|notice| told(notice));
         while !stop.is_set() {
             for (socket, name) in self.service.accept(stop) {
                 let admitted = both_ways(&socket)
@@ -132,7 +144,8 @@ impl OwnServerConfig {
         let Self { root, near, buffers_bytes, layout } = self;
         let reach = root.as_ref().map_or(Ok(Reach::Everything), |root| Reach::below(root))?;
         let layouts = crate::layout::open(layout, root.as_ref().unwrap_or(near))?;
-        Shared::open(reach, layouts, 1, *buffers_bytes)
+        // Only its own client is served: the system limits its files.
+        Shared::open(reach, layouts, (1, u32::MAX), *buffers_bytes)
     }
 }
 
@@ -235,8 +248,8 @@ struct Shared {
     locks: FileLocks,
     /// The host, for messages to a person.
     host: String,
-    sessions: Arc<AtomicU32>,
-    sessions_max: u32,
+    sessions: Places,
+    files: Places,
     buffers_each: u32,
 }
 
@@ -244,7 +257,7 @@ impl Shared {
     fn open(
         reach: Reach,
         layouts: Box<dyn Layouts>,
-        sessions_max: u32,
+        (sessions_max, files_max): (u32, u32),
         buffers_bytes: u64,
     ) -> Result<Arc<Self>, String> {
         let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
@@ -262,8 +275,8 @@ impl Shared {
         let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
         let host = own_host();
         let (groups, locks) = (Groups::default(), FileLocks::default());
-        let sessions = Arc::default();
-        Ok(Arc::new(Self { storage, groups, locks, host, sessions, sessions_max, buffers_each }))
+        let (sessions, files) = (Places::new(sessions_max), Places::new(files_max));
+        Ok(Arc::new(Self { storage, groups, locks, host, sessions, files, buffers_each }))
     }
 
     /// Starts the threads that read and write, and the one that cuts off clients that hold up
@@ -283,8 +296,8 @@ impl Shared {
         line: Box<dyn Line>,
         connection: (Arc<dyn Transport>, Channel),
     ) -> io::Result<()> {
-        let place = Place::take(&self.sessions, self.sessions_max)
-            .ok_or_else(|| io::Error::other("there are as many clients as may be"))?;
+        let place = self.sessions.take();
+        let place = place.ok_or_else(|| io::Error::other("there are as many clients as may be"))?;
         let shared = Arc::clone(self);
         let share = (place, self.buffers_each);
         let (begin, begun) = sync_channel(1);
@@ -337,7 +350,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let layouts = crate::layout::open("synthetic:osts=3,stripe_size=64K", place.path());
         let reach = Reach::below(place.path()).unwrap();
-        let shared = Shared::open(reach, layouts.unwrap(), 1, 4 << 20).unwrap();
+        let shared = Shared::open(reach, layouts.unwrap(), (1, 9), 4 << 20).unwrap();
         shared.storage.start_threads().unwrap();
         let (messages, frames) = (socket_pair().unwrap(), socket_pair().unwrap());
         let Connection { line, transport, channel } = end(&messages.0, frames.0);

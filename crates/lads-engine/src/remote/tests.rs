@@ -21,6 +21,7 @@ const READ_WRITE: OpenMode = OpenMode { reads: true, writes: true, creates: fals
 const CREATE: OpenMode = OpenMode { creates: true, ..READ_WRITE };
 const GROUP: [u8; 16] = [7; 16];
 const MIB: usize = FRAME_BYTES as usize;
+const EACCES: i32 = 13;
 const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const EEXIST: i32 = 17;
@@ -230,6 +231,15 @@ fn the_error_of_a_deferred_close_comes_at_the_end() {
 }
 
 #[test]
+fn the_error_of_a_deferred_open_comes_at_the_end() {
+    let place = Place::new();
+    let client = place.client();
+    let _file = client.open(b"none", READ_WRITE, GROUP, true).unwrap();
+    assert_eq!(client.finish().unwrap_err().errno, ENOENT);
+    client.finish().unwrap();
+}
+
+#[test]
 fn a_failed_write_is_told_once() {
     let place = Place::new();
     let client = place.client();
@@ -252,6 +262,11 @@ fn clients_of_a_group_share_a_pointer() {
     assert_eq!(files[1].add_shared(5).unwrap(), 10);
     files[0].set_shared(3).unwrap();
     assert_eq!(files[1].add_shared(0).unwrap(), 3);
+    for beyond in [i64::MAX as u64 + 1, u64::MAX] {
+        assert_eq!(files[0].set_shared(beyond).unwrap_err().errno, EINVAL);
+    }
+    files[0].set_shared(i64::MAX as u64).unwrap();
+    assert_eq!(files[1].add_shared(0).unwrap(), i64::MAX as u64);
 }
 
 #[test]
@@ -262,8 +277,11 @@ fn lengths_are_set() {
     file.write(0, &[&some_bytes(100)]).unwrap();
     file.set_size(10).unwrap();
     assert_eq!(place.bytes("new").len(), 10);
+    file.preallocate(0).unwrap();
+    assert_eq!(file.size().unwrap(), 10);
     file.preallocate(4096).unwrap();
     assert_eq!(file.size().unwrap(), 4096);
+    assert_eq!(file.set_size(u64::MAX).unwrap_err().errno, EINVAL);
     assert_eq!(place.bytes("new")[..10], some_bytes(10));
 }
 
@@ -275,6 +293,7 @@ fn a_client_without_the_token_is_turned_away() {
     let token = read_token(&other).unwrap();
     let error = Client::connect(&place.at, &token, &ClientOptions::default()).unwrap_err();
     assert!(error.text.contains("token"), "{error}");
+    assert_eq!(error.errno, EACCES);
 }
 
 #[test]

@@ -303,3 +303,19 @@ fn what_was_written_before_a_view_that_is_none_is_written() {
     assert_eq!(starts(&mut order), [1]);
     assert_eq!(order.failure_of(FILE), Ok(Some(failure)));
 }
+
+/// A file that was cut while earlier frames were written was longer afterwards.
+#[test]
+fn a_new_length_waits_for_all_frames_before_it() {
+    for call in [Call::SetSize { file: FILE, size: 5 }, Call::Preallocate { file: FILE, size: 5 }] {
+        let mut order = order();
+        order.on_frame(&[row(VIEW, 100, 10)]).unwrap();
+        assert!(!order.is_ready(1, &call), "{call:?}: the frame has arrived");
+        assert_eq!(starts(&mut order), [0]);
+        assert!(!order.is_ready(1, &call), "{call:?}: the frame is being written");
+        order.on_frame(&[row(VIEW, 200, 10)]).unwrap();
+        order.on_written(0);
+        assert!(order.is_ready(1, &call), "{call:?}: later frames are not waited for");
+        assert!(!order.is_ready(3, &call), "{call:?}: a frame has not arrived");
+    }
+}

@@ -74,8 +74,8 @@ impl Session {
                 before.ok_or_else(|| failed(Operation::Examine, Errno::INVAL))
             })?),
             Call::SetShared { file, position } => done(self.with(file, |opened| {
-                self.shared.groups.set(&opened.group, position);
-                Ok(())
+                let set = self.shared.groups.set(&opened.group, position);
+                set.ok_or_else(|| failed(Operation::Examine, Errno::INVAL))
             })?),
             Call::Delete { path } => done(self.delete(&path)),
             Call::Lock { file, kind } => match self.take_lock(request.number, file, kind)? {
@@ -125,6 +125,9 @@ impl Session {
 
     fn opened(&self, path: &[u8], mode: OpenMode, group: [u8; 16]) -> Result<Opened, Failure> {
         let not_opened = |errno| failed(Operation::Open, errno);
+        let place = || self.shared.files.take().ok_or_else(|| not_opened(Errno::NFILE));
+        // A file that is created takes another one, for its directory.
+        let (place, of_directory) = (place()?, mode.creates.then(place).transpose()?);
         let (directory, name, link) = self.shared.storage.reach.find(path).map_err(not_opened)?;
         let (file, is_made) = open_file(&directory, name, mode, link).map_err(not_opened)?;
         let stat = fstat(&file).map_err(not_opened)?;
@@ -141,10 +144,10 @@ impl Session {
             size: u64::try_from(stat.st_size).unwrap_or(0),
         };
         let layout = self.shared.storage.layouts.of_file(&at).layout.in_pages();
-        let made_in = Mutex::new(is_made.then_some(directory));
+        let made_in = Mutex::new(of_directory.filter(|_| is_made).map(|place| (directory, place)));
         let id = FileId { device: stat.st_dev, inode: stat.st_ino };
         let file = Arc::new(OpenFile { file, id, layout });
-        Ok(Opened { file, writes: mode.writes, group, made_in })
+        Ok(Opened { file, writes: mode.writes, group, made_in, _place: place })
     }
 
     fn close(&self, file: FileNumber) {
@@ -155,7 +158,8 @@ impl Session {
         let given_up = self.on_closed(file, &opened);
         let outcome = Outcome::Failed(failed(Operation::Examine, Errno::BADF));
         let replies = given_up.into_iter().map(|number| ToClient::Reply { number, outcome });
-        self.lock().messages.extend(replies);
+        let mut inner = self.lock();
+        replies.for_each(|reply| inner.replies.add(reply));
     }
 
     /// Asks for the lock of a file. Returns whether the client has it now.
@@ -271,7 +275,7 @@ fn sync(opened: &Opened) -> Result<(), Failure> {
         false => Ok(()),
     };
     let mut made_in = lock(&opened.made_in);
-    let synced = synced.and_then(|()| made_in.as_ref().map_or(Ok(()), |it| sync_names(it)));
+    let synced = synced.and_then(|()| made_in.as_ref().map_or(Ok(()), |(it, _)| sync_names(it)));
     synced.map_err(|errno| failed(Operation::Sync, errno))?;
     *made_in = None;
     Ok(())

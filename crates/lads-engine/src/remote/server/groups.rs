@@ -43,11 +43,11 @@ impl Groups {
         Some(before)
     }
 
-    /// Sets the pointer.
-    pub(super) fn set(&self, group: &[u8; 16], position: u64) {
-        if let Some(group) = self.lock().get_mut(group) {
-            group.position = position;
-        }
+    /// Sets the pointer. Returns `None` if the value is no position.
+    pub(super) fn set(&self, group: &[u8; 16], position: u64) -> Option<()> {
+        i64::try_from(position).ok()?;
+        self.lock().get_mut(group)?.position = position;
+        Some(())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 16], Group>> {
@@ -68,7 +68,7 @@ mod tests {
         groups.join(other);
         assert_eq!((groups.add(&one, 5), groups.add(&one, 7)), (Some(0), Some(5)));
         assert_eq!(groups.add(&other, 1), Some(0));
-        groups.set(&one, 3);
+        groups.set(&one, 3).unwrap();
         groups.leave(&one);
         assert_eq!(groups.add(&one, 0), Some(3));
         groups.leave(&one);
@@ -80,7 +80,9 @@ mod tests {
         let groups = Groups::default();
         groups.join([1; 16]);
         assert_eq!(groups.add(&[1; 16], -1), None);
-        groups.set(&[1; 16], i64::MAX as u64);
+        groups.set(&[1; 16], i64::MAX as u64).unwrap();
+        assert_eq!(groups.set(&[1; 16], i64::MAX as u64 + 1), None);
+        assert_eq!(groups.set(&[1; 16], u64::MAX), None);
         assert_eq!(groups.add(&[1; 16], 1), None);
         assert_eq!(groups.add(&[1; 16], -1), Some(i64::MAX as u64));
     }

@@ -3,6 +3,7 @@
 use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::Shared;
+use super::places::Place;
 use super::storage::{OpenFile, Read};
 use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
@@ -14,6 +15,7 @@ use lads_core::remote::message::{
 };
 use lads_core::remote::order::{Breach, Order, Start};
 use lads_core::remote::policy::HEARTBEAT;
+use lads_core::remote::replies::Replies;
 use lads_core::room::{Grants, Uses};
 use lads_core::tuning::Tuning;
 use lads_core::units::{Block, EntryId, OstId, StreamId};
@@ -21,7 +23,6 @@ use lads_sys::Buffer;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
@@ -41,32 +42,13 @@ pub(super) struct Session {
     _place: Place,
 }
 
-/// One of the clients that a server has at most.
-pub(super) struct Place(Arc<AtomicU32>);
-
-impl Place {
-    /// A place; `None` if all are taken.
-    pub(super) fn take(taken: &Arc<AtomicU32>, most: u32) -> Option<Self> {
-        let place = Self(Arc::clone(taken));
-        let before = taken.fetch_add(1, Ordering::Relaxed);
-        (before < most).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 pub(super) struct Inner {
     pub(super) order: Order,
     grants: Grants,
     pub(super) files: HashMap<FileNumber, Arc<Opened>>,
     /// Frames that came and are not being written yet.
     buffers: HashMap<u64, Buffer>,
-    pub(super) messages: VecDeque<ToClient>,
-    written: Vec<Written>,
+    pub(super) replies: Replies,
     /// What was read and is to be sent: the request, its first position, how many bytes.
     to_send: VecDeque<(u64, u64, u32, Buffer)>,
     reads: u32,
@@ -82,8 +64,10 @@ pub(super) struct Opened {
     pub(super) file: Arc<OpenFile>,
     pub(super) writes: bool,
     pub(super) group: [u8; 16],
-    /// The directory, if the file was made and its name is not durable yet.
-    pub(super) made_in: Mutex<Option<Arc<OwnedFd>>>,
+    /// The directory, if the file was created and its name is not durable yet.
+    pub(super) made_in: Mutex<Option<(Arc<OwnedFd>, Place)>>,
+    /// One of the files that clients may have open.
+    pub(super) _place: Place,
 }
 
 impl Session {
@@ -97,14 +81,14 @@ impl Session {
         let Channel { mut input, mut output } = channel;
         let all = [Uses { in_flight_max: buffer_count, is_track: false }];
         let grants = Grants::new(buffer_count, &Tuning::DEFAULT, all.into_iter(), false);
-        let hello = ToClient::Hello { version: VERSION, name: shared.host.clone() };
+        let mut replies = Replies::default();
+        replies.add(ToClient::Hello { version: VERSION, name: shared.host.clone() });
         let inner = Inner {
             order: Order::default(),
             grants,
             files: HashMap::new(),
             buffers: HashMap::new(),
-            messages: VecDeque::from([hello]),
-            written: Vec::new(),
+            replies,
             to_send: VecDeque::new(),
             reads: 0,
             is_answering: false,
@@ -164,14 +148,19 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until a request may be done. Returns `false` if the client is gone.
+    /// Waits until a request may be done, and the client has taken replies to earlier requests.
+    /// Returns `false` if the client is gone.
     fn wait_for_turn(&self, request: &Request) -> io::Result<bool> {
         let mut inner = self.lock();
         inner.active_at = Instant::now();
         inner.order.on_request(request.number).map_err(io::Error::other)?;
-        while !inner.order.is_ready(request.frames_before, &request.call) && !inner.is_over {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_early = |inner: &mut Inner| {
+            let Inner { order, replies, is_over, .. } = inner;
+            let is_ready = order.is_ready(request.frames_before, &request.call);
+            !*is_over && (replies.is_full() || !is_ready)
+        };
+        let waited = self.changed.wait_while(inner, is_early);
+        let mut inner = waited.unwrap_or_else(PoisonError::into_inner);
         inner.is_answering = true;
         Ok(!inner.is_over)
     }
@@ -183,8 +172,9 @@ impl Session {
         self.advance();
         let mut inner = self.lock();
         (inner.is_answering, inner.active_at) = (false, Instant::now());
-        let reply = |outcome| ToClient::Reply { number, outcome };
-        inner.messages.extend(outcome.map(reply));
+        if let Some(outcome) = outcome {
+            inner.replies.add(ToClient::Reply { number, outcome });
+        }
         drop(inner);
         self.changed.notify_all();
         Ok(())
@@ -194,7 +184,7 @@ impl Session {
     pub(super) fn on_locked(&self, number: u64) {
         let mut inner = self.lock();
         inner.active_at = Instant::now();
-        inner.messages.push_back(ToClient::Reply { number, outcome: Outcome::Done });
+        inner.replies.add(ToClient::Reply { number, outcome: Outcome::Done });
         drop(inner);
         self.changed.notify_all();
     }
@@ -236,7 +226,7 @@ impl Session {
             Ok(got) if got > 0 => inner.to_send.push_back((number, first, got, buffer)),
             result => {
                 let outcome = result.map_or_else(Outcome::Failed, |_| Outcome::Number(0));
-                inner.messages.push_back(ToClient::Reply { number, outcome });
+                inner.replies.add(ToClient::Reply { number, outcome });
                 inner.reads -= 1;
             }
         }
@@ -250,7 +240,7 @@ impl Session {
         inner.active_at = Instant::now();
         inner.order.on_written(written.frame);
         inner.grants.on_release(ALL);
-        inner.written.push(written);
+        inner.replies.add_written(written);
         drop(inner);
         self.advance();
         self.changed.notify_all();
@@ -267,7 +257,7 @@ impl Session {
         for written in failed {
             inner.buffers.remove(&written.frame);
             inner.grants.on_release(ALL);
-            inner.written.push(written);
+            inner.replies.add_written(written);
         }
         let started = inner.order.take_starts();
         let with_file = |start: Start| {
@@ -311,18 +301,13 @@ impl Session {
         loop {
             let inner = self.lock();
             let is_quiet = |inner: &mut Inner| {
-                let is_idle = inner.messages.is_empty() && inner.written.is_empty();
-                is_idle && !inner.grants.has_new() && !inner.is_over
+                inner.replies.is_empty() && !inner.grants.has_new() && !inner.is_over
             };
             let waited = self.changed.wait_timeout_while(inner, HEARTBEAT, is_quiet);
             let (mut inner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             let is_over = inner.is_over;
-            // First what was written: a reply to a request may be about it.
-            let mut messages = Vec::new();
-            if !inner.written.is_empty() {
-                messages.push(ToClient::Written(std::mem::take(&mut inner.written)));
-            }
-            messages.extend(inner.messages.drain(..));
+            let was_full = inner.replies.is_full();
+            let mut messages = inner.replies.take();
             // With one OST, there is a buffer for each of its grants.
             let lot = inner.grants.take_new();
             messages.extend(lot.osts.into_iter().map(|(_, count)| ToClient::Grant(count)));
@@ -330,6 +315,10 @@ impl Session {
                 messages.push(ToClient::Heartbeat);
             }
             drop(inner);
+            if was_full {
+                // A request waits.
+                self.changed.notify_all();
+            }
             if say(output, messages).is_err() || is_over {
                 return;
             }
@@ -357,7 +346,7 @@ impl Session {
             drop(buffer);
             let mut inner = self.lock();
             let outcome = Outcome::Number(length.into());
-            inner.messages.push_back(ToClient::Reply { number, outcome });
+            inner.replies.add(ToClient::Reply { number, outcome });
             inner.reads -= 1;
             inner.active_at = Instant::now();
             drop(inner);
@@ -372,7 +361,7 @@ impl Session {
     fn end(&self, text: Option<String>) {
         let mut inner = self.lock();
         if let Some(text) = text.filter(|_| !inner.is_over) {
-            inner.messages.push_back(ToClient::Fatal(text));
+            inner.replies.add(ToClient::Fatal(text));
         }
         inner.is_over = true;
         drop(inner);

@@ -123,3 +123,35 @@ fn what_a_view_shows_twice_is_written_in_the_order_of_the_view() {
     }
     assert!(place.bytes("new") == expected);
 }
+
+/// A file that was cut before earlier writes were done was longer afterwards.
+#[test]
+fn a_new_length_comes_after_everything_that_was_written_before() {
+    for is_reserved in [false, true] {
+        let mut storage: Option<Arc<Storage>> = None;
+        let place = Place::with("auto", |server| storage = Some(server.storage()));
+        let storage = storage.unwrap();
+        let client = place.client();
+        let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+        storage.watched.is_held.store(true, Ordering::Relaxed);
+        file.write(0, &[&some_bytes(3 * MIB)]).unwrap();
+        std::thread::scope(|scope| {
+            let resizing = scope.spawn(|| match is_reserved {
+                true => file.preallocate(5),
+                false => file.set_size(5),
+            });
+            while storage.waiting_count() < 3 {
+                std::thread::yield_now();
+            }
+            // A server that does not wait would have changed it soon.
+            for _ in 0..1000 {
+                assert_eq!(place.bytes("new").len(), 0, "the writes are first");
+                std::thread::yield_now();
+            }
+            storage.release();
+            resizing.join().unwrap().unwrap();
+        });
+        let expected = if is_reserved { 3 * MIB } else { 5 };
+        assert!(place.bytes("new") == some_bytes(expected));
+    }
+}

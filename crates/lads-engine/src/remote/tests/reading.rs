@@ -322,3 +322,35 @@ fn a_file_that_became_shorter_is_read_up_to_its_new_end() {
     let there = read(&file, 0, 6 * MIB);
     assert!(there.len() == 4 * MIB + 1 && there[3 * MIB..4 * MIB] == [0; MIB]);
 }
+
+/// A file of this process without a name, in a directory.
+fn unnamed_in(directory: &std::path::Path) -> std::fs::File {
+    let is_it = |path: &PathBuf| {
+        let target = std::fs::read_link(path).unwrap_or_default();
+        target.starts_with(directory) && target.to_string_lossy().ends_with("(deleted)")
+    };
+    let mut handles = std::fs::read_dir("/proc/self/fd").unwrap().map(|it| it.unwrap().path());
+    let handle = handles.find(is_it).expect("the cache is there");
+    std::fs::File::options().write(true).open(handle).unwrap()
+}
+
+#[test]
+fn bytes_that_return_damaged_from_the_local_disk_are_read_from_the_server() {
+    let place = Place::new();
+    let bytes = place.make("there", 12 * MIB);
+    let client = place.keeping(2, 20);
+    let file = opened(&client, Prefetch::Auto);
+    // When all that is read is kept, most of it is on the disk.
+    loop {
+        let before = client.read_bytes().kept;
+        assert!(read(&file, 0, 12 * MIB) == bytes);
+        if client.read_bytes().kept == before + bytes.len() as u64 {
+            break;
+        }
+    }
+    let cache = unnamed_in(place.directory.path());
+    let length = usize::try_from(cache.metadata().unwrap().len()).unwrap();
+    assert!(length >= 9 * MIB);
+    std::os::unix::fs::FileExt::write_all_at(&cache, &vec![1; length], 0).unwrap();
+    assert!(read(&file, 0, 12 * MIB) == bytes);
+}

@@ -122,7 +122,7 @@ fn a_client_says_its_version_and_a_server_that_then_says_nothing_is_lost() {
 /// What a server does beside saying that it lives.
 #[derive(Clone, Copy)]
 struct Lazy {
-    /// Which requests it answers, with a number; but there is no file `none`. Data never comes.
+    /// The requests that it answers; but there is no file `none`. Data never arrives.
     answers: fn(&Call) -> bool,
     /// How many frames it lets come. It takes none out of the way.
     room: u32,
@@ -148,14 +148,16 @@ fn lazy(lazy: Lazy) -> (Connection, Arc<AtomicU32>) {
                 let none = Failure { operation: Operation::Open, errno: ENOENT };
                 let outcome = match call {
                     Call::Open { path, .. } if path == b"none" => Outcome::Failed(none),
-                    _ => Outcome::Number(5),
+                    Call::Read { .. } | Call::Size { .. } => Outcome::Number(5),
+                    _ => Outcome::Done,
                 };
                 heard.send((number, frames_before, outcome)).unwrap();
             }
         }
     });
     std::thread::spawn(move || {
-        let mut said = say(&mut *output, [ToClient::Grant(room)]);
+        let hello = ToClient::Hello { version: VERSION, name: String::new() };
+        let mut said = say(&mut *output, [hello, ToClient::Grant(room)]);
         let (mut requests, mut frame) = (VecDeque::new(), 0);
         while said.is_ok() {
             requests.extend(asked.recv_timeout(Duration::from_millis(20)));
@@ -258,4 +260,128 @@ fn a_server_that_owes_nothing_or_only_a_lock_is_waited_for() {
         client.cut();
         locking.join().unwrap().unwrap_err();
     });
+}
+
+/// Bytes of a file that occur nowhere else in a connection.
+const FILLER: [u8; 64] = [0xa7; 64];
+
+/// Copies bytes until one end is closed, and flips a bit in the middle of the first [`FILLER`].
+fn flip(mut from: impl std::io::Read, mut to: impl std::io::Write) {
+    let (mut bytes, mut sent, mut is_flipped) = (Vec::new(), 0, false);
+    let mut part = vec![0; 1 << 16];
+    while let Ok(count) = from.read(&mut part)
+        && count > 0
+    {
+        bytes.extend_from_slice(&part[..count]);
+        if let Some(at) = bytes.windows(64).position(|it| it == FILLER).filter(|_| !is_flipped) {
+            bytes[at + 32] ^= 1;
+            is_flipped = true;
+        }
+        // The beginning of it may have arrived.
+        let end = if is_flipped { bytes.len() } else { bytes.len().saturating_sub(63).max(sent) };
+        let end = if bytes.ends_with(&[0xa7]) { end } else { bytes.len() };
+        if to.write_all(&bytes[sent..end]).is_err() {
+            return;
+        }
+        sent = end;
+    }
+}
+
+/// A client whose connection damages a byte of a file in one direction.
+fn damaged(place: &Place, to_server: bool) -> Client {
+    use std::fs::File;
+    let server = stranger(place);
+    let (own, through) = socket_pair().unwrap();
+    let through = File::from(through);
+    let again = |file: &File| file.try_clone().unwrap();
+    let ends = [(again(&through), again(&server)), (server, through)];
+    for (index, (mut from, mut to)) in ends.into_iter().enumerate() {
+        std::thread::spawn(move || {
+            match (index == 0) == to_server {
+                true => flip(from, &to),
+                false => drop(std::io::copy(&mut from, &mut to)),
+            }
+            crate::transport::tcp::end_socket(&to.into());
+        });
+    }
+    let (transport, channel) = both_ways(&own).unwrap();
+    let connection = Connection { line: Box::new(own), transport, channel };
+    Client::over(connection, Server::Here, &ClientOptions::default()).unwrap()
+}
+
+#[test]
+fn a_frame_that_is_damaged_on_the_way_to_the_server_is_not_written() {
+    let place = Place::new();
+    let client = damaged(&place, true);
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.write(0, &[&[0xa7; 1000]]).unwrap();
+    let error = file.sync().unwrap_err();
+    assert!(error.text.contains("a frame that is damaged"), "{error}");
+    assert!(client.is_lost());
+    assert_eq!(place.bytes("new"), b"");
+}
+
+#[test]
+fn a_frame_that_is_damaged_on_the_way_to_the_client_is_not_read() {
+    let place = Place::new();
+    std::fs::write(place.path("there"), [0xa7; 1000]).unwrap();
+    let client = damaged(&place, false);
+    let file = client.open(b"there", READ_WRITE, GROUP, false).unwrap();
+    let mut there = [0; 1000];
+    let error = file.read(0, &mut [&mut there]).unwrap_err();
+    assert!(error.text.contains("damaged on the way"), "{error}");
+    assert_eq!(there, [0; 1000]);
+}
+
+/// A client that asks and does not read the answers: their number grew without limit.
+#[test]
+fn a_client_that_takes_no_replies_is_not_read_further_and_others_go_on() {
+    use lads_core::remote::message::FileNumber;
+    use std::io::{Read, Write};
+    // Far more than sockets hold.
+    const REQUESTS: u64 = 2_000_000;
+    let place = Place::new();
+    let asking = stranger(&place);
+    let socket = std::net::TcpStream::from(std::os::fd::OwnedFd::from(asking));
+    let hello = ToServer::Hello { version: VERSION, name: String::new() };
+    let open =
+        Call::Open { file: FileNumber(1), path: b"new".to_vec(), mode: CREATE, group: GROUP };
+    let first = ToServer::Request(Request { number: 0, frames_before: 0, call: open });
+    let mut to = &socket;
+    to.write_all(&[packet(&hello), packet(&first)].concat()).unwrap();
+    // A server that reads on takes all of it. One that does not is not waited for.
+    socket.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
+    let mut numbers = 1..REQUESTS;
+    let mut unsent = Vec::new();
+    while unsent.is_empty() && !numbers.is_empty() {
+        for number in numbers.by_ref().take(1000) {
+            let call = Call::Size { file: FileNumber(1) };
+            let request = Request { number, frames_before: 0, call };
+            unsent.extend(packet(&ToServer::Request(request)));
+        }
+        while let Ok(count) = to.write(&unsent)
+            && count > 0
+        {
+            unsent.drain(..count);
+            if unsent.is_empty() {
+                break;
+            }
+        }
+    }
+    assert!(!unsent.is_empty(), "all requests were read, and no reply was taken");
+    let client = place.client();
+    client.open(b"other", CREATE, GROUP, false).unwrap().close(false).unwrap();
+    // When replies are taken, further requests are done.
+    let asked = numbers.start - 1000;
+    let last = ToClient::Reply { number: asked, outcome: Outcome::Number(0) };
+    let mut bytes = Vec::new();
+    lads_core::remote::message::encode(&last, &mut bytes);
+    let (mut tail, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    while !tail.windows(bytes.len()).any(|it| it == bytes) {
+        let count = (&socket).read(&mut part).unwrap();
+        assert!(count > 0, "the server has closed the connection");
+        let kept = tail.len().min(bytes.len() + 8);
+        tail.drain(..tail.len() - kept);
+        tail.extend_from_slice(&part[..count]);
+    }
 }

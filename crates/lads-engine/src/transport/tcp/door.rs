@@ -38,6 +38,10 @@ const TOKEN_DEADLINE: Duration = Duration::from_secs(10);
 /// push out a peer far away. The double would take more of a process's 1,024 descriptors than the
 /// streams do.
 const UNDECIDED_MAX: usize = 100;
+/// How long to wait before the next connection is accepted if there are no descriptors. With half,
+/// the processor is used twice as often for nothing; with double, a connection waits as much longer
+/// when there are some again.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// How long to wait for a port that is in use, and how often to try. The other end of an attempt
 /// that was killed ends within milliseconds. If another transfer uses the port, the error comes
 /// this much later.
@@ -147,6 +151,8 @@ pub(super) struct Lobby {
     opening: [u8; 8],
     /// Connections without a token, the oldest first.
     undecided: VecDeque<Visitor>,
+    /// The maximum number of these.
+    undecided_max: usize,
 }
 
 /// The connections that wait at the port of a transfer.
@@ -181,7 +187,7 @@ enum Shown {
 
 impl<'t> Door<'t> {
     fn new(listener: TcpListener, tokens: Vec<[u8; 32]>, streams: &'t Tcp) -> Result<Self, Fatal> {
-        let lobby = Lobby::new(listener, OPENING).map_err(|error| {
+        let lobby = Lobby::new(listener, OPENING, UNDECIDED_MAX).map_err(|error| {
             Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
         })?;
         Ok(Self { lobby, tokens, streams, since: Instant::now() })
@@ -250,9 +256,13 @@ impl<'t> Door<'t> {
 impl Lobby {
     /// # Errors
     /// If the port cannot be looked at without waiting.
-    pub(super) fn new(listener: TcpListener, opening: [u8; 8]) -> io::Result<Self> {
+    pub(super) fn new(
+        listener: TcpListener,
+        opening: [u8; 8],
+        undecided_max: usize,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, opening, undecided: VecDeque::new() })
+        Ok(Self { listener, opening, undecided: VecDeque::new(), undecided_max })
     }
 
     /// What is to be waited for before [`Self::look`].
@@ -272,7 +282,7 @@ impl Lobby {
             }
         }
         // At most this many, before the others are looked at again.
-        for _ in 0..UNDECIDED_MAX {
+        for _ in 0..self.undecided_max {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     let opening = [0; OPENING_BYTES];
@@ -281,8 +291,14 @@ impl Lobby {
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 // Most likely there are no descriptors left: the oldest connection is closed.
-                Err(_) => drop(self.undecided.pop_front()),
+                Err(_) if self.undecided.pop_front().is_some() => {}
+                Err(_) => {
+                    // The connection stays at the port, so that a wait would end at once.
+                    std::thread::sleep(FULL_PAUSE);
+                    break;
+                }
             }
         }
         shown
@@ -291,7 +307,7 @@ impl Lobby {
     fn look_at(&mut self, mut visitor: Visitor, shown: &mut Vec<Visitor>) {
         match visitor.read(&self.opening) {
             Shown::Part => {
-                if self.undecided.len() >= UNDECIDED_MAX {
+                if self.undecided.len() >= self.undecided_max {
                     self.undecided.pop_front();
                 }
                 self.undecided.push_back(visitor);

@@ -30,14 +30,19 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Listens at an address; port 0 is any port.
+    /// Listens at an address; port 0 is any port. At most `visitors_max` connections without a token
+    /// are looked at.
     ///
     /// # Errors
     /// If nobody can listen there.
-    pub(crate) fn open(address: SocketAddr, token: [u8; 32]) -> io::Result<Self> {
+    pub(crate) fn open(
+        address: SocketAddr,
+        token: [u8; 32],
+        visitors_max: usize,
+    ) -> io::Result<Self> {
         let listener = bind(address)?;
         let address = listener.local_addr()?;
-        Ok(Self { lobby: Lobby::new(listener, OPENING)?, token, address })
+        Ok(Self { lobby: Lobby::new(listener, OPENING, visitors_max)?, token, address })
     }
 
     /// Where it listens.
