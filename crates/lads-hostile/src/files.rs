@@ -1,7 +1,7 @@
 //! A server of remote files that lies, and the trial of a client that it serves.
 //!
 //! The client is a process of its own, which uses the library as an MPI program does and prints
-//! what each call returns ([`crate::files::server::Server`] is the other end). A trial checks that
+//! the result of each call ([`crate::files::server::Server`] is the other end). A trial checks that
 //! the client ends in time and by itself, with bounded memory and threads, that no call panics,
 //! that every value that is returned is possible, that no control characters are printed, and that
 //! the lie was noticed if it had to be.
@@ -48,7 +48,7 @@ pub const LOST: &str = "lost: ";
 /// The line that the client prints when all calls were made.
 pub const DONE: &str = "all calls were made";
 
-/// What a client makes of a lie.
+/// The way in which a client ends after a lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It refuses the lie, and ends the connection.
@@ -78,7 +78,7 @@ pub struct Case {
     pub name: &'static str,
     /// Serves the client until the lie is told, and then as long as the client stays.
     pub lie: fn(&mut Server) -> crate::peer::Told,
-    /// What the client makes of it.
+    /// The way in which the client ends.
     pub end: End,
     /// Words that the client must print.
     pub prints: &'static str,

@@ -1,5 +1,5 @@
 //! A client of a server that lies: makes every kind of call that a program can make, and prints
-//! what each returns.
+//! the result of each.
 
 use lads_core::remote::message::{LockKind, OpenMode};
 use lads_engine::remote::{Client, ClientOptions, FileHandle, RemoteError, read_token};

@@ -146,7 +146,7 @@ fn pieces_that_are_written_in_part_are_an_error() {
 
 /// Everything seemed to be durable when the program ended.
 #[test]
-fn what_could_not_be_made_durable_when_a_file_was_closed_is_an_error_at_the_end() {
+fn a_failed_sync_of_a_deferred_close_is_an_error_at_the_end() {
     let world = World::new();
     let Some(storage) = FaultFs::mount(&world, "storage") else { return };
     let path = storage.path("new");

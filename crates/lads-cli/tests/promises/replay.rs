@@ -23,8 +23,8 @@ const FRAMES: u32 = 6;
 /// A command that may not hang ends long before this, on any machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a program has left on its local disk for a file of this host: frames through two views by
-/// turns, every other one of which belongs behind the last one of the first view.
+/// Files that a program has left on its local disk, for a file of this host: frames through two
+/// views by turns. The data of the second view follows that of the first.
 struct Left {
     list: PathBuf,
     target: PathBuf,
@@ -242,7 +242,7 @@ fn only_regular_files_of_this_user_are_read() {
     left.replay_whole();
 }
 
-/// It was checked, and then read by its name: another user could exchange it in between.
+/// The list was checked, and then read by its name: another user could exchange it in between.
 #[test]
 fn each_file_is_looked_up_once() {
     let world = World::new();
