@@ -1,6 +1,6 @@
 //! Asks a server of remote files whether it is there and knows the token.
 
-use super::problem::Problem;
+use super::problem::{Problem, quoted};
 use crate::rfs::remote_shell;
 use lads_core::errno;
 use lads_core::remote::message::OpenMode;
@@ -17,8 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// half, one that is slow to look up names counts as lost.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens a file for reading at one of its servers, and says what came of it. That a file is not
-/// there is fine: a program may make it. `file` is what the user calls it.
+/// Opens a file for reading at one of its servers, and returns what it found. A file that does not
+/// exist is no problem if its directory exists, because a program may create it. `file` is the name
+/// that the user gave.
 pub(super) fn ask(
     file: &[u8],
     server: &Server,
@@ -40,7 +41,16 @@ pub(super) fn ask(
         }
         Err(error) if client.is_lost() => Err(lost(server, error)),
         Err(error) if errno::name(error.errno) == Some("ENOENT") => {
-            Ok(format!("{who} answers; {shown} is not there yet"))
+            if !has_directory_of(&client, path) {
+                let directory = String::from_utf8_lossy(above(path)).into_owned();
+                return Err(Problem::new(
+                    format!(
+                        "{who} answers, but the directory {directory} of {shown} does not exist"
+                    ),
+                    format!("create it there: mkdir -p {}", quoted(&directory)) + below(server),
+                ));
+            }
+            Ok(format!("{who} answers; {shown} does not exist yet"))
         }
         Err(error) => Err(Problem::new(
             format!("{who} answers, but: {}", error.text),
@@ -51,6 +61,37 @@ pub(super) fn ask(
                 Server::StartedOn(_) | Server::Here => "see the path, and its permissions there",
             },
         )),
+    }
+}
+
+/// Returns the path of the directory of a file; empty for the root, or the directory of the server.
+fn above(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|&byte| byte == b'/').map_or(b"", |at| &path[..at])
+}
+
+/// The place at which a path on a server begins, for the user.
+fn below(server: &Server) -> &'static str {
+    match server {
+        Server::At(_) => ", below the root of lads rfs serve",
+        Server::StartedOn(_) | Server::Here => "",
+    }
+}
+
+/// Reports whether the directory of a file that does not exist is there. A server opens no
+/// directories, but its error tells whether one exists.
+fn has_directory_of(client: &Client, path: &[u8]) -> bool {
+    let directory = above(path);
+    if directory.is_empty() {
+        return true;
+    }
+    let mode = OpenMode { reads: true, writes: false, creates: false, is_new: false };
+    match client.open(directory, mode, [0; 16], false) {
+        Ok(handle) => {
+            // It is a file.
+            let _ = handle.close(false);
+            false
+        }
+        Err(error) => !matches!(errno::name(error.errno), Some("ENOENT" | "ENOTDIR")),
     }
 }
 
