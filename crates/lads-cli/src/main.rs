@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod check;
 mod clean;
+mod completions;
 mod copy;
 mod display;
 mod front;
@@ -115,7 +116,7 @@ fn main() -> ExitCode {
         }
         Some(("completions", matches)) => {
             let args = parsed::<CompletionsArgs>(matches);
-            printed(man::print_completions(&args), lads_engine::ExitCode::Other)
+            printed(completions::print(&args), lads_engine::ExitCode::Other)
         }
         other => unreachable!("clap lets no other command pass: {other:?}"),
     }

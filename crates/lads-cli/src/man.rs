@@ -1,6 +1,6 @@
-//! The manual pages and the shell completions, made from the same table as the command line.
+//! The manual pages, made from the same table as the command line.
 
-use crate::args::{self, COPY_EXAMPLES, COPY_NOTES, CompletionsArgs, ManArgs};
+use crate::args::{self, COPY_EXAMPLES, COPY_NOTES, ManArgs};
 use anyhow::{Context, Result};
 use clap::Command;
 use clap_mangen::Man;
@@ -105,13 +105,6 @@ fn write_notes(to: &mut dyn Write) -> io::Result<()> {
     }
     roff.control("fi", []);
     roff.to_writer(to)
-}
-
-/// Prints completions for a shell.
-pub(crate) fn print_completions(args: &CompletionsArgs) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::offered_command(), "lads", &mut script);
-    io::stdout().write_all(&script).context("cannot write to stdout")
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ mod check;
 mod choice;
 #[path = "promises/cleaning.rs"]
 mod cleaning;
+#[path = "promises/completions.rs"]
+mod completions;
 #[path = "promises/delete.rs"]
 mod delete;
 #[path = "promises/depth.rs"]
