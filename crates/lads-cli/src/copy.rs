@@ -3,7 +3,7 @@
 use crate::args::{CopyArgs, When};
 use crate::display::{Display, Meters, Places, Settings, Style};
 use crate::output::Output;
-use crate::{NO_THREAD, complain, front, parsed, refusals, request};
+use crate::{complain, front, not_started, parsed, refusals, request};
 use anyhow::{Context, Result, ensure};
 use clap::ArgMatches;
 use lads_core::sizes;
@@ -117,7 +117,7 @@ fn stop_by_itself(args: &CopyArgs, stop: &StopFlag) -> Result<()> {
 
 /// Starts a thread that nobody waits for.
 fn begin(run: impl FnOnce() + Send + 'static) -> Result<()> {
-    std::thread::Builder::new().spawn(run).map(drop).context(NO_THREAD)
+    std::thread::Builder::new().spawn(run).map(drop).map_err(not_started)
 }
 
 /// Reports what is wrong with the command line.

@@ -14,7 +14,7 @@
 //! If the front is killed, the kernel kills the back.
 
 use crate::signals::{self, Heard, Watch};
-use crate::{NO_THREAD, complain};
+use crate::{complain, not_started};
 use anyhow::{Context, Result};
 use lads_core::pauses::Pauses;
 use lads_engine::StopFlag;
@@ -66,7 +66,7 @@ fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
     let front = rustix::process::getpid();
     // Before there are two: a signal that comes meanwhile would end one without a word.
     let watch = Watch::begin()?;
-    match fork().context("cannot start a process")? {
+    match fork().map_err(not_started)? {
         Forked::Parent(back) => {
             drop(theirs);
             stand_before(back, &ours, watch)
@@ -165,7 +165,7 @@ fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
                 stop.set(Heard(signal[0]).reason());
             }
         })
-        .context(NO_THREAD)?;
+        .map_err(not_started)?;
     Ok(())
 }
 

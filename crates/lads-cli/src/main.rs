@@ -52,9 +52,16 @@ const PRINTING: [&str; 10] = [
     "completions",
 ];
 
-/// What went wrong if a thread cannot be started.
-const NO_THREAD: &str =
-    "cannot start a thread: this user, or container, may have no more (ulimit -u, pids.max)";
+/// Adds to the error of a call that starts a thread or a process what is known of the reason.
+fn not_started(error: io::Error) -> anyhow::Error {
+    let reason = match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            ": this user, or container, may have no more (ulimit -u, pids.max)"
+        }
+        _ => "",
+    };
+    anyhow::Error::from(error).context(format!("cannot start a thread or process{reason}"))
+}
 
 fn main() -> ExitCode {
     panic::end_the_process();

@@ -1,7 +1,7 @@
 //! The signals that stop a transfer, and their descriptions. The first one stops it in a state that
 //! can be resumed; a second SIGINT ends it at once ([`crate::front`]).
 
-use crate::NO_THREAD;
+use crate::not_started;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -50,7 +50,7 @@ impl Watch {
             let numbers = signals.forever();
             numbers.filter_map(|number| u8::try_from(number).ok()).for_each(&mut act);
         };
-        thread.spawn(listener).map(drop).context(NO_THREAD)
+        thread.spawn(listener).map(drop).map_err(not_started)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::event::ExitCode;
 use lads_core::gate::ProtocolError;
+use rustix::io::Errno;
 
 /// Why it cannot go on.
 #[derive(Clone, Debug)]
@@ -23,6 +24,22 @@ impl Fatal {
     pub(crate) fn when_reached(self) -> Self {
         Self { is_reached: true, ..self }
     }
+}
+
+/// The error that the storage of the sink refuses what the whole transfer needs, with advice if the
+/// reason is known. `text` names the call and the path.
+pub(crate) fn refused(text: &str, errno: Errno) -> Fatal {
+    let advice = match errno {
+        Errno::NOSPC => "; free space or inodes there, then run the same command again",
+        Errno::DQUOT => {
+            "; free or raise the quota there (`quota`, `lfs quota`), then run the same command \
+             again"
+        }
+        Errno::ACCESS | Errno::PERM => "; get permission for it, or choose another DST",
+        Errno::ROFS => "; that file system is mounted read-only: choose another DST",
+        _ => "",
+    };
+    Fatal::new(ExitCode::SinkRefuses, format!("{text}: {errno}{advice}"))
 }
 
 /// The name of this host, for messages.

@@ -11,6 +11,7 @@ mod route;
 mod ssh;
 mod terminal;
 
+use crate::board::lock;
 use crate::closing::Closing;
 use crate::control::write_message;
 use crate::event::{ExitCode, Observer};
@@ -39,8 +40,8 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -95,14 +96,24 @@ impl Connected {
     /// Sends a last message to the other end, if no thread talks to it. It is not worth a wait
     /// whether the message is read.
     pub(crate) fn say(&mut self, message: &Message) {
-        if let Some(Channel { input, mut output }) = self.control.take() {
-            let (stop, message) = (StopFlag::new(), message.clone());
-            let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
-            let say = move || write_message(&mut output, &message).map(|()| output);
-            if let Ok(Ok(output)) = patience.result_of("lads-say", say) {
-                self.control = Some(Channel { input, output });
-            }
-        }
+        let Some(Channel { input, output }) = self.control.take() else { return };
+        let stop = StopFlag::new();
+        let patience = Patience::new(&stop, LAST_WORD_DEADLINE);
+        let (ours, its_message) = (Arc::new(Mutex::new(Some(output))), message.clone());
+        let theirs = Arc::clone(&ours);
+        let say = move || {
+            let mut output = lock(&theirs).take()?;
+            write_message(&mut output, &its_message).ok().map(|()| output)
+        };
+        let output = match patience.result_of("lads-say", say) {
+            Ok(output) => output,
+            // If no thread can be started, this one writes: the message is shorter than the buffer
+            // of a pipe, and is the first.
+            Err(_) => lock(&ours)
+                .take()
+                .and_then(|mut output| write_message(&mut output, message).ok().map(|()| output)),
+        };
+        self.control = output.map(|output| Channel { input, output });
     }
 
     /// Kills the other end, or the process that leads to it.

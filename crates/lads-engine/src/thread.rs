@@ -11,11 +11,12 @@ use thiserror::Error;
 /// double gains nothing.
 const STACK_BYTES: usize = 512 << 10;
 
-/// A thread cannot be started: the system limits how many a user, or a container, may have.
+/// A thread or process cannot be started: the system limits their number for a user, or a
+/// container.
 #[derive(Debug, Error)]
 #[error(
-    "{host} has no room for another thread: {error}; raise the limit of processes and threads \
-     (ulimit -u, or pids.max of the container)"
+    "{host} permits no further thread or process: {error}; raise the limit (ulimit -u, or pids.max \
+     of the container)"
 )]
 pub(crate) struct NoThread {
     host: String,

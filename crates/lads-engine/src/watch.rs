@@ -4,7 +4,7 @@
 use crate::board::{Board, OWN_MAX, lock};
 use crate::clock::Clock;
 use crate::closing::{Closing, STOP_DEADLINE};
-use crate::control::{MessageReader, NotedWriter};
+use crate::control::{MessageReader, NotedWriter, write_message};
 use crate::end::spawn_for;
 use crate::end::{End, Talks};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report};
@@ -397,10 +397,22 @@ impl Watch<'_, '_> {
         let interval = Duration::from_secs(timeout_seconds.into()) / 6;
         let told = self.observer.is_none().then(|| Arc::clone(&self.board));
         let (board, clock) = (Arc::clone(&self.board), self.clock);
-        let mut writer = NotedWriter { to: writer, board, clock };
-        spawn_for(end, "speak", move |end| {
-            speak(end.as_ref(), &mut writer, interval, told.as_deref());
-        })
+        let ours = Arc::new(Mutex::new(Some(NotedWriter { to: writer, board, clock })));
+        let theirs = Arc::clone(&ours);
+        let speaker = spawn_for(end, "speak", move |end| {
+            if let Some(mut writer) = lock(&theirs).take() {
+                speak(end.as_ref(), &mut writer, interval, told.as_deref());
+            }
+        });
+        if speaker.is_none()
+            && let Some(mut writer) = lock(&ours).take()
+            && let Some(Fatal { code, text }) = end.hub().with(|inner| inner.fatal.clone())
+        {
+            // Without this, the other end would report a lost connection. The message is shorter
+            // than the buffer of a pipe.
+            let _ = write_message(&mut writer, &Message::Fatal { code: code as u8, text });
+        }
+        speaker
     }
 
     fn spawn_listener<E: End>(

@@ -20,7 +20,7 @@ use super::holder::{self, State};
 use super::log::{self, Log};
 use crate::board::Board;
 use crate::event::ExitCode;
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, refused};
 use crate::paths::{NOT_THROUGH_LINKS, is_named, sync_names};
 use lads_core::entry::OWN_PREFIX;
 use lads_core::journal::{Begun, FORMAT, Record, Replay, encode};
@@ -333,13 +333,15 @@ impl Site {
     }
 
     fn failed(&self, errno: Errno) -> Fatal {
-        let text = format!("cannot write to {} (journal {}): {errno}", self.target, self.name);
-        Fatal::new(ExitCode::SinkRefuses, text)
+        refused(&format!("cannot write to {} (journal {})", self.target, self.name), errno)
     }
 
     fn broken(&self, error: &std::io::Error) -> Fatal {
-        let text = format!("cannot use the journal {}/{}: {error}", self.target, self.name);
-        Fatal::new(ExitCode::SinkRefuses, text)
+        let text = format!("cannot use the journal {}/{}", self.target, self.name);
+        match Errno::from_io_error(error) {
+            Some(errno) => refused(&text, errno),
+            None => Fatal::new(ExitCode::SinkRefuses, format!("{text}: {error}")),
+        }
     }
 }
 

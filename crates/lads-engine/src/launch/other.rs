@@ -12,7 +12,7 @@ use crate::fatal::{Fatal, exit_code_from};
 use crate::job::{RemoteShell, Stderr, shown_host};
 use crate::patience::{Cut, Patience};
 use crate::stop::StopFlag;
-use crate::thread::spawn;
+use crate::thread::{NoThread, spawn};
 use crate::transport::tcp::socket_pair;
 use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
 use lads_sys::SignalsBlocked;
@@ -190,6 +190,9 @@ impl Other {
         let Program { mut command, host, typed, stderr, way, wording, asks_on_terminal } = program;
         let not_started = |command: &Command, error: io::Error| {
             let program = command.get_program().to_string_lossy().into_owned();
+            if error.kind() == io::ErrorKind::WouldBlock {
+                return NoThread::from(error).into();
+            }
             match host {
                 Some(_) => {
                     Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))

@@ -112,7 +112,7 @@ impl SinkEnd {
         }
         if !self.options.makes_parents {
             let text = format!(
-                "cannot make {}: the directory above it is not there; add --mkpath to make that, \
+                "cannot create {}: its parent directory does not exist; add --mkpath to create it, \
                  too",
                 self.place_name(target)
             );
@@ -206,8 +206,7 @@ impl SinkEnd {
     }
 
     fn cannot(&self, what: &str, path: &[u8], errno: Errno) -> Fatal {
-        let place = self.place_name(path);
-        Fatal::new(ExitCode::SinkRefuses, format!("cannot {what} {place}: {errno}"))
+        crate::fatal::refused(&format!("cannot {what} {}", self.place_name(path)), errno)
     }
 
     fn place_name(&self, path: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! One transfer, and how fast it moved data.
 
-use crate::NO_THREAD;
+use crate::not_started;
 use anyhow::{Context, Result, bail, ensure};
 use lads_engine::{ExitCode, StopFlag};
 use serde::Deserialize;
@@ -161,7 +161,7 @@ fn follow(child: &mut Child, limits: &Limits, stop: &StopFlag) -> Result<Course>
         let lines = BufReader::new(stdout).lines().map_while(Result::ok);
         lines.take_while(|line| teller.send(line.clone()).is_ok()).for_each(drop);
     };
-    std::thread::Builder::new().spawn(tell).context(NO_THREAD)?;
+    std::thread::Builder::new().spawn(tell).map_err(not_started)?;
     let mut course = Course::default();
     let deadline = Instant::now() + limits.time + GRACE;
     loop {
