@@ -47,6 +47,7 @@ mod picture;
 pub mod placement;
 pub mod plan;
 pub mod pool;
+pub mod progress;
 pub mod racy;
 pub mod range;
 pub mod record;

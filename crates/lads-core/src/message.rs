@@ -202,10 +202,11 @@ pub struct Counters {
     pub files_skipped: u64,
     /// Entries that failed.
     pub files_failed: u64,
-    /// Bytes of data that arrived and are done, or were done in an earlier attempt.
+    /// At the source: bytes that the sink has recorded as durable, in this attempt or an earlier
+    /// one. At the sink: bytes that this attempt has written; bytes of dropped files do not count.
     pub bytes_done: u64,
-    /// Of `bytes_done`, bytes of files that the sink had already, and of blocks done in an earlier
-    /// attempt.
+    /// At the source: of `bytes_done`, bytes of files that the sink had already, and of blocks done
+    /// in an earlier attempt.
     pub bytes_skipped: u64,
     /// Bytes sent, including every copy of bytes that were sent again.
     pub bytes_sent: u64,

@@ -7,6 +7,7 @@
 
 use crate::findings::{Checked, Trace};
 use crate::options::{Faults, Network, Options, OstModel};
+use crate::recorder::{Recorder, Sample};
 use crate::rng::Rng;
 use crate::session::{Ended, Session};
 use crate::tree::Tree;
@@ -158,6 +159,23 @@ impl Size {
     }
 }
 
+/// Conditions of a recorded run besides its congestion.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// The user's limit of the rate.
+    pub bytes_per_second: Option<u64>,
+    /// Longest time that the sink takes to make a batch durable, in microseconds.
+    pub sync_micros_max: u64,
+    /// Whether an earlier attempt was stopped.
+    pub is_resumed: bool,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self { bytes_per_second: None, sync_micros_max: SYNC_MICROS_MAX, is_resumed: false }
+    }
+}
+
 /// How a transfer went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -182,6 +200,8 @@ impl Outcome {
 const BLOCK: u64 = 1 << 20;
 /// As an engine on Lustre has it.
 const IN_FLIGHT_MAX: u32 = 4;
+/// Longest time that the sink takes to make a batch durable, in microseconds.
+const SYNC_MICROS_MAX: u64 = 2000;
 /// A network that limits nothing.
 const NETWORK: Network =
     Network { stream_count: 4, delay_micros: 50, jitter_micros: 50, page_nanos: 1000 };
@@ -253,7 +273,42 @@ impl Scenario {
         })
     }
 
-    fn run_kept(&self, seed: u64, size: Size, rules: &Rules, trace: Trace) -> Checked<Outcome> {
+    /// Runs it, and returns the counters of both ends from its beginning to its end.
+    ///
+    /// # Errors
+    /// If something did not hold that always must.
+    pub fn record(
+        &self,
+        seed: u64,
+        size: Size,
+        conditions: Conditions,
+    ) -> Result<Vec<Sample>, Failure> {
+        caught(|| self.record_kept(seed, size, conditions)).map_err(|what| {
+            let what = format!("{self}, {conditions:?}: {what}");
+            Failure { seed, what, trace: Vec::new() }
+        })
+    }
+
+    fn record_kept(&self, seed: u64, size: Size, conditions: Conditions) -> Checked<Vec<Sample>> {
+        let (mut world, _) = self.world(seed, size, &Rules::default(), Trace::new(0));
+        world.options.source.bytes_per_second = conditions.bytes_per_second;
+        world.options.sync_micros_max = conditions.sync_micros_max;
+        if conditions.is_resumed {
+            Session::run(&mut world, Faults { stops: 1, ..Faults::default() })?;
+        }
+        world.recorder = Some(Recorder::default());
+        let (session, ended) = Session::run(&mut world, Faults::default())?;
+        if ended != Ended::Finished {
+            return Err(format!("no fault was injected, and it ended so: {ended:?}"));
+        }
+        let mut recorder = world.recorder.take().expect("it was set above");
+        let [source, sink] = [session.source.session.counters(), session.sink.session.counters()];
+        recorder.take(world.now, source, sink);
+        Ok(recorder.into_samples())
+    }
+
+    /// Returns the world of a seed before its first attempt, and the least time that it takes.
+    fn world(&self, seed: u64, size: Size, rules: &Rules, trace: Trace) -> (World, Duration) {
         let mut rng = Rng::new(seed);
         let (source, sink) = self.weather(&mut rng, size);
         let stripes: Vec<Layout> = (0..self.ost_count).map(|first| self.stripes(first)).collect();
@@ -262,6 +317,11 @@ impl Scenario {
         let options = self.options(source, sink, size, rules, seed);
         let mut world = World::new(rng, options, tree, trace);
         world.is_placed = true;
+        (world, bound)
+    }
+
+    fn run_kept(&self, seed: u64, size: Size, rules: &Rules, trace: Trace) -> Checked<Outcome> {
+        let (mut world, bound) = self.world(seed, size, rules, trace);
         world.watch = Some(Watch::new(&world.options));
         let (session, ended) = Session::run(&mut world, Faults::default())?;
         if ended != Ended::Finished {
@@ -407,7 +467,7 @@ impl Scenario {
             network: NETWORK,
             sink_open_files_max: 1000,
             entry_count: 0,
-            sync_micros_max: 2000,
+            sync_micros_max: SYNC_MICROS_MAX,
             file_pages_max: 0,
             large_per_mille: 0,
             is_depth_first: false,

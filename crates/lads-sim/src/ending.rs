@@ -128,6 +128,12 @@ impl Session {
             if !is_all {
                 return Err(format!("all is done, and the counters say {counters:?}"));
             }
+            let written = self.sink.session.counters().bytes_done;
+            if counters.bytes_skipped + written != counters.bytes_done {
+                return Err(format!(
+                    "the sink has written {written}, and the source: {counters:?}"
+                ));
+            }
         }
         Ok(())
     }

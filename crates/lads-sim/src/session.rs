@@ -65,6 +65,7 @@ impl Session {
                 break ended;
             }
             session.poll(world)?;
+            session.record(world);
             if session.is_over(world) {
                 session.drain(world)?;
                 break session.ending();
@@ -77,6 +78,14 @@ impl Session {
         world.stats.stops += u64::from(ended == Ended::Stopped);
         world.log(|| format!("{ended:?}: {counters:?}"));
         Ok((session, ended))
+    }
+
+    /// Records the counters of both ends, if it is time.
+    fn record(&self, world: &mut World) {
+        let now = world.now;
+        if let Some(recorder) = &mut world.recorder {
+            recorder.on_step(now, self.source.session.counters(), self.sink.session.counters());
+        }
     }
 
     /// The ends that are not silent go on.

@@ -4,6 +4,7 @@ use crate::content::Content;
 use crate::disk::Disk;
 use crate::findings::{Checked, Stats, Trace};
 use crate::options::{Faults, Options};
+use crate::recorder::Recorder;
 use crate::rng::{Rng, mix};
 use crate::tree::Tree;
 use crate::watch::Watch;
@@ -138,6 +139,8 @@ pub(crate) struct World {
     pub(crate) is_placed: bool,
     /// Sees that none waits for ever.
     pub(crate) watch: Option<Watch>,
+    /// Records the counters, if they are wanted.
+    pub(crate) recorder: Option<Recorder>,
     pub(crate) silent: Option<Silent>,
     /// Threads that are in a call that never returns.
     pub(crate) hung: HashSet<(Side, usize)>,
@@ -186,6 +189,7 @@ impl World {
             excused: BTreeSet::new(),
             is_placed: false,
             watch: None,
+            recorder: None,
             silent: None,
             hung: HashSet::new(),
             heap: BinaryHeap::new(),

@@ -6,6 +6,7 @@
 //! them, and a thread reads them into the buffer that the grant stands for. So both ends read side
 //! by side, memory is bounded, and a slow OST holds up no other.
 
+use super::file::Kept;
 use crate::ahead::Placed;
 use crate::frame::Row;
 use crate::growth::Growth;
@@ -56,6 +57,8 @@ pub(super) struct Blocks {
     placing: Placing,
     /// Bytes written, or there from an earlier attempt.
     written: RangeSet,
+    /// Of these, bytes that this attempt wrote and that count as progress.
+    counted_bytes: u64,
     /// Of these, bytes on record.
     on_record: RangeSet,
     /// Whether all is written, and what is not on record will be durable with the file's name.
@@ -80,6 +83,7 @@ impl Blocks {
             placed: None,
             placing: Placing::Once,
             written: RangeSet::new(),
+            counted_bytes: 0,
             on_record: RangeSet::new(),
             is_settled: false,
             records: None,
@@ -195,7 +199,24 @@ impl Blocks {
         if row.is_whole {
             self.word = Word::Block;
         }
-        self.written.insert(row.block.offset..row.block.end())
+        let new_bytes = self.written.insert(row.block.offset..row.block.end());
+        self.counted_bytes += new_bytes;
+        new_bytes
+    }
+
+    /// Returns the written bytes that no longer count as progress, because the file is dropped: all
+    /// that this attempt wrote, or those that the journal does not keep.
+    pub(super) fn withdraw(&mut self, kept: Kept) -> u64 {
+        let withdrawn = match (self.purpose, kept) {
+            (Purpose::Compare, _) => 0,
+            (Purpose::Write, Kept::No) => self.counted_bytes,
+            (Purpose::Write, Kept::Yes) => {
+                let lost_bytes = self.written.byte_count() - self.on_record.byte_count();
+                lost_bytes.min(self.counted_bytes)
+            }
+        };
+        self.counted_bytes -= withdrawn;
+        withdrawn
     }
 
     /// A block that is written is on record, or need not be.
@@ -250,8 +271,10 @@ impl Blocks {
         self.resends
     }
 
-    /// When read back, these blocks were not what was written. They count as missing now.
-    pub(super) fn on_bad(&mut self, blocks: &[BlockRecord]) {
+    /// Removes blocks that differed from the written ones when they were read back. Returns the
+    /// number of bytes that no longer count as progress.
+    pub(super) fn on_bad(&mut self, blocks: &[BlockRecord]) -> u64 {
+        let written_bytes = self.written.byte_count();
         self.word = Word::Nobody;
         self.is_settled = false;
         for block in blocks {
@@ -261,6 +284,9 @@ impl Blocks {
                 records.remove(&(block.offset, block.length));
             }
         }
+        let withdrawn = (written_bytes - self.written.byte_count()).min(self.counted_bytes);
+        self.counted_bytes -= withdrawn;
+        withdrawn
     }
 
     /// What is on record is not to be trusted: another attempt begins anew.

@@ -53,21 +53,20 @@ impl Sink {
     /// When read back, these blocks were not what was written.
     fn on_bad(&mut self, entry: EntryId, blocks: &[BlockRecord]) {
         let resends_max = self.resends_max;
-        let is_hopeless = |file: &mut File| {
+        let withdrawn = |file: &mut File| {
             let of_file = file.blocks_mut().expect("it was written");
-            let is_hopeless = of_file.on_resends(blocks.len()) > resends_max;
-            if is_hopeless {
+            if of_file.on_resends(blocks.len()) > resends_max {
                 of_file.distrust();
-            } else {
-                of_file.on_bad(blocks);
+                return None;
             }
-            is_hopeless
+            Some(of_file.on_bad(blocks))
         };
-        if self.files.with(entry, is_hopeless) == Some(true) {
+        let Some(withdrawn_bytes) = self.files.with(entry, withdrawn).flatten() else {
             let failure = Failure::new(Side::Sink, Operation::Verify, Reason::Media);
             self.fail(entry, failure);
             return;
-        }
+        };
+        self.counters.bytes_done -= withdrawn_bytes;
         self.files.step(entry, Step::Bad);
         self.counters.blocks_resent += blocks.len() as u64;
         self.outbox.ask_again(blocks.iter().map(|block| outbox::range_of(entry, block)).collect());
@@ -101,13 +100,21 @@ impl Sink {
                     Kept::No
                 }
             };
+            self.withdraw(entry, kept);
             self.files.step(entry, Step::Failed(failure, kept));
         }
         self.discard_if_idle(entry);
     }
 
+    /// Takes written bytes of a file that is dropped out of the progress.
+    fn withdraw(&mut self, entry: EntryId, kept: Kept) {
+        let withdrawn = |file: &mut File| file.blocks_mut().map(|blocks| blocks.withdraw(kept));
+        self.counters.bytes_done -= self.files.with(entry, withdrawn).flatten().unwrap_or(0);
+    }
+
     /// A file is no longer wanted: nothing more of it is written, and nothing of it is kept.
     pub(super) fn give_up(&mut self, entry: EntryId, step: Step) {
+        self.withdraw(entry, Kept::No);
         let ahead = &mut self.ahead;
         let frames = &mut self.frames;
         self.files.with(entry, |file| {

@@ -1,0 +1,46 @@
+//! Records the counters of both ends while a transfer runs, as the displays of `lads cp` get them.
+
+use lads_core::message::Counters;
+use lads_core::units::Instant;
+use std::time::Duration;
+
+/// Time between two samples: that of the engine.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The counters of both ends at one moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Time since the transfer began.
+    pub elapsed: Duration,
+    /// Counters of the source.
+    pub source: Counters,
+    /// Counters of the sink.
+    pub sink: Counters,
+}
+
+/// Collects samples.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    samples: Vec<Sample>,
+    next_at: Instant,
+}
+
+impl Recorder {
+    /// Takes a sample if it is time.
+    pub(crate) fn on_step(&mut self, now: Instant, source: &Counters, sink: &Counters) {
+        if now >= self.next_at {
+            self.next_at = now + INTERVAL;
+            self.take(now, source, sink);
+        }
+    }
+
+    /// Takes a sample.
+    pub(crate) fn take(&mut self, now: Instant, source: &Counters, sink: &Counters) {
+        let (elapsed, source, sink) = (now.since_start(), source.clone(), sink.clone());
+        self.samples.push(Sample { elapsed, source, sink });
+    }
+
+    pub(crate) fn into_samples(self) -> Vec<Sample> {
+        self.samples
+    }
+}
