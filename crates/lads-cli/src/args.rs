@@ -195,20 +195,20 @@ pub(crate) struct CleanArgs {
 }
 
 /// Headings of the help text.
-const SELECTION: &str = "What is moved";
-const TELLING: &str = "What is told";
-const SAFETY: &str = "How data is kept safe";
-const NETWORK: &str = "The way between the hosts";
+const SELECTION: &str = "Selection";
+const TELLING: &str = "Output";
+const SAFETY: &str = "Safety";
+const NETWORK: &str = "Network";
 const STORAGE: &str = "Storage and memory";
 
 // Not doc comments: rustdoc takes the brackets for a link.
-const PATHS_HELP: &str = "SRC... DST: what to move, and where to; one side may be [user@]host:path";
+const PATHS_HELP: &str = "SRC... DST: sources and target; one side may be [user@]host:path";
 const PATHS_LONG_HELP: &str = "\
-SRC... DST: what to move, and where to; one side may be [user@]host:path
+SRC... DST: sources and target; one side may be [user@]host:path
 
-As in rsync, `dir` is made below DST, and `dir/` means what is in it. All sources must be on the \
-same host. A local name with a colon in it is written ./na:me. Of equal names in several sources \
-the first named is moved, or the directory if one of them is one; directories are merged.";
+As in rsync, the source `dir` corresponds to DST/dir, and `dir/` to DST itself. All sources must \
+be on the same host. A local name with a colon is written ./na:me. If several sources contain the \
+same name, the first source wins; directories win over files and are merged.";
 
 /// What `lads cp` is told.
 #[derive(Args, Debug)]
@@ -219,40 +219,40 @@ pub(crate) struct CopyArgs {
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<OsString>,
 
-    /// Say what would be done, and do nothing
+    /// List the changes that would be made, and make none
     #[arg(short = 'n', long, help_heading = SELECTION)]
     pub(crate) dry_run: bool,
 
-    /// Leave out what matches, as rsync does
+    /// Exclude matching paths, as rsync does
     ///
-    /// --exclude, --include, --exclude-from and --include-from are tried in the order given; the
-    /// first pattern that matches decides. A pattern that ends in / matches directories only, one
-    /// that begins with / the path below SRC; * matches anything but /, ** anything, [a-z] and
-    /// [[:digit:]] one character. With any of these in a pattern, \ takes the next character
-    /// literally.
+    /// --exclude, --include, --exclude-from and --include-from are tried in the given order; the
+    /// first matching pattern decides. A pattern that ends in / matches only directories, one that
+    /// begins with / matches below SRC; * matches all characters except /, ** also /, [a-z] and
+    /// [[:digit:]] one character. In a pattern with any of these, \ makes the next character
+    /// literal.
     #[arg(long, value_name = "PATTERN", help_heading = SELECTION, action = ArgAction::Append)]
     pub(crate) exclude: Vec<OsString>,
 
-    /// Move what matches, although a later --exclude matches it, too
+    /// Include matching paths, even if a later --exclude matches them
     #[arg(long, value_name = "PATTERN", help_heading = SELECTION, action = ArgAction::Append)]
     pub(crate) include: Vec<OsString>,
 
-    /// Read patterns to leave out from a file, one a line; - is stdin
+    /// Read exclude patterns from a file, one per line; - is stdin
     #[arg(long, value_name = "FILE", help_heading = SELECTION, action = ArgAction::Append)]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) exclude_from: Vec<PathBuf>,
 
-    /// Read patterns to move from a file, one a line; - is stdin
+    /// Read include patterns from a file, one per line; - is stdin
     #[arg(long, value_name = "FILE", help_heading = SELECTION, action = ArgAction::Append)]
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) include_from: Vec<PathBuf>,
 
-    /// Move only the paths that a file lists, relative to SRC; - is stdin
+    /// Use only the paths that a file lists, relative to SRC; - is stdin
     ///
-    /// One a line; SRC must be one directory. Empty lines and lines that begin with # or ; are left
-    /// out: write ./#name for such a name. A path may lead through symbolic links, which become
-    /// directories at the sink; with a slash at its end, it means the directory that a link leads
-    /// to. A path that does not exist is reported, and the exit code is then 3.
+    /// One path per line; SRC must be one directory. Empty lines and lines that begin with # or ;
+    /// are ignored: write ./#name for such a name. A path may lead through symbolic links, which
+    /// become directories at the sink; with a slash at its end, it means the directory that a link
+    /// leads to. A path that does not exist is reported, and the exit code is then 3.
     #[arg(long, value_name = "FILE", help_heading = SELECTION, value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
 
@@ -333,47 +333,47 @@ pub(crate) struct CopyArgs {
     #[arg(long, alias = "no-H", help_heading = SELECTION, hide_short_help = true)]
     pub(crate) no_hard_links: bool,
 
-    /// Say what is done with every path; twice: a longer summary
+    /// List changed paths and print more figures at the end; twice: skipped files, too
     #[arg(short = 'v', long, help_heading = TELLING, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Say only what went wrong
+    /// Print errors only
     #[arg(short = 'q', long, help_heading = TELLING)]
     pub(crate) quiet: bool,
 
-    /// As --progress; what is done so far is always kept
+    /// Same as --progress; finished blocks are always kept
     #[arg(short = 'P', help_heading = TELLING)]
     pub(crate) partial_progress: bool,
 
-    /// Show how far it has come: on a terminal at all times, else a line every 10 seconds
+    /// Show progress: continuously on a terminal, otherwise one line every 10 seconds
     ///
-    /// This is the default unless -q is given. With =SECONDS there is a line so often, on a
-    /// terminal, too.
+    /// This is the default unless -q is given. With =SECONDS, one line is printed per interval,
+    /// also on a terminal.
     #[arg(long, value_name = "SECONDS", help_heading = TELLING, overrides_with = "no_progress")]
     #[arg(num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) progress: Option<Option<u32>>,
 
-    /// Do not show how far it has come
+    /// Do not show progress
     #[arg(long, help_heading = TELLING, overrides_with = "progress")]
     pub(crate) no_progress: bool,
 
-    /// Show the summary even with -q
+    /// Print a table of figures at the end, also with -q
     #[arg(long, help_heading = TELLING, hide_short_help = true)]
     pub(crate) stats: bool,
 
-    /// Tell everything as JSON on stdout, one event a line
+    /// Report everything as JSON on stdout, one event per line
     ///
-    /// Nothing is told on stderr then, but what is wrong with the command line, and what the remote
-    /// shell says. The last event is always `summary`. docs/json.md describes the events.
+    /// stderr then has only errors in the command line, and the output of the remote shell. The
+    /// last event is always `summary`. docs/json.md describes the events.
     #[arg(long, help_heading = TELLING)]
     pub(crate) json: bool,
 
-    /// Write every entry that failed to a file, as a line of JSON
+    /// Write each failed entry to a file, as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = TELLING, value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
-    /// When to use colours [default: auto, which heeds NO_COLOR and TERM=dumb]
+    /// When to use colours [default: auto, which respects NO_COLOR and TERM=dumb]
     #[arg(long, value_name = "WHEN", help_heading = TELLING, hide_short_help = true)]
     #[arg(default_value = "auto", hide_default_value = true)]
     pub(crate) color: When,
@@ -389,27 +389,27 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = SAFETY, hide_short_help = true)]
     pub(crate) no_journal: bool,
 
-    /// A peer that is silent for so long is dead; 0: wait for ever
+    /// Time without any message after which the peer counts as dead; 0: unlimited
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
     pub(crate) timeout: u32,
 
-    /// Begin again by itself after an outage, this often; see --retry-for
+    /// Retry after an outage, at most this number of times; see --retry-for
     ///
-    /// An outage: the other host cannot be reached or was lost (exit status 5). The first wait is a
-    /// second, and each further wait is twice as long, up to a minute. Attempts are counted anew
-    /// whenever one has moved something. With --retry-for, both limits hold. If five attempts in a
-    /// row reach the other host and fail in the same way at the same point, there is no further
-    /// one.
+    /// An outage: the other host cannot be reached, or the connection was lost (exit status 5). The
+    /// first wait is 1 s, and each further wait is twice as long, up to 60 s. The count restarts
+    /// after an attempt that made progress. With --retry-for, both limits apply. There is no further
+    /// attempt after five in a row that reach the other host and fail in the same way at the same
+    /// point.
     #[arg(long, value_name = "N", help_heading = SAFETY, hide_short_help = true)]
     pub(crate) retries: Option<u32>,
 
-    /// Begin again by itself until an outage has lasted this long: 45s, 10m, 1.5h, 2d
+    /// Retry after outages until one has lasted this long: 45s, 10m, 1.5h, 2d
     #[arg(long, value_name = "TIME", help_heading = SAFETY, value_parser = sizes::parse_span)]
     pub(crate) retry_for: Option<Duration>,
 
-    /// Stop after this time, as a signal does: 30s, 45m, 8h; the same command goes on from there
+    /// Stop after this time, as on a signal: 30s, 45m, 8h
     ///
-    /// A number without a letter is refused: rsync would take it for minutes.
+    /// A number without a letter is rejected, because rsync would treat it as minutes.
     #[arg(long, value_name = "TIME", help_heading = SAFETY, hide_short_help = true)]
     #[arg(alias = "time-limit", value_parser = sizes::parse_span_with_unit)]
     pub(crate) stop_after: Option<Duration>,
@@ -418,10 +418,10 @@ pub(crate) struct CopyArgs {
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
 
-    /// End the transfer when nothing has moved for this long; 0: wait for ever [default: 600]
+    /// Time without progress after which the command ends; 0: unlimited [default: 600]
     ///
-    /// A peer that only gives signs of life is alive and of no use. With --restore there is no such
-    /// limit unless it is given: a tape takes hours.
+    /// Heartbeats do not count as progress. With --restore the default is unlimited, because a tape
+    /// takes hours.
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, hide_short_help = true)]
     pub(crate) stall_timeout: Option<u32>,
 
@@ -430,35 +430,34 @@ pub(crate) struct CopyArgs {
     #[arg(env = "LADS_RSH", hide_env_values = true, default_value = "ssh")]
     pub(crate) rsh: String,
 
-    /// What lads is called on the other host
+    /// Path of lads on the other host
     #[arg(long, value_name = "PATH", help_heading = NETWORK)]
     #[arg(env = "LADS_REMOTE_LADS", hide_env_values = true, default_value = "lads")]
     pub(crate) remote_lads: String,
 
     /// Send data through the remote shell, too: encrypted, and no port is needed
     ///
-    /// Without it, data goes over TCP connections of its own, to a port that the other end opens.
-    /// Each connection is authenticated when it opens, by a token that was sent through ssh and is
-    /// good for a single use. The data is neither encrypted nor protected on its way: who controls
-    /// the network between the hosts can read it and change it. With --tunnel, ssh protects
-    /// everything, and it is slower.
+    /// Without it, data goes over separate TCP connections to a port that the other end opens. Each
+    /// connection is authenticated when it opens, by a token that was sent through ssh and is valid
+    /// once. The data is neither encrypted nor protected in transit: an attacker who controls the
+    /// network between the hosts can read and change it. With --tunnel, ssh protects everything, at
+    /// a lower rate.
     #[arg(long, help_heading = NETWORK)]
     pub(crate) tunnel: bool,
 
-    /// How long the other host may say nothing at first
+    /// Time to wait for the first reply
     ///
-    /// Nothing said, 300 s with a remote shell that has "ssh" in its name, since it may ask for a
-    /// password; with any other as long as any peer may be silent (--timeout). Once it is 3 s, that
-    /// is told, and when it ends.
+    /// Default: 300 s if the remote shell is ssh (it may prompt for a password), otherwise
+    /// --timeout. A notice is printed after 3 s.
     #[arg(long, value_name = "SECONDS", help_heading = NETWORK, hide_short_help = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) connect_timeout: Option<u32>,
 
     /// Address for the data connections, if not that of the host
     ///
-    /// With :PORT behind it if that port is forwarded to the one that the other end opens. Nothing
-    /// said, data goes to the host named, at an address to which its name resolves here (for ssh,
-    /// the name that `ssh -G` tells); what the other end says of its address is not taken for it.
+    /// Add :PORT if that port is forwarded to the port that the other end opens. By default, data
+    /// goes to an address to which the host name resolves here (for ssh, the name that `ssh -G`
+    /// prints). An address that only the other end claims is not used.
     #[arg(long, value_name = "ADDRESS", help_heading = NETWORK, value_hint = ValueHint::Hostname)]
     pub(crate) data_address: Option<String>,
 
@@ -472,17 +471,18 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "RATE", help_heading = NETWORK, value_parser = sizes::parse_rate)]
     pub(crate) bwlimit: Option<u64>,
 
-    /// TCP connections that carry data, or with --tunnel streams in the one through ssh; 0: choose
+    /// TCP connections that carry data, or with --tunnel streams through ssh; 0: automatic
     ///
-    /// LADS chooses twice as many as processors, 4 to 8; and up to 32 to a host far away, where TCP
-    /// is not tuned, or losses slow it down (as all but BBR): one for each 4 ms of the round trip.
+    /// By default twice the number of processors, 4 to 8. To a distant host up to 32, one per 4 ms
+    /// of round-trip time, if TCP is not tuned or its congestion control reacts to losses (all but
+    /// BBR).
     #[arg(long, value_name = "N", help_heading = NETWORK, hide_short_help = true)]
     #[arg(default_value_t = 0)]
     pub(crate) streams: u16,
 
-    /// Memory for data at each end; nothing else grows with the data [default: 256M]
+    /// Memory for data at each end, whatever the amount of data [default: 256M]
     ///
-    /// Nothing said, a sink with very many OSTs takes two blocks for each if that is more.
+    /// By default, a sink with very many OSTs uses two blocks per OST if that is more.
     #[arg(long, value_name = "SIZE", help_heading = STORAGE)]
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) buffers: Option<u64>,
@@ -492,7 +492,7 @@ pub(crate) struct CopyArgs {
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) source_buffers: Option<u64>,
 
-    /// Memory for data at the sink, if not as --buffers: a block for each of its OSTs at least
+    /// Memory for data at the sink, if not as --buffers: at least one block per OST
     #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) sink_buffers: Option<u64>,
@@ -518,13 +518,12 @@ pub(crate) struct CopyArgs {
     #[arg(default_value = "source")]
     pub(crate) stage_at: StageAt,
 
-    /// No block is longer: a multiple of 4K from 64K to 64M; not rsync's --block-size
+    /// Maximum block size: a multiple of 4K from 64K to 64M; not rsync's --block-size
     #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]
     pub(crate) block_size: u64,
 
-    /// I/O threads at both ends; 0: follow the number of OSTs, and where these are hidden, what is
-    /// measured
+    /// I/O threads at both ends; 0: by the number of OSTs, or measured if OSTs are hidden
     #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value_t = 0)]
     pub(crate) threads: u16,
@@ -537,7 +536,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
     pub(crate) sink_threads: Option<u16>,
 
-    /// By which rule blocks are handed to I/O threads
+    /// Rule by which I/O threads choose blocks
     #[arg(long, value_name = "RULE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "adaptive")]
     pub(crate) schedule: Schedule,
@@ -547,31 +546,31 @@ pub(crate) struct CopyArgs {
     #[arg(default_value = "none")]
     pub(crate) order: OrderArg,
 
-    /// Give way to others: one request at a time for an OST that they use
+    /// Yield to other programs: one request at a time to an OST that they use
     ///
-    /// An OST that is shared with another program answers later than it does when LADS is alone.
-    /// Then LADS has one request there at a time, and more elsewhere.
+    /// An OST that is shared with another program responds later than when LADS is alone. LADS then
+    /// keeps one request in flight there, and more elsewhere.
     #[arg(long, help_heading = STORAGE)]
     pub(crate) polite: bool,
 
-    /// What is slow, for --schedule threshold: window=40,limit_ms=50,skips=16
+    /// Definition of slow for --schedule threshold: window=40,limit_ms=50,skips=16
     ///
-    /// If the mean time of the last `window` requests to an OST is above the limit (for 1 MiB), the
-    /// next `skips` threads pass it over.
+    /// If the mean time of the last `window` requests to an OST exceeds the limit (per 1 MiB), the
+    /// next `skips` threads skip it.
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     #[arg(value_parser = threshold::parse)]
     pub(crate) threshold: Option<Threshold>,
 
-    /// Where both ends take layouts from: auto asks the file system
+    /// Where both ends get layouts: auto asks the file system
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "auto", long_help = text::layout_help())]
     pub(crate) layout: String,
 
-    /// Where the source takes layouts from, if not as --layout
+    /// Where the source gets layouts, if not as --layout
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     pub(crate) source_layout: Option<String>,
 
-    /// Where the sink takes layouts from, if not as --layout
+    /// Where the sink gets layouts, if not as --layout
     #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
     pub(crate) sink_layout: Option<String>,
 
@@ -590,18 +589,18 @@ pub(crate) struct CopyArgs {
     #[arg(default_value_t = PLACE_EXTENTS, value_parser = value_parser!(u32).range(0..=32))]
     pub(crate) place_extents: u32,
 
-    /// Move also files whose data is in an archive (HSM), which brings it back to disk first
+    /// Include files whose data is in an archive (HSM), which restores it to disk first
     ///
-    /// Without it they count as failed: bringing back may take hours, and fill the source.
+    /// Without it they count as failed: restoring may take hours, and fill the source.
     #[arg(long, help_heading = SELECTION, hide_short_help = true)]
     pub(crate) restore: bool,
 
-    /// How files are read
+    /// How files are read at the source
     #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "auto")]
     pub(crate) source_io: Io,
 
-    /// How files are written
+    /// How files are accessed at the sink
     #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
     #[arg(default_value = "auto")]
     pub(crate) sink_io: Io,
@@ -613,13 +612,13 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) processors: ProcessorArgs,
 
-    /// Print short help, if given without paths; --help says more
+    /// Print short help, if given without paths; --help prints all
     ///
-    /// Beside paths it means what it means to rsync: numbers for people, which lads always shows.
+    /// With paths, it has rsync's meaning: human-readable numbers, which lads always prints.
     #[arg(short = 'h')]
     pub(crate) help_short: bool,
 
-    /// Print all help
+    /// Print the full help
     #[arg(long, action = ArgAction::HelpLong)]
     pub(crate) help: Option<bool>,
 }
@@ -692,13 +691,13 @@ impl From<StageAt> for Side {
 /// By which rule blocks are handed to I/O threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Schedule {
-    /// A thread takes a whole file, as most movers do; to compare
+    /// A thread reads whole files, as most programs do; for comparison
     File,
-    /// A thread takes a block of any file from the next OST that is free
+    /// A thread takes a block of any file from the next free OST
     Layout,
-    /// The same, but an OST that is slower than --threshold is skipped for a while
+    /// As layout, but an OST that is slower than --threshold is skipped for a while
     Threshold,
-    /// The same, but an OST that is slower than others, and than it was, comes last
+    /// As layout, but OSTs that are slower than others, and than before, come last
     Adaptive,
 }
 
@@ -740,16 +739,16 @@ impl From<PlaceArg> for Place {
 /// How files are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Io {
-    /// Whatever is best here
+    /// The best mode for the file system
     Auto,
-    /// Past the page cache
+    /// Bypassing the page cache
     Direct,
     /// Through the page cache
     Buffered,
-    /// Through the page cache, and nothing stays there
+    /// Through the page cache, without leaving pages in it
     ///
-    /// With RWF_DONTCACHE (Linux 6.14 and later) where the file system knows it; elsewhere the
-    /// kernel is told afterwards to drop the pages.
+    /// With RWF_DONTCACHE (Linux 6.14 and later) if the file system supports it; otherwise the
+    /// kernel is asked to drop the pages afterwards.
     Uncached,
 }
 

@@ -4,7 +4,7 @@
 //! thread that shows a transfer also notices that the user wants to stop, so it must not block in
 //! such a write: it appends to a queue, and waits for the queue only while no stop is requested.
 
-use crate::NO_THREAD;
+use crate::not_started;
 use anyhow::{Context, Result};
 use lads_engine::StopFlag;
 use lads_sys::{SignalsBlocked, Standard};
@@ -84,7 +84,7 @@ impl Output {
         }
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("output".to_owned());
-        thread.spawn(move || its.write_forever()).context(NO_THREAD)?;
+        thread.spawn(move || its.write_forever()).map_err(not_started)?;
         Ok(Self { shared, stop: stop.clone() })
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct ChoiceArgs {
     #[arg(value_parser = sizes::parse_file_size)]
     pub(crate) min_size: Option<u64>,
 
-    /// Do not go into what is mounted below SRC; the directory itself is made
+    /// Do not cross mount points below SRC; the mount point itself is included
     #[arg(short = 'x', long, help_heading = SELECTION)]
     pub(crate) one_file_system: bool,
 

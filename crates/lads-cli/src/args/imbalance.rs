@@ -32,7 +32,7 @@ pub(crate) struct ImbalanceArgs {
     #[arg(long, value_name = "UNIT", default_value = "B")]
     pub(crate) unit: RateUnit,
 
-    /// Values are not bandwidth but all that was moved so far, and grow
+    /// Values are running totals of bytes, not bandwidth
     #[arg(long)]
     pub(crate) sums: bool,
 

@@ -6,7 +6,7 @@ use lads_core::cpu_share::CpuShare;
 /// What `lads cp` and `lads check` take about processors.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ProcessorArgs {
-    /// The most processor time for each end: 50% of its host's processors, or 1.5 processors
+    /// Maximum processor time of each end: 50% of its host's processors, or 1.5 processors
     ///
     /// Counted is the time of LADS's own threads, and of the kernel in their calls. Threads wait
     /// before their next block; a transfer that needs less is not slowed down. Within one host,

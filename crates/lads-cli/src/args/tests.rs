@@ -85,3 +85,20 @@ fn a_mistyped_command_is_answered_with_the_right_one() {
     let error = command().try_get_matches_from(["lads", "cpp"]).expect_err("there is none");
     assert!(error.to_string().contains("'cp'"), "{error}");
 }
+
+/// `lads cp` shares options with other commands, which move nothing.
+#[test]
+fn only_the_help_of_cp_is_about_moving() {
+    let mut command = command();
+    command.build();
+    for subcommand in command.get_subcommands_mut().filter(|it| it.get_name() != "cp") {
+        let texts = [subcommand.render_help(), subcommand.render_long_help()];
+        for text in texts.map(|text| text.to_string().to_lowercase()) {
+            let words = text.split(|letter: char| !letter.is_alphabetic());
+            let about_moving: Vec<_> =
+                words.filter(|word| ["move", "moves", "moved", "moving"].contains(word)).collect();
+            let is_bench = subcommand.get_name() == "bench";
+            assert!(about_moving.is_empty() || is_bench, "{}:\n{text}", subcommand.get_name());
+        }
+    }
+}

@@ -12,24 +12,24 @@ Moves files and directories, to here or to and from another host, through ssh. D
 moved with all that is in them, and everything that can be kept is kept: links, holes, \
 permissions, times, owners, ACLs, extended attributes. What is at the sink already, the same in \
 size and time of change, is skipped, and not read (-c compares its contents instead); an \
-interrupted transfer goes on when the same command is run again. Exit status 0 means that \
-everything is at the sink: what was moved is durable, and every block of it was verified; the last \
-line says how many files were skipped unread.";
+interrupted transfer is resumed by the same command. Exit status 0 means that everything is at the \
+sink: what was moved is durable, and every block of it was verified; the summary reports how many \
+files were skipped unread.";
 
 /// `lads check --help`.
 pub(super) const CHECK_ABOUT: &str = "\
-Compares source and sink and changes nothing: every file of the same size is read at both ends at \
-once, past the page cache where the file system takes that, and the checksums of its blocks are \
-compared. Differences are listed, a line for each. SRC and DST mean what they mean to lads cp: \
-what it would move where is compared with what is there. What only DST has is told, too, but not \
-beside what is named, nor with --files-from. Each name of a file with several names is compared as \
-a file of its own.";
+Compares source and sink, and changes nothing. Files of the same size are read at both ends at the \
+same time, bypassing the page cache if the file system supports that, and the checksums of their \
+blocks are compared. Each difference is printed on a line. SRC and DST have the same meaning as \
+for lads cp: without a slash at its end, the directory run7 is compared with DST/run7. Entries \
+that only DST has are reported, too, except next to a named SRC, and with --files-from. Each name \
+of a file with several names is compared as a separate file.";
 
 /// Examples for `lads check`.
 pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:
   lads check run7 dtn2:/scratch/         compares run7 with /scratch/run7 on the host dtn2
-  lads check run7/ dtn2:/scratch/run7    the same: a slash means what is in it
+  lads check run7/ dtn2:/scratch/run7    the same: a slash stands for the contents
   lads check --metadata a/ b/            permissions, owners, times and attributes, too
   lads check --json a/ b/ | jq .         for another program
 
@@ -37,19 +37,19 @@ Examples:
 
 /// What `lads check --help` ends with.
 pub(super) const CHECK_NOTES: &str = "\
-What a difference is called:
-  only at the source  a directory stands for all that is in it
-  only at the sink    the same
+Differences:
+  only at the source  a directory stands for its contents, too
+  only at the sink    a directory stands for its contents, too
   other kind          such as a link at one end and a file at the other
   other size          of a file
   other contents      of a file of the same size
-  other target        where a link leads, or the number of a device
+  other target        of a link, or the number of a device
   other metadata      with --metadata
 
 Exit status:
-    0  all was compared, and there is no difference
-   11  all was compared, and there are differences
-  Others mean what they mean to lads cp: not all was compared.";
+    0  everything was compared, and there is no difference
+   11  everything was compared, and there are differences
+  Other codes have the same meaning as for lads cp: the comparison is incomplete.";
 
 /// Examples for `lads cp -h`.
 pub(super) const COPY_EXAMPLES_SHORT: &str = "\
@@ -123,8 +123,8 @@ Coming from rsync:
   trusted.* attributes (--privileges).
 
 Signals:
-  SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer in a state that the same command goes on
-  from, within 5 seconds. If storage does not answer at either end it is not waited for, and lads
+  SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer within 5 seconds, in a state from which the
+  same command resumes. If storage does not answer at either end it is not waited for, and lads
   says which call it is. A second SIGINT ends lads at once. SIGTSTP (Ctrl-Z) stops lads until it is
   continued (fg). If another host has given up meanwhile (--timeout), the transfer starts over by
   itself; a pipe cannot be read again, and fails.
@@ -144,7 +144,7 @@ Exit status:
     6  the sink is full, over quota, read-only, or does not permit it
     7  data at the sink is not what was sent
     8  something kept changing while it was read
-    9  stopped by a signal or by --stop-after; the same command goes on from there
+    9  stopped by a signal or by --stop-after; the same command resumes
    10  as many were deleted as --max-delete allows, and there are more
    11  lads check has found differences
    12  the same transfer is running already
@@ -263,9 +263,9 @@ pub(super) fn layout_help() -> String {
     let names = lads_engine::layout::names();
     let (last, others) = names.split_last().expect("there is one for this host");
     format!(
-        "Where both ends take layouts from: auto asks the file system\n\n{} and {last} insist on one \
-         of these. synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 plays a parallel \
-         file system that is not there, for tests.",
+        "Where both ends get layouts: auto asks the file system\n\n{} and {last} select one of \
+         these. synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 simulates a parallel \
+         file system, for tests.",
         others.join(", ")
     )
 }
