@@ -1,7 +1,7 @@
 //! One run of `lads cp`, from the command line to the exit code.
 
 use crate::args::{CopyArgs, When};
-use crate::display::{Display, Meters, Places, Settings, Style};
+use crate::display::{Detail, Display, Meters, Places, Settings, Style};
 use crate::output::Output;
 use crate::{complain, front, not_started, parsed, refusals, request};
 use anyhow::{Context, Result, ensure};
@@ -152,8 +152,7 @@ fn settings(args: &CopyArgs, job: &Job) -> Settings {
     };
     Settings {
         is_quiet: args.quiet,
-        is_verbose: args.verbose > 1,
-        has_summary: !args.quiet || args.stats,
+        detail: detail(args),
         is_json: args.json,
         is_dry_run: job.options.dry_run,
         is_check: job.options.check,
@@ -178,6 +177,16 @@ fn is_durable(target: &Location, writes_devices: bool) -> bool {
     };
     let kind = mode.map(FileType::from_raw_mode);
     !matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice | FileType::Socket))
+}
+
+/// Returns the detail of the summary.
+fn detail(args: &CopyArgs) -> Detail {
+    match args.verbose {
+        _ if args.quiet && !args.stats => Detail::None,
+        0 if !args.stats => Detail::Brief,
+        0 | 1 => Detail::Full,
+        2.. => Detail::Everything,
+    }
 }
 
 /// How progress is shown. A request for progress overrides -q.

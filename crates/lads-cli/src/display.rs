@@ -6,6 +6,7 @@
 
 mod advice;
 mod again;
+mod changes;
 mod differences;
 mod errno;
 mod issue;
@@ -19,7 +20,7 @@ mod summary;
 
 use lads_core::issue::{Issue, Reason, Side};
 use lads_core::matching::Why;
-use lads_core::message::OstBytes;
+use lads_core::message::{Line, OstBytes, Verb};
 use lads_core::reduction::Reduction;
 use lads_core::sizes;
 use lads_engine::{
@@ -28,12 +29,13 @@ use lads_engine::{
 use std::io::{self, Write};
 use std::time::Duration;
 
+use changes::Changes;
 use differences::Differences;
 pub(crate) use json::PathText;
 pub(crate) use lads_core::text::{escape, escape_text};
 pub(crate) use place::Places;
-use progress::Meter;
-pub(crate) use style::Style;
+use progress::Follower;
+pub(crate) use style::{Style, message};
 
 /// The most issues that are shown. The rest are counted, and are in the log.
 const ISSUES_SHOWN_MAX: u64 = 20;
@@ -49,10 +51,8 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Settings {
     /// Whether to show only what went wrong.
     pub(crate) is_quiet: bool,
-    /// Whether the summary has more detail.
-    pub(crate) is_verbose: bool,
-    /// Whether to show a summary when all went well.
-    pub(crate) has_summary: bool,
+    /// The detail of the summary.
+    pub(crate) detail: Detail,
     /// Whether a program reads the output.
     pub(crate) is_json: bool,
     /// Whether nothing is moved.
@@ -69,6 +69,19 @@ pub(crate) struct Settings {
     pub(crate) style: Style,
     /// How progress is shown.
     pub(crate) meters: Meters,
+}
+
+/// The detail of the summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Detail {
+    /// No summary if all went well.
+    None,
+    /// The outcome and the bottleneck.
+    Brief,
+    /// A table of figures as well.
+    Full,
+    /// Figures of single resources as well.
+    Everything,
 }
 
 /// How progress is shown.
@@ -96,7 +109,7 @@ pub(crate) struct Display<'a> {
     err: Box<dyn Write + 'a>,
     log: Option<Output<'a>>,
     stop: Option<StopFlag>,
-    meter: Meter,
+    follower: Follower,
     /// When to show progress next.
     next_shown: Duration,
     /// Whether it was shown that data has begun to move.
@@ -110,6 +123,9 @@ pub(crate) struct Display<'a> {
     is_wait_told: bool,
     issues: IssueCount,
     differences: Differences,
+    changes: Changes,
+    /// A directory that `lads check` was to compare and that the sink does not have.
+    missing_root: Option<Vec<u8>>,
 }
 
 /// The numbers of issues.
@@ -151,7 +167,7 @@ impl<'a> Display<'a> {
             err,
             log: None,
             stop: None,
-            meter: Meter::default(),
+            follower: Follower::default(),
             next_shown,
             has_begun: false,
             matching_told: [None; 2],
@@ -160,6 +176,8 @@ impl<'a> Display<'a> {
             is_wait_told: false,
             issues: IssueCount::default(),
             differences: Differences::default(),
+            changes: Changes::default(),
+            missing_root: None,
         }
     }
 
@@ -184,6 +202,9 @@ impl<'a> Display<'a> {
     /// Shows how the transfer ended. Returns the exit code.
     pub(crate) fn finish(&mut self, report: &Report) -> u8 {
         self.erase_status();
+        if let Some(notice) = self.missing_root.take().map(|it| self.places.not_compared(&it)) {
+            self.on_notice(&notice);
+        }
         self.show_reduced(report);
         if self.settings.is_json {
             let event = json::summary(report, &self.settings, &self.places, &self.differences);
@@ -212,7 +233,7 @@ impl<'a> Display<'a> {
             let kind = described.kind;
             let is_shown = kind.is_loss()
                 || !self.settings.is_quiet
-                    && (kind != Reduction::Owner || self.settings.is_verbose);
+                    && (kind != Reduction::Owner || self.settings.detail == Detail::Everything);
             if self.settings.is_json {
                 self.out.line(&json::reduced(&described));
             } else if is_shown {
@@ -226,7 +247,8 @@ impl<'a> Display<'a> {
             let line = summary::hidden_issues(self.issues.hidden, self.settings.log.as_deref());
             self.tell(&line);
         }
-        let counted = (&self.issues, &self.differences);
+        let (issues, differences, changes) = (&self.issues, &self.differences, &self.changes);
+        let counted = summary::Counted { issues, differences, changes };
         let lines = summary::lines(report, &self.settings, &self.places, counted);
         for line in lines {
             self.tell(&line);
@@ -234,7 +256,7 @@ impl<'a> Display<'a> {
     }
 
     fn on_progress(&mut self, progress: &Progress) {
-        let figures = self.meter.take(progress);
+        let shown = self.follower.take(progress);
         // Lines and issues are flushed at least this often.
         self.out.flush();
         // A program that wants to know how fast data moves must know when it began to move.
@@ -246,19 +268,19 @@ impl<'a> Display<'a> {
         }
         let interval = match self.settings.meters {
             _ if self.settings.is_json => {
-                self.out.line(&json::progress(progress, &figures));
+                self.out.line(&json::progress(progress, &shown.figures));
                 self.out.flush();
                 EVENT_INTERVAL
             }
             Meters::None => return,
             Meters::Redrawn { columns } => {
                 // The last column is left free: a terminal may wrap after it.
-                let line = figures.line(columns().saturating_sub(1));
+                let line = shown.line(columns().saturating_sub(1));
                 self.tell_status(&line);
                 REDRAW_INTERVAL
             }
             Meters::Plain { interval } => {
-                self.tell(&format!("lads: {}", figures.line(usize::MAX)));
+                self.tell(&format!("lads: {}", shown.line(usize::MAX)));
                 interval
             }
         };
@@ -321,7 +343,7 @@ impl<'a> Display<'a> {
         if self.settings.is_json {
             self.out.line(&json::notice(text));
         } else if !self.settings.is_quiet {
-            self.tell(&format!("lads: {}", style::indented(&escape_text(text))));
+            self.tell(&format!("lads: {}", style::indented(&message(text))));
         }
     }
 
@@ -348,29 +370,35 @@ impl<'a> Display<'a> {
         if self.settings.is_json {
             self.out.line(&json::retry(retry));
         } else if !self.settings.is_quiet {
-            let Retry { attempt, message, wait } = retry;
-            let (message, wait) = (style::indented(&escape_text(message)), sizes::span(*wait));
-            self.tell(&format!("lads: {message}"));
+            let Retry { attempt, message: reason, wait } = retry;
+            let (reason, wait) = (style::indented(&message(reason)), sizes::span(*wait));
+            self.tell(&format!("lads: {reason}"));
             self.tell(&format!("lads: attempt {attempt} begins in {wait}"));
         }
         self.out.flush();
         (self.issues, self.differences) = (IssueCount::default(), Differences::default());
-        (self.meter, self.is_wait_told) = (Meter::default(), false);
+        (self.changes, self.missing_root) = (Changes::default(), None);
+        (self.follower, self.is_wait_told) = (Follower::default(), false);
         (self.next_shown, self.has_begun) = (first_shown(&self.settings), false);
         self.matching_told = [None; 2];
     }
 
-    fn on_line(&mut self, line: &lads_core::message::Line) {
+    fn on_line(&mut self, line: Line) {
         self.differences.count(line.verb);
+        self.changes.count(&line);
+        if line.verb == Verb::OnlyAtSource && self.places.is_named_directory(&line.path) {
+            self.missing_root = Some(line.path.clone());
+        }
+        let line = Line { path: self.places.below_target(line.path), ..line };
         if self.settings.is_json {
-            return self.out.line(&json::line(line));
+            return self.out.line(&json::line(&line));
         }
         if !self.settings.is_quiet {
             self.erase_status();
             if !self.out.is_used {
                 self.out.line(&line::target(&self.places, self.settings.is_check));
             }
-            self.out.line(&line::text(line));
+            self.out.line(&line::text(&line));
         }
     }
 
@@ -417,7 +445,8 @@ impl Observer for Display<'_> {
         match happening {
             Happening::Progress(progress) => self.on_progress(&progress),
             Happening::OstBytes(side, bytes) => self.on_ost_bytes(side, &bytes),
-            Happening::Line(line) => self.on_line(&line),
+            Happening::Renamed => self.places.is_renamed = true,
+            Happening::Line(line) => self.on_line(line),
             Happening::Issue(issue) => self.on_issue(&issue),
             Happening::Notice(text) => self.on_notice(&text),
             Happening::Waiting(waiting) => self.on_waiting(&waiting),

@@ -199,7 +199,7 @@ fn exit_code(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> u8 {
     }
 }
 
-/// Tells on stderr what is wrong. If that fails, too, nobody can be told.
+/// Prints a message on stderr. If that fails, there is no other way to report it.
 fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "lads: {}", display::escape_text(message));
+    let _ = writeln!(io::stderr(), "lads: {}", display::message(message));
 }

@@ -5,7 +5,7 @@
 //! such a write: it appends to a queue, and waits for the queue only while no stop is requested.
 
 use crate::not_started;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use lads_engine::StopFlag;
 use lads_sys::{SignalsBlocked, Standard};
 use rustix::io::Errno;

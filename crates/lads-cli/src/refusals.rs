@@ -12,7 +12,7 @@ const MISSING_ARGS: &str = "if a SRC is missing, lads deletes nothing, and exits
 const INPLACE: &str = "lads writes into a temporary file and renames it when all of it is durable, \
                        so that nobody sees half a file";
 const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
-                       the same command goes on from there";
+                       the same command resumes";
 const COMPRESS: &str = "data is not compressed: lads has no compression (over slow links, rsync -z \
                         has, or ssh's own: --tunnel -e 'ssh -C')";
 const FOLLOW: &str = "lads moves symbolic links as links; name what they point to as a SRC";

@@ -8,7 +8,9 @@ use lads_core::filter::{Rule, Verdict};
 use lads_core::placement::Place;
 use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
-use lads_engine::{BUFFERS_BYTES, IoMode, Job, Location, Options, RemoteShell, Stderr, shown_host};
+use lads_engine::{
+    BUFFERS_BYTES, IoMode, Job, Listing, Location, Options, RemoteShell, Stderr, shown_host,
+};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -122,7 +124,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         journal: !args.no_journal,
         verify: args.verify.into(),
         dry_run: args.dry_run,
-        lists_paths: args.dry_run || args.verbose > 0,
+        listing: listing(args),
         devices: args.devices || args.devices_and_specials,
         specials: args.specials || args.devices_and_specials,
         permissions: !args.no_perms,
@@ -175,7 +177,16 @@ pub(crate) fn compare(options: &mut Options, metadata: bool) {
     (options.permissions, options.times, options.owners) = (metadata, metadata, metadata);
     (options.xattrs, options.privileges) = (metadata, metadata);
     options.place = Place::Inherit;
-    options.lists_paths = false;
+    options.listing = Listing::None;
+}
+
+/// Returns the paths that are listed: dry runs and `-v` list changes, `-vv` also skipped files.
+fn listing(args: &CopyArgs) -> Listing {
+    match (args.verbose, args.dry_run) {
+        (2.., _) => Listing::All,
+        (1, _) | (0, true) => Listing::Changes,
+        (0, false) => Listing::None,
+    }
 }
 
 /// Bringing a file back from tape takes hours in which no data moves.

@@ -47,6 +47,8 @@ mod greeting;
 mod identity;
 #[path = "promises/links.rs"]
 mod links;
+#[path = "promises/listing.rs"]
+mod listing;
 #[path = "promises/made_up.rs"]
 mod made_up;
 #[path = "promises/media.rs"]

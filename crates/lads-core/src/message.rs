@@ -312,6 +312,8 @@ pub enum Message {
         ost_count: u32,
         /// The number of files that it can keep open.
         open_files_max: u32,
+        /// Whether the target is a new name for the only source, a file, and no directory.
+        is_renamed: bool,
     },
     /// From the source: entries, each after its parent directory.
     NewFile(Vec<Entry>),
@@ -622,7 +624,7 @@ wire_enum!(Message {
     2 => Job(job),
     3 => Listen { address, port, tokens, window_bytes },
     4 => Roots(roots),
-    5 => Ready { ost_count, open_files_max },
+    5 => Ready { ost_count, open_files_max, is_renamed },
     6 => NewFile(entries),
     7 => FileId(answers),
     8 => Grant(lot),

@@ -367,7 +367,7 @@ impl Source {
     /// Acts on a message that passed [`Self::check`].
     fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
         match message {
-            Message::Ready { ost_count, open_files_max } => {
+            Message::Ready { ost_count, open_files_max, .. } => {
                 self.gate.on_ready(ost_count);
                 self.schedule.set_begun_max(self.config.open_files_max.min(open_files_max));
             }

@@ -34,7 +34,8 @@ fn file(size: u64) -> Entry {
 
 fn source() -> Source {
     let mut source = Source::new(source_config(), &osts());
-    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 }).expect("a sound word");
+    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false })
+        .expect("a sound word");
     source
 }
 
@@ -143,7 +144,7 @@ fn nothing_is_passed_over_unless_the_person_asked_for_it() {
     let directory = Entry { kind: Kind::Directory, ..file(0) };
     for (entry, may_pass) in [(file(10), false), (directory, false), (file(10), true)] {
         let mut source = Source::new(SourceConfig { may_pass, ..source_config() }, &osts());
-        let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
+        let ready = Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false };
         hear(&mut source, ready).expect("a sound word");
         find(&mut source, entry);
         announce(&mut source);

@@ -73,7 +73,7 @@ impl Pair {
             found: HashMap::new(),
             frame_number: 0,
         };
-        let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
+        let ready = Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false };
         pair.tell_source(source::Event::Message(ready));
         pair.tell_sink(sink::Event::Message(Message::Roots(Vec::new())));
         pair

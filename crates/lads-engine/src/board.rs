@@ -148,6 +148,14 @@ impl Board {
         count_from(&self.listening_millis, now);
     }
 
+    /// Reports to the user that the target is a file, if it is; only at the user's end, because the
+    /// other end learns it from READY.
+    pub(crate) fn on_ready(&self, is_renamed: bool) {
+        if is_renamed && self.is_persons {
+            self.put(Happening::Renamed);
+        }
+    }
+
     pub(crate) fn notice(&self, text: String) {
         self.put(Happening::Notice(text));
     }
@@ -262,6 +270,7 @@ fn message_of(happening: Happening) -> Option<Message> {
         Happening::Notice(text) => Message::Notice(text),
         Happening::Progress(_)
         | Happening::OstBytes(..)
+        | Happening::Renamed
         | Happening::Waiting(_)
         | Happening::Retry(_) => return None,
     })
@@ -307,6 +316,7 @@ fn text_bytes(happening: &Happening) -> usize {
         Happening::Notice(text) => text.len(),
         Happening::Progress(_)
         | Happening::OstBytes(..)
+        | Happening::Renamed
         | Happening::Waiting(_)
         | Happening::Retry(_) => 0,
     }

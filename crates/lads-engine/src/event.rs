@@ -13,6 +13,9 @@ pub enum Happening {
     Progress(Box<Progress>),
     /// What each OST of an end has done so far; about once a second for each end.
     OstBytes(Side, OstBytes),
+    /// The target is a new name for the only source, a file, and no directory. Reported before the
+    /// first line or issue of the sink.
+    Renamed,
     /// What is done with a path (dry runs and `-v`).
     Line(Line),
     /// One entry failed; the transfer goes on.
@@ -106,7 +109,7 @@ pub enum ExitCode {
     Mismatch = 7,
     /// A file changed again and again while it was read.
     SourceChanged = 8,
-    /// Stopped; the same command goes on from here.
+    /// Stopped; the same command resumes the transfer.
     Interrupted = 9,
     /// As many entries were removed as the person allowed, and there are more to remove.
     Limit = 10,

@@ -14,6 +14,7 @@ use lads_core::cpu_share::CpuShare;
 use lads_core::filter::Rule;
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
+use lads_core::message::Verb;
 use lads_core::placement::Place;
 use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
@@ -120,6 +121,29 @@ pub fn shown_host(host: &str) -> String {
     if address.contains(':') { format!("{user}[{address}]") } else { host.to_owned() }
 }
 
+/// Paths that are reported with what is done with them, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Listing {
+    /// No path.
+    #[default]
+    None,
+    /// Paths that are created, replaced or removed.
+    Changes,
+    /// Those, and skipped files.
+    All,
+}
+
+impl Listing {
+    /// Reports whether paths with this verb are in the list.
+    pub(crate) fn has(self, verb: Verb) -> bool {
+        match self {
+            Self::None => false,
+            Self::Changes => verb != Verb::Skip,
+            Self::All => true,
+        }
+    }
+}
+
 /// How files are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoMode {
@@ -197,8 +221,8 @@ pub struct Options {
     pub verify: Verify,
     /// Whether LADS only says what it would do.
     pub dry_run: bool,
-    /// Whether LADS lists every path with what is done.
-    pub lists_paths: bool,
+    /// Paths that are reported with what is done with them.
+    pub listing: Listing,
     /// Whether devices are moved.
     pub devices: bool,
     /// Whether FIFOs and sockets are moved.
@@ -372,7 +396,7 @@ impl Default for Options {
             journal: true,
             verify: Verify::Wire,
             dry_run: false,
-            lists_paths: false,
+            listing: Listing::None,
             devices: false,
             specials: false,
             permissions: true,
@@ -561,6 +585,7 @@ wire_struct!(Assignment {
 });
 wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered, 3 => Uncached });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
+wire_enum!(Listing { 0 => None, 1 => Changes, 2 => All });
 wire_struct!(Options {
     block_size,
     source_buffers_bytes,
@@ -581,7 +606,7 @@ wire_struct!(Options {
     journal,
     verify,
     dry_run,
-    lists_paths,
+    listing,
     devices,
     specials,
     permissions,

@@ -60,8 +60,8 @@ pub use bench::{BenchConfig, BenchError, BenchReport, bench};
 pub use clean::{Kept, Remains, clean};
 pub use event::{ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
 pub use job::{
-    BUFFERS_BYTES, Deletion, IoMode, Job, Location, Options, PLACE_EXTENTS, Passing, RemoteShell,
-    Stderr, Verify, shown_host,
+    BUFFERS_BYTES, Deletion, IoMode, Job, Listing, Location, Options, PLACE_EXTENTS, Passing,
+    RemoteShell, Stderr, Verify, shown_host,
 };
 pub use session::{run, serve};
 pub use setup::raise_open_files_limit;

@@ -53,7 +53,7 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
         observer.on(Happening::Retry(Retry { attempt: attempt + 1, message, wait }));
         if Patience::new(stop, Duration::MAX).pause(wait).is_err() {
             let reason = stop.reason().unwrap_or_default();
-            let message = format!("stopped ({reason}) after an outage; the same command goes on");
+            let message = format!("stopped ({reason}) after an outage; the same command resumes");
             let message = Some(message);
             return Report { exit_code: ExitCode::Interrupted, message, ..report };
         }

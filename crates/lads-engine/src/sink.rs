@@ -311,8 +311,10 @@ impl SinkEnd {
         assert!(self.place.set(place).is_ok(), "ROOTS is taken from a source once");
         let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
         let open_files_max = crate::setup::open_files_max();
+        let is_renamed = self.place().renamed.is_some();
+        self.board.on_ready(is_renamed);
         self.hub.with(|inner| {
-            inner.messages.push_back(Message::Ready { ost_count, open_files_max });
+            inner.messages.push_back(Message::Ready { ost_count, open_files_max, is_renamed });
         });
         Ok(())
     }

@@ -32,6 +32,7 @@ use crate::stream::Streams;
 use crate::usage::IoBytes;
 use holes::RangeBudget;
 use instead::Instead;
+use lads_core::gate::ProtocolError;
 use lads_core::issue::{Failure, Operation, Side};
 use lads_core::limits::{DATA_RANGES_MAX, DEPTH_MAX, DIRECTORIES_OPEN_MAX, ENTRIES_OPEN_MAX};
 use lads_core::message::{Line, Message, Verb};
@@ -234,6 +235,18 @@ impl SourceEnd {
         }
     }
 
+    /// Checks whether the sink may give the source another name, and reports that it does.
+    fn before_ready(&self, is_renamed: bool) -> Result<(), Fatal> {
+        let is_one_file = matches!(&self.roots[..], [root] if !root.is_directory);
+        if is_renamed && !is_one_file {
+            return Err(crate::fatal::breach(&ProtocolError::Impossible(
+                "a new name for more than one file",
+            )));
+        }
+        self.board.on_ready(is_renamed);
+        Ok(())
+    }
+
     /// Tells the session what happened; a breach of protocol ends the transfer.
     fn tell(&self, event: Event) {
         self.tell_all(std::iter::once(event));
@@ -266,10 +279,10 @@ impl SourceEnd {
         for note in notes {
             let Some(file) = self.table.remove(note.entry) else { continue };
             match note.outcome {
-                Outcome::Passed if self.options.lists_paths => {
+                Outcome::Passed if self.options.listing.has(Verb::Skip) => {
                     self.board.line(Line { verb: Verb::Skip, path: file.path(), bytes: 0 });
                 }
-                Outcome::Done(verb, bytes) if self.options.lists_paths => {
+                Outcome::Done(verb, bytes) if self.options.listing.has(verb) => {
                     self.board.line(Line { verb, path: file.path(), bytes });
                 }
                 Outcome::Done(..) | Outcome::There | Outcome::Passed | Outcome::Replaced => {}

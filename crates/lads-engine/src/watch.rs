@@ -35,8 +35,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the counters of OSTs are shown.
 const OSTS_INTERVAL: Duration = Duration::from_secs(1);
 /// The part of the message that says what a stopped transfer leaves behind.
-const KEPT: &str = "; what is unfinished stays in the target directory (.lads-*.part, with a \
-                    .lads-*.journal), and the same command goes on from there";
+const KEPT: &str = "; unfinished files stay at the target (.lads-*.part, with a .lads-*.journal), \
+                    and the same command resumes";
 
 /// How long to wait for the last messages of an end that is gone.
 const LAST_WORDS_DEADLINE: Duration = Duration::from_millis(100);
@@ -406,7 +406,7 @@ impl Watch<'_, '_> {
         });
         if speaker.is_none()
             && let Some(mut writer) = lock(&ours).take()
-            && let Some(Fatal { code, text }) = end.hub().with(|inner| inner.fatal.clone())
+            && let Some(Fatal { code, text, .. }) = end.hub().with(|inner| inner.fatal.clone())
         {
             // Without this, the other end would report a lost connection. The message is shorter
             // than the buffer of a pipe.

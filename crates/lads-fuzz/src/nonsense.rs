@@ -263,7 +263,8 @@ fn presences(choices: &mut Choices<'_>) -> Vec<Presence> {
 }
 
 fn ready(choices: &mut Choices<'_>) -> Message {
-    Message::Ready { ost_count: choices.number32(), open_files_max: choices.number32() }
+    let (ost_count, open_files_max) = (choices.number32(), choices.number32());
+    Message::Ready { ost_count, open_files_max, is_renamed: ost_count % 2 == 1 }
 }
 
 /// What is no business of a session.

@@ -46,7 +46,11 @@ pub fn play(bytes: &[u8]) -> Reached {
     let mut choices = Choices::new(bytes);
     let owner = Owner::new(&mut choices);
     let mut end = End { owner, peer: Peer::default(), choices, is_honest: true, is_refused: false };
-    end.say(Some(Message::Ready { ost_count: peer::OST_COUNT, open_files_max: 100 }));
+    end.say(Some(Message::Ready {
+        ost_count: peer::OST_COUNT,
+        open_files_max: 100,
+        is_renamed: false,
+    }));
     steps::play(end)
 }
 

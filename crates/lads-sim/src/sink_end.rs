@@ -178,7 +178,8 @@ impl SinkEnd {
         end.tell(world, Event::Message(Message::Roots(Vec::new())))?;
         let ost_count = u32::try_from(end.config.osts.len()).expect("a few");
         let open_files_max = world.options.sink_open_files_max;
-        world.send(Side::Source, &Message::Ready { ost_count, open_files_max })?;
+        let ready = Message::Ready { ost_count, open_files_max, is_renamed: false };
+        world.send(Side::Source, &ready)?;
         Ok(end)
     }
 

@@ -7,7 +7,9 @@ use lads_core::issue::Operation::{
 use lads_core::issue::Side::{self, Sink, Source};
 use lads_core::issue::{Failure, Reason};
 
-const AGAIN: &str = "run the same command again: it goes on from here";
+const AGAIN: &str = "run the same command again to resume";
+const CHANGING: &str =
+    "stop the program that writes to it, or move a snapshot; then run the same command again";
 const OUTAGE: &str = "a storage server does not answer (on Lustre: `lfs check servers`); run the \
                       same command again when it does";
 
@@ -16,9 +18,8 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
     match failure.reason {
         Reason::Os(ENOENT) if failure.side == Source => missing_advice(path, is_remote),
         Reason::Os(errno) => os_advice(failure.side, failure.operation, errno),
-        Reason::Changed => {
-            "stop what writes to it, or move a snapshot; then run the same command again"
-        }
+        Reason::Changed => CHANGING,
+        Reason::Vanished if failure.operation == Read => CHANGING,
         Reason::SameFile => "SRC and DST lead to the same place: nothing was removed there",
         Reason::Vanished => "nothing to do if it was removed on purpose",
         Reason::Checksum => {
@@ -26,7 +27,7 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
              same command again"
         }
         Reason::Media => {
-            "the storage there damages data: tell its administrator, and do not trust this file"
+            "the storage there damages data: inform its administrator, and do not trust this file"
         }
         Reason::Special => {
             "to move such entries add -D (--devices for devices needs root); to read one as a file, \
@@ -37,8 +38,8 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
              excluded entries stay)"
         }
         Reason::InTheWay => "move what is there out of the way, then run the same command again",
-        Reason::ParentFailed => "see what was said of the directory; this follows from it",
-        Reason::UnsafeName => "leave it out with --exclude, or rename it at the source",
+        Reason::ParentFailed => "see the message about its directory, which is the cause",
+        Reason::UnsafeName => "exclude it (--exclude), or rename it at the source",
         Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
         Reason::Dangling | Reason::Loop => {
             "exclude it with --exclude, or copy links as links (without --copy-links)"
@@ -115,12 +116,12 @@ const EKEYREVOKED: i32 = 128;
 fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
     match (side, operation, errno) {
         (Sink, _, ENOSPC) => {
-            "free space there (on Lustre `lfs df` shows full OSTs), then run the same command \
-             again: it goes on from here"
+            "free space or inodes there (on Lustre `lfs df` shows full OSTs), then run the same \
+             command again to resume"
         }
         (_, _, EDQUOT) => {
             "free or raise the quota there (`quota`, `lfs quota`), then run the same command \
-             again: it goes on from here"
+             again to resume"
         }
         (Source, Remove, EACCES | EPERM | EROFS) => {
             "it is at the sink: get permission to remove it, or leave out --remove-source-files"
@@ -169,13 +170,13 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
         (_, _, EMFILE | ENFILE) => "raise the number of open files there (`ulimit -n`)",
         (_, _, ENOMEM) => "free memory there, or give fewer --buffers",
         (_, _, EIO | EUCLEAN | EBADMSG) => {
-            "the storage reports damage: tell its administrator; the same command tries again"
+            "the storage reports damage: inform its administrator; the same command tries again"
         }
         (_, _, ESTALE) => "it was replaced or its file system mounted anew; run again",
         (_, _, ENXIO | ENODEV | ENOTCONN | ESHUTDOWN | ETIMEDOUT | EHOSTDOWN | EHOSTUNREACH) => {
             OUTAGE
         }
-        (_, _, ENOLCK) => "locks are exhausted there: tell its administrator, then run again",
+        (_, _, ENOLCK) => "locks are exhausted there: inform its administrator, then run again",
         (_, _, ENOKEY | EKEYEXPIRED | EKEYREVOKED) => {
             "the key or ticket for this file system has expired: renew it (`kinit`), then run again"
         }

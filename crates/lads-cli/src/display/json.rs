@@ -3,10 +3,10 @@
 
 use super::Settings;
 use super::differences::Differences;
+use super::errno::named;
 use super::issue::Described;
 use super::line::verb;
 use super::place::Places;
-use super::progress::Figures;
 use super::reduced;
 use super::summary::mean_rate;
 use lads_core::bottleneck::Bottleneck;
@@ -14,6 +14,7 @@ use lads_core::issue::{Issue, Operation, Reason, Side};
 use lads_core::matching::Why;
 use lads_core::message::{Counters, Line, OstBytes};
 use lads_core::pool::{Io, Requests};
+use lads_core::progress::Figures;
 use lads_engine::{ExitCode, Location, Progress, Report, Retry, Verify};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -175,6 +176,7 @@ pub(super) fn progress(progress: &Progress, figures: &Figures) -> String {
     struct Shown {
         #[serde(flatten)]
         sums: Sums,
+        bytes_written: u64,
         percent: Option<u64>,
         remaining_seconds: Option<f64>,
     }
@@ -185,7 +187,8 @@ pub(super) fn progress(progress: &Progress, figures: &Figures) -> String {
         ..Sums::new(progress, figures.bytes_per_second)
     };
     let remaining_seconds = figures.remaining.map(|remaining| rounded(remaining.as_secs_f64()));
-    event("progress", Shown { sums, percent: figures.percent, remaining_seconds })
+    let Figures { bytes_written, percent, .. } = *figures;
+    event("progress", Shown { sums, bytes_written, percent, remaining_seconds })
 }
 
 /// The event that shows what the OSTs of one end have done so far.
@@ -314,10 +317,10 @@ pub(super) fn reduced(described: &reduced::Described) -> String {
 /// The event for a notice.
 pub(super) fn notice(text: &str) -> String {
     #[derive(Serialize)]
-    struct Notice<'a> {
-        text: &'a str,
+    struct Notice {
+        text: String,
     }
-    event("notice", Notice { text })
+    event("notice", Notice { text: named(text) })
 }
 
 #[derive(Serialize)]
@@ -416,14 +419,14 @@ impl<'a> End<'a> {
 /// The event that says that another attempt follows.
 pub(super) fn retry(retry: &Retry) -> String {
     #[derive(Serialize)]
-    struct Again<'a> {
+    struct Again {
         attempt: u32,
-        message: &'a str,
+        message: String,
         wait_seconds: f64,
     }
     let Retry { attempt, message, wait } = retry;
     let wait_seconds = rounded(wait.as_secs_f64());
-    event("retry", Again { attempt: *attempt, message, wait_seconds })
+    event("retry", Again { attempt: *attempt, message: named(message), wait_seconds })
 }
 
 /// The event that shows how the transfer ended.
@@ -471,7 +474,7 @@ fn summary_of(
     struct Summary<'a> {
         exit_code: u8,
         outcome: &'static str,
-        message: Option<&'a str>,
+        message: Option<String>,
         #[serde(flatten)]
         sums: Sums,
         issue_count: u64,
@@ -490,7 +493,7 @@ fn summary_of(
         Summary {
             exit_code: report.exit_code as u8,
             outcome: outcome(report.exit_code),
-            message: report.message.as_deref(),
+            message: report.message.as_deref().map(named),
             sums: Sums::new(&report.progress, mean_rate(report)),
             issue_count: report.issue_count,
             reduced: report.progress.reductions().map(|(it, n)| (reduced::word(it), n)).collect(),

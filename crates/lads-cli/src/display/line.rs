@@ -42,8 +42,6 @@ pub(super) fn text(line: &Line) -> String {
 
 /// Returns what the paths of all lines are relative to: `into dtn2:/scratch/`.
 pub(super) fn target(places: &Places, is_check: bool) -> String {
-    let target = places.target_text();
-    let slash = if target.ends_with('/') { "" } else { "/" };
     let word = if is_check { "differences below" } else { "into" };
-    format!("{word} {target}{slash}")
+    format!("{word} {}", places.directory_text())
 }

@@ -12,19 +12,59 @@ pub(crate) struct Places {
     pub(super) target: Location,
     /// Whether an end can be read or written only once.
     pub(super) is_once: bool,
+    /// Whether the target is a new name for the only source, a file, and no directory. The sink
+    /// finds this out; until then, it is false.
+    pub(super) is_renamed: bool,
 }
 
 impl Places {
     /// Takes the places from a job.
     pub(crate) fn new(job: &Job) -> Self {
         let (sources, target) = (job.sources.clone(), job.target.clone());
-        Self { sources, target, is_once: job.is_once() }
+        Self { sources, target, is_once: job.is_once(), is_renamed: false }
     }
 
-    /// Returns the target as text: `dtn2:/scratch/`.
-    pub(super) fn target_text(&self) -> String {
+    /// Returns the directory into which entries go as text: `dtn2:/scratch/`.
+    pub(super) fn directory_text(&self) -> String {
         let host = self.target.host.as_ref().map_or_else(String::new, |it| shown_host(it) + ":");
-        format!("{}{}", escape(host.as_bytes()), escape(&self.target.path))
+        let target = self.target.path.as_slice();
+        let name = if self.is_renamed { last_component(target) } else { b"" };
+        let directory = match &target[..trimmed(target).len() - name.len()] {
+            b"" if self.is_renamed => b"./",
+            _ if !self.is_renamed => target,
+            directory => directory,
+        };
+        let slash = if directory.ends_with(b"/") { "" } else { "/" };
+        format!("{}{}{slash}", escape(host.as_bytes()), escape(directory))
+    }
+
+    /// Returns the path that an entry has below that directory.
+    pub(super) fn below_target(&self, path: Vec<u8>) -> Vec<u8> {
+        if self.is_renamed { last_component(&self.target.path).to_vec() } else { path }
+    }
+
+    /// Returns whether the line of `lads check` with this path is about a directory that the user
+    /// named without a slash at its end.
+    pub(super) fn is_named_directory(&self, path: &[u8]) -> bool {
+        let named = self.sources.iter().filter(|source| !is_contents_only(&source.path));
+        let mut names = named.map(|source| last_component(&source.path));
+        path.strip_suffix(b"/").is_some_and(|path| names.any(|name| name == path))
+    }
+
+    /// Returns the notice that such a directory does not exist at the sink: the user may have meant
+    /// to compare its contents with those of the target.
+    pub(super) fn not_compared(&self, path: &[u8]) -> String {
+        let target = self.directory_text();
+        let name = escape(trimmed(path));
+        format!(
+            "{name} was compared with {target}{name}, which does not exist; to compare its \
+             contents with those of {target}, add a slash to the source: {name}/"
+        )
+    }
+
+    /// Returns the host of a side as text, if it is another host.
+    pub(super) fn host_text(&self, side: Side) -> Option<String> {
+        self.host(side).map(|host| escape(shown_host(host).as_bytes()))
     }
 
     /// Returns whether one side is on another host.
@@ -41,8 +81,7 @@ impl Places {
         location.host.as_deref()
     }
 
-    /// Returns the whole path of an entry on its side. For the sink this is only the likely path by
-    /// the command line: only the sink knows whether a single file got another name.
+    /// Returns the whole path of an entry on its side.
     pub(super) fn path(&self, side: Side, path: &[u8]) -> Vec<u8> {
         if side == Side::Source && self.sources.iter().any(|source| source.path == path) {
             // A source that does not exist is shown as the user named it.
@@ -57,7 +96,7 @@ impl Places {
                 join(&source.path, path.get(first.len() + 1..).unwrap_or_default())
             }
             (Side::Source, Some(source)) => join(&source.path, path),
-            _ if last_component(&self.target.path) == path => self.target.path.clone(),
+            _ if self.is_renamed => self.target.path.clone(),
             _ => join(&self.target.path, path),
         }
     }
@@ -97,7 +136,7 @@ mod tests {
     fn places(sources: &[&str], target: &str) -> Places {
         let parse = |text: &str| Location::parse(text.as_ref()).expect("it is text");
         let sources = sources.iter().map(|text| parse(text)).collect();
-        Places { sources, target: parse(target), is_once: false }
+        Places { sources, target: parse(target), is_once: false, is_renamed: false }
     }
 
     fn check(sources: &[&str], target: &str, path: &str, source: &str, sink: &str) {
@@ -143,7 +182,42 @@ mod tests {
     }
 
     #[test]
-    fn a_single_file_may_have_the_target_for_its_name() {
-        check(&["/data/a"], "h:/x/a", "a", "source:/data/a", "sink:h:/x/a");
+    fn a_file_under_a_new_name_has_the_path_of_the_target() {
+        for (target, directory, name) in [
+            ("h:/x/b", "h:/x/", "b"),
+            ("/b", "/", "b"),
+            ("b", "./", "b"),
+            ("h:b", "h:./", "b"),
+            ("../x/b", "../x/", "b"),
+        ] {
+            let renamed = Places { is_renamed: true, ..places(&["/data/a"], target) };
+            assert_eq!(renamed.describe(Side::Sink, b"a"), format!("sink:{target}"));
+            assert_eq!(renamed.describe(Side::Source, b"a"), "source:/data/a");
+            assert_eq!(renamed.directory_text(), directory);
+            assert_eq!(renamed.below_target(b"a".to_vec()), name.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_directory_that_was_named_is_told_apart_from_one_that_was_found() {
+        let named = places(&["/data/run7", "x/"], "h:/y");
+        assert!(named.is_named_directory(b"run7/"));
+        for other in ["run7", "run7/run7/", "x/", "y/"] {
+            assert!(!named.is_named_directory(other.as_bytes()), "{other}");
+        }
+        let expected = "run7 was compared with h:/y/run7, which does not exist; to compare its \
+                        contents with those of h:/y/, add a slash to the source: run7/";
+        assert_eq!(named.not_compared(b"run7/"), expected);
+    }
+
+    #[test]
+    fn the_directory_of_a_tree_is_the_target() {
+        for (target, directory) in [("h:/x", "h:/x/"), ("/x/", "/x/"), (".", "./"), ("/", "/")] {
+            let places = places(&["/data/x"], target);
+            assert_eq!(places.directory_text(), directory);
+            assert_eq!(places.below_target(b"x".to_vec()), b"x");
+        }
+        let same_name = places(&["/data/x"], "/y/x");
+        assert_eq!(same_name.describe(Side::Sink, b"x"), "sink:/y/x/x", "a directory of that name");
     }
 }

@@ -1,19 +1,11 @@
-//! The progress of a transfer, in one line whose figures never go back.
+//! The progress of a transfer, in one line.
 
 use lads_core::bottleneck::Bottleneck;
+use lads_core::progress::{Figures, Meter};
 use lads_core::sizes;
 use lads_core::text::escape;
 use lads_engine::{Progress, Waiting};
 use std::time::Duration;
-
-/// The time that the shown rate covers: long enough to be readable, short enough to follow changes.
-const RATE_WINDOW: Duration = Duration::from_secs(8);
-
-/// Before this time, there is too little data to estimate the end.
-const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
-
-/// From this number of remaining files on, the estimate also uses the rate of files.
-const MANY_FILES: u64 = 1000;
 
 /// The text between two parts of a line.
 const PART_DISTANCE: &str = "  ";
@@ -21,92 +13,31 @@ const PART_DISTANCE: &str = "  ";
 /// With fewer columns than this, the end of a path does not tell one file from another.
 const CURRENT_COLUMNS_MIN: usize = 12;
 
-/// The figures shown at one moment.
+/// What the line shows at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Figures {
-    /// The bytes done, or at the sink already.
-    pub(super) bytes_done: u64,
-    /// The bytes found.
-    pub(super) bytes_found: u64,
-    /// The files done, failed, or at the sink already.
-    pub(super) files_done: u64,
-    /// The files found.
-    pub(super) files_found: u64,
-    /// Whether the numbers of bytes and files found are final.
-    pub(super) is_walk_ended: bool,
-    /// The share done; set when the numbers found are final.
-    pub(super) percent: Option<u64>,
-    /// The recent rate of moved bytes per second.
-    pub(super) bytes_per_second: f64,
-    /// The estimated time until the end.
-    pub(super) remaining: Option<Duration>,
+pub(super) struct Shown {
+    pub(super) figures: Figures,
     /// The slowest part, which holds up the others.
     pub(super) bottleneck: Option<Bottleneck>,
-    /// The time since the transfer began.
-    pub(super) elapsed: Duration,
     /// The path of a file that is being moved, or was moved last.
     pub(super) current: Option<Vec<u8>>,
 }
 
-/// Computes [`Figures`] from the engine's counters.
-///
-/// The engine subtracts bytes when a file changes and begins anew. The shown figures then stay the
-/// same until the counters have caught up.
+/// Follows a transfer.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    shown: Figures,
-    bytes_moved: u64,
-    elapsed: Duration,
-    bytes_rate: Rate,
-    files_rate: Rate,
+pub(super) struct Follower {
+    meter: Meter,
+    current: Option<Vec<u8>>,
 }
 
-impl Meter {
-    /// Takes the present counters; returns the figures to show.
-    pub(super) fn take(&mut self, progress: &Progress) -> Figures {
-        let counters = &progress.source;
-        let bytes_moved = counters.bytes_done.saturating_sub(counters.bytes_skipped);
-        let bytes_moved = bytes_moved.max(self.bytes_moved);
-        let files_done = counters.files_moved + counters.files_skipped + counters.files_failed;
-        let before = &self.shown;
-        let files_done = files_done.max(before.files_done);
-        let step = progress.elapsed.saturating_sub(self.elapsed);
-        self.bytes_rate.take(step, bytes_moved - self.bytes_moved);
-        self.files_rate.take(step, files_done - before.files_done);
-        self.elapsed = progress.elapsed;
-        self.bytes_moved = bytes_moved;
-
-        let bytes_done = counters.bytes_done.max(before.bytes_done);
-        let mut figures = Figures {
-            bytes_done,
-            // If a file grew while it moved, more bytes may be done than were found.
-            bytes_found: counters.bytes_found.max(before.bytes_found).max(bytes_done),
-            files_done,
-            files_found: counters.files_found.max(before.files_found).max(files_done),
-            is_walk_ended: counters.is_walk_ended || before.is_walk_ended,
-            percent: None,
-            bytes_per_second: self.bytes_rate.per_second(),
-            remaining: None,
-            bottleneck: progress.bottleneck,
-            elapsed: progress.elapsed,
-            current: progress.current.clone().or_else(|| before.current.clone()),
-        };
-        if figures.is_walk_ended {
-            figures.percent = Some(percent(&figures).max(before.percent.unwrap_or(0)));
-            figures.remaining = self.remaining(&figures);
+impl Follower {
+    /// Takes the present counters; returns what to show.
+    pub(super) fn take(&mut self, progress: &Progress) -> Shown {
+        let figures = self.meter.take(progress.elapsed, &progress.source, &progress.sink);
+        if progress.current.is_some() {
+            self.current.clone_from(&progress.current);
         }
-        self.shown = figures.clone();
-        figures
-    }
-
-    fn remaining(&self, figures: &Figures) -> Option<Duration> {
-        if self.elapsed < ESTIMATE_AFTER {
-            return None;
-        }
-        let by_bytes = self.bytes_rate.time_for(figures.bytes_found - figures.bytes_done)?;
-        let files = figures.files_found - figures.files_done;
-        let by_files = if files < MANY_FILES { None } else { self.files_rate.time_for(files) };
-        Some(by_files.map_or(by_bytes, |by_files| by_files.max(by_bytes)))
+        Shown { figures, bottleneck: progress.bottleneck, current: self.current.clone() }
     }
 }
 
@@ -120,56 +51,18 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
     format!("waited {elapsed} ({limit} at most) for {}", escape(waiting.what.as_bytes()))
 }
 
-fn percent(figures: &Figures) -> u64 {
-    let (done, found) = match figures.bytes_found {
-        0 => (figures.files_done, figures.files_found),
-        found => (figures.bytes_done, found),
-    };
-    let percent = u128::from(done) * 100 / u128::from(found.max(1));
-    u64::try_from(percent).map_or(100, |percent| percent.min(100))
-}
-
-/// A decaying mean: what happened one [`RATE_WINDOW`] ago weighs a third of what happens now.
-#[derive(Debug, Default)]
-struct Rate {
-    sum: f64,
-    /// The weight of the samples so far; with it, the mean is right from the first sample on.
-    weight: f64,
-}
-
-impl Rate {
-    fn take(&mut self, step: Duration, amount: u64) {
-        let seconds = step.as_secs_f64();
-        if seconds > 0.0 {
-            let share = 1.0 - (-seconds / RATE_WINDOW.as_secs_f64()).exp();
-            self.sum += share * (amount as f64 / seconds - self.sum);
-            self.weight += share * (1.0 - self.weight);
-        }
-    }
-
-    fn per_second(&self) -> f64 {
-        if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
-    }
-
-    /// Returns `None` if it would take unreasonably long, or for ever.
-    fn time_for(&self, amount: u64) -> Option<Duration> {
-        const LONGEST_SECONDS: f64 = 100.0 * 86400.0;
-        let seconds = amount as f64 / self.per_second().max(f64::MIN_POSITIVE);
-        (seconds < LONGEST_SECONDS).then(|| Duration::from_secs_f64(seconds))
-    }
-}
-
-impl Figures {
+impl Shown {
     /// Returns one line, no wider than this. The least important parts are left out first.
     pub(super) fn line(&self, columns: usize) -> String {
+        let figures = &self.figures;
         // Each part has a rank; the highest rank is left out first.
         let mut parts = vec![
             (0, self.bytes_part()),
             (4, self.files_part()),
-            (1, sizes::rate(self.bytes_per_second)),
-            (3, sizes::clock(self.elapsed)),
+            (1, sizes::rate(figures.bytes_per_second)),
+            (3, sizes::clock(figures.elapsed)),
         ];
-        let remaining = self.remaining.map(|remaining| format!("{} left", sizes::clock(remaining)));
+        let remaining = figures.remaining.map(|it| format!("{} left", sizes::clock(it)));
         parts.extend(remaining.map(|remaining| (2, remaining)));
         parts.extend(self.bottleneck.map(|it| (5, format!("slowest: {}", name(it)))));
         loop {
@@ -202,15 +95,17 @@ impl Figures {
     }
 
     fn bytes_part(&self) -> String {
-        let (done, found) = (sizes::bytes(self.bytes_done), sizes::bytes(self.bytes_found));
-        match self.percent {
+        let Figures { bytes_written, bytes_found, percent, .. } = self.figures;
+        let (done, found) = (sizes::bytes(bytes_written), sizes::bytes(bytes_found));
+        match percent {
             Some(percent) => format!("{percent:3}%  {done} of {found}"),
             None => format!("{done} of {found}, scanning…"),
         }
     }
 
     fn files_part(&self) -> String {
-        format!("{} of {}", sizes::count(self.files_done), sizes::counted(self.files_found, "file"))
+        let Figures { files_done, files_found, .. } = self.figures;
+        format!("{} of {}", sizes::count(files_done), super::changes::entries(files_found))
     }
 }
 

@@ -1,5 +1,8 @@
 //! Colours, and the layout of messages of several lines.
 
+use super::errno;
+use lads_core::text::escape_text;
+
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
@@ -31,6 +34,12 @@ impl Style {
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
+}
+
+/// Makes a message that may hold a system error fit to be shown: as [`escape_text`], with the names
+/// of errors in place of their numbers.
+pub(crate) fn message(text: &str) -> String {
+    escape_text(&errno::named(text))
 }
 
 /// Indents all lines after the first so that they begin below its text.

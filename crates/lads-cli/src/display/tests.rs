@@ -61,7 +61,7 @@ fn paths_go_to_stdout_below_the_target() {
 fn a_terminal_line_is_drawn_ten_times_a_second_and_erased() {
     let meters = Meters::Redrawn { columns: || 40 };
     let happenings = (0..=20).map(|step| progress(step * 50)).collect();
-    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    let (_, err, _) = show(Settings { meters, detail: Detail::None, ..settings() }, happenings);
     assert_eq!(err.matches("scanning").count(), 11);
     assert!(err.ends_with("\r\x1b[K"), "{err:?}");
     assert!(!err.contains('\n'));
@@ -78,7 +78,7 @@ fn waiting(seconds: u64) -> Happening {
 fn a_wait_is_shown_below_the_cursor_and_erased() {
     let meters = Meters::Redrawn { columns: || 46 };
     let happenings = vec![waiting(3), waiting(64)];
-    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    let (_, err, _) = show(Settings { meters, detail: Detail::None, ..settings() }, happenings);
     expect![[r#"
         ESCDESC[AESC7CR
         waited 3 s (5 min 00 s at most) for LADS on dESC[JESC8ESCDESC[AESC7CR
@@ -92,7 +92,7 @@ fn a_wait_is_told_once_where_there_is_no_terminal_and_never_if_quiet() {
     let told = "lads: waited 3 s (5 min 00 s at most) for LADS on dtn2 to answer\n";
     let plain = Meters::Plain { interval: Duration::from_secs(1) };
     for meters in [plain, Meters::None] {
-        let settings = || Settings { meters, has_summary: false, ..settings() };
+        let settings = || Settings { meters, detail: Detail::None, ..settings() };
         assert_eq!(show(settings(), happenings()).1, told);
         assert_eq!(show(Settings { is_quiet: true, ..settings() }, happenings()).1, "");
         let (out, err, _) = show(Settings { is_json: true, ..settings() }, happenings());
@@ -104,7 +104,7 @@ fn a_wait_is_told_once_where_there_is_no_terminal_and_never_if_quiet() {
 fn messages_erase_the_terminal_line_first() {
     let meters = Meters::Redrawn { columns: || 40 };
     let happenings = vec![progress(0), Happening::Notice("to\nknow".to_owned()), progress(200)];
-    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    let (_, err, _) = show(Settings { meters, detail: Detail::None, ..settings() }, happenings);
     expect![[r#"
         CR0 B of 2.0 KiB, scanning…  0 B/s  0:00ESC[KCRESC[Klads: to
               know
@@ -116,10 +116,10 @@ fn messages_erase_the_terminal_line_first() {
 fn without_a_terminal_a_line_comes_every_so_often() {
     let meters = Meters::Plain { interval: Duration::from_secs(1) };
     let happenings = (0..30).map(|step| progress(step * 100)).collect();
-    let (_, err, _) = show(Settings { meters, has_summary: false, ..settings() }, happenings);
+    let (_, err, _) = show(Settings { meters, detail: Detail::None, ..settings() }, happenings);
     expect![[r#"
-        lads: 1000 B of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s  0:01
-        lads: 2.0 KiB of 2.0 KiB, scanning…  0 of 0 files  1.00 kB/s  0:02
+        lads: 1000 B of 2.0 KiB, scanning…  0 of 0 entries  1.00 kB/s  0:01
+        lads: 2.0 KiB of 2.0 KiB, scanning…  0 of 0 entries  1.00 kB/s  0:02
     "#]]
     .assert_eq(&err);
 }
@@ -151,7 +151,8 @@ fn what_is_told_stands_in_the_order_in_which_it_happened_and_the_summary_last() 
     drop(display);
     let shown = String::from_utf8(terminal.0.take()).unwrap();
     let at = |words: &str| shown.find(words).unwrap_or_else(|| panic!("no {words} in {shown}"));
-    let places = ["send       a", "cannot open", "send       b", "lads: done", "security"].map(at);
+    let places =
+        ["send       a", "cannot open", "send       b", "lads: done", "bottleneck"].map(at);
     assert!(places.is_sorted(), "{shown}");
 }
 
@@ -174,7 +175,7 @@ fn only_the_first_issues_are_shown_and_all_are_logged() {
 
 #[test]
 fn quiet_shows_failures_and_nothing_else() {
-    let settings = Settings { is_quiet: true, has_summary: false, ..settings() };
+    let settings = Settings { is_quiet: true, detail: Detail::None, ..settings() };
     let notice = Happening::Notice("x".to_owned());
     let happenings =
         vec![line(Verb::Send, "a"), notice, issue(Reason::Special), issue(Reason::Os(13))];

@@ -51,7 +51,7 @@ fn a_sink_that_keeps_nothing_takes_all_and_leaves_nothing() {
 
 #[test]
 fn a_stop_before_a_sink_that_keeps_nothing_promises_no_unfinished_files() {
-    let kept = "what is unfinished stays";
+    let kept = "unfinished files stay";
     let scratch = World::new();
     let stopped = |target: &str| {
         cp(&["--stop-after", "1s", "--bwlimit", "10M", "null:1T", target], &scratch.path("."))

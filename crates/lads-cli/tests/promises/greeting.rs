@@ -415,7 +415,7 @@ fn a_peer_that_does_not_read_is_dead() {
     }
     let (_door, port) = gullible_port();
     let beat = world.write("beat", &bytes_of(&[Message::Heartbeat]));
-    let ready = Message::Ready { ost_count: 1, open_files_max: 100 };
+    let ready = Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false };
     let said = [hello(), listen("", port, 1), ready];
     // The script reads JOB, so that it can answer it, and nothing else.
     let liar =
@@ -593,7 +593,7 @@ fn a_panic_in_any_thread_ends_the_command_and_the_same_command_goes_on() {
         drop(File::options().write(true).open(&fifo).unwrap());
         let ended = running.end();
         assert_eq!(ended.code, Some(code), "{end}: {ended:?}");
-        let said = ["asked for in", "this is a mistake in LADS", "The same command goes on"];
+        let said = ["asked for in", "this is an error in LADS", "The same command resumes"];
         assert!(said.iter().all(|words| ended.stderr.contains(words)), "{ended:?}");
         wait_until_gone(sink);
         run(world.cp(&[])).expect(0);

@@ -105,8 +105,8 @@ fn the_summary_says_how_many_were_left_out_and_why() {
         command
     });
     for words in [
-        "left out   2 files at the sink already (--ignore-existing)",
-        "left out   1 file by size (--max-size, --min-size)",
+        "; 2 files skipped (at the sink already, --ignore-existing)",
+        "; 1 file skipped (too large or too small, --max-size, --min-size)",
     ] {
         assert!(ended.stderr.contains(words), "{words}: {ended:?}");
     }

@@ -48,8 +48,8 @@ fn what_is_skipped_for_its_time_is_said_not_to_be_read_and_nothing_is_said_to_be
     assert_eq!((ended.count("files_unread"), ended.count("files_moved")), (6, 0));
     assert_eq!(ended.count("bytes_unread"), 3 * (3 << 20) + 15_000);
     let said = said(in_words(&world, &["--verify", "media"]));
-    let expected = "done: nothing was moved; 6 skipped: same size and time, not read; \
-                    2 others there already: links, special or empty files\n";
+    let expected = "done: nothing was moved; 6 files skipped (same size and time, not read); \
+                    2 other entries unchanged (links, special or empty files)\n";
     assert!(said.contains(expected), "{said}");
     assert!(!said.contains("verified") && !said.contains("durable"), "{said}");
 }
@@ -59,8 +59,9 @@ fn what_was_moved_is_told_apart_from_what_was_skipped() {
     let world = damaged();
     world.write("src/new", b"something");
     let said = said(in_words(&world, &["--verify", "media"]));
-    let expected = "done: 1 file moved, durable and verified (media); 6 skipped: same size \
-                    and time, not read;";
+    assert!(said.contains("done: 1 file (9 B) moved in "), "{said}");
+    let expected =
+        ", durable and verified (media); 6 files skipped (same size and time, not read); ";
     assert!(said.contains(expected), "{said}");
     world.write("src/newer", b"something");
     assert_eq!(verified(&run(world.cp(&["--verify", "media"])).expect(0)), "media");
@@ -82,7 +83,10 @@ fn with_checksum_exactly_the_file_with_other_bytes_is_moved() {
     assert_eq!((again.count("files_compared"), again.count("bytes_sent")), (6, 0));
     assert_eq!(verified(&again), "none");
     let said = said(in_words(&world, &["-c"]));
-    assert!(said.contains("nothing was moved; 6 the same by checksum;"), "{said}");
+    assert!(
+        said.contains("nothing was moved; 6 files unchanged (same checksums at both ends);"),
+        "{said}"
+    );
 }
 
 /// Returns the names of files whose data was, or would be, sent.

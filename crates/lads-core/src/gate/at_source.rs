@@ -36,7 +36,7 @@ impl AtSource {
     pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
         match message {
             Message::Ready { .. } if self.is_ready => Err(ProtocolError::OutOfPlace("READY again")),
-            Message::Ready { ost_count, open_files_max } => {
+            Message::Ready { ost_count, open_files_max, .. } => {
                 let is_possible = (1..=OSTS_MAX).contains(ost_count) && *open_files_max > 0;
                 if is_possible {
                     Ok(())

@@ -283,7 +283,7 @@ fn a_directory_is_closed_after_those_in_it() {
 #[test]
 fn each_end_says_only_what_is_its_own() {
     let of_a_sink = [
-        Message::Ready { ost_count: 1, open_files_max: 1 },
+        Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: false },
         Message::FileId(Vec::new()),
         Message::Grant(Lot::default()),
         Message::Finished(Counters::default()),
@@ -317,7 +317,8 @@ fn wants(layout: Option<Layout>) -> Result<(), ProtocolError> {
 
 #[test]
 fn a_sink_is_ready_once_and_has_a_possible_number_of_osts() {
-    let ready = |ost_count, open_files_max| Message::Ready { ost_count, open_files_max };
+    let ready =
+        |ost_count, open_files_max| Message::Ready { ost_count, open_files_max, is_renamed: false };
     let mut gate = AtSource::new(1);
     for message in [ready(0, 1), ready(OSTS_MAX + 1, 1), ready(u32::MAX, 1), ready(1, 0)] {
         refused(gate.check(&message));

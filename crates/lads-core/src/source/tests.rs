@@ -41,7 +41,7 @@ fn config() -> SourceConfig {
 
 fn source_with(config: SourceConfig) -> Source {
     let mut source = Source::new(config, &[OstSpec::new("OST0", 8)]);
-    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100 });
+    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false });
     source
 }
 

@@ -131,7 +131,7 @@ pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Assignment, Deletion, IoMode, Options, Passing, Verify};
+    use crate::job::{Assignment, Deletion, IoMode, Listing, Options, Passing, Verify};
     use crate::transport::tcp::opening;
     use expect_test::expect_file;
 
@@ -145,6 +145,7 @@ mod tests {
             Deletion::wire_form(),
             IoMode::wire_form(),
             Verify::wire_form(),
+            Listing::wire_form(),
         ];
         let (said, answered) = opening(258, &[7; 32]);
         let opening: String = said.iter().map(|byte| format!(" {byte:02x}")).collect();

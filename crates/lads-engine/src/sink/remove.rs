@@ -344,7 +344,7 @@ impl<'a> Removal<'a> {
     /// One entry less.
     fn on_removed(&self, mut path: Vec<u8>, is_directory: bool) {
         self.end.hub.tell(|inner| inner.session.on_removed());
-        if self.end.options.lists_paths {
+        if self.end.options.listing.has(Verb::Delete) {
             path.extend(is_directory.then_some(b'/'));
             self.end.board.line(Line { verb: Verb::Delete, path, bytes: 0 });
         }

@@ -31,8 +31,11 @@ impl End for SourceEnd {
         &self.hub
     }
 
-    fn before(&self, _message: &Message) -> Result<(), Fatal> {
-        Ok(())
+    fn before(&self, message: &Message) -> Result<(), Fatal> {
+        match message {
+            Message::Ready { is_renamed, .. } => self.before_ready(*is_renamed),
+            _ => Ok(()),
+        }
     }
 
     fn counters(&self) -> Counters {

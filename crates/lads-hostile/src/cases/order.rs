@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
         peer.say(&listens("127.0.0.1".to_owned(), 1, vec![[0; 32]]))
     }),
     Case::source("source_says_ready", |peer| {
-        peer.say(&Message::Ready { ost_count: 1, open_files_max: 1 })
+        peer.say(&Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: false })
     }),
     Case::source("source_says_file_id", |peer| {
         peer.say(&Message::FileId(vec![(EntryId(1), want(OstId(0)))]))
@@ -127,6 +127,10 @@ pub(super) const CASES: &[Case] = &[
         .at(Opening::Connected)
         .exits(&[5]),
     Case::sink("ready_of_no_files", |peer| ready(peer, 1, 0)).at(Opening::Connected).exits(&[5]),
+    Case::sink("a_new_name_for_a_tree", |peer| {
+        peer.say(&Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: true })
+    })
+    .at(Opening::Connected),
     Case::sink("answers_before_it_is_ready", |peer| {
         peer.say(&Message::FileId(vec![(EntryId(1), want(OstId(0)))]))
     })
@@ -138,5 +142,5 @@ fn range() -> BlockRange {
 }
 
 fn ready(peer: &mut Peer, ost_count: u32, open_files_max: u32) -> Told {
-    peer.say(&Message::Ready { ost_count, open_files_max })
+    peer.say(&Message::Ready { ost_count, open_files_max, is_renamed: false })
 }

@@ -22,6 +22,7 @@ const FAULTS: &[(Side, Operation, Reason)] = &[
     (Source, Open, Reason::Os(13)),
     (Source, Open, Reason::Os(24)),
     (Source, Open, Reason::Vanished),
+    (Source, Read, Reason::Vanished),
     (Source, Open, Reason::Os(127)),
     (Source, Read, Reason::Os(5)),
     (Source, Read, Reason::Os(22)),

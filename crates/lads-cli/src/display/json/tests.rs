@@ -14,6 +14,7 @@ const DOCUMENT: &str = include_str!("../../../../../docs/json.md");
 /// Returns every kind of event, as the document shows them.
 fn examples() -> Vec<String> {
     let figures = Figures {
+        bytes_written: 601 << 30,
         bytes_done: 600 << 30,
         bytes_found: 1200 << 30,
         files_found: 4193,

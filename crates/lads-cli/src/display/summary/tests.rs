@@ -2,15 +2,17 @@ use super::*;
 use crate::display::issue::tests::places;
 use crate::display::{Meters, Style};
 use expect_test::{Expect, expect};
-use lads_core::message::Verb;
-use lads_core::pool::Io;
-use lads_engine::Progress;
+use lads_core::bottleneck::Bottleneck;
+use lads_core::matching::Why;
+use lads_core::message::{BusyOst, Counters, Line, Verb};
+use lads_core::pool::{Io, Requests};
+use lads_engine::{Progress, Verify};
+use std::time::Duration;
 
 pub(in crate::display) fn settings() -> Settings {
     Settings {
         is_quiet: false,
-        is_verbose: false,
-        has_summary: true,
+        detail: Detail::Brief,
         is_json: false,
         is_dry_run: false,
         is_check: false,
@@ -68,58 +70,89 @@ pub(in crate::display) fn report() -> Report {
     }
 }
 
+/// Returns the summary of a transfer with this number of issues.
+fn summary_with(report: &Report, settings: &Settings, issues: &IssueCount) -> Vec<String> {
+    let (differences, changes) = (&Differences::default(), &Changes::default());
+    lines(report, settings, &places(), Counted { issues, differences, changes })
+}
+
+fn summary(report: &Report, settings: &Settings) -> Vec<String> {
+    summary_with(report, settings, &IssueCount::default())
+}
+
 fn check(report: &Report, settings: &Settings, expected: &Expect) {
-    let counted = (&IssueCount::default(), &Differences::default());
-    let told = lines(report, settings, &places(), counted).join("\n");
+    let told = summary(report, settings).join("\n");
     // The lines of this file are shorter than the line of the outcome, so it is broken up.
-    expected.assert_eq(&told.replace("; ", ";\n"));
+    expected.assert_eq(&told.replace("; ", ";\n").replace(", durable", ",\ndurable"));
 }
 
 #[test]
-fn a_good_end_says_all_that_was_done() {
+fn the_summary_has_two_lines_by_default() {
     check(
         &report(),
         &settings(),
         &expect![[r#"
-            lads: done: 4,190 files moved, durable and verified (wire);
-            3 skipped: same size and time, not read
-                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-                  skipped    3 files, 3.0 GiB: same size and time, not read
-                  re-sent    2 blocks
-                  verified   what was moved: every block's checksum at the sink, then made durable
-                  CPU        source 1 min 01 s, sink 1 min 10 s
-                  memory     source 310.0 MiB, sink 305.0 MiB at most
-                  busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
-                  slowest    reading at the source held the rest up
-                  security   connections authenticated;
-                             data neither encrypted nor protected on its way (use --tunnel)"#]],
+        lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
+        durable and verified (wire);
+        3 files skipped (same size and time, not read)
+              bottleneck storage (source)"#]],
     );
-    let settings = Settings { is_verbose: true, verify: Some(Verify::Media), ..settings() };
+    let mut short = report();
+    short.progress.elapsed = Duration::from_millis(2900);
+    assert_eq!(summary(&short, &settings()).len(), 1, "too short for a bottleneck");
+    short.progress.elapsed = Duration::from_secs(3);
+    assert_eq!(summary(&short, &settings()).len(), 2);
+}
+
+#[test]
+fn more_detail_adds_a_table_of_figures() {
+    let full = Settings { detail: Detail::Full, ..settings() };
     check(
         &report(),
-        &settings,
+        &full,
         &expect![[r#"
-            lads: done: 4,190 files moved, durable and verified (media);
-            3 skipped: same size and time, not read
-                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-                  skipped    3 files, 3.0 GiB: same size and time, not read
-                  re-sent    2 blocks
-                  verified   what was moved: every block's checksum, durable, read back from storage
-                  CPU        source 1 min 01 s, sink 1 min 10 s
-                  memory     source 310.0 MiB, sink 305.0 MiB at most
-                  busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
-                  in storage source 8 min 20 s, sink 8 min 20 s
-                  in network source 1 min 30 s, sink 1 min 30 s
-                  streams    source 4, sink 4
-                  sent       1,226,752 blocks, 1.2 TiB
-                  slowest    reading at the source held the rest up
-                  security   connections authenticated;
-                             data neither encrypted nor protected on its way (use --tunnel)"#]],
+        lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
+        durable and verified (wire);
+        3 files skipped (same size and time, not read)
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB: same size and time, not read
+              resent     2 blocks
+              verified   the checksum of every moved block, before it was made durable
+              CPU        source 1 min 01 s, sink 1 min 10 s
+              memory     source 310.0 MiB, sink 305.0 MiB at most
+              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
+              bottleneck storage (source)
+              security   connections authenticated;
+                         data neither encrypted nor protected in transit (use --tunnel)"#]],
+    );
+    let verify = Some(Verify::Media);
+    let everything = Settings { detail: Detail::Everything, verify, ..settings() };
+    check(
+        &report(),
+        &everything,
+        &expect![[r#"
+        lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
+        durable and verified (media);
+        3 files skipped (same size and time, not read)
+              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+              skipped    3 files, 3.0 GiB: same size and time, not read
+              resent     2 blocks
+              verified   the checksum of every moved block, read back from storage
+              CPU        source 1 min 01 s, sink 1 min 10 s
+              memory     source 310.0 MiB, sink 305.0 MiB at most
+              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
+              in storage source 8 min 20 s, sink 8 min 20 s
+              in network source 1 min 30 s, sink 1 min 30 s
+              streams    source 4, sink 4
+              sent       1,226,752 blocks, 1.2 TiB
+              bottleneck storage (source)
+              security   connections authenticated;
+                         data neither encrypted nor protected in transit (use --tunnel)"#]],
     );
 }
 
 #[test]
-fn a_number_of_requests_that_was_found_to_be_better_is_told() {
+fn a_better_number_of_requests_that_was_found_is_reported() {
     let mut report = report();
     let requests = Requests {
         in_flight: 128,
@@ -134,68 +167,101 @@ fn a_number_of_requests_that_was_found_to_be_better_is_told() {
     let few = Requests { in_flight: 2, files: 1, limit: 1, io: Io::Direct, ..requests };
     let few = Requests { why: Why::Less, gain_per_mille: 1752, ..few };
     report.progress.source.requests = Some(few);
-    let told = |is_verbose| {
-        let settings = Settings { is_verbose, ..settings() };
-        let counted = (&IssueCount::default(), &Differences::default());
-        let lines = lines(&report, &settings, &places(), counted);
+    let told = |detail| {
+        let lines = summary(&report, &Settings { detail, ..settings() });
         let told = lines.into_iter().filter(|line| line.contains(" in flight "));
         told.collect::<Vec<_>>().join("\n").replace("; ", ";\n")
     };
     expect![[r#"
               reads      2 in flight over 1 file, 1.0 MiB each, direct;
         1 at most: 1.75 times the rate"#]]
-    .assert_eq(&told(false));
+    .assert_eq(&told(Detail::Full));
     expect![[r#"
               reads      2 in flight over 1 file, 1.0 MiB each, direct;
         1 at most: 1.75 times the rate
               writes     128 in flight over 80 files, 1.0 MiB each, buffered"#]]
-    .assert_eq(&told(true));
+    .assert_eq(&told(Detail::Everything));
+    assert_eq!(told(Detail::Brief), "");
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_done() {
-    let settings = Settings { is_dry_run: true, ..settings() };
-    check(
-        &report(),
-        &settings,
-        &expect![[r#"
-            lads: this was a dry run: nothing was moved
-                  would move 4,190 files, 1.2 TiB
-                  skipped    3 files, 3.0 GiB: same size and time, not read"#]],
-    );
+fn a_dry_run_reports_what_would_be_done() {
+    let mut changes = Changes::default();
+    let verbs = [Verb::Send, Verb::Send, Verb::Symlink, Verb::Directory, Verb::Delete];
+    for verb in verbs {
+        changes.count(&Line { verb, path: b"a".to_vec(), bytes: 3 << 20 });
+    }
+    let (issues, differences) = (&IssueCount::default(), &Differences::default());
+    let settings = Settings { is_dry_run: true, detail: Detail::Full, ..settings() };
+    let counted = Counted { issues, differences, changes: &changes };
+    let told = lines(&report(), &settings, &places(), counted);
+    expect![[r#"
+        lads: dry run: 2 files (6.0 MiB), 1 other entry and 1 directory would be moved;
+        3 files skipped (same size and time, not read);
+        1 entry would be deleted
+              would move 2 files (6.0 MiB), 1 other entry and 1 directory
+              skipped    3 files, 3.0 GiB: same size and time, not read"#]]
+    .assert_eq(&told.join("\n").replace("; ", ";\n"));
+    let nothing = Counted { changes: &Changes::default(), ..counted };
+    let told = lines(&report(), &settings, &places(), nothing);
+    assert!(told[0].starts_with("lads: dry run: nothing would be moved; 3 files"), "{told:?}");
 }
 
 #[test]
-fn what_was_not_moved_is_not_said_to_be_verified() {
+fn entries_that_were_not_moved_are_not_reported_as_verified() {
     let mut report = report();
     let source = &mut report.progress.source;
     (source.files_moved, source.files_verified) = (0, 0);
     (source.files_skipped, source.files_unread, source.files_compared) = (12, 3, 4);
-    let counted = (&IssueCount::default(), &Differences::default());
-    let told = lines(&report, &settings(), &places(), counted);
+    source.passed.newer = 1;
+    source.entries_removed = 2;
+    let told = summary(&report, &settings());
     expect![[r#"
         lads: done: nothing was moved
-        4 the same by checksum
-        3 skipped: same size and time, not read
-        5 others there already: links, special or empty files"#]]
+        4 files unchanged (same checksums at both ends)
+        3 files skipped (same size and time, not read)
+        5 other entries unchanged (links, special or empty files)
+        1 file skipped (newer at the sink, --update)
+        2 entries deleted"#]]
     .assert_eq(&told[0].replace("; ", "\n"));
     assert!(!told.join("\n").contains("verified"));
     report.progress.source.files_moved = 2;
-    let told = lines(&report, &settings(), &places(), counted);
-    assert!(told[0].starts_with("lads: done: 2 link or special files made; "), "{told:?}");
+    let told = summary(&report, &settings());
+    let expected = "lads: done: 2 other entries created (links, special files); ";
+    assert!(told[0].starts_with(expected), "{told:?}");
     assert!(!told.join("\n").contains("verified"));
 }
 
+/// Links and special files are no files: the first line and the table agree.
 #[test]
-fn a_comparison_says_what_was_compared_and_how_it_differs() {
+fn counts_of_files_agree() {
+    let mut report = report();
+    let source = &mut report.progress.source;
+    (source.files_moved, source.files_verified) = (103, 100);
+    let told = summary(&report, &Settings { detail: Detail::Full, ..settings() });
+    assert!(told[0].contains("done: 100 files ("), "{told:?}");
+    assert!(told[0].contains("; 3 other entries created (links, special files); "), "{told:?}");
+    assert!(told[1].contains("moved      100 files and 3 other entries, "), "{told:?}");
+}
+
+#[test]
+fn a_sink_that_keeps_nothing_is_not_reported_as_durable() {
+    let told = summary(&report(), &Settings { verify: None, ..settings() });
+    assert!(told[0].contains("s), verified (wire) and discarded; "), "{told:?}");
+    assert!(!told.join("\n").contains("durable"), "{told:?}");
+}
+
+#[test]
+fn a_comparison_reports_the_compared_files_and_the_differences() {
     let mut report = report();
     report.progress.source.files_compared = 3;
     report.progress.source.bytes_compared = 3 << 30;
     let settings = Settings { is_dry_run: true, is_check: true, ..settings() };
-    let issues = IssueCount::default();
+    let (issues, changes) = (&IssueCount::default(), &Changes::default());
     let mut differences = Differences::default();
     let told = |report: &Report, differences: &Differences| {
-        lines(report, &settings, &places(), (&issues, differences))[0].replace("; ", ";\n")
+        let counted = Counted { issues, differences, changes };
+        lines(report, &settings, &places(), counted)[0].replace("; ", ";\n")
     };
     expect![[r#"
         lads: done: no difference;
@@ -211,12 +277,12 @@ fn a_comparison_says_what_was_compared_and_how_it_differs() {
     .assert_eq(&told(&report, &differences));
     report.exit_code = ExitCode::Interrupted;
     let interrupted = told(&report, &differences);
-    assert!(interrupted.starts_with("lads: not all was compared;\nso far 3 diff"), "{interrupted}");
+    assert!(interrupted.starts_with("lads: incomplete: so far 3 diff"), "{interrupted}");
 }
 
 #[test]
 fn quiet_is_quiet_only_if_all_went_well() {
-    let settings = Settings { is_quiet: true, has_summary: false, ..settings() };
+    let settings = Settings { is_quiet: true, detail: Detail::None, ..settings() };
     check(&report(), &settings, &expect![[""]]);
     let mut report = report();
     report.exit_code = ExitCode::Network;
@@ -226,66 +292,103 @@ fn quiet_is_quiet_only_if_all_went_well() {
         &report,
         &settings,
         &expect![[r#"
-            lads: ssh: Could not resolve hostname dtn2
-                  connection closed\u{1b}
-            lads: the other host cannot be reached or was lost;
-            the same command goes on from here"#]],
+        lads: ssh: Could not resolve hostname dtn2
+              connection closed\u{1b}
+        lads: the other host cannot be reached, or the connection was lost;
+        the same command resumes"#]],
     );
 }
 
 #[test]
-fn a_bad_end_says_how_many_failed() {
+fn a_failure_is_reported_with_the_number_of_failed_entries() {
     let mut report = report();
     report.exit_code = ExitCode::SinkRefuses;
     let issues = IssueCount { failed: 2, special: 1, ..IssueCount::default() };
-    let told = lines(&report, &settings(), &places(), (&issues, &Differences::default()));
+    let told = summary_with(&report, &settings(), &issues);
     expect![[r#"
-        lads: not all is done: the sink refuses; the same command goes on from here
+        lads: incomplete: the sink does not permit everything
               moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-              skipped    3 files, 3.0 GiB: same size and time, not read
               failed     2 entries
-              left out   1 device, FIFO or socket"#]]
-    .assert_eq(&told[..5].join("\n"));
+              bottleneck storage (source)"#]]
+    .assert_eq(&told.join("\n"));
+    let full = Settings { detail: Detail::Full, ..settings() };
+    let told = summary_with(&report, &full, &issues).join("\n");
+    assert!(told.contains("skipped    1 device, FIFO or socket"), "{told}");
 }
 
+/// The same command does not create a missing directory, and is not permitted more than before.
 #[test]
-fn what_is_in_the_way_is_not_called_full() {
+fn a_sink_is_called_full_only_if_it_is_and_only_then_the_same_command_resumes() {
     let mut report = report();
     report.exit_code = ExitCode::SinkRefuses;
-    let said = |issues| {
-        lines(&report, &settings(), &places(), (&issues, &Differences::default()))[0].clone()
-    };
-    let full = said(IssueCount { failed: 2, sink_full: 1, in_the_way: 1, ..Default::default() });
-    let expected = "the sink is full or over quota; the same command goes on from here";
-    assert_eq!(full, format!("lads: not all is done: {expected}"));
-    let in_the_way = said(IssueCount { failed: 1, in_the_way: 1, ..Default::default() });
-    assert_eq!(in_the_way, "lads: not all is done: at the sink, something is in the way");
+    let first = |issues| summary_with(&report, &settings(), &issues)[0].clone();
+    let full = first(IssueCount { failed: 2, sink_full: 1, in_the_way: 1, ..Default::default() });
+    let expected =
+        "the sink is full or over quota; free space there, then the same command resumes";
+    assert_eq!(full, format!("lads: incomplete: {expected}"));
+    let in_the_way = first(IssueCount { failed: 1, in_the_way: 1, ..Default::default() });
+    let expected = "at the sink, entries of another kind have the same names";
+    assert_eq!(in_the_way, format!("lads: incomplete: {expected}"));
+    let others = [in_the_way, first(IssueCount { failed: 1, ..Default::default() })];
+    assert!(others.iter().all(|text| !text.contains("resumes")), "{others:?}");
 }
 
 #[test]
-fn what_a_lost_transfer_leaves_is_named() {
+fn a_lost_transfer_names_the_directory_of_unfinished_files() {
     let mut report = report();
     report.exit_code = ExitCode::Network;
-    let told =
-        lines(&report, &settings(), &places(), (&IssueCount::default(), &Differences::default()))
-            .join("\n");
-    assert!(
-        told.contains("unfinished .lads-*.part files and a .lads-*.journal are in dtn2:/scratch/"),
-        "{told}"
-    );
+    let told = summary(&report, &settings()).join("\n");
+    let expected = "unfinished .lads-*.part files and a .lads-*.journal are in dtn2:/scratch/";
+    assert!(told.contains(expected), "{told}");
 }
 
 #[test]
-fn what_did_not_begin_has_no_summary() {
+fn a_transfer_that_did_not_begin_has_no_summary() {
     let mut report = report();
     report.exit_code = ExitCode::Refused;
     report.message = Some("dtn2: Permission denied (publickey)".to_owned());
     report.progress = Progress::default();
     check(&report, &settings(), &expect![["lads: dtn2: Permission denied (publickey)"]]);
+    // The walk may have found files before the sink refused.
+    report.progress.source.files_found = 9;
+    check(&report, &settings(), &expect![["lads: dtn2: Permission denied (publickey)"]]);
 }
 
 #[test]
-fn what_was_not_shown_is_counted() {
+fn a_bottleneck_is_named_with_its_host() {
+    let mut report = report();
+    let name = |bottleneck| {
+        let mut report = report.clone();
+        report.progress.bottleneck = Some(bottleneck);
+        summary(&report, &settings())[1].trim_start().to_owned()
+    };
+    expect![[r#"
+        bottleneck storage (source)
+        bottleneck CPU (source)
+        bottleneck network
+        bottleneck CPU at dtn2 (sink)
+        bottleneck storage at dtn2 (sink)
+        bottleneck --bwlimit
+        bottleneck --max-cpu"#]]
+    .assert_eq(
+        &[
+            Bottleneck::SourceStorage,
+            Bottleneck::SourceCpu,
+            Bottleneck::Network,
+            Bottleneck::SinkCpu,
+            Bottleneck::SinkStorage,
+            Bottleneck::Limit,
+            Bottleneck::CpuLimit,
+        ]
+        .map(name)
+        .join("\n"),
+    );
+    report.progress.bottleneck = None;
+    assert_eq!(summary(&report, &settings()).len(), 1);
+}
+
+#[test]
+fn hidden_messages_are_counted() {
     let told = [hidden_issues(1, None), hidden_issues(2000, Some("failed.json"))];
     expect![[r#"
         lads: 1 more message not shown; --log FILE lists all
