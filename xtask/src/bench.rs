@@ -8,6 +8,7 @@
 
 pub(crate) mod bare;
 mod check;
+mod estimates;
 mod gathered;
 mod journal;
 mod lookups;
@@ -33,9 +34,22 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 14] = [
-    "big", "medium", "small", "null", "check", "journal", "memory", "threads", "lookups", "harm",
-    "slow-ost", "verdict", "grid", "rfs",
+pub(crate) const NAMES: [&str; 15] = [
+    "big",
+    "medium",
+    "small",
+    "null",
+    "check",
+    "journal",
+    "memory",
+    "threads",
+    "lookups",
+    "harm",
+    "slow-ost",
+    "verdict",
+    "grid",
+    "rfs",
+    "estimates",
 ];
 
 /// What every benchmark needs.
@@ -114,6 +128,7 @@ impl Bench {
             "journal" => journal::run(self)?,
             "memory" => vec![memory::run(self)?],
             "lookups" => vec![lookups::run(self)?],
+            "estimates" => vec![estimates::run(self)?],
             "harm" => vec![room::harm::run(&self.lads)?],
             "slow-ost" => vec![room::slow_ost::run(&self.lads)?],
             "verdict" => vec![room::verdict::run(&self.lads)?],
@@ -141,6 +156,7 @@ impl Bench {
             }
             "null" => needs.space(&self.memory, null::FILE_BYTES),
             "check" => needs.program("rsync").program("diff").space(&self.memory, check::space()),
+            "estimates" => needs.space(&self.disk, estimates::SPACE),
             "journal" => {
                 needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)
             }
