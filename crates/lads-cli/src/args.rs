@@ -397,9 +397,9 @@ pub(crate) struct CopyArgs {
     ///
     /// An outage: the other host cannot be reached, or the connection was lost (exit status 5). The
     /// first wait is 1 s, and each further wait is twice as long, up to 60 s. The count restarts
-    /// after an attempt that made progress. With --retry-for, both limits apply. There is no further
-    /// attempt after five in a row that reach the other host and fail in the same way at the same
-    /// point.
+    /// after an attempt that made progress. With --retry-for, both limits apply. There is no
+    /// further attempt after five in a row that reach the other host and fail in the same way at
+    /// the same point.
     #[arg(long, value_name = "N", help_heading = SAFETY, hide_short_help = true)]
     pub(crate) retries: Option<u32>,
 

@@ -1,12 +1,12 @@
 //! When a file that is read while it grows has come to its end, and whether it changed in another
 //! way meanwhile (`--follow`).
 //!
-//! The file has ended when it has not grown for a given time. Its status shows two other changes: it
-//! is shorter than it was, or its times changed after it grew for the last time, because bytes that
-//! were read already were written again. In both cases it must be read again from its beginning.
-//! Bytes that are rewritten while the file also grows leave the same status as growth alone. So a
-//! copy of a file that changed while it was read may be a mixture, and gets a time that no later
-//! transfer takes for that of the source.
+//! The file has ended when it has not grown for a given time. Its status shows two other changes:
+//! it is shorter than it was, or its times changed after it grew for the last time, because bytes
+//! that were read already were written again. In both cases it must be read again from its
+//! beginning. Bytes that are rewritten while the file also grows leave the same status as growth
+//! alone. So a copy of a file that changed while it was read may be a mixture, and gets a time that
+//! no later transfer takes for that of the source.
 
 use crate::entry::{Identity, Timestamp};
 use crate::racy::unsettled_for;

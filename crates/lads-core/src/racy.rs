@@ -1,11 +1,11 @@
 //! Whether a further change of a file would show in its status.
 //!
 //! A file system writes times into a file in its own unit (1 s on ext4 with small inodes and on
-//! Lustre), by a clock that ticks every few milliseconds. Two changes within one tick leave the same
-//! times. So a file that changed a moment ago may change again while it is read, or after it was
-//! read, with the status that it had before. Version control systems call such times racy. A file is
-//! read only when the tick of its last change is over: any change from then on leaves other times,
-//! and the transfer, or the next one, notices it.
+//! Lustre), by a clock that ticks every few milliseconds. Two changes within one tick leave the
+//! same times. So a file that changed a moment ago may change again while it is read, or after it
+//! was read, with the status that it had before. Version control systems call such times racy. A
+//! file is read only when the tick of its last change is over: any change from then on leaves other
+//! times, and the transfer, or the next one, notices it.
 //!
 //! The unit is measured by the file's own time of change, which no program can set. If the clock of
 //! the file server is behind the clock of this host by more than a unit, changes may go unnoticed.

@@ -246,8 +246,8 @@ pub struct Options {
     pub passing: Passing,
     /// What is removed at the sink, if anything is.
     pub deletion: Option<Deletion>,
-    /// Whether a directory at the sink is removed with all that is in it if the source has something
-    /// else under its name; [`Self::deletion`] includes this.
+    /// Whether a directory at the sink is removed with all that is in it if the source has
+    /// something else under its name; [`Self::deletion`] includes this.
     pub force: bool,
     /// Whether files, links and special files are removed at the source when they are durable at
     /// the sink. Cannot be combined with [`Self::deletion`].

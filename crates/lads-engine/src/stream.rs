@@ -1,8 +1,8 @@
 //! The data streams of one end, as its threads use them: which thread sends on which stream, how
 //! many frames went over each, and which streams are lost. A [`Transport`] carries the bytes.
 
+use crate::clock::TICK;
 use crate::transport::{GrantedBuffers, Receiver, Transport};
-use crate::watch::TICK;
 use lads_core::absence::Presence;
 use lads_core::units::{Instant as CoreInstant, StreamId};
 use std::io::{self, IoSlice};

@@ -2,7 +2,7 @@
 //! over.
 
 use crate::board::{Board, OWN_MAX, lock};
-use crate::clock::Clock;
+use crate::clock::{Clock, TICK};
 use crate::closing::{Closing, STOP_DEADLINE};
 use crate::control::{MessageReader, NotedWriter, write_message};
 use crate::end::spawn_for;
@@ -28,8 +28,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the watching thread looks.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// How often progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the counters of OSTs are shown.

@@ -33,7 +33,8 @@ pub const BUFFERS_BYTES: u64 = 8 << 20;
 /// The longest wait of the client is for a server that is alive and does nothing: ten timeouts.
 const ELAPSED_MAX: Duration = Duration::from_secs(100);
 
-/// Memory of the client beyond its buffers, in bytes: a client that is served honestly takes 20 MiB.
+/// Memory of the client beyond its buffers, in bytes: a client that is served honestly takes 20
+/// MiB.
 const MEMORY_BYTES: u64 = 48 << 20;
 
 /// Threads of the client: five of the connection, and that of the program.

@@ -1,14 +1,16 @@
 //! Unmodified MPI programs against a server, on several MPIs: the shim is preloaded.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "mpi/slow.rs"]
+mod slow;
+
 use lads_engine::StopFlag;
 use lads_engine::remote::{
     FileServer, OwnServerConfig, ServerConfig, make_token, read_token, serve_own_client,
 };
 use lads_tried::Sshd;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// An MPI: those of Debian, and newer ones from PyPI (`cargo xtask setup`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -452,7 +453,7 @@ fn pnetcdf_works_unmodified() {
         let before = std::fs::read(place.at_server("pnetcdf")).unwrap();
         succeeds(place.run(mpi, 3).arg(&program).arg("new").arg(place.remote("pnetcdf")));
         assert!(std::fs::read(place.at_server("pnetcdf")).unwrap() == before, "it is overwritten");
-        let slow = Slow::to(&place.server.at, Pace::Slow);
+        let slow = slow::Slow::to(&place.server.at, slow::Pace::Slow);
         let name = format!("rfs:{},{}:behind", place.server.at, slow.at);
         succeeds(place.run(mpi, 2).arg(&program).arg("behind").arg(name));
     });
@@ -581,99 +582,6 @@ fn several_servers_of_the_same_files_are_as_one() {
         }
         let program = place.program(mpi, "tests/programs/late.c", &["-std=gnu11"]);
         succeeds(place.run(mpi, 2).arg(&program).arg(name("late")));
-    });
-}
-
-/// What a program sends through it arrives late, or not at all.
-struct Slow {
-    at: String,
-}
-
-#[derive(Clone)]
-enum Pace {
-    /// 16 MiB/s.
-    Slow,
-    /// The connection is cut after a mebibyte.
-    Cut,
-    /// Of what the server sends, most is held until this file exists.
-    Held(PathBuf),
-}
-
-impl Slow {
-    /// Forwards connections to a server, until the test ends.
-    fn to(server: &str, pace: Pace) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let at = listener.local_addr().unwrap().to_string();
-        let server = server.to_owned();
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect(&server).unwrap();
-                let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                let (there, here) = match pace.clone() {
-                    held @ Pace::Held(_) => (None, Some(held)),
-                    pace => (Some(pace), None),
-                };
-                std::thread::spawn(move || forward(client, server, there));
-                std::thread::spawn(move || forward(back.0, back.1, here));
-            }
-        });
-        Self { at }
-    }
-}
-
-fn forward(mut from: TcpStream, mut to: TcpStream, pace: Option<Pace>) {
-    let mut bytes = vec![0; 64 << 10];
-    let mut all = 0;
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        all += count;
-        match &pace {
-            Some(Pace::Cut) if all > 1 << 20 => break,
-            Some(Pace::Slow) => std::thread::sleep(Duration::from_millis(4)),
-            Some(Pace::Held(until)) => {
-                while all > 256 << 10 && !until.exists() {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-            _ => {}
-        }
-        if to.write_all(&bytes[..count]).is_err() {
-            break;
-        }
-    }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-/// Only rank 0 flushed its writes before the size was changed, and before atomic mode began.
-#[test]
-fn collective_calls_come_after_what_a_process_with_a_slow_line_has_written() {
-    on_each_mpi(|mpi, place| {
-        let slow = Slow::to(&place.server.at, Pace::Slow);
-        let name = format!("rfs:{},{}:behind", place.server.at, slow.at);
-        checks(mpi, place, "tests/programs/behind.c", 2, &[&name]);
-    });
-}
-
-#[test]
-fn an_error_that_one_process_meets_has_its_reason_on_all() {
-    on_each_mpi(|mpi, place| {
-        let cut = Slow::to(&place.server.at, Pace::Cut);
-        let name = format!("rfs:{},{}:lost", place.server.at, cut.at);
-        checks(mpi, place, "tests/programs/behind.c", 2, &[&name, "lost"]);
-    });
-}
-
-/// They were done before the call returned.
-#[test]
-fn nonblocking_reads_are_pending_while_the_program_goes_on() {
-    on_every_mpi(|mpi, place| {
-        for processes in ["1", "2"] {
-            let go = place.path(&format!("go{processes}"));
-            let held = Slow::to(&place.server.at, Pace::Held(go.clone()));
-            let arguments = [&format!("rfs:{}:pending", held.at), go.to_str().unwrap()];
-            let processes = processes.parse().unwrap();
-            checks(mpi, place, "tests/programs/pending.c", processes, &arguments);
-        }
     });
 }
 

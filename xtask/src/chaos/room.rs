@@ -208,8 +208,8 @@ impl Room {
         Ok(())
     }
 
-    /// Makes the user without privileges the owner of everything in the room. That user can read it,
-    /// but not write to all directories.
+    /// Makes the user without privileges the owner of everything in the room. That user can read
+    /// it, but not write to all directories.
     pub(super) fn give_to_nobody(&self) -> Result<()> {
         let owner = format!("{NOBODY}:{NOBODY}");
         shell::run_quietly(Command::new("chown").args(["-hR", &owner]).arg(&self.directory))?;

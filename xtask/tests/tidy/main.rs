@@ -85,11 +85,12 @@ const SOCKETS: [&str; 8] = [
     "socket2",
     "rustix::net",
 ];
-const MAY_NAME_SOCKETS: [&str; 5] = [
+const MAY_NAME_SOCKETS: [&str; 6] = [
     "transport/tcp.rs",
     "transport/tcp",
     "transport/contract.rs",
     "patience/tests.rs",
+    "remote/tests/strange.rs",
     "launch/route/tests.rs",
 ];
 

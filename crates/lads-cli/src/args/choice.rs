@@ -44,8 +44,8 @@ pub(crate) struct ChoiceArgs {
     /// Copy the files and directories that symbolic links lead to, instead of the links
     ///
     /// Only at the source, and also outside of SRC. A link to nothing and a link to a directory
-    /// that it lies in are reported; the exit code is then 3, and --delete removes nothing. With -x,
-    /// a link to a directory on another file system becomes an empty directory.
+    /// that it lies in are reported; the exit code is then 3, and --delete removes nothing. With
+    /// -x, a link to a directory on another file system becomes an empty directory.
     #[arg(short = 'L', long, help_heading = SELECTION)]
     pub(crate) copy_links: bool,
 
@@ -78,10 +78,10 @@ pub(crate) struct ChoiceArgs {
     /// Remove files at the source when they are durable at the sink, also those that it has already
     ///
     /// Also links and, with -D, special files; no directories. A file that has changed since it was
-    /// read stays, and counts as failed. What is not moved stays, too: what is left out, passed over
-    /// (-u, --existing, ...) or shadowed by another SRC. Files that the sink has already, of the same
-    /// size and time, are removed without being read; -c compares them first. After an interruption,
-    /// the same command removes the rest.
+    /// read stays, and counts as failed. What is not moved stays, too: what is left out, passed
+    /// over (-u, --existing, ...) or shadowed by another SRC. Files that the sink has already, of
+    /// the same size and time, are removed without being read; -c compares them first. After an
+    /// interruption, the same command removes the rest.
     #[arg(long, alias = "remove-sent-files", help_heading = SELECTION)]
     #[arg(conflicts_with_all = ["delete", "delete_excluded"])]
     pub(crate) remove_source_files: bool,

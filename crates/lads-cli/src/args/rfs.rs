@@ -120,7 +120,8 @@ pub(crate) struct ReplayArgs {
 
     /// Also send the readable data of a damaged list
     ///
-    /// Data that the program sent before may be sent again, and replace newer data. Both files stay.
+    /// Data that the program sent before may be sent again, and replace newer data. Both files
+    /// stay.
     #[arg(long)]
     pub(crate) send_readable: bool,
 

@@ -326,7 +326,8 @@ fn a_list_of_files_chooses_what_rsync_chooses() {
     });
 }
 
-/// Makes a link in a directory of a tree, which may lead to a file, a directory, itself, or nowhere.
+/// Makes a link in a directory of a tree, which may lead to a file, a directory, itself, or
+/// nowhere.
 fn plant_link(rng: &mut Rng, root: &Path) {
     let mut directory = root.to_owned();
     while directory.join(NAMES[0]).is_dir() && rng.below(2) == 0 {

@@ -262,8 +262,9 @@ impl Order {
         failed
     }
 
-    /// Frames whose turn has come. Those that cannot be written are taken before. A frame whose view is
-    /// not known may have any bytes in common with later ones, whose view may be an older one.
+    /// Frames whose turn has come. Those that cannot be written are taken before. A frame whose
+    /// view is not known may have any bytes in common with later ones, whose view may be an older
+    /// one.
     pub fn take_starts(&mut self) -> Vec<Start> {
         self.find_places();
         // Those that are being written may come later: their views were known first.

@@ -173,8 +173,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.under_way.len()
     }
 
-    /// Reports whether a frame is sent and not written, by the number of frames that were sent before
-    /// it.
+    /// Reports whether a frame is sent and not written, by the number of frames that were sent
+    /// before it.
     #[must_use]
     pub fn is_in_flight(&self, number: u64) -> bool {
         self.under_way.contains_key(&number)

@@ -83,16 +83,16 @@ pub const TAIL_WAIT: Duration = Duration::from_millis(5);
 /// sent at all. The line is idle for as long, once in an output.
 pub const COPY_WAIT: Duration = Duration::from_millis(50);
 
-/// Records up to this length, in bytes, that do not follow each other share a frame: a frame costs a
-/// tenth of a millisecond beside its bytes, copying 32 KiB a hundredth. With half, records of 32 KiB
-/// have a frame each, which takes as long as three times their bytes; with double, those of 64 KiB
-/// gain less than a half.
+/// Records up to this length, in bytes, that do not follow each other share a frame: a frame costs
+/// a tenth of a millisecond beside its bytes, copying 32 KiB a hundredth. With half, records of 32
+/// KiB have a frame each, which takes as long as three times their bytes; with double, those of 64
+/// KiB gain less than a half.
 pub const GATHERED_RECORD_BYTES_MAX: u64 = 32 << 10;
 
-/// The maximum number of records in a frame that do not follow each other: their places travel in 16
-/// bytes each, and a server keeps [`crate::limits::CLIENT_FILETYPES_BYTES_MAX`] of a client, which are 16 KiB for
-/// each view. With half, a record of 64 bytes costs a microsecond of a frame in place of half of
-/// that; with double, a client with all its views might have to wait.
+/// The maximum number of records in a frame that do not follow each other: their places travel in
+/// 16 bytes each, and a server keeps [`crate::limits::CLIENT_FILETYPES_BYTES_MAX`] of a client,
+/// which are 16 KiB for each view. With half, a record of 64 bytes costs a microsecond of a frame
+/// in place of half of that; with double, a client with all its views might have to wait.
 pub const GATHERED_RUNS_MAX: usize = 1000;
 
 /// A read that begins at most this far behind the end of the one before follows it, in bytes:

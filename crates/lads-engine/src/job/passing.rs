@@ -38,8 +38,8 @@ impl Passing {
     }
 
     /// Why an entry that is not a directory is passed over at the sink, where `there` has its name.
-    /// As in rsync, only a file can be newer, and only than a file. `expected` returns the time that
-    /// the sink's file has if it has this time of the source.
+    /// As in rsync, only a file can be newer, and only than a file. `expected` returns the time
+    /// that the sink's file has if it has this time of the source.
     pub(crate) fn at_sink(
         &self,
         kind: &Kind,

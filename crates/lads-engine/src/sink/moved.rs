@@ -1,5 +1,6 @@
 //! Promises that the sink makes before the source may remove an entry (`--remove-source-files`):
-//! the entry is durable with all names on the path to it, and is another one than that of the source.
+//! the entry is durable with all names on the path to it, and is another one than that of the
+//! source.
 //!
 //! Without that option, the names of new directories become durable when the directories end, and
 //! entries that are skipped are not made durable at all.
@@ -33,8 +34,8 @@ impl SinkEnd {
         Ok(())
     }
 
-    /// Makes the entries durable that ended when they were examined, each directory once. Those that
-    /// cannot be made durable fail.
+    /// Makes the entries durable that ended when they were examined, each directory once. Those
+    /// that cannot be made durable fail.
     pub(super) fn make_examined_durable(
         &self,
         examined: &[(EntryId, Arc<Item>)],
@@ -87,8 +88,8 @@ impl SinkEnd {
         fsync(opened?)
     }
 
-    /// Makes a directory durable, and its name and those of all directories above, up to the target.
-    /// Each name is made durable once.
+    /// Makes a directory durable, and its name and those of all directories above, up to the
+    /// target. Each name is made durable once.
     pub(super) fn make_path_durable(&self, directory: &Arc<Directory>) -> Result<(), Errno> {
         self.directory_syncs.sync(&*directory.open()?)?;
         self.make_names_durable(directory)

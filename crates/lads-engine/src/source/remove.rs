@@ -1,7 +1,7 @@
 //! Removes entries that are durable at the sink (`--remove-source-files`).
 //!
-//! An entry is removed only if it is still what was announced. Another process may change it between
-//! that look and the removal; no call of the system does both at once.
+//! An entry is removed only if it is still what was announced. Another process may change it
+//! between that look and the removal; no call of the system does both at once.
 
 use super::table::Item;
 use super::{SourceEnd, failed};

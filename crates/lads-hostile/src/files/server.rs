@@ -1,7 +1,8 @@
 //! A server that speaks the protocol of remote files by hand, truly or falsely.
 //!
-//! It answers honestly until a script wants to lie ([`Server::until`], [`Server::until_frame`]). The
-//! verbs that lie (`say`, `say_raw`, `put_raw`, `send`, …) write down before that the lie is told.
+//! It answers honestly until a script wants to lie ([`Server::until`], [`Server::until_frame`]).
+//! The verbs that lie (`say`, `say_raw`, `put_raw`, `send`, …) write down before that the lie is
+//! told.
 
 use super::TOKEN;
 use crate::frame::Frame;

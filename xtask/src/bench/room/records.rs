@@ -1,5 +1,5 @@
-//! Measures small accesses through the shared pointer of a remote file, over loopback, compared with the same
-//! calls on a file of this host, on each MPI.
+//! Measures small accesses through the shared pointer of a remote file, over loopback, compared
+//! with the same calls on a file of this host, on each MPI.
 
 use super::super::table::Table;
 use super::rfs::{Said, Server, number};

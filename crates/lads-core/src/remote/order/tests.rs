@@ -72,8 +72,8 @@ fn frames_of_two_views_meet_in_the_file() {
     assert_eq!(starts(&mut order), [0, 2]);
 }
 
-/// A client gives a frame of short records a view of its own, and sends the next one through the view
-/// that it had: where that overtook the first, old bytes were written over new ones.
+/// A client gives a frame of short records a view of its own, and sends the next one through the
+/// view that it had: where that overtook the first, old bytes were written over new ones.
 #[test]
 fn a_frame_does_not_overtake_an_earlier_one_whose_view_is_not_known() {
     let mut order = order();

@@ -202,7 +202,8 @@ impl FileHandle {
     /// ([`lads_core::view::Datatype`]).
     ///
     /// # Errors
-    /// If it is no view, or its filetype overlaps in a file that is open for writing. If the server has no room for it, a later call says so.
+    /// If it is no view, or its filetype overlaps in a file that is open for writing. If the server
+    /// has no room for it, a later call says so.
     pub fn set_view(&self, displacement: u64, filetype: &[u8]) -> Result<(), RemoteError> {
         let shape = Datatype::take(filetype).and_then(|it| View::new(displacement, &it));
         let shape = shape.and_then(|it| match self.writes && it.has_overlapping_filetype() {

@@ -1,9 +1,9 @@
 //! Short records of a file that do not follow each other, in one buffer.
 //!
 //! A frame for each record would cost a hundred times the copying of its bytes. A program whose
-//! processes write records in turn, as through a shared pointer, writes nothing else. So the records
-//! share a buffer, and the frame has a view of its own, which shows their places in the file as one
-//! stream.
+//! processes write records in turn, as through a shared pointer, writes nothing else. So the
+//! records share a buffer, and the frame has a view of its own, which shows their places in the
+//! file as one stream.
 
 use super::Target;
 use lads_core::remote::message::ViewNumber;

@@ -30,8 +30,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Listens at an address; port 0 is any port. At most `visitors_max` connections without a token
-    /// are looked at.
+    /// Listens at an address; port 0 is any port. At most `visitors_max` connections without a
+    /// token are looked at.
     ///
     /// # Errors
     /// If nobody can listen there.
