@@ -20,6 +20,11 @@ const RATE_WINDOW: Duration = Duration::from_secs(8);
 /// which one OST may have been slow. A larger part would follow a lasting change too late.
 const ESTIMATE_PART: f64 = 0.5;
 
+/// Time after the first byte that counts for no estimate, because queues fill and the rate rises.
+/// With half of it, the estimate after a tenth of half a minute is still some percent too long; with
+/// double, it rests on too little data.
+const RISE: Duration = Duration::from_secs(1);
+
 /// Time after the first byte from which on the remaining time is estimated. Before it, there is too
 /// little data.
 const ESTIMATE_AFTER: Duration = Duration::from_secs(2);
@@ -60,7 +65,7 @@ pub struct Figures {
 pub struct Meter {
     shown: Figures,
     bytes_moved: u64,
-    /// Time of the first moved byte.
+    /// Time before the first byte or file was moved.
     began: Option<Duration>,
     recent: Rate,
     bytes_rate: Rate,
@@ -91,7 +96,7 @@ impl Meter {
             remaining: None,
         };
         let bytes_moved = bytes_written.saturating_sub(source.bytes_skipped).max(self.bytes_moved);
-        self.take_rates(&figures, bytes_moved);
+        self.take_rates(&figures, bytes_moved, source.files_moved > 0);
         figures.bytes_per_second = self.recent.per_second();
         if figures.is_walk_ended {
             figures.percent = Some(percent(&figures).max(before.percent.unwrap_or(0)));
@@ -101,15 +106,15 @@ impl Meter {
         figures
     }
 
-    /// Measures the rates. Time before the first moved byte does not count: both ends connect and
-    /// look at the tree then.
-    fn take_rates(&mut self, figures: &Figures, bytes_moved: u64) {
+    /// Measures the rates. Time before the first byte or file is moved does not count: both ends
+    /// connect then, and look at what the sink has already.
+    fn take_rates(&mut self, figures: &Figures, bytes_moved: u64, has_moved_files: bool) {
         let step = figures.elapsed.saturating_sub(self.shown.elapsed);
         let bytes = bytes_moved - self.bytes_moved;
         let files = figures.files_done - self.shown.files_done;
         self.bytes_moved = bytes_moved;
         if self.began.is_none() {
-            if bytes == 0 && files == 0 {
+            if bytes == 0 && !has_moved_files {
                 return;
             }
             self.began = Some(self.shown.elapsed);
@@ -117,8 +122,10 @@ impl Meter {
         let moving = figures.elapsed.saturating_sub(self.began.unwrap_or_default());
         let window = moving.mul_f64(ESTIMATE_PART).max(RATE_WINDOW);
         self.recent.take(step, bytes, RATE_WINDOW);
-        self.bytes_rate.take(step, bytes, window);
-        self.files_rate.take(step, files, window);
+        if moving >= RISE {
+            self.bytes_rate.take(step, bytes, window);
+            self.files_rate.take(step, files, window);
+        }
     }
 
     fn remaining(&self, figures: &Figures) -> Option<Duration> {

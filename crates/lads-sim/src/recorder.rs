@@ -23,15 +23,19 @@ pub struct Sample {
 pub(crate) struct Recorder {
     samples: Vec<Sample>,
     next_at: Instant,
+    /// Counters after the last step: nothing changes between two steps.
+    last: (Counters, Counters),
 }
 
 impl Recorder {
-    /// Takes a sample if it is time.
+    /// Takes the samples that were due before a step, which has led to these counters.
     pub(crate) fn on_step(&mut self, now: Instant, source: &Counters, sink: &Counters) {
-        if now >= self.next_at {
-            self.next_at = now + INTERVAL;
-            self.take(now, source, sink);
+        while self.next_at <= now {
+            let (at, (source, sink)) = (self.next_at, self.last.clone());
+            self.take(at, &source, &sink);
+            self.next_at = at + INTERVAL;
         }
+        self.last = (source.clone(), sink.clone());
     }
 
     /// Takes a sample.
