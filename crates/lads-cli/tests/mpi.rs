@@ -370,7 +370,7 @@ fn each_server_of_a_name_is_asked() {
     let file = format!("rfs:{},{}:x", one.at, other.at);
     let told = of(&file);
     assert!(told.contains(&format!("OK      server      the server {} answers", one.at)), "{told}");
-    let lost = format!("not OK  server      cannot reach the server of remote files {}", other.at);
+    let lost = format!("not OK  server      the server of remote files {} closed", other.at);
     assert!(told.contains(&lost) && told.contains("is the token right?"), "{told}");
     let told = of(&format!("rfs:{0},{0}:x", one.at));
     assert_eq!(told.matches("OK      server      the server").count(), 2, "{told}");

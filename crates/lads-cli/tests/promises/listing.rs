@@ -170,7 +170,7 @@ fn a_file_that_goes_into_a_directory_keeps_its_name() {
     fs::create_dir(world.path("a")).unwrap();
     let ended = run(lads(&["-n", &source, world.path("a").to_str().unwrap()])).expect(0);
     assert_eq!(ended.events_of("line")[0]["path"], "a");
-    fs::create_dir(world.path("a/a")).unwrap();
+    fs::create_dir_all(world.path("a/a/not empty")).unwrap();
     let ended = run(lads(&[&source, world.path("a").to_str().unwrap()])).expect(6);
     assert_eq!(ended.issue()["path"], world.path("a/a").to_str().unwrap());
 }
