@@ -489,8 +489,9 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Writes out all lines. An output that is closed is no error if no line was written to it.
     fn flush(&mut self) {
-        if !self.is_lost() {
+        if self.is_used && !self.is_lost() {
             let outcome = self.to.flush();
             self.record(outcome);
         }
