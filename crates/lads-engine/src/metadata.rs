@@ -246,7 +246,12 @@ pub(crate) fn apply(
         && (stat.st_mode & PERMISSION_BITS != mode || is_chowned || mode_before.is_some())
     {
         match file.set_mode(Mode::from_raw_mode(mode)) {
-            Err(errno) if is_not_stored(errno, stat) => reductions.insert(Reduction::Permissions),
+            // Without `--no-perms`, the user has asked for these permissions.
+            Err(errno) if is_not_stored(errno, stat) => {
+                if options.permissions {
+                    reductions.insert(Reduction::Permissions);
+                }
+            }
             result => result?,
         }
     }
