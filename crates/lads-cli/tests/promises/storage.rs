@@ -201,7 +201,8 @@ fn is_told(ended: &Ended, at: At, errno: i64) {
         At::Sink => ("sink", 6),
     };
     let issues = ended.events_of("issue");
-    let is_said = |text: &str| text.contains(&format!("os error {errno})"));
+    let name = lads_core::errno::name(i32::try_from(errno).unwrap()).unwrap();
+    let is_said = |text: &str| text.contains(&format!("({name})"));
     let is_fatal = ended.summary()["message"].as_str().is_some_and(is_said);
     let is_listed = issues.iter().any(|issue| issue["errno"].as_i64() == Some(errno));
     assert!(is_fatal || is_listed, "error {errno} is not told: {ended:?}");
