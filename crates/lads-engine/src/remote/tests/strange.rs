@@ -343,6 +343,8 @@ fn a_client_that_takes_no_replies_is_not_read_further_and_others_go_on() {
     let place = Place::new();
     let asking = stranger(&place);
     let socket = std::net::TcpStream::from(std::os::fd::OwnedFd::from(asking));
+    // The kernel lets a receive buffer grow to tens of megabytes unless its size is set.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 64 << 10).unwrap();
     let hello = ToServer::Hello { version: VERSION, name: String::new() };
     let open =
         Call::Open { file: FileNumber(1), path: b"new".to_vec(), mode: CREATE, group: GROUP };
