@@ -21,8 +21,8 @@ const RATE_WINDOW: Duration = Duration::from_secs(8);
 const ESTIMATE_PART: f64 = 0.5;
 
 /// Time after the first byte that counts for no estimate, because queues fill and the rate rises.
-/// With half of it, the estimate after a tenth of half a minute is still some percent too long; with
-/// double, it rests on too little data.
+/// With half of it, the estimate after a tenth of half a minute is still some percent too long;
+/// with double, it rests on too little data.
 const RISE: Duration = Duration::from_secs(1);
 
 /// Time after the first byte from which on the remaining time is estimated. Before it, there is too

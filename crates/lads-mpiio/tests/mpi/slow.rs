@@ -35,20 +35,20 @@ impl Slow {
                     held @ Pace::Held(_) => (None, Some(held)),
                     pace => (Some(pace), None),
                 };
-                std::thread::spawn(move || forward(client, server, there));
-                std::thread::spawn(move || forward(back.0, back.1, here));
+                std::thread::spawn(move || forward(client, server, there.as_ref()));
+                std::thread::spawn(move || forward(back.0, back.1, here.as_ref()));
             }
         });
         Self { at }
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, pace: Option<Pace>) {
+fn forward(mut from: TcpStream, mut to: TcpStream, pace: Option<&Pace>) {
     let mut bytes = vec![0; 64 << 10];
     let mut all = 0;
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         all += count;
-        match &pace {
+        match pace {
             Some(Pace::Cut) if all > 1 << 20 => break,
             Some(Pace::Slow) => std::thread::sleep(Duration::from_millis(4)),
             Some(Pace::Held(until)) => {
