@@ -5,7 +5,7 @@
 //! long again.
 //!
 //! A failure that is not an outage repeats: the other end was reached, and the attempt ended with
-//! the same message at the same point as the attempt before. After [`ALIKE_MAX`] such attempts in a
+//! the same message at the same point as the attempt before. After `ALIKE_MAX` such attempts in a
 //! row, there is no other one.
 //!
 //! An attempt that failed because this process was stopped (Ctrl-Z) for longer than the other end

@@ -67,7 +67,8 @@ fn short_records_go_where_the_view_shows_them() {
         file.flush().unwrap();
         let found = place.bytes("new");
         for (position, byte) in all.iter().enumerate() {
-            let offset = displacement as usize + position / length * 2 * length + position % length;
+            let first = usize::try_from(displacement).unwrap();
+            let offset = first + position / length * 2 * length + position % length;
             assert_eq!(found[offset], *byte, "at {position}");
         }
     }
